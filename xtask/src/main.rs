@@ -1,2 +1,74 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: the commands a newcomer types. Each says what it does and how long it took, and
+//! fails with one sentence. It stays small so that the first command typed starts at once: whatever
+//! needs the product's crates is a program of its own that is built and run from here.
+
+mod step;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Build, prove and show Tenure.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show the main job on the embedded control plane; needs nothing but cargo
+    Demo {
+        /// Passed on to `tenure demo`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Install what the tests need, then run all of them, on the embedded and on the real API server
+    Test {
+        /// Passed on to the tests of `tests/`, for example a name to filter by
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        filter: Vec<String>,
+    },
+    /// What has to pass before a change lands: format, lints, generated files, tests
+    Ci,
+    /// Measure, each figure beside a peer in the same run
+    Bench {
+        /// Passed on to the measurements; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run case files of peers' answers (default: the copy in the repository)
+    Conformance {
+        /// Case files in the format of `crates/conformance/README.md`
+        files: Vec<String>,
+    },
+    /// Write the CustomResourceDefinitions to `deploy/crds`
+    Crds {
+        /// Write nothing; fail when what is there is stale
+        #[arg(long)]
+        check: bool,
+    },
+    /// Install and build what the real API server and cluster of the tests are made of
+    Setup,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse().verb {
+        Verb::Demo { arguments } => verbs::demo(&arguments),
+        Verb::Test { filter } => verbs::test(&filter),
+        Verb::Ci => verbs::ci(),
+        Verb::Bench { arguments } => verbs::bench(&arguments),
+        Verb::Conformance { files } => verbs::conformance(&files),
+        Verb::Crds { check } => verbs::crds(check),
+        Verb::Setup => verbs::setup(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            step::say(&format!("xtask: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

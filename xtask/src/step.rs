@@ -1,0 +1,54 @@
+//! One step of a command: announced, run, timed, and named when it fails.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+/// The root of the workspace, wherever cargo was called from.
+pub(crate) fn root() -> &'static Path {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest)
+}
+
+/// Writes a line for the person at the terminal. A closed terminal is no reason to fail.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Runs `work`, saying before what it is and after how long it took.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a step took is shown to a person and decides nothing"
+)]
+pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    say(&format!("▶ {what}"));
+    let start = Instant::now();
+    let outcome = work();
+    let took = start.elapsed().as_secs_f64();
+    match &outcome {
+        Ok(_) => say(&format!("✔ {what} ({took:.1} s)")),
+        Err(_) => say(&format!("✘ {what} (after {took:.1} s)")),
+    }
+    outcome
+}
+
+/// Runs cargo with `arguments` in the workspace's root as one timed step.
+pub(crate) fn cargo(what: &str, arguments: &[&str], passed_on: &[String]) -> Result<()> {
+    timed(what, || {
+        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(program)
+            .args(arguments)
+            .args(passed_on)
+            .current_dir(root())
+            .status()
+            .with_context(|| format!("cannot start cargo to {what}"))?;
+        if !status.success() {
+            let line = arguments.iter().copied().chain(passed_on.iter().map(String::as_str));
+            bail!("could not {what}: `cargo {}` ended with {status}", line.collect::<Vec<_>>().join(" "));
+        }
+        Ok(())
+    })
+}

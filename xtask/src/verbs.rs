@@ -1,0 +1,63 @@
+//! What each command consists of.
+
+use anyhow::Result;
+
+use crate::step::{cargo, root, timed};
+
+/// The copy of the peers' answers that every test run compares with.
+const CASES: &str = "crates/conformance/cases";
+
+pub(crate) fn demo(arguments: &[String]) -> Result<()> {
+    cargo("show the demo", &["run", "--quiet", "--release", "--package", "tenure", "--", "demo"], arguments)
+}
+
+pub(crate) fn test(filter: &[String]) -> Result<()> {
+    timed("install, build and run every test", || {
+        setup()?;
+        cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
+        conformance(&[])?;
+        let on_the_real_thing = ["test", "--package", "tenure-tests", "--"];
+        cargo("test on the real API server and cluster", &on_the_real_thing, filter)
+    })
+}
+
+pub(crate) fn ci() -> Result<()> {
+    timed("check everything that has to hold before a change lands", || {
+        cargo("check the format", &["fmt", "--all", "--check"], &[])?;
+        let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+        cargo("check the lints", &clippy, &[])?;
+        crds(true)?;
+        test(&[])
+    })
+}
+
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    cargo("measure", &["run", "--quiet", "--release", "--package", "tenure-bench", "--"], arguments)
+}
+
+pub(crate) fn conformance(files: &[String]) -> Result<()> {
+    let mut files = files.to_vec();
+    if files.is_empty() {
+        for entry in std::fs::read_dir(root().join(CASES))? {
+            files.push(entry?.path().display().to_string());
+        }
+        files.sort();
+    }
+    let run = ["run", "--quiet", "--package", "tenure-conformance", "--"];
+    cargo("compare our answers with the peers'", &run, &files)
+}
+
+pub(crate) fn crds(check: bool) -> Result<()> {
+    let run = ["run", "--quiet", "--package", "tenure-api", "--bin", "crds", "--"];
+    let (what, flag) = if check {
+        ("check that deploy/crds is up to date", "--check")
+    } else {
+        ("write deploy/crds", "--write")
+    };
+    cargo(what, &run, &[flag.into(), "deploy/crds".into()])
+}
+
+pub(crate) fn setup() -> Result<()> {
+    let run = ["run", "--quiet", "--package", "tenure-testbed", "--bin", "setup"];
+    cargo("install and build what the tests need", &run, &[])
+}
