@@ -1,1 +1,18 @@
-//! Placeholder.
+//! The Kubernetes kinds that Tenure reads and writes, one module a group, with their rules and names.
+//!
+//! What this crate promises:
+//!
+//! - The kinds have the groups, versions, fields, defaults and names of the systems whose APIs we speak, so that
+//!   manifests written for those apply unchanged. Fields of ours are optional and come after.
+//! - Validation exists once: as rules in the schema (`x-kubernetes-validations`). A kube-apiserver enforces them,
+//!   and the embedded server enforces the same text. There is no second validator in Rust to disagree with it.
+//! - [`crds`] returns the definitions to install; `deploy/crds/` holds the same as files.
+//!   Use these and not the `crd()` of a single kind, which lacks the finishing of [`definitions`].
+//! - What a schema cannot see, pools that overlap each other, is decided by the pure function [`overlap::overlaps`].
+
+pub mod coil;
+pub mod definitions;
+pub mod names;
+pub mod whereabouts;
+
+pub use definitions::{crd_of, crds};

@@ -1,0 +1,99 @@
+//! Coil's kinds, `coil.cybozu.com/v2`: pools cut into blocks that nodes own.
+//!
+//! ```text
+//!  AddressPool ──carved into──▶ AddressBlock ──owned by──▶ Node
+//!       ▲                            ▲                      │
+//!       └────────poolName──── BlockRequest ◀────asks────────┘
+//! ```
+//!
+//! An `AddressBlock`'s name is `<pool>-<index>`, so creating one is also the lock on that index.
+
+// `KubeSchema` copies each struct, with its `pub`, into a function body.
+#![allow(unreachable_pub, reason = "code of the derive, not ours")]
+
+mod block;
+mod pool;
+mod request;
+pub mod rules;
+
+pub use block::{AddressBlock, AddressBlockSpec};
+pub use pool::{AddressPool, AddressPoolSpec, AddressPoolStatus, PoolUsage, SubnetSet};
+pub use request::{
+    BlockRequest, BlockRequestCondition, BlockRequestSpec, BlockRequestStatus, RequestOutcome,
+};
+
+/// The group of these kinds.
+pub const GROUP: &str = "coil.cybozu.com";
+/// The version of these kinds.
+pub const VERSION: &str = "v2";
+
+/// The pool of namespaces that name none.
+pub const DEFAULT_POOL: &str = "default";
+/// Kept on pools that have blocks and on blocks that have holds.
+pub const FINALIZER: &str = "coil.cybozu.com";
+
+/// Names of labels.
+pub mod label {
+    /// On a block: the pool that it was carved from.
+    pub const POOL: &str = "coil.cybozu.com/pool";
+    /// On a block: the node that owns it.
+    pub const NODE: &str = "coil.cybozu.com/node";
+    /// On a block: the UID of the request that it answers, so that a repeated answer carves no second block.
+    pub const REQUEST: &str = "coil.cybozu.com/request";
+    /// On a block: nobody hands out its addresses.
+    pub const RESERVED: &str = "coil.cybozu.com/reserved";
+}
+
+/// Names of annotations.
+pub mod annotation {
+    /// On a namespace: the pool of its pods.
+    pub const POOL: &str = "coil.cybozu.com/pool";
+    /// Prefix on a pod: followed by the namespace of the `Egress` objects named in the value.
+    pub const EGRESS_PREFIX: &str = "egress.coil.cybozu.com/";
+}
+
+/// Types and reasons of conditions.
+pub mod condition {
+    /// On a pool: blocks can be carved. The reason says why not.
+    pub const READY: &str = "Ready";
+    /// On a pool: no block is free.
+    pub const EXHAUSTED: &str = "Exhausted";
+    /// On a pool: part of it belongs to an older pool, and is not handed out from here.
+    pub const OVERLAPPING: &str = "Overlapping";
+    /// On a request: it was dealt with; says nothing about success.
+    pub const COMPLETE: &str = "Complete";
+    /// On a request: there is no block for it; the reason says why.
+    pub const FAILED: &str = "Failed";
+
+    /// Why a condition is as it is.
+    pub mod reason {
+        /// Blocks can be carved.
+        pub const BLOCKS_FREE: &str = "BlocksFree";
+        /// Every block of the pool is carved.
+        pub const OUT_OF_BLOCKS: &str = "OutOfBlocks";
+        /// The pool is being deleted.
+        pub const DELETING: &str = "Deleting";
+        /// There is no pool of that name.
+        pub const POOL_NOT_FOUND: &str = "PoolNotFound";
+        /// No other pool has any of its addresses.
+        pub const DISTINCT: &str = "Distinct";
+        /// An older pool has some of its addresses.
+        pub const OVERLAPS_OLDER_POOL: &str = "OverlapsOlderPool";
+        /// An older pool has all of its addresses.
+        pub const INSIDE_OLDER_POOL: &str = "InsideOlderPool";
+        /// The stored pool cannot be understood; it was written before its rules were installed.
+        pub const INVALID: &str = "Invalid";
+        /// A block was carved for the request.
+        pub const CARVED: &str = "Carved";
+    }
+}
+
+/// The label selector for the blocks that a node owns.
+pub fn blocks_of_node(node: &str) -> String {
+    format!("{}={node}", label::NODE)
+}
+
+/// The label selector for the blocks carved from a pool.
+pub fn blocks_of_pool(pool: &str) -> String {
+    format!("{}={pool}", label::POOL)
+}

@@ -1,0 +1,227 @@
+//! The rules of Coil's kinds, in CEL. Each is checked by the API server; nothing else validates.
+//!
+//! Written for what kube-apiserver and `kube-cel` both evaluate: no `cel.bind`, no two-variable comprehensions,
+//! no `optionalOldSelf`. A rule that parses guards itself, so that a bad value is refused once, by the rule on
+//! that value, and not again by every rule that would need it to be good. Refusals say what was found and what
+//! would be accepted; where several entries are wrong, the first is named.
+//!
+//! The cost of every rule is bounded by the `maxItems` and `maxLength` of the fields that it reads. kube-apiserver
+//! refuses a definition whose estimate is too high, and stops a rule after 10⁶ steps: comparing 128 subnets with
+//! each other stays below that, which is where the bound on `spec.subnets` comes from.
+
+use kube::core::{Message, Reason, Rule};
+
+/// CEL for "this string is an IPv4 CIDR".
+fn is_ipv4(of: &str) -> String {
+    format!("(isCIDR({of}) && cidr({of}).ip().family() == 4)")
+}
+
+/// CEL for "this string is an IPv6 CIDR".
+fn is_ipv6(of: &str) -> String {
+    format!("(isCIDR({of}) && cidr({of}).ip().family() == 6)")
+}
+
+fn says(expression: impl Into<String>) -> Message {
+    Message::Expression(expression.into())
+}
+
+/// A string that must be an IPv4 CIDR.
+pub fn ipv4_cidr() -> Rule {
+    Rule::new(is_ipv4("self"))
+        .message(says("'must be an IPv4 CIDR such as 10.2.0.0/16, not \"' + self + '\"'"))
+        .reason(Reason::FieldValueInvalid)
+}
+
+/// A string that must be an IPv6 CIDR.
+pub fn ipv6_cidr() -> Rule {
+    Rule::new(is_ipv6("self"))
+        .message(says("'must be an IPv6 CIDR such as fd01:203:405:607::/112, not \"' + self + '\"'"))
+        .reason(Reason::FieldValueInvalid)
+}
+
+/// A subnet without a family is none.
+pub fn subnet_has_a_family() -> Rule {
+    Rule::new("has(self.ipv4) || has(self.ipv6)")
+        .message("needs ipv4, ipv6 or both, such as {\"ipv4\": \"10.2.0.0/16\"}")
+        .reason(Reason::FieldValueRequired)
+}
+
+/// The addresses of a dual-stack subnet are pairs.
+pub fn dual_stack_is_equally_large() -> Rule {
+    let both =
+        format!("has(self.ipv4) && has(self.ipv6) && {} && {}", is_ipv4("self.ipv4"), is_ipv6("self.ipv6"));
+    Rule::new(format!("!({both}) || cidr(self.ipv6).prefixLength() - cidr(self.ipv4).prefixLength() == 96"))
+        .message(says(
+            "'ipv4 and ipv6 must have equally many addresses: beside ipv4 \"' + self.ipv4 + '\" an ipv6 /' \
+             + string(cidr(self.ipv4).prefixLength() + 96) + ' is accepted, not \"' + self.ipv6 + '\"'",
+        ))
+        .reason(Reason::FieldValueInvalid)
+}
+
+/// Blocks are numbered by it.
+pub fn block_size_is_immutable() -> Rule {
+    Rule::new("self == oldSelf")
+        .message(says(
+            "'cannot be changed from ' + string(oldSelf) + ' to ' + string(self) \
+             + ', because blocks are numbered by it; make another pool'",
+        ))
+        .reason(Reason::FieldValueForbidden)
+}
+
+/// An IPv4 subnet is at least one block.
+pub fn ipv4_subnets_hold_a_block() -> Rule {
+    let large = format!(
+        "!has(s.ipv4) || !{} || 32 - cidr(s.ipv4).prefixLength() >= self.blockSizeBits",
+        is_ipv4("s.ipv4")
+    );
+    holds_a_block("ipv4", 32, &large)
+}
+
+/// An IPv6 subnet is at least one block.
+pub fn ipv6_subnets_hold_a_block() -> Rule {
+    let large = format!(
+        "!has(s.ipv6) || !{} || 128 - cidr(s.ipv6).prefixLength() >= self.blockSizeBits",
+        is_ipv6("s.ipv6")
+    );
+    holds_a_block("ipv6", 128, &large)
+}
+
+fn holds_a_block(family: &str, bits: u8, large: &str) -> Rule {
+    Rule::new(format!("self.subnets.all(s, {large})"))
+        .message(says(format!(
+            "'{family} \"' + self.subnets.filter(s, !({large}))[0].{family} + '\" is smaller than a block of 2^' \
+             + string(self.blockSizeBits) + ' addresses; ' + (self.blockSizeBits > {bits} \
+             ? 'an {family} subnet needs blockSizeBits of at most {bits}' \
+             : 'a /' + string({bits} - self.blockSizeBits) + ' or larger is accepted')"
+        )))
+        .field_path(".subnets")
+        .reason(Reason::FieldValueInvalid)
+}
+
+/// Blocks are numbered through the list.
+pub fn subnets_are_append_only() -> Rule {
+    let moved = "oldSelf.filter(s, self.indexOf(s) != oldSelf.indexOf(s))[0]";
+    Rule::new("self.size() >= oldSelf.size() && oldSelf.all(s, self.indexOf(s) == oldSelf.indexOf(s))")
+        .message(says(format!(
+            "'subnets can only be appended: entry ' + string(oldSelf.indexOf({moved})) + ', \"' \
+             + (has({moved}.ipv4) ? {moved}.ipv4 : {moved}.ipv6) + '\", must stay as and where it is'"
+        )))
+        .reason(Reason::FieldValueForbidden)
+}
+
+/// No IPv4 address is in two subnets.
+pub fn ipv4_subnets_are_distinct() -> Rule {
+    distinct("ipv4", is_ipv4)
+}
+
+/// No IPv6 address is in two subnets.
+pub fn ipv6_subnets_are_distinct() -> Rule {
+    distinct("ipv6", is_ipv6)
+}
+
+fn distinct(family: &str, is_cidr: fn(&str) -> String) -> Rule {
+    // Two CIDRs overlap exactly when one contains the other.
+    let overlap =
+        format!("(cidr(a.{family}).containsCIDR(b.{family}) || cidr(b.{family}).containsCIDR(a.{family}))");
+    let good = format!("self.all(s, !has(s.{family}) || {})", is_cidr(&format!("s.{family}")));
+    let itself_only = format!("!has(a.{family}) || self.exists_one(b, has(b.{family}) && {overlap})");
+    let first = format!("self.filter(a, !({itself_only}))[0].{family}");
+    let others = format!(
+        "self.filter(b, has(b.{family}) && (cidr({first}).containsCIDR(b.{family}) || cidr(b.{family}).containsCIDR({first})))"
+    );
+    Rule::new(format!("!{good} || self.all(a, {itself_only})"))
+        .message(says(format!(
+            "'subnets must not overlap, but {family} \"' + {first} + '\" and \"' + {others}[1].{family} + '\" do'"
+        )))
+        .reason(Reason::FieldValueDuplicate)
+}
+
+/// Each entry is an address, a CIDR or a range.
+pub fn exclusions_are_addresses() -> Rule {
+    let good = "isIP(e) || isCIDR(e) || (e.split('-').size() == 2 && isIP(e.split('-')[0]) && isIP(e.split('-')[1]) \
+                && ip(e.split('-')[0]).family() == ip(e.split('-')[1]).family())";
+    Rule::new(format!("self.all(e, {good})"))
+        .message(says(format!(
+            "'\"' + self.filter(e, !({good}))[0] + '\" is none of: an address such as 10.2.0.1, a CIDR such as 10.2.0.0/29, \
+             a range of one family such as 10.2.0.10-10.2.0.19'"
+        )))
+        .reason(Reason::FieldValueInvalid)
+}
+
+/// A duration with units, not longer than a day.
+pub fn cooling_is_a_duration() -> Rule {
+    Rule::new(
+        "self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",
+    )
+    .message(says("'must be a duration from 0s to 24h such as 30s, 1m30s or 500ms, not \"' + self + '\"'"))
+    .reason(Reason::FieldValueInvalid)
+}
+
+/// A block carries its pool's name as the value of a label.
+pub fn pool_name_fits_a_label() -> Rule {
+    Rule::new("self.metadata.name.size() <= 63")
+        .message(says(
+            "'metadata.name must have at most 63 characters, because blocks carry it as the value of a label; \"' \
+             + self.metadata.name + '\" has ' + string(self.metadata.name.size())",
+        ))
+        .reason(Reason::FieldValueInvalid)
+}
+
+/// A request is for one thing.
+pub fn request_is_immutable() -> Rule {
+    Rule::new("self == oldSelf")
+        .message(says(
+            "'a request cannot be changed from node \"' + oldSelf.nodeName + '\" and pool \"' + oldSelf.poolName \
+             + '\" to node \"' + self.nodeName + '\" and pool \"' + self.poolName + '\"; make another request'",
+        ))
+        .reason(Reason::FieldValueForbidden)
+}
+
+/// A block without a family is none.
+pub fn block_has_a_family() -> Rule {
+    Rule::new("has(self.ipv4) || has(self.ipv6)")
+        .message("a block needs ipv4, ipv6 or both, such as {\"ipv4\": \"10.2.2.0/27\"}")
+        .reason(Reason::FieldValueRequired)
+}
+
+/// The addresses of a dual-stack block are pairs.
+pub fn block_is_equally_large() -> Rule {
+    dual_stack_is_equally_large()
+}
+
+/// The index of a block is its name and its place.
+pub fn block_index_is_immutable() -> Rule {
+    Rule::new("self == oldSelf")
+        .message(says(
+            "'the index of a block cannot be changed from ' + string(oldSelf) + ' to ' + string(self)",
+        ))
+        .reason(Reason::FieldValueForbidden)
+}
+
+/// The addresses of a block do not change while a node hands them out.
+pub fn block_subnet_is_immutable() -> Rule {
+    Rule::new("self == oldSelf")
+        .message(says(
+            "'the addresses of a block cannot be changed from \"' + oldSelf + '\" to \"' + self + '\"'",
+        ))
+        .reason(Reason::FieldValueForbidden)
+}
+
+/// A block neither gains nor loses a family.
+pub fn block_families_are_immutable() -> Rule {
+    Rule::new("has(self.ipv4) == has(oldSelf.ipv4) && has(self.ipv6) == has(oldSelf.ipv6)")
+        .message(
+            "ipv4 and ipv6 of a block can be neither added nor removed; delete the block and carve another",
+        )
+        .reason(Reason::FieldValueForbidden)
+}
+
+/// The name is the lock on the index.
+pub fn block_name_ends_in_its_index() -> Rule {
+    Rule::new("self.metadata.name.endsWith('-' + string(self.index))")
+        .message(says(
+            "'metadata.name must be the pool, a dash and the index, such as default-' + string(self.index) \
+             + ', because the name is the lock on the index; not \"' + self.metadata.name + '\"'",
+        ))
+        .reason(Reason::FieldValueInvalid)
+}

@@ -1,0 +1,59 @@
+//! The definitions of all kinds, finished: what is installed into a cluster or the embedded server.
+//!
+//! The derived definitions need two corrections. Optional fields are not `nullable`: the API server then drops a
+//! null before any rule sees it, as it does for the definitions of Coil and Whereabouts. And `NodeSlicePool` has
+//! a status but no status subresource, because Whereabouts writes both together.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+
+use crate::{coil, whereabouts};
+
+/// The definitions of all kinds, in a fixed order.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![
+        crd_of::<coil::AddressPool>(),
+        crd_of::<coil::AddressBlock>(),
+        crd_of::<coil::BlockRequest>(),
+        crd_of::<whereabouts::IPPool>(),
+        crd_of::<whereabouts::NodeSlicePool>(),
+        crd_of::<whereabouts::OverlappingRangeIPReservation>(),
+    ]
+}
+
+/// The finished definition of one kind.
+pub fn crd_of<K: CustomResourceExt>() -> CustomResourceDefinition {
+    let mut crd = K::crd();
+    let without_subresource = crd.spec.names.kind == "NodeSlicePool";
+    for version in &mut crd.spec.versions {
+        if without_subresource {
+            version.subresources = None;
+        }
+        if let Some(schema) = schema_of(version) {
+            forbid_null(schema);
+        }
+    }
+    crd
+}
+
+fn schema_of(version: &mut CustomResourceDefinitionVersion) -> Option<&mut JSONSchemaProps> {
+    version.schema.as_mut()?.open_api_v3_schema.as_mut()
+}
+
+fn forbid_null(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
+        forbid_null(property);
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => forbid_null(items),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(forbid_null),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        forbid_null(values);
+    }
+}

@@ -1,0 +1,35 @@
+//! Whereabouts' kinds, `whereabouts.cni.cncf.io/v1alpha1`: ledgers of L2 ranges, and slices of them for nodes.
+//!
+//! ```text
+//!  NodeSlicePool ──slice──▶ Node ──keeps──▶ IPPool (per node)
+//!                                           IPPool (shared, without slices) ──guarded by──▶ OverlappingRangeIPReservation
+//! ```
+//!
+//! All namespaced, without subresources and printer columns, as Whereabouts defines them.
+
+// `KubeSchema` copies each struct, with its `pub`, into a function body.
+#![allow(unreachable_pub, reason = "code of the derive, not ours")]
+
+mod ippool;
+mod reservation;
+pub mod rules;
+mod slices;
+
+pub use ippool::{Allocation, IPPool, IPPoolSpec};
+pub use reservation::{OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec};
+pub use slices::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus};
+
+/// The group of these kinds.
+pub const GROUP: &str = "whereabouts.cni.cncf.io";
+/// The version of these kinds.
+pub const VERSION: &str = "v1alpha1";
+/// The Lease that Whereabouts serialises all its writers with when there are no slices.
+pub const LEASE: &str = "whereabouts";
+
+/// Names of labels. They are ours: Whereabouts sets none, and whoever reads its objects may not rely on them.
+pub mod label {
+    /// On an `IPPool`: the `network_name` that it belongs to.
+    pub const NETWORK: &str = "whereabouts.cni.cncf.io/network";
+    /// On an `IPPool` of a slice: the node that owns it.
+    pub const NODE: &str = "whereabouts.cni.cncf.io/node";
+}
