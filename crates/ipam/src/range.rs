@@ -1,0 +1,257 @@
+//! A range: the addresses of one network that may be handed out.
+//!
+//! A [`Cidr`], what is [`Usable`] of it, optionally a first and a last address, and any number of
+//! exclusions. Exclusions are merged once when the range is made; afterwards walking past one costs a
+//! step, whether it is one address or half of IPv6.
+
+use crate::address::{Address, Family};
+use crate::cidr::Cidr;
+use crate::intervals::IntervalSet;
+use crate::runs::Runs;
+
+/// Which addresses of a network may be handed out at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Usable {
+    /// Every address: blocks and routed (L3) ranges, where network and broadcast address are nothing special.
+    Every,
+    /// All but the first and the last: L2 ranges. A network of one or two addresses has none left and is refused.
+    WithoutEdges,
+}
+
+/// The addresses of one network that may be handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    cidr: Cidr,
+    usable: Usable,
+    first: Address,
+    last: Address,
+    /// What is left of `first` to `last` after the exclusions, as address numbers.
+    runs: Runs,
+}
+
+/// Addresses `first` to `last`, both included, that are not to be handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Exclusion {
+    first: Address,
+    last: Address,
+}
+
+/// Why there is no such range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// A network of one or two addresses has no usable one between its edges.
+    #[error(
+        "net mask is too short: {cidr} has no usable address besides its first and last; accepted is a prefix of at \
+         most {}, or a range where every address is usable",
+        .cidr.family().bits() - 2
+    )]
+    TooSmall {
+        /// The network.
+        cidr: Cidr,
+    },
+    /// The first or last address cannot be handed out anyway.
+    #[error("the {which} address {address} is not one of the usable addresses {first} to {last} of {cidr}")]
+    Outside {
+        /// `first` or `last`.
+        which: &'static str,
+        /// The address that was given.
+        address: Address,
+        /// The lowest one accepted.
+        first: Address,
+        /// The highest one accepted.
+        last: Address,
+        /// The network.
+        cidr: Cidr,
+    },
+    /// An interval whose ends are the wrong way around or of different families.
+    #[error(
+        "{first} to {last} is not a range: accepted are two addresses of one family, the lower one first"
+    )]
+    Inverted {
+        /// What was given as the lower end.
+        first: Address,
+        /// What was given as the upper end.
+        last: Address,
+    },
+}
+
+impl Range {
+    /// The usable addresses of a network.
+    pub fn new(cidr: Cidr, usable: Usable) -> Result<Self, RangeError> {
+        let (first, last) = match usable {
+            Usable::Every => (cidr.first(), cidr.last()),
+            Usable::WithoutEdges if cidr.host_bits() < 2 => return Err(RangeError::TooSmall { cidr }),
+            Usable::WithoutEdges => (cidr.first().wrapping_next(), cidr.last().wrapping_previous()),
+        };
+        let runs = Runs::new(first.bits(), last.bits(), &IntervalSet::new());
+        Ok(Self { cidr, usable, first, last, runs })
+    }
+
+    /// Every address of a network.
+    pub fn every(cidr: Cidr) -> Self {
+        let runs = Runs::new(cidr.first().bits(), cidr.last().bits(), &IntervalSet::new());
+        Self { cidr, usable: Usable::Every, first: cidr.first(), last: cidr.last(), runs }
+    }
+
+    /// Only from `first` and up to `last`, where given. Refuses what is not usable, and ends that are swapped.
+    pub fn between(self, first: Option<Address>, last: Option<Address>) -> Result<Self, RangeError> {
+        let outside = |which, address| RangeError::Outside {
+            which,
+            address,
+            first: self.first,
+            last: self.last,
+            cidr: self.cidr,
+        };
+        for (which, end) in [("first", first), ("last", last)] {
+            if let Some(address) = end.filter(|address| !address.is_between(self.first, self.last)) {
+                return Err(outside(which, address));
+            }
+        }
+        let (first, last) = (first.unwrap_or(self.first), last.unwrap_or(self.last));
+        if first > last {
+            return Err(RangeError::Inverted { first, last });
+        }
+        Ok(self.cut(first, last))
+    }
+
+    /// Only from `first` and up to `last`, as Whereabouts does it: an end that is not usable is ignored, and
+    /// so is a `last` below `first`.
+    #[must_use]
+    pub fn between_or_ignore(self, first: Option<Address>, last: Option<Address>) -> Self {
+        let first = first.filter(|first| first.is_between(self.first, self.last)).unwrap_or(self.first);
+        let last = last.filter(|last| last.is_between(first, self.last)).unwrap_or(self.last);
+        self.cut(first, last)
+    }
+
+    /// Without these. What lies outside the range, or is of the other family, changes nothing.
+    #[must_use]
+    pub fn without(mut self, exclusions: impl IntoIterator<Item = Exclusion>) -> Self {
+        let mut excluded = self.excluded();
+        for Exclusion { first, last } in exclusions {
+            if first.family() == self.family() {
+                excluded.insert(first.bits(), last.bits());
+            }
+        }
+        self.runs = Runs::new(self.first.bits(), self.last.bits(), &excluded);
+        self
+    }
+
+    /// The network.
+    pub fn cidr(&self) -> Cidr {
+        self.cidr
+    }
+
+    /// IPv4 or IPv6.
+    pub fn family(&self) -> Family {
+        self.cidr.family()
+    }
+
+    /// What is usable of the network.
+    pub fn usable(&self) -> Usable {
+        self.usable
+    }
+
+    /// The lowest address, were it not for the exclusions.
+    pub fn first(&self) -> Address {
+        self.first
+    }
+
+    /// The highest address, were it not for the exclusions.
+    pub fn last(&self) -> Address {
+        self.last
+    }
+
+    /// How many addresses may be handed out; one less than the truth for the whole of IPv6, which a `u128` cannot count.
+    pub fn count(&self) -> u128 {
+        self.runs.count()
+    }
+
+    /// Whether the address may be handed out.
+    pub fn contains(&self, address: Address) -> bool {
+        address.family() == self.family() && self.runs.contains(address.bits())
+    }
+
+    /// The address that may be handed out and has `rank` such addresses below it.
+    pub fn nth(&self, rank: u128) -> Option<Address> {
+        self.runs.nth(rank).map(|bits| self.address(bits))
+    }
+
+    /// How many addresses that may be handed out are below this one, if it is one itself.
+    pub fn rank(&self, address: Address) -> Option<u128> {
+        if address.family() == self.family() { self.runs.rank(address.bits()) } else { None }
+    }
+
+    /// The addresses that may be handed out, from `from` on, lowest first.
+    pub fn walk_from(&self, from: Address) -> impl Iterator<Item = Address> {
+        let same_family = from.family() == self.family();
+        let runs = same_family.then(|| self.runs.iter_from(from.bits()));
+        runs.into_iter().flatten().flatten().map(|bits| self.address(bits))
+    }
+
+    /// The exclusions as they ended up: merged, cut to the range, lowest first.
+    pub fn exclusions(&self) -> impl Iterator<Item = Exclusion> {
+        let excluded: Vec<_> = self.excluded().iter().collect();
+        excluded.into_iter().map(|interval| Exclusion {
+            first: self.address(*interval.start()),
+            last: self.address(*interval.end()),
+        })
+    }
+
+    /// The runs of addresses that may be handed out, as numbers.
+    pub(crate) fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    fn excluded(&self) -> IntervalSet {
+        let runs: IntervalSet = self.runs.iter().collect();
+        runs.gaps_within(self.first.bits(), self.last.bits()).collect()
+    }
+
+    fn cut(mut self, first: Address, last: Address) -> Self {
+        self.runs = Runs::new(first.bits(), last.bits(), &self.excluded());
+        (self.first, self.last) = (first, last);
+        self
+    }
+
+    fn address(&self, bits: u128) -> Address {
+        Address::masked(self.family(), bits)
+    }
+}
+
+impl Exclusion {
+    /// Every address from `first` to `last`.
+    pub fn between(first: Address, last: Address) -> Result<Self, RangeError> {
+        if first.is_between(first, last) {
+            Ok(Self { first, last })
+        } else {
+            Err(RangeError::Inverted { first, last })
+        }
+    }
+
+    /// The lowest address of it.
+    pub fn first(&self) -> Address {
+        self.first
+    }
+
+    /// The highest address of it.
+    pub fn last(&self) -> Address {
+        self.last
+    }
+}
+
+impl From<Address> for Exclusion {
+    fn from(address: Address) -> Self {
+        Self { first: address, last: address }
+    }
+}
+
+impl From<Cidr> for Exclusion {
+    fn from(cidr: Cidr) -> Self {
+        Self { first: cidr.first(), last: cidr.last() }
+    }
+}
+
+#[cfg(test)]
+mod proptests;
+#[cfg(test)]
+mod tests;
