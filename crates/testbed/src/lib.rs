@@ -1,1 +1,18 @@
-//! Placeholder.
+//! The real thing, for tests: control planes, clusters, hosts and faults.
+//!
+//! - [`binaries`] finds, builds or installs the programs.
+//! - [`control_plane`] runs etcd, kube-apiserver and kube-controller-manager on loopback ports.
+//! - [`cluster`] adds a scheduler and nodes with containerd, kubelet and kube-proxy.
+//! - [`hosts`] makes machines out of network namespaces.
+//! - [`faults`] is the layer between a client and a server that delays, loses, repeats or refuses.
+//! - [`suite`] is the one suite that runs on the embedded API server and on the real one.
+//!
+//! Whatever is started here ends with the test process, however that ends: see [`process`].
+
+pub mod binaries;
+pub mod cluster;
+pub mod control_plane;
+pub mod faults;
+pub mod hosts;
+pub mod process;
+pub mod suite;
