@@ -12,6 +12,10 @@ use kube::CustomResourceExt;
 
 use crate::{coil, whereabouts};
 
+mod files;
+
+pub use files::{FilesError, check, files, write};
+
 /// The definitions of all kinds, in a fixed order.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![
@@ -57,3 +61,6 @@ fn forbid_null(schema: &mut JSONSchemaProps) {
         forbid_null(values);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,11 +11,13 @@
 #![allow(unreachable_pub, reason = "code of the derive, not ours")]
 
 mod ippool;
+pub mod names;
 mod reservation;
 pub mod rules;
 mod slices;
 
 pub use ippool::{Allocation, IPPool, IPPoolSpec};
+pub use names::{WhereaboutsNameError, pool_name, reservation_name, slice_pool_name};
 pub use reservation::{OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec};
 pub use slices::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus};
 

@@ -21,13 +21,14 @@ use super::rules;
            Named `[network-][node-]range` with `:` and `/` written as `-`."
 )]
 pub struct IPPoolSpec {
-    /// The range, as an address and a prefix length: `192.168.2.0/24`. Offsets count from this address,
-    /// also when it has host bits. Cannot be changed, because every allocation would move.
+    /// The range, as a network address and a prefix length: `192.168.2.0/24`. Host bits are allowed and
+    /// ignored. Cannot be changed, because every allocation would move.
     #[schemars(length(max = 49))]
     #[x_kube(validation = rules::range_is_a_cidr(), validation = rules::range_is_immutable())]
     pub range: String,
 
-    /// The held addresses, up to 65536: the key is the decimal offset of the address from the range's address.
+    /// The held addresses, up to 65536: the key is the decimal offset of the address from the range's
+    /// network address.
     #[schemars(extend("maxProperties" = 65536))]
     #[x_kube(validation = rules::offsets_are_decimal())]
     pub allocations: BTreeMap<String, Allocation>,
