@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod block;
 mod cidr;
+mod hash;
 mod intervals;
 pub mod parse;
 mod pool;
@@ -10,8 +12,12 @@ mod range;
 mod runs;
 mod slices;
 mod space;
+mod wire;
 
 pub use address::{Address, AddressError, Family};
+pub use block::{
+    Block, Choice, Counts, Granted, Hold, MoveId, Release, Sequence, Settled, Slot, SnapshotKey, State,
+};
 pub use cidr::Cidr;
 pub use intervals::IntervalSet;
 pub use parse::{Notation, ParseError, RangeText};

@@ -129,6 +129,12 @@ impl Space {
         Some(addresses)
     }
 
+    /// Bytes on the heap.
+    pub(crate) fn memory(&self) -> usize {
+        let ranges = [Some(self.primary()), self.secondary()].into_iter().flatten();
+        self.runs.memory() + ranges.map(|range| range.runs().memory()).sum::<usize>()
+    }
+
     /// The runs of offsets that may be handed out.
     pub(crate) fn runs(&self) -> &Runs {
         &self.runs

@@ -1,0 +1,153 @@
+//! Why a block refuses.
+
+use crate::address::Address;
+use crate::block::{Counts, MoveId, Sequence};
+use crate::space::Addresses;
+
+/// The address is of no network of the block.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{address} is not in {space}")]
+pub struct NotInSpace {
+    /// The address.
+    pub address: Address,
+    /// The network or networks.
+    pub space: String,
+}
+
+/// Why no address was held.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HoldError {
+    /// Nothing is free, and nothing cools that could give way.
+    #[error(
+        "cannot hold an address of {space}: none of its {} is free ({} held, {} reserved)",
+        .counts.capacity, .counts.held, .counts.reserved
+    )]
+    Exhausted {
+        /// The network or networks.
+        space: String,
+        /// What its addresses are.
+        counts: Counts,
+    },
+    /// The named address is of no network of the block.
+    #[error("cannot hold a named address: {0}")]
+    NotInSpace(#[from] NotInSpace),
+    /// The named address is excluded, outside of first to last, or an edge.
+    #[error("cannot hold {address}: it is excluded from its range")]
+    NotUsable {
+        /// The address.
+        address: Address,
+    },
+    /// The named address is reserved.
+    #[error("cannot hold {address}: it is reserved")]
+    Reserved {
+        /// The address.
+        address: Address,
+    },
+    /// The named address has another holder.
+    #[error("cannot hold {address}: it has a holder")]
+    Taken {
+        /// The address.
+        address: Address,
+    },
+    /// The key holds an address already, and it is not the named one.
+    #[error("cannot hold {asked}: the same holder has {held}, which it must release first")]
+    HoldsAnother {
+        /// What it holds.
+        held: Addresses,
+        /// What it asked for.
+        asked: Address,
+    },
+    /// The block keeps track of as many separate places as it can.
+    #[error("cannot hold another address: the block keeps track of as many as it can")]
+    Crowded,
+}
+
+/// Why an existing hold was not put back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The address is of no network of the block.
+    #[error("cannot replay a hold: {0}")]
+    NotInSpace(#[from] NotInSpace),
+    /// Another key holds the address.
+    #[error("cannot replay the hold of {address}: it has another holder")]
+    Taken {
+        /// The address.
+        address: Address,
+    },
+    /// The key has another hold.
+    #[error("cannot replay the hold of {address}: the same holder has {held} with number {sequence}")]
+    HoldsAnother {
+        /// The address.
+        address: Address,
+        /// What it holds.
+        held: Addresses,
+        /// Under which number.
+        sequence: Sequence,
+    },
+    /// No block gives such a sequence number.
+    #[error("cannot replay the hold of {address} with number {sequence}: accepted is 1 to 2^63 - 1")]
+    Sequence {
+        /// The address.
+        address: Address,
+        /// The number.
+        sequence: u64,
+    },
+    /// The block keeps track of as many separate places as it can.
+    #[error("cannot replay another hold: the block keeps track of as many as it can")]
+    Crowded,
+}
+
+/// Why a step of a move was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    /// The one to move from does not hold an address under this sequence number.
+    #[error("cannot begin move {id}: nothing is held under number {sequence} by the holder to move from")]
+    NoHold {
+        /// The move.
+        id: MoveId,
+        /// The hold's number that was given.
+        sequence: Sequence,
+    },
+    /// Another move of the same hold is under way.
+    #[error("cannot begin move {id} of {addresses}: move {other} is under way, commit or abort it first")]
+    UnderWay {
+        /// The move.
+        id: MoveId,
+        /// The address.
+        addresses: Addresses,
+        /// The move that is under way.
+        other: MoveId,
+    },
+    /// This move, or a later one of the same hold, is over.
+    #[error("cannot begin move {id} of {addresses}: move {settled} is over; accepted is a larger number")]
+    Over {
+        /// The move.
+        id: MoveId,
+        /// The address.
+        addresses: Addresses,
+        /// The last move that is over.
+        settled: MoveId,
+    },
+    /// The one to move to has an address of this block.
+    #[error("cannot begin move {id}: the holder to move to has {held}")]
+    HoldsAnother {
+        /// The move.
+        id: MoveId,
+        /// What it holds.
+        held: Addresses,
+    },
+    /// There is no such move to commit: it never began, was aborted, or its hold was released.
+    #[error("cannot commit move {id}: there is no such move to this holder")]
+    NoMove {
+        /// The move.
+        id: MoveId,
+    },
+    /// The move that is to be aborted was committed.
+    #[error("cannot abort move {id} of {addresses}: it was committed")]
+    Committed {
+        /// The move.
+        id: MoveId,
+        /// The address.
+        addresses: Addresses,
+    },
+}

@@ -1,0 +1,297 @@
+//! Holding and releasing an address.
+
+use std::fmt;
+use std::hash::Hash;
+
+use tenure_handles::Timestamp;
+
+use crate::address::Address;
+use crate::block::chunk::{Bits, join, split};
+use crate::block::chunks::Spot;
+use crate::block::{Block, HoldError, ReplayError};
+use crate::hash::hash_of;
+use crate::space::Addresses;
+
+/// The number of a hold, larger than that of every hold that its block gave before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub(super) u64);
+
+/// Which address a hold is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The next free one after the one that was chosen last like this, from the start again at the end: an
+    /// address is reused as late as possible.
+    NextAfterLast,
+    /// The lowest free one, as Whereabouts chooses.
+    LowestFree,
+    /// This one, also while it cools. Of a pair, either address names both.
+    Named(Address),
+}
+
+/// Which of the two slots of a hold its holder is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The holder; the only slot outside of moves.
+    Active,
+    /// The one that the hold is being moved to.
+    Incoming,
+}
+
+/// An address (or pair), held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Its distance from the network address.
+    pub offset: u128,
+    /// The address, or the address of each family.
+    pub addresses: Addresses,
+    /// What a release has to name.
+    pub sequence: Sequence,
+    /// Active, or incoming during a move.
+    pub slot: Slot,
+}
+
+/// The answer to a request for a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// Held from now on.
+    New(Hold),
+    /// The key held it already; nothing changed.
+    Existing(Hold),
+}
+
+/// What a release did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The address is cooling or free.
+    Freed(Hold),
+    /// It was the active holder during a move: the incoming one holds the address now.
+    HandedOver(Hold),
+    /// It was the incoming holder during a move: the move is aborted, the active one keeps the address.
+    Withdrawn(Hold),
+    /// Nothing is held under this key and sequence number: a late or repeated release.
+    Nothing,
+}
+
+impl<K: Eq + Hash> Block<K> {
+    /// Holds an address for `key`, or answers the hold that it has.
+    ///
+    /// When nothing is free, the address that cooled longest gives way. [`Choice::Named`] is refused if the
+    /// key holds another address.
+    pub fn hold(&mut self, key: K, choice: Choice, now: Timestamp) -> Result<Granted, HoldError> {
+        self.advance(now);
+        let hash = hash_of(&key);
+        if let Some(hold) = self.find_hashed(&key, hash) {
+            return match choice {
+                Choice::Named(asked) if self.space.offset_of(asked) != Some(hold.offset) => {
+                    Err(HoldError::HoldsAnother { held: hold.addresses, asked })
+                }
+                _ => Ok(Granted::Existing(hold)),
+            };
+        }
+        let offset = match choice {
+            Choice::NextAfterLast => self.next_after_last().or_else(|| self.longest_cooling()),
+            Choice::LowestFree => self.lowest_free().or_else(|| self.longest_cooling()),
+            Choice::Named(address) => Some(self.named(address)?),
+        };
+        let offset = offset.ok_or_else(|| self.exhausted())?;
+        let sequence = self.next_sequence;
+        let spot = self.place(offset, key, hash, sequence).ok_or(HoldError::Crowded)?;
+        self.next_sequence += 1;
+        if choice == Choice::NextAfterLast {
+            self.cursor = Some(offset);
+        }
+        Ok(Granted::New(self.hold_at(spot, sequence, Slot::Active)))
+    }
+
+    /// Releases what `key` holds under `sequence`, in either slot. Anything else is left alone.
+    pub fn release(&mut self, key: &K, sequence: Sequence, now: Timestamp) -> Release {
+        self.advance(now);
+        let hash = hash_of(key);
+        if let Some(spot) = self.holders.find(hash, key, &self.chunks) {
+            if self.chunks.get(spot).sequence(spot.position()) != sequence.0 {
+                return Release::Nothing;
+            }
+            let hold = self.hold_at(spot, sequence.0, Slot::Active);
+            if self.hand_over(spot) {
+                return Release::HandedOver(hold);
+            }
+            self.holders.remove(hash, spot, &self.chunks);
+            self.free(spot, now);
+            return Release::Freed(hold);
+        }
+        match self.moves.find(hash, key) {
+            Some((spot, incoming)) if incoming.sequence == sequence.0 => {
+                let hold = self.hold_at(spot, sequence.0, Slot::Incoming);
+                self.moves.abort(spot);
+                Release::Withdrawn(hold)
+            }
+            _ => Release::Nothing,
+        }
+    }
+
+    /// Puts back a hold that exists already: from a journal, the kernel or the API. It is accepted at every
+    /// address of the space, also at one that is reserved or not usable any more. Without a sequence number
+    /// it gets a new one. To replay the same hold twice is to replay it once.
+    pub fn replay(
+        &mut self,
+        key: K,
+        address: Address,
+        sequence: Option<Sequence>,
+    ) -> Result<Granted, ReplayError> {
+        let offset = self.offset_of(address)?;
+        let hash = hash_of(&key);
+        if let Some(hold) = self.find_hashed(&key, hash) {
+            let same = hold.offset == offset && sequence.is_none_or(|sequence| sequence == hold.sequence);
+            return if same {
+                Ok(Granted::Existing(hold))
+            } else {
+                Err(ReplayError::HoldsAnother { address, held: hold.addresses, sequence: hold.sequence })
+            };
+        }
+        let (number, position) = split(offset);
+        if self.chunks.find(number).is_some_and(|chunk| chunk.is_held(position)) {
+            return Err(ReplayError::Taken { address });
+        }
+        let sequence = sequence.map_or(self.next_sequence, |sequence| sequence.0);
+        if sequence == 0 || sequence > Sequence::LAST {
+            return Err(ReplayError::Sequence { address, sequence });
+        }
+        let spot = self.place(offset, key, hash, sequence).ok_or(ReplayError::Crowded)?;
+        if sequence >= self.next_sequence {
+            // What was given last stays last, so that reuse stays slow over a restart.
+            self.next_sequence = sequence + 1;
+            self.cursor = Some(offset);
+        }
+        Ok(Granted::New(self.hold_at(spot, sequence, Slot::Active)))
+    }
+
+    /// Gives an offset that nobody holds to `key`; `None` only if there are too many chunks.
+    pub(super) fn place(&mut self, offset: u128, key: K, hash: u64, sequence: u64) -> Option<Spot> {
+        let spot = self.occupy(offset, key, sequence)?;
+        self.holders.insert(hash, spot, &self.chunks);
+        Some(spot)
+    }
+
+    fn named(&self, address: Address) -> Result<u128, HoldError> {
+        let offset = self.offset_of(address)?;
+        let (number, position) = split(offset);
+        if self.chunks.find(number).is_some_and(|chunk| chunk.is_held(position)) {
+            return Err(HoldError::Taken { address });
+        }
+        if self.reserved.contains(offset) {
+            return Err(HoldError::Reserved { address });
+        }
+        if !self.space.is_usable(offset) {
+            return Err(HoldError::NotUsable { address });
+        }
+        Ok(offset)
+    }
+}
+
+impl<K> Block<K> {
+    /// Takes an offset that nobody holds out of what is free or cools.
+    pub(super) fn occupy(&mut self, offset: u128, key: K, sequence: u64) -> Option<Spot> {
+        let (number, position) = split(offset);
+        let vacancy = &self.vacancy;
+        let spot = self.chunks.make(number, position, || vacancy.blocked_bits(number))?;
+        let chunk = self.chunks.get_mut(spot);
+        let (was_cooling, blocked) = (chunk.is_cooling(position), chunk.is_blocked(position));
+        chunk.hold(position, key, sequence);
+        let full = chunk.free() == 0;
+        if was_cooling {
+            let chunks = &self.chunks;
+            self.cooling.outdate(|resting| resting.is_live(chunks));
+        } else if blocked {
+            *self.occupied_though_blocked(offset) += 1;
+        } else if full {
+            self.vacancy.fill(number);
+        }
+        Some(spot)
+    }
+
+    fn next_after_last(&self) -> Option<u128> {
+        let after = self.cursor.and_then(|cursor| cursor.checked_add(1));
+        after.and_then(|from| self.free_from(from)).or_else(|| self.lowest_free())
+    }
+
+    fn lowest_free(&self) -> Option<u128> {
+        self.lowest_free_of_chunks(0)
+    }
+
+    /// The lowest free offset from `from` on.
+    fn free_from(&self, from: u128) -> Option<u128> {
+        let (number, position) = split(from);
+        let here = self.free_bits(number) & (Bits::MAX << position);
+        if here != 0 {
+            return Some(join(number, here.trailing_zeros()));
+        }
+        self.lowest_free_of_chunks(number + 1)
+    }
+
+    /// The lowest free offset of the chunks from `number` on.
+    fn lowest_free_of_chunks(&self, number: u128) -> Option<u128> {
+        let number = self.vacancy.next_open(number)?;
+        Some(join(number, self.free_bits(number).trailing_zeros()))
+    }
+
+    fn free_bits(&self, number: u128) -> Bits {
+        match self.chunks.find(number) {
+            Some(chunk) => chunk.free(),
+            None => !self.vacancy.blocked_bits(number),
+        }
+    }
+
+    /// The offset that has cooled longest and is not reserved.
+    fn longest_cooling(&mut self) -> Option<u128> {
+        while let Some(oldest) = self.cooling.oldest() {
+            let live = oldest.is_live(&self.chunks);
+            if live && !self.chunks.get(oldest.spot).is_blocked(oldest.spot.position()) {
+                return Some(self.chunks.offset(oldest.spot));
+            }
+            self.cooling.pop(live);
+            if live {
+                self.vacate(oldest.spot);
+            }
+        }
+        None
+    }
+
+    fn exhausted(&self) -> HoldError {
+        HoldError::Exhausted { space: self.space.to_string(), counts: self.counts() }
+    }
+}
+
+impl Sequence {
+    /// The highest number that replay accepts: it leaves as many again for holds to come.
+    pub(super) const LAST: u64 = u64::MAX >> 1;
+
+    /// From a record.
+    pub const fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// For a record.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Granted {
+    /// The hold, new or not.
+    pub fn hold(&self) -> Hold {
+        match self {
+            Self::New(hold) | Self::Existing(hold) => *hold,
+        }
+    }
+
+    /// Whether it is held from now on, and not before.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Self::New(_))
+    }
+}

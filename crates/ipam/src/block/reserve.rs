@@ -1,0 +1,60 @@
+//! Reserving addresses without a holder.
+
+use std::ops::RangeInclusive;
+
+use crate::address::Address;
+use crate::block::chunk::POSITION_BITS;
+use crate::block::{Block, NotInSpace};
+use crate::intervals::IntervalSet;
+
+impl<K> Block<K> {
+    /// Reserves the addresses `first` to `last`: they are not handed out until they are unreserved, not by
+    /// name either. A hold on one of them stays until it is released. What is not usable anyway stays so.
+    pub fn reserve(&mut self, first: Address, last: Address) -> Result<(), NotInSpace> {
+        let (low, high) = (self.offset_of(first)?, self.offset_of(last)?);
+        for run in self.usable_within(low, high) {
+            self.reserved.insert(*run.start(), *run.end());
+            self.vacancy.block(*run.start(), *run.end());
+        }
+        self.blocked_changed(low, high);
+        Ok(())
+    }
+
+    /// Takes the reservation of the addresses `first` to `last` back; nothing for those that have none.
+    pub fn unreserve(&mut self, first: Address, last: Address) -> Result<(), NotInSpace> {
+        let (low, high) = (self.offset_of(first)?, self.offset_of(last)?);
+        let runs: Vec<_> = if low <= high { self.reserved.within(low, high).collect() } else { Vec::new() };
+        for run in runs {
+            self.vacancy.unblock(*run.start(), *run.end());
+        }
+        self.reserved.remove(low, high);
+        self.blocked_changed(low, high);
+        Ok(())
+    }
+
+    /// The reserved addresses as intervals of offsets, lowest first.
+    pub fn reserved(&self) -> &IntervalSet {
+        &self.reserved
+    }
+
+    fn usable_within(&self, low: u128, high: u128) -> Vec<RangeInclusive<u128>> {
+        let runs = self.space.runs().iter_from(low).take_while(|run| *run.start() <= high);
+        runs.map(|run| *run.start()..=(*run.end()).min(high)).collect()
+    }
+
+    /// Brings chunks and counts up to date after blocked offsets in `low` to `high` have changed.
+    pub(super) fn blocked_changed(&mut self, low: u128, high: u128) {
+        if low > high {
+            return;
+        }
+        let (vacancy, more) = (&self.vacancy, &mut self.occupied_reserved);
+        self.chunks.change_each(low >> POSITION_BITS..=high >> POSITION_BITS, |chunk| {
+            let blocked = vacancy.blocked_bits(chunk.number);
+            let occupied = chunk.occupied();
+            *more += (blocked & !chunk.blocked & occupied).count_ones() as usize;
+            *more -= (!blocked & chunk.blocked & occupied).count_ones() as usize;
+            chunk.blocked = blocked;
+        });
+        self.vacancy.refill(low, high, &self.chunks);
+    }
+}
