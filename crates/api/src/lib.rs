@@ -13,6 +13,7 @@
 pub mod coil;
 pub mod definitions;
 pub mod names;
+mod refusal;
 pub mod whereabouts;
 
 pub use definitions::{crd_of, crds};

@@ -17,9 +17,9 @@ use super::{label, rules};
     doc = "A block of addresses carved out of an AddressPool for one node, which alone hands them out. \
            Named `<pool>-<index>`; the labels `coil.cybozu.com/pool` and `coil.cybozu.com/node` say whose it is, \
            and its controlling owner is the AddressPool.",
-    validation = rules::block_has_a_family(),
+    validation = rules::has_a_family(),
     validation = rules::block_families_are_immutable(),
-    validation = rules::block_is_equally_large(),
+    validation = rules::families_are_equally_large(),
     validation = rules::block_name_ends_in_its_index(),
     printcolumn(name = "Node", type_ = "string", json_path = ".metadata.labels['coil\\.cybozu\\.com/node']"),
     printcolumn(name = "Pool", type_ = "string", json_path = ".metadata.labels['coil\\.cybozu\\.com/pool']"),

@@ -72,7 +72,7 @@ fn default_block_size_bits() -> i32 {
 /// One subnet of a pool: IPv4, IPv6, or both with equally many addresses. In a pair the n-th IPv4 address
 /// and the n-th IPv6 address belong together.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[x_kube(validation = rules::subnet_has_a_family(), validation = rules::dual_stack_is_equally_large())]
+#[x_kube(validation = rules::has_a_family(), validation = rules::families_are_equally_large())]
 pub struct SubnetSet {
     /// An IPv4 subnet such as `10.2.0.0/16`. Host bits are allowed and ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,9 @@
 //! refuses a definition whose estimate is too high, and stops a rule after 10⁶ steps: comparing 128 subnets with
 //! each other stays below that, which is where the bound on `spec.subnets` comes from.
 
-use kube::core::{Message, Reason, Rule};
+use kube::core::{Reason, Rule};
+
+use crate::refusal::{says, says_of};
 
 /// CEL for "this string is an IPv4 CIDR".
 fn is_ipv4(of: &str) -> String {
@@ -21,39 +23,35 @@ fn is_ipv6(of: &str) -> String {
     format!("(isCIDR({of}) && cidr({of}).ip().family() == 6)")
 }
 
-fn says(expression: impl Into<String>) -> Message {
-    Message::Expression(expression.into())
-}
-
 /// A string that must be an IPv4 CIDR.
 pub fn ipv4_cidr() -> Rule {
     Rule::new(is_ipv4("self"))
-        .message(says("'must be an IPv4 CIDR such as 10.2.0.0/16, not \"' + self + '\"'"))
+        .message(says("must be an IPv4 CIDR such as 10.2.0.0/16, not \"%s\"", &["self"]))
         .reason(Reason::FieldValueInvalid)
 }
 
 /// A string that must be an IPv6 CIDR.
 pub fn ipv6_cidr() -> Rule {
     Rule::new(is_ipv6("self"))
-        .message(says("'must be an IPv6 CIDR such as fd01:203:405:607::/112, not \"' + self + '\"'"))
+        .message(says("must be an IPv6 CIDR such as fd01:203:405:607::/112, not \"%s\"", &["self"]))
         .reason(Reason::FieldValueInvalid)
 }
 
-/// A subnet without a family is none.
-pub fn subnet_has_a_family() -> Rule {
+/// A subnet, or a block, without a family is none.
+pub fn has_a_family() -> Rule {
     Rule::new("has(self.ipv4) || has(self.ipv6)")
         .message("needs ipv4, ipv6 or both, such as {\"ipv4\": \"10.2.0.0/16\"}")
         .reason(Reason::FieldValueRequired)
 }
 
-/// The addresses of a dual-stack subnet are pairs.
-pub fn dual_stack_is_equally_large() -> Rule {
+/// The addresses of a dual-stack subnet, or block, are pairs.
+pub fn families_are_equally_large() -> Rule {
     let both =
         format!("has(self.ipv4) && has(self.ipv6) && {} && {}", is_ipv4("self.ipv4"), is_ipv6("self.ipv6"));
     Rule::new(format!("!({both}) || cidr(self.ipv6).prefixLength() - cidr(self.ipv4).prefixLength() == 96"))
         .message(says(
-            "'ipv4 and ipv6 must have equally many addresses: beside ipv4 \"' + self.ipv4 + '\" an ipv6 /' \
-             + string(cidr(self.ipv4).prefixLength() + 96) + ' is accepted, not \"' + self.ipv6 + '\"'",
+            "ipv4 and ipv6 must have equally many addresses: beside ipv4 \"%s\" an ipv6 /%s is accepted, not \"%s\"",
+            &["self.ipv4", "string(cidr(self.ipv4).prefixLength() + 96)", "self.ipv6"],
         ))
         .reason(Reason::FieldValueInvalid)
 }
@@ -62,50 +60,51 @@ pub fn dual_stack_is_equally_large() -> Rule {
 pub fn block_size_is_immutable() -> Rule {
     Rule::new("self == oldSelf")
         .message(says(
-            "'cannot be changed from ' + string(oldSelf) + ' to ' + string(self) \
-             + ', because blocks are numbered by it; make another pool'",
+            "cannot be changed from %s to %s, because blocks are numbered by it; make another pool",
+            &["string(oldSelf)", "string(self)"],
         ))
         .reason(Reason::FieldValueForbidden)
 }
 
 /// An IPv4 subnet is at least one block.
 pub fn ipv4_subnets_hold_a_block() -> Rule {
-    let large = format!(
-        "!has(s.ipv4) || !{} || 32 - cidr(s.ipv4).prefixLength() >= self.blockSizeBits",
-        is_ipv4("s.ipv4")
-    );
-    holds_a_block("ipv4", 32, &large)
+    holds_a_block("ipv4", 32, is_ipv4)
 }
 
 /// An IPv6 subnet is at least one block.
 pub fn ipv6_subnets_hold_a_block() -> Rule {
-    let large = format!(
-        "!has(s.ipv6) || !{} || 128 - cidr(s.ipv6).prefixLength() >= self.blockSizeBits",
-        is_ipv6("s.ipv6")
-    );
-    holds_a_block("ipv6", 128, &large)
+    holds_a_block("ipv6", 128, is_ipv6)
 }
 
-fn holds_a_block(family: &str, bits: u8, large: &str) -> Rule {
+fn holds_a_block(family: &str, bits: u8, is_cidr: fn(&str) -> String) -> Rule {
+    let field = format!("s.{family}");
+    let good = is_cidr(&field);
+    let large =
+        format!("!has({field}) || !{good} || {bits} - cidr({field}).prefixLength() >= self.blockSizeBits");
     Rule::new(format!("self.subnets.all(s, {large})"))
-        .message(says(format!(
-            "'{family} \"' + self.subnets.filter(s, !({large}))[0].{family} + '\" is smaller than a block of 2^' \
-             + string(self.blockSizeBits) + ' addresses; ' + (self.blockSizeBits > {bits} \
-             ? 'an {family} subnet needs blockSizeBits of at most {bits}' \
-             : 'a /' + string({bits} - self.blockSizeBits) + ' or larger is accepted')"
-        )))
+        .message(says(
+            &format!("{family} \"%s\" is smaller than a block of 2^%s addresses; %s is accepted"),
+            &[
+                &format!("self.subnets.filter(s, !({large}))[0].{family}"),
+                "string(self.blockSizeBits)",
+                &format!(
+                    "self.blockSizeBits > {bits} ? 'blockSizeBits of at most {bits} with an {family} subnet' \
+                     : 'a /%s or larger'.format([string({bits} - self.blockSizeBits)])"
+                ),
+            ],
+        ))
         .field_path(".subnets")
         .reason(Reason::FieldValueInvalid)
 }
 
 /// Blocks are numbered through the list.
 pub fn subnets_are_append_only() -> Rule {
-    let moved = "oldSelf.filter(s, self.indexOf(s) != oldSelf.indexOf(s))[0]";
     Rule::new("self.size() >= oldSelf.size() && oldSelf.all(s, self.indexOf(s) == oldSelf.indexOf(s))")
-        .message(says(format!(
-            "'subnets can only be appended: entry ' + string(oldSelf.indexOf({moved})) + ', \"' \
-             + (has({moved}.ipv4) ? {moved}.ipv4 : {moved}.ipv6) + '\", must stay as and where it is'"
-        )))
+        .message(says_of(
+            "oldSelf.filter(s, self.indexOf(s) != oldSelf.indexOf(s))[0]",
+            "subnets can only be appended: entry %s, \"%s\", must stay as and where it is",
+            &["string(oldSelf.indexOf(it))", "has(it.ipv4) ? it.ipv4 : it.ipv6"],
+        ))
         .reason(Reason::FieldValueForbidden)
 }
 
@@ -120,20 +119,21 @@ pub fn ipv6_subnets_are_distinct() -> Rule {
 }
 
 fn distinct(family: &str, is_cidr: fn(&str) -> String) -> Rule {
-    // Two CIDRs overlap exactly when one contains the other.
-    let overlap =
-        format!("(cidr(a.{family}).containsCIDR(b.{family}) || cidr(b.{family}).containsCIDR(a.{family}))");
-    let good = format!("self.all(s, !has(s.{family}) || {})", is_cidr(&format!("s.{family}")));
-    let itself_only = format!("!has(a.{family}) || self.exists_one(b, has(b.{family}) && {overlap})");
-    let first = format!("self.filter(a, !({itself_only}))[0].{family}");
-    let others = format!(
-        "self.filter(b, has(b.{family}) && (cidr({first}).containsCIDR(b.{family}) || cidr(b.{family}).containsCIDR({first})))"
-    );
-    Rule::new(format!("!{good} || self.all(a, {itself_only})"))
-        .message(says(format!(
-            "'subnets must not overlap, but {family} \"' + {first} + '\" and \"' + {others}[1].{family} + '\" do'"
-        )))
-        .reason(Reason::FieldValueDuplicate)
+    // Two CIDRs overlap exactly when one contains the other. Every CIDR overlaps itself.
+    let overlap = |a: &str, b: &str| format!("({a}.containsCIDR({b}) || {b}.containsCIDR({a}))");
+    let (a, b) = (format!("cidr(a.{family})"), format!("cidr(b.{family})"));
+    let all_parse = format!("self.all(s, !has(s.{family}) || {})", is_cidr(&format!("s.{family}")));
+    let itself_only =
+        format!("!has(a.{family}) || self.exists_one(b, has(b.{family}) && {})", overlap(&a, &b));
+    let partners = format!("self.filter(b, has(b.{family}) && {})", overlap("cidr(it)", &b));
+    Rule::new(format!("!{all_parse} || self.all(a, {itself_only})"))
+        .message(says_of(
+            &format!("self.filter(a, !({itself_only}))[0].{family}"),
+            &format!("subnets must not overlap, but {family} \"%s\" and \"%s\" do"),
+            &["it", &format!("{partners}[1].{family}")],
+        ))
+        // Not `FieldValueDuplicate`: kube-apiserver drops the message of those.
+        .reason(Reason::FieldValueInvalid)
 }
 
 /// Each entry is an address, a CIDR or a range.
@@ -141,10 +141,11 @@ pub fn exclusions_are_addresses() -> Rule {
     let good = "isIP(e) || isCIDR(e) || (e.split('-').size() == 2 && isIP(e.split('-')[0]) && isIP(e.split('-')[1]) \
                 && ip(e.split('-')[0]).family() == ip(e.split('-')[1]).family())";
     Rule::new(format!("self.all(e, {good})"))
-        .message(says(format!(
-            "'\"' + self.filter(e, !({good}))[0] + '\" is none of: an address such as 10.2.0.1, a CIDR such as 10.2.0.0/29, \
-             a range of one family such as 10.2.0.10-10.2.0.19'"
-        )))
+        .message(says(
+            "\"%s\" is none of: an address such as 10.2.0.1, a CIDR such as 10.2.0.0/29, a range of one family \
+             such as 10.2.0.10-10.2.0.19",
+            &[&format!("self.filter(e, !({good}))[0]")],
+        ))
         .reason(Reason::FieldValueInvalid)
 }
 
@@ -153,7 +154,7 @@ pub fn cooling_is_a_duration() -> Rule {
     Rule::new(
         "self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",
     )
-    .message(says("'must be a duration from 0s to 24h such as 30s, 1m30s or 500ms, not \"' + self + '\"'"))
+    .message(says("must be a duration from 0s to 24h such as 30s, 1m30s or 500ms, not \"%s\"", &["self"]))
     .reason(Reason::FieldValueInvalid)
 }
 
@@ -161,8 +162,9 @@ pub fn cooling_is_a_duration() -> Rule {
 pub fn pool_name_fits_a_label() -> Rule {
     Rule::new("self.metadata.name.size() <= 63")
         .message(says(
-            "'metadata.name must have at most 63 characters, because blocks carry it as the value of a label; \"' \
-             + self.metadata.name + '\" has ' + string(self.metadata.name.size())",
+            "metadata.name must have at most 63 characters, because blocks carry it as the value of a label; \
+             \"%s\" has %s",
+            &["self.metadata.name", "string(self.metadata.name.size())"],
         ))
         .reason(Reason::FieldValueInvalid)
 }
@@ -171,29 +173,19 @@ pub fn pool_name_fits_a_label() -> Rule {
 pub fn request_is_immutable() -> Rule {
     Rule::new("self == oldSelf")
         .message(says(
-            "'a request cannot be changed from node \"' + oldSelf.nodeName + '\" and pool \"' + oldSelf.poolName \
-             + '\" to node \"' + self.nodeName + '\" and pool \"' + self.poolName + '\"; make another request'",
+            "a request cannot be changed from node \"%s\" and pool \"%s\" to node \"%s\" and pool \"%s\"; \
+             make another request",
+            &["oldSelf.nodeName", "oldSelf.poolName", "self.nodeName", "self.poolName"],
         ))
         .reason(Reason::FieldValueForbidden)
-}
-
-/// A block without a family is none.
-pub fn block_has_a_family() -> Rule {
-    Rule::new("has(self.ipv4) || has(self.ipv6)")
-        .message("a block needs ipv4, ipv6 or both, such as {\"ipv4\": \"10.2.2.0/27\"}")
-        .reason(Reason::FieldValueRequired)
-}
-
-/// The addresses of a dual-stack block are pairs.
-pub fn block_is_equally_large() -> Rule {
-    dual_stack_is_equally_large()
 }
 
 /// The index of a block is its name and its place.
 pub fn block_index_is_immutable() -> Rule {
     Rule::new("self == oldSelf")
         .message(says(
-            "'the index of a block cannot be changed from ' + string(oldSelf) + ' to ' + string(self)",
+            "the index of a block cannot be changed from %s to %s",
+            &["string(oldSelf)", "string(self)"],
         ))
         .reason(Reason::FieldValueForbidden)
 }
@@ -202,7 +194,8 @@ pub fn block_index_is_immutable() -> Rule {
 pub fn block_subnet_is_immutable() -> Rule {
     Rule::new("self == oldSelf")
         .message(says(
-            "'the addresses of a block cannot be changed from \"' + oldSelf + '\" to \"' + self + '\"'",
+            "the addresses of a block cannot be changed from \"%s\" to \"%s\"",
+            &["oldSelf", "self"],
         ))
         .reason(Reason::FieldValueForbidden)
 }
@@ -218,10 +211,15 @@ pub fn block_families_are_immutable() -> Rule {
 
 /// The name is the lock on the index.
 pub fn block_name_ends_in_its_index() -> Rule {
-    Rule::new("self.metadata.name.endsWith('-' + string(self.index))")
-        .message(says(
-            "'metadata.name must be the pool, a dash and the index, such as default-' + string(self.index) \
-             + ', because the name is the lock on the index; not \"' + self.metadata.name + '\"'",
-        ))
-        .reason(Reason::FieldValueInvalid)
+    // Not `endsWith`: the cost of that grows with the suffix, and the length of `string(self.index)` has no bound.
+    let digits = "self.metadata.name.substring(self.metadata.name.lastIndexOf('-') + 1)";
+    Rule::new(format!(
+        "self.metadata.name.matches('.-(0|[1-9][0-9]{{0,18}})$') && uint({digits}) == uint(self.index)"
+    ))
+    .message(says(
+        "metadata.name must be the pool, a dash and the index, such as default-%s, because the name is the lock \
+         on the index; not \"%s\"",
+        &["string(self.index)", "self.metadata.name"],
+    ))
+    .reason(Reason::FieldValueInvalid)
 }

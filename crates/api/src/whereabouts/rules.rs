@@ -3,16 +3,14 @@
 //! See the notes on cost and on the common subset of CEL in [`crate::coil::rules`]. Keys of a map have no bound on
 //! their length, so a rule on them may neither match nor concatenate them: their estimate would be infinite.
 
-use kube::core::{Message, Reason, Rule};
+use kube::core::{Reason, Rule};
 
-fn says(expression: &str) -> Message {
-    Message::Expression(expression.to_owned())
-}
+use crate::refusal::says;
 
 /// An address and a prefix length.
 pub fn range_is_a_cidr() -> Rule {
     Rule::new("isCIDR(self)")
-        .message(says("'must be a CIDR such as 192.168.2.0/24 or 2001:db8::/64, not \"' + self + '\"'"))
+        .message(says("must be a CIDR such as 192.168.2.0/24 or 2001:db8::/64, not \"%s\"", &["self"]))
         .reason(Reason::FieldValueInvalid)
 }
 
@@ -20,7 +18,8 @@ pub fn range_is_a_cidr() -> Rule {
 pub fn range_is_immutable() -> Rule {
     Rule::new("self == oldSelf")
         .message(says(
-            "'cannot be changed from \"' + oldSelf + '\" to \"' + self + '\", because every allocation would move; make another pool'",
+            "cannot be changed from \"%s\" to \"%s\", because every allocation would move; make another pool",
+            &["oldSelf", "self"],
         ))
         .reason(Reason::FieldValueForbidden)
 }
@@ -42,8 +41,8 @@ pub fn offsets_are_decimal() -> Rule {
 pub fn sliced_range_is_a_network() -> Rule {
     Rule::new("isCIDR(self) && cidr(self).masked() == cidr(self)")
         .message(says(
-            "isCIDR(self) ? 'must be a network address without host bits such as \"' + string(cidr(self).masked()) + '\", not \"' + self + '\"' \
-             : 'must be a CIDR such as 10.0.0.0/8 or fd00::/64, not \"' + self + '\"'",
+            "must be a network address and a prefix length such as \"%s\", not \"%s\"",
+            &["isCIDR(self) ? string(cidr(self).masked()) : '10.0.0.0/8'", "self"],
         ))
         .reason(Reason::FieldValueInvalid)
 }
@@ -51,7 +50,7 @@ pub fn sliced_range_is_a_network() -> Rule {
 /// `/20` or `20`.
 pub fn slice_size_is_a_prefix_length() -> Rule {
     Rule::new("self.matches('^/?[0-9]{1,3}$')")
-        .message(says("'must be a prefix length such as /20 or 20, not \"' + self + '\"'"))
+        .message(says("must be a prefix length such as /20 or 20, not \"%s\"", &["self"]))
         .reason(Reason::FieldValueInvalid)
 }
 
@@ -64,10 +63,15 @@ pub fn slices_fit_into_the_range() -> Rule {
         "!isCIDR(self.range) || !self.sliceSize.matches('^/?[0-9]{{1,3}}$') \
          || ({SIZE} >= {LEAST} && {SIZE} <= {MOST} && {SIZE} - {LEAST} <= 15)"
     ))
-    .message(Message::Expression(format!(
-        "'slices of \"' + self.range + '\" can have prefix lengths from /' + string({LEAST}) + ' to /' \
-         + string({LEAST} + 15 < {MOST} ? {LEAST} + 15 : {MOST}) + ' (at most 32768 slices), not \"' + self.sliceSize + '\"'"
-    )))
+    .message(says(
+        "slices of \"%s\" can have prefix lengths from /%s to /%s (at most 32768 slices), not \"%s\"",
+        &[
+            "self.range",
+            &format!("string({LEAST})"),
+            &format!("string({LEAST} + 15 < {MOST} ? {LEAST} + 15 : {MOST})"),
+            "self.sliceSize",
+        ],
+    ))
     .field_path(".sliceSize")
     .reason(Reason::FieldValueInvalid)
 }
