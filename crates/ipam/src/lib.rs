@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod assign;
 pub mod block;
 mod cidr;
 mod hash;
 mod intervals;
+pub mod ledger;
 pub mod parse;
 mod pool;
 mod range;

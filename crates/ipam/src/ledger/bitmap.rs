@@ -1,0 +1,56 @@
+//! Offsets as a base64 bitmap: for records with thousands of holds.
+//!
+//! The bytes are those of one large number, highest byte first and without leading zero bytes, in which bit
+//! `n` stands for offset `n`: what OVN writes for its own pools. Nothing held is the empty text. Reading
+//! also accepts leading zero bytes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::address::Address;
+use crate::ledger::{Decoded, LedgerError, Offsets};
+
+/// Offsets from here on are refused: a Kubernetes object takes about a megabyte, and so does a bitmap of this length.
+pub const LIMIT: u128 = 1 << 22;
+
+impl Offsets {
+    /// Held addresses as a bitmap.
+    pub fn encode_bitmap(&self, held: impl IntoIterator<Item = Address>) -> Result<String, LedgerError> {
+        let offsets = self.encode_list(held)?;
+        let Some(highest) = offsets.last() else { return Ok(String::new()) };
+        let mut bytes = vec![0_u8; place(*highest)? + 1];
+        for offset in &offsets {
+            bytes[place(*offset)?] |= 1 << (offset % 8);
+        }
+        bytes.reverse();
+        Ok(STANDARD.encode(bytes))
+    }
+
+    /// Held addresses from a bitmap.
+    pub fn decode_bitmap(&self, text: &str) -> Decoded<()> {
+        let refuse = |error| Decoded { entries: Vec::new(), refused: vec![error] };
+        let bytes = match STANDARD.decode(text) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let start = text.chars().take(32).collect();
+                return refuse(LedgerError::NotABitmap { start, reason: error.to_string() });
+            }
+        };
+        let leading_zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let bits = (bytes.len() - leading_zeros) as u128 * 8;
+        if bits > LIMIT {
+            return refuse(LedgerError::TooLong { offset: bits - 1 });
+        }
+        let bytes = bytes.iter().rev().zip((0_u128..).step_by(8));
+        let offsets = bytes.flat_map(|(byte, first)| {
+            (0..8_u128).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| first + bit)
+        });
+        self.decode_list(offsets)
+    }
+}
+
+/// The byte, counted from the lowest, that an offset's bit is in.
+fn place(offset: u128) -> Result<usize, LedgerError> {
+    let place = usize::try_from(offset / 8).ok().filter(|_| offset < LIMIT);
+    place.ok_or(LedgerError::TooLong { offset })
+}
