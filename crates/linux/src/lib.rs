@@ -1,1 +1,24 @@
 //! The kernel.
+pub mod address;
+pub mod export;
+pub mod host;
+pub mod inventory;
+pub mod link;
+pub mod mac;
+mod neighbour;
+pub mod netns;
+pub mod pod;
+pub mod reaper;
+mod reconcile;
+pub mod remote;
+pub mod route;
+pub mod routes;
+pub mod rule;
+pub mod settings;
+pub mod socket;
+pub mod sysctl;
+pub mod uplink;
+pub use host::Host;
+pub use mac::Mac;
+pub use settings::Settings;
+pub use reconcile::Changes;

@@ -1,0 +1,78 @@
+//! Addresses of links: the requests that add them, and the list of what a link has.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::socket::{Error, Request, Socket};
+
+/// An address of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkAddress {
+    /// The address with the length of its network's prefix.
+    pub address: IpNet,
+    /// Whether it means the same beyond this link.
+    pub global: bool,
+    /// Whether it can be used: it did not turn out to be in use elsewhere and is not being checked for that.
+    pub usable: bool,
+}
+
+/// The family of an address, as messages have it.
+pub(crate) fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+/// Gives `address` to a link, or leaves it there. IPv6 duplicate address detection is skipped: it is for addresses
+/// that were decided to be unique, or links with nobody else on them.
+pub(crate) fn add(index: u32, address: IpNet, scope: AddressScope) -> Request {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address.addr());
+    message.header.prefix_len = address.prefix_len();
+    message.header.scope = scope;
+    message.header.index = index;
+    message.attributes = vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+    if address.addr().is_ipv6() {
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+    }
+    Request::put(RouteNetlinkMessage::NewAddress(message))
+}
+
+/// All addresses of one link.
+pub fn of_link(socket: &mut Socket, index: u32) -> Result<Vec<LinkAddress>, Error> {
+    let mut message = AddressMessage::default();
+    message.header.index = index;
+    let found = socket.dump(&RouteNetlinkMessage::GetAddress(message))?;
+    Ok(found
+        .iter()
+        .filter_map(|message| match message {
+            RouteNetlinkMessage::NewAddress(message) => read(message),
+            _ => None,
+        })
+        .collect())
+}
+
+fn read(message: &AddressMessage) -> Option<LinkAddress> {
+    let mut address = None;
+    let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
+    for attribute in &message.attributes {
+        match attribute {
+            // On a point-to-point link `Address` is the other end's.
+            AddressAttribute::Local(local) => address = Some(*local),
+            AddressAttribute::Address(other) => address = address.or(Some(*other)),
+            AddressAttribute::Flags(all) => flags = *all,
+            _ => {}
+        }
+    }
+    let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed;
+    Some(LinkAddress {
+        address: IpNet::new(address?, message.header.prefix_len).ok()?,
+        global: message.header.scope == AddressScope::Universe,
+        usable: !flags.intersects(unusable) || flags.contains(AddressFlags::Optimistic),
+    })
+}

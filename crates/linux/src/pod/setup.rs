@@ -1,0 +1,271 @@
+//! Carrying out a plan.
+//!
+//! It promises: after success the interface is as planned, whatever was there before of the same holder; a repeated call
+//! with the same plan changes nothing and interrupts no traffic; after an error nothing that the call made is left.
+
+use std::os::fd::AsRawFd;
+
+use super::messages;
+use super::{CheckError, Identity, InvalidPlan, PodPlan, check};
+use crate::host::Host;
+use crate::link::{self, Link};
+use crate::netns::{self, NetNs};
+use crate::socket::{self, Kind, Outcome, Request, Socket};
+use crate::{Mac, Settings, sysctl};
+
+/// A pod's interface that is in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wired {
+    /// The name of the host end.
+    pub host_name: String,
+    /// The number of the host end.
+    pub host_index: u32,
+    /// The Ethernet address of the host end.
+    pub host_mac: Mac,
+    /// The number of the pod's end, in the pod's namespace.
+    pub pod_index: u32,
+    /// The Ethernet address of the pod's end.
+    pub pod_mac: Mac,
+    /// The largest packet.
+    pub mtu: u32,
+    /// Whether it was in place already.
+    pub repeated: bool,
+}
+
+/// Why an interface could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The plan cannot be carried out by anyone.
+    #[error("plan of a pod's interface")]
+    Plan(#[from] InvalidPlan),
+    /// The pod's namespace is the host's own.
+    #[error("{namespace} is the host's own; a pod's interface needs a namespace of its own")]
+    HostNamespace {
+        /// The namespace as it was given.
+        namespace: String,
+    },
+    /// The pod's namespace cannot be entered.
+    #[error("set up {identity}")]
+    Namespace {
+        /// For whom.
+        identity: Box<Identity>,
+        /// Why.
+        source: netns::Error,
+    },
+    /// The pod has an interface of this name from someone else.
+    #[error("set up {identity}: {namespace} has an interface of this name already")]
+    InterfaceTaken {
+        /// For whom.
+        identity: Box<Identity>,
+        /// The pod's namespace.
+        namespace: String,
+    },
+    /// The host end's name belongs to another holder.
+    #[error("set up {identity}: the host's link {name} belongs to {owner}")]
+    NameTaken {
+        /// For whom.
+        identity: Box<Identity>,
+        /// The name of the host end.
+        name: String,
+        /// Who has it.
+        owner: String,
+    },
+    /// What is in place cannot be compared with the plan.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// The kernel refused a step.
+    #[error("set up {identity}: {step}")]
+    Step {
+        /// For whom.
+        identity: Box<Identity>,
+        /// Where: making the link, inside the pod, on the host.
+        step: &'static str,
+        /// Why.
+        source: socket::Error,
+    },
+    /// Something failed, and then what had been made could not be removed either.
+    #[error("{failure}; removing the link {host_name} failed too")]
+    Rollback {
+        /// What failed first.
+        failure: Box<SetupError>,
+        /// The link that is left.
+        host_name: String,
+        /// Why it is left.
+        source: socket::Error,
+    },
+}
+
+impl SetupError {
+    /// What this failure means for the one who asked.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Plan(_) | Self::HostNamespace { .. } => Kind::Invalid,
+            Self::Namespace { source, .. } if source.is_gone() => Kind::Gone,
+            Self::Namespace { .. } => Kind::Retry,
+            Self::InterfaceTaken { .. } | Self::NameTaken { .. } => Kind::Exists,
+            Self::Step { source, .. } | Self::Check(CheckError::Kernel { source, .. }) => source.kind(),
+            Self::Check(CheckError::Namespace { .. }) => Kind::Retry,
+            Self::Rollback { failure, .. } => failure.kind(),
+        }
+    }
+}
+
+/// Sets up a pod's interface as planned.
+pub fn setup(host: &mut Host, namespace: &NetNs, plan: &PodPlan) -> Result<Wired, SetupError> {
+    plan.validate()?;
+    if namespace.id() == host.namespace.id() {
+        return Err(SetupError::HostNamespace { namespace: namespace.to_string() });
+    }
+    let mut attempt = Attempt { host, namespace, plan };
+    let link = match attempt.create()? {
+        Created::Made(link) => link,
+        Created::InPlaceAlready(wired) => return Ok(wired),
+    };
+    attempt.finish(&link).map_err(|failure| match host.socket.apply(&[link::delete(link.index)]) {
+        Ok(()) => failure,
+        Err(source) => SetupError::Rollback { failure: Box::new(failure), host_name: link.name.clone(), source },
+    })
+}
+
+struct Attempt<'a> {
+    host: &'a mut Host,
+    namespace: &'a NetNs,
+    plan: &'a PodPlan,
+}
+
+enum Created {
+    Made(Link),
+    InPlaceAlready(Wired),
+}
+
+/// What a try to make the pair met.
+enum Met {
+    Nothing(Link),
+    Link(Link),
+    Interface,
+}
+
+impl Attempt<'_> {
+    /// Makes the pair, in place of what an earlier attempt for the same holder left.
+    fn create(&mut self) -> Result<Created, SetupError> {
+        let found = match self.try_create()? {
+            Met::Nothing(made) => return Ok(Created::Made(made)),
+            Met::Interface => return Err(self.interface_taken()),
+            Met::Link(found) => found,
+        };
+        self.must_be_ours(&found)?;
+        let in_service = found.group == self.host.settings.pod_group;
+        if in_service && check(self.host, self.namespace, self.plan)?.is_empty() {
+            return Ok(Created::InPlaceAlready(self.wired(&found, true)));
+        }
+        // Its name is needed now, so it cannot wait for the reaper.
+        let deleted = self.host.socket.apply(&[link::delete(found.index)]);
+        deleted.map_err(|source| self.step("replace what was left", source))?;
+        match self.try_create()? {
+            Met::Nothing(made) => Ok(Created::Made(made)),
+            Met::Interface => Err(self.interface_taken()),
+            Met::Link(found) => Err(self.name_taken(&found)),
+        }
+    }
+
+    fn try_create(&mut self) -> Result<Met, SetupError> {
+        let requests = messages::create(self.plan, &self.host.settings, self.namespace.as_raw_fd());
+        let outcomes = self.host.socket.exchange(&requests);
+        let mut outcomes = outcomes.map_err(|source| self.step(MAKE, source))?.into_iter();
+        let made = outcomes.next().unwrap_or(Ok(None));
+        let found = outcomes.next().and_then(Outcome::ok).flatten();
+        match (made, found.as_ref().and_then(Link::of_reply)) {
+            (Ok(_), Some(link)) => Ok(Met::Nothing(link)),
+            (Err(refusal), Some(link)) if refusal.kind() == Kind::Exists => Ok(Met::Link(link)),
+            (Err(refusal), None) if refusal.kind() == Kind::Exists => Ok(Met::Interface),
+            (Err(refusal), _) => Err(self.step(MAKE, refusal.into())),
+            (Ok(_), None) => {
+                Err(self.step(MAKE, socket::Error::Unanswered { act: requests[1].describe() }))
+            }
+        }
+    }
+
+    /// Gives both ends what they need.
+    fn finish(&mut self, link: &Link) -> Result<Wired, SetupError> {
+        let wired = self.wired(link, false);
+        let inside = messages::inside(self.plan, &self.host.settings, wired.pod_index);
+        let mut pod = self.namespace.socket().map_err(|source| self.in_namespace(source))?;
+        apply(&mut pod, self.namespace, &self.plan.identity.interface, self.plan, &inside)
+            .map_err(|source| self.step("inside the pod", source))?;
+        let outside = messages::outside(self.plan, &self.host.settings, link.index);
+        let Host { namespace, socket, .. } = &mut *self.host;
+        apply(socket, namespace, &link.name, self.plan, &outside)
+            .map_err(|source| self.step("on the host", source))?;
+        Ok(wired)
+    }
+
+    fn wired(&self, link: &Link, repeated: bool) -> Wired {
+        Wired {
+            host_name: link.name.clone(),
+            host_index: link.index,
+            host_mac: link.mac.unwrap_or(self.host.settings.host_mac),
+            pod_index: link.peer_index(),
+            pod_mac: self.plan.pod_mac(),
+            mtu: self.plan.mtu,
+            repeated,
+        }
+    }
+
+    /// Ours is what says so, and what has our name and group but was never marked: an attempt that was cut short.
+    fn must_be_ours(&self, found: &Link) -> Result<(), SetupError> {
+        let Settings { pod_group, trash_group, .. } = self.host.settings;
+        let ours = match &found.alias {
+            Some(alias) => {
+                Identity::of_alias(alias).is_some_and(|(owner, _)| owner.is_same_holder(&self.plan.identity))
+            }
+            None => found.group == pod_group || found.group == trash_group,
+        };
+        if ours { Ok(()) } else { Err(self.name_taken(found)) }
+    }
+
+    fn identity(&self) -> Box<Identity> {
+        Box::new(self.plan.identity.clone())
+    }
+
+    fn name_taken(&self, found: &Link) -> SetupError {
+        let owner = found.alias.clone().unwrap_or_else(|| "someone else".to_owned());
+        SetupError::NameTaken { identity: self.identity(), name: found.name.clone(), owner }
+    }
+
+    fn interface_taken(&self) -> SetupError {
+        SetupError::InterfaceTaken { identity: self.identity(), namespace: self.namespace.to_string() }
+    }
+
+    fn step(&self, step: &'static str, source: socket::Error) -> SetupError {
+        SetupError::Step { identity: self.identity(), step, source }
+    }
+
+    fn in_namespace(&self, source: netns::Error) -> SetupError {
+        SetupError::Namespace { identity: self.identity(), source }
+    }
+}
+
+const MAKE: &str = "make the link";
+
+/// Applies `requests`, which can be repeated, to the link called `name`.
+///
+/// Some hosts and runtimes switch IPv6 off on every new link. Whoever plans an IPv6 address wants it on for this one, so
+/// a denied request is tried once more with it on.
+fn apply(
+    socket: &mut Socket,
+    namespace: &NetNs,
+    name: &str,
+    plan: &PodPlan,
+    requests: &[Request],
+) -> Result<(), socket::Error> {
+    match socket.apply(requests) {
+        Err(error) if plan.has_v6() && error.kind() == Kind::Denied => {
+            match namespace.run(|| sysctl::set_of_link("ipv6", name, "disable_ipv6", "0")) {
+                Ok(Ok(true)) => socket.apply(requests),
+                // That was not it, or cannot be helped: the first refusal says it best.
+                _ => Err(error),
+            }
+        }
+        result => result,
+    }
+}

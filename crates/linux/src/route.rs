@@ -1,0 +1,171 @@
+//! Routes: the value, the requests that put and remove one, and lists that the kernel filters.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::address::family;
+use crate::socket::{Error, Request, Socket};
+
+/// Both families, in the order in which we list.
+pub(crate) const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
+
+/// One route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Route {
+    /// Where packets go.
+    pub destination: IpNet,
+    /// The table it is in.
+    pub table: u32,
+    /// Who made it.
+    pub protocol: u8,
+    /// The link that leads there.
+    pub link: Option<u32>,
+    /// The router that leads there.
+    pub gateway: Option<IpAddr>,
+    /// Of several routes to one destination the smallest metric counts; 0 leaves it to the kernel.
+    pub metric: u32,
+    /// The address that this host uses as its own towards the destination.
+    pub source: Option<IpAddr>,
+}
+
+impl Route {
+    /// A route to what is on a link.
+    pub fn on_link(destination: IpNet, link: u32, table: u32, protocol: u8) -> Self {
+        Self { destination, table, protocol, link: Some(link), gateway: None, metric: 0, source: None }
+    }
+
+    /// A route through a router.
+    pub fn through(destination: IpNet, gateway: IpAddr, table: u32, protocol: u8) -> Self {
+        Self { destination, table, protocol, link: None, gateway: Some(gateway), metric: 0, source: None }
+    }
+
+    /// Makes the route, in place of one with the same destination and metric.
+    pub fn put(&self) -> Request {
+        Request::put(RouteNetlinkMessage::NewRoute(self.message()))
+    }
+
+    /// Removes exactly this route; it may be gone already.
+    pub fn remove(&self) -> Request {
+        let mut message = self.message();
+        // Any kind and any scope: IPv6 routes to the loopback interface turn into "unreachable", for one.
+        message.header.kind = RouteType::Unspec;
+        message.header.scope = RouteScope::NoWhere;
+        message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::PrefSource(_)));
+        Request::remove(RouteNetlinkMessage::DelRoute(message))
+    }
+
+    fn message(&self) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(self.destination.addr());
+        message.header.destination_prefix_length = self.destination.prefix_len();
+        // The header has room for 255 tables; the attribute is what counts.
+        message.header.table = u8::try_from(self.table).unwrap_or(0);
+        message.header.protocol = self.protocol.into();
+        message.header.kind = RouteType::Unicast;
+        let direct = self.gateway.is_none() && self.destination.addr().is_ipv4();
+        message.header.scope = if direct { RouteScope::Link } else { RouteScope::Universe };
+        let attributes = &mut message.attributes;
+        if self.destination.prefix_len() > 0 {
+            attributes.push(RouteAttribute::Destination(self.destination.network().into()));
+        }
+        attributes.extend(self.link.map(RouteAttribute::Oif));
+        attributes.extend(self.gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
+        if self.metric != 0 {
+            attributes.push(RouteAttribute::Priority(self.metric));
+        }
+        attributes.extend(self.source.map(|source| RouteAttribute::PrefSource(source.into())));
+        attributes.push(RouteAttribute::Table(self.table));
+        message
+    }
+
+    /// Reads the kernel's description; `None` for what is not an IP route.
+    ///
+    /// Of a route with several next hops, neither link nor gateway is told.
+    pub fn read(message: &RouteMessage) -> Option<Self> {
+        let unspecified = match message.header.address_family {
+            AddressFamily::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            _ => return None,
+        };
+        let mut destination = unspecified;
+        let mut route = Self {
+            destination: IpNet::new(unspecified, 0).ok()?,
+            table: u32::from(message.header.table),
+            protocol: message.header.protocol.into(),
+            link: None,
+            gateway: None,
+            metric: 0,
+            source: None,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Destination(address) => destination = ip(address)?,
+                RouteAttribute::Table(table) => route.table = *table,
+                RouteAttribute::Oif(link) => route.link = Some(*link),
+                RouteAttribute::Gateway(address) => route.gateway = ip(address),
+                RouteAttribute::Priority(metric) => route.metric = *metric,
+                RouteAttribute::PrefSource(address) => route.source = ip(address),
+                _ => {}
+            }
+        }
+        route.destination = IpNet::new(destination, message.header.destination_prefix_length).ok()?;
+        Some(route)
+    }
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
+        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
+        _ => None,
+    }
+}
+
+/// Which routes are asked for. The kernel filters, so that a full routing table elsewhere costs nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Only those of this table.
+    pub table: u32,
+    /// Only those made by this one.
+    pub protocol: Option<u8>,
+    /// Only those to this link.
+    pub link: Option<u32>,
+}
+
+impl Filter {
+    /// All routes of a table.
+    pub fn table(table: u32) -> Self {
+        Self { table, protocol: None, link: None }
+    }
+
+    fn message(self, family: AddressFamily) -> RouteNetlinkMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family;
+        message.header.table = u8::try_from(self.table).unwrap_or(0);
+        message.header.protocol = self.protocol.unwrap_or(0).into();
+        message.attributes.push(RouteAttribute::Table(self.table));
+        message.attributes.extend(self.link.map(RouteAttribute::Oif));
+        RouteNetlinkMessage::GetRoute(message)
+    }
+}
+
+/// The IPv4 and IPv6 routes that match `filter`, as the kernel describes them.
+pub(crate) fn messages(socket: &mut Socket, filter: Filter) -> Result<Vec<RouteMessage>, Error> {
+    let mut found = Vec::new();
+    for family in FAMILIES {
+        for message in socket.dump(&filter.message(family))? {
+            if let RouteNetlinkMessage::NewRoute(message) = message {
+                found.push(message);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The IPv4 and IPv6 routes that match `filter`.
+pub fn list(socket: &mut Socket, filter: Filter) -> Result<Vec<Route>, Error> {
+    Ok(messages(socket, filter)?.iter().filter_map(Route::read).collect())
+}

@@ -1,0 +1,79 @@
+//! One request to the kernel: the message, how it is meant, and which refusals are as good as success.
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
+use netlink_packet_route::RouteNetlinkMessage;
+use nix::errno::Errno;
+
+use super::{describe, encode};
+
+/// A request that is acknowledged by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    message: RouteNetlinkMessage,
+    flags: u16,
+    tolerated: &'static [Errno],
+}
+
+impl Request {
+    /// Makes the object; refused with `EEXIST` if there is one already.
+    pub fn create(message: RouteNetlinkMessage) -> Self {
+        Self::with(message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Makes the object, or turns the one that is there into it.
+    pub fn put(message: RouteNetlinkMessage) -> Self {
+        Self::with(message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Changes an object that is there.
+    pub fn change(message: RouteNetlinkMessage) -> Self {
+        Self::with(message, 0)
+    }
+
+    /// Removes an object; that it is gone already is as good.
+    pub fn remove(message: RouteNetlinkMessage) -> Self {
+        Self::with(message, 0).tolerating(&[
+            Errno::ESRCH,
+            Errno::ENOENT,
+            Errno::ENODEV,
+            Errno::ENXIO,
+            Errno::EADDRNOTAVAIL,
+        ])
+    }
+
+    /// Asks for one object.
+    pub fn get(message: RouteNetlinkMessage) -> Self {
+        Self::with(message, 0)
+    }
+
+    fn with(message: RouteNetlinkMessage, flags: u16) -> Self {
+        Self { message, flags: flags | NLM_F_REQUEST | NLM_F_ACK, tolerated: &[] }
+    }
+
+    /// The same request, content with being refused for one of these reasons.
+    #[must_use]
+    pub fn tolerating(mut self, tolerated: &'static [Errno]) -> Self {
+        self.tolerated = tolerated;
+        self
+    }
+
+    /// Whether being refused with `errno` is as good as success.
+    pub fn tolerates(&self, errno: Errno) -> bool {
+        self.tolerated.contains(&errno)
+    }
+
+    /// The message that is sent.
+    pub fn message(&self) -> &RouteNetlinkMessage {
+        &self.message
+    }
+
+    /// What is asked for, in words.
+    pub fn describe(&self) -> String {
+        describe::message(&self.message)
+    }
+
+    /// Appends the request as it travels.
+    pub fn encode(&self, sequence: u32, buffer: &mut Vec<u8>) {
+        encode(&self.message, self.flags, sequence, buffer);
+    }
+}

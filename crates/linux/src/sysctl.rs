@@ -1,0 +1,112 @@
+//! Kernel parameters of the network, by their files under `/proc/sys/net`; every error names the file.
+//!
+//! They belong to the network namespace of the calling thread.
+
+use std::path::PathBuf;
+
+/// A parameter that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{act} {}", file.display())]
+pub struct Error {
+    act: String,
+    file: PathBuf,
+    source: std::io::Error,
+}
+
+impl Error {
+    /// Whether the kernel does not have this parameter (a kernel without IPv6, an interface that is gone).
+    pub fn is_missing(&self) -> bool {
+        self.source.kind() == std::io::ErrorKind::NotFound
+    }
+}
+
+/// The value of a parameter, for example of `ipv4/ip_forward`.
+pub fn read(name: &str) -> Result<String, Error> {
+    let file = file(name);
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Ok(text.trim_end().to_owned()),
+        Err(source) => Err(Error { act: "read".to_owned(), file, source }),
+    }
+}
+
+/// Sets a parameter; says whether that changed it. A parameter that has the value already is not written, because
+/// writing some of them has effects of its own, and because it may be allowed to read but not to write.
+pub fn set(name: &str, value: &str) -> Result<bool, Error> {
+    if read(name)? == value {
+        return Ok(false);
+    }
+    let file = file(name);
+    match std::fs::write(&file, value) {
+        Ok(()) => Ok(true),
+        Err(source) => Err(Error { act: format!("write {value:?} to"), file, source }),
+    }
+}
+
+/// The value of an interface's parameter, for example of `disable_ipv6` of family `ipv6`.
+pub fn read_of_link(family: &str, link: &str, name: &str) -> Result<String, Error> {
+    read(&format!("{family}/conf/{link}/{name}"))
+}
+
+/// Sets a parameter of an interface; says whether that changed it.
+pub fn set_of_link(family: &str, link: &str, name: &str, value: &str) -> Result<bool, Error> {
+    set(&format!("{family}/conf/{link}/{name}"), value)
+}
+
+/// Switches forwarding on, in both families as far as the kernel has them. Says what was changed.
+///
+/// A host that forwards IPv6 stops listening to routers, and would lose its own default route if it came from one. So
+/// `uplink` is told to listen nevertheless, first.
+pub fn enable_forwarding(uplink: Option<&str>) -> Result<Vec<&'static str>, Error> {
+    let mut changed = Vec::new();
+    if set("ipv4/ip_forward", "1")? {
+        changed.push("net.ipv4.ip_forward");
+    }
+    if let Some(uplink) = uplink {
+        match read_of_link("ipv6", uplink, "accept_ra") {
+            Ok(value) if value == "1" => {
+                set_of_link("ipv6", uplink, "accept_ra", "2")?;
+                changed.push("net.ipv6.conf.UPLINK.accept_ra");
+            }
+            Ok(_) => {}
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match set("ipv6/conf/all/forwarding", "1") {
+        Ok(true) => changed.push("net.ipv6.conf.all.forwarding"),
+        Ok(false) => {}
+        Err(error) if error.is_missing() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(changed)
+}
+
+fn file(name: &str) -> PathBuf {
+    PathBuf::from("/proc/sys/net").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_read_without_its_line_end() {
+        assert!(read("ipv4/ip_forward").unwrap().parse::<u8>().is_ok());
+    }
+
+    #[test]
+    fn an_error_names_the_file() {
+        let error = read_of_link("ipv4", "no-such-link", "forwarding").unwrap_err();
+        assert!(error.is_missing());
+        assert_eq!(error.to_string(), "read /proc/sys/net/ipv4/conf/no-such-link/forwarding");
+        assert!(error.source().is_some());
+    }
+
+    #[test]
+    fn a_value_that_is_there_already_is_not_written() {
+        let value = read("ipv4/ip_forward").unwrap();
+        assert!(!set("ipv4/ip_forward", &value).unwrap());
+    }
+}
