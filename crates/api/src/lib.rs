@@ -12,8 +12,10 @@
 
 pub mod coil;
 pub mod definitions;
+#[cfg(any(test, feature = "testing"))]
+pub mod examples;
+mod expressions;
 pub mod names;
-mod refusal;
 pub mod whereabouts;
 
 pub use definitions::{crd_of, crds};

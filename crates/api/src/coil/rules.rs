@@ -11,28 +11,18 @@
 
 use kube::core::{Reason, Rule};
 
-use crate::refusal::{says, says_of};
-
-/// CEL for "this string is an IPv4 CIDR".
-fn is_ipv4(of: &str) -> String {
-    format!("(isCIDR({of}) && cidr({of}).ip().family() == 4)")
-}
-
-/// CEL for "this string is an IPv6 CIDR".
-fn is_ipv6(of: &str) -> String {
-    format!("(isCIDR({of}) && cidr({of}).ip().family() == 6)")
-}
+use crate::expressions::{is_cidr, is_cidr_of, says, says_of};
 
 /// A string that must be an IPv4 CIDR.
 pub fn ipv4_cidr() -> Rule {
-    Rule::new(is_ipv4("self"))
+    Rule::new(is_cidr_of("ipv4", "self"))
         .message(says("must be an IPv4 CIDR such as 10.2.0.0/16, not \"%s\"", &["self"]))
         .reason(Reason::FieldValueInvalid)
 }
 
 /// A string that must be an IPv6 CIDR.
 pub fn ipv6_cidr() -> Rule {
-    Rule::new(is_ipv6("self"))
+    Rule::new(is_cidr_of("ipv6", "self"))
         .message(says("must be an IPv6 CIDR such as fd01:203:405:607::/112, not \"%s\"", &["self"]))
         .reason(Reason::FieldValueInvalid)
 }
@@ -46,8 +36,11 @@ pub fn has_a_family() -> Rule {
 
 /// The addresses of a dual-stack subnet, or block, are pairs.
 pub fn families_are_equally_large() -> Rule {
-    let both =
-        format!("has(self.ipv4) && has(self.ipv6) && {} && {}", is_ipv4("self.ipv4"), is_ipv6("self.ipv6"));
+    let both = format!(
+        "has(self.ipv4) && has(self.ipv6) && {} && {}",
+        is_cidr_of("ipv4", "self.ipv4"),
+        is_cidr_of("ipv6", "self.ipv6")
+    );
     Rule::new(format!("!({both}) || cidr(self.ipv6).prefixLength() - cidr(self.ipv4).prefixLength() == 96"))
         .message(says(
             "ipv4 and ipv6 must have equally many addresses: beside ipv4 \"%s\" an ipv6 /%s is accepted, not \"%s\"",
@@ -68,17 +61,17 @@ pub fn block_size_is_immutable() -> Rule {
 
 /// An IPv4 subnet is at least one block.
 pub fn ipv4_subnets_hold_a_block() -> Rule {
-    holds_a_block("ipv4", 32, is_ipv4)
+    holds_a_block("ipv4", 32)
 }
 
 /// An IPv6 subnet is at least one block.
 pub fn ipv6_subnets_hold_a_block() -> Rule {
-    holds_a_block("ipv6", 128, is_ipv6)
+    holds_a_block("ipv6", 128)
 }
 
-fn holds_a_block(family: &str, bits: u8, is_cidr: fn(&str) -> String) -> Rule {
+fn holds_a_block(family: &str, bits: u8) -> Rule {
     let field = format!("s.{family}");
-    let good = is_cidr(&field);
+    let good = is_cidr_of(family, &field);
     let large =
         format!("!has({field}) || !{good} || {bits} - cidr({field}).prefixLength() >= self.blockSizeBits");
     Rule::new(format!("self.subnets.all(s, {large})"))
@@ -110,19 +103,20 @@ pub fn subnets_are_append_only() -> Rule {
 
 /// No IPv4 address is in two subnets.
 pub fn ipv4_subnets_are_distinct() -> Rule {
-    distinct("ipv4", is_ipv4)
+    distinct("ipv4")
 }
 
 /// No IPv6 address is in two subnets.
 pub fn ipv6_subnets_are_distinct() -> Rule {
-    distinct("ipv6", is_ipv6)
+    distinct("ipv6")
 }
 
-fn distinct(family: &str, is_cidr: fn(&str) -> String) -> Rule {
+fn distinct(family: &str) -> Rule {
     // Two CIDRs overlap exactly when one contains the other. Every CIDR overlaps itself.
     let overlap = |a: &str, b: &str| format!("({a}.containsCIDR({b}) || {b}.containsCIDR({a}))");
     let (a, b) = (format!("cidr(a.{family})"), format!("cidr(b.{family})"));
-    let all_parse = format!("self.all(s, !has(s.{family}) || {})", is_cidr(&format!("s.{family}")));
+    let all_parse =
+        format!("self.all(s, !has(s.{family}) || {})", is_cidr_of(family, &format!("s.{family}")));
     let itself_only =
         format!("!has(a.{family}) || self.exists_one(b, has(b.{family}) && {})", overlap(&a, &b));
     let partners = format!("self.filter(b, has(b.{family}) && {})", overlap("cidr(it)", &b));
@@ -138,8 +132,11 @@ fn distinct(family: &str, is_cidr: fn(&str) -> String) -> Rule {
 
 /// Each entry is an address, a CIDR or a range.
 pub fn exclusions_are_addresses() -> Rule {
-    let good = "isIP(e) || isCIDR(e) || (e.split('-').size() == 2 && isIP(e.split('-')[0]) && isIP(e.split('-')[1]) \
-                && ip(e.split('-')[0]).family() == ip(e.split('-')[1]).family())";
+    let good = format!(
+        "isIP(e) || {} || (e.split('-').size() == 2 && isIP(e.split('-')[0]) && isIP(e.split('-')[1]) \
+         && ip(e.split('-')[0]).family() == ip(e.split('-')[1]).family())",
+        is_cidr("e")
+    );
     Rule::new(format!("self.all(e, {good})"))
         .message(says(
             "\"%s\" is none of: an address such as 10.2.0.1, a CIDR such as 10.2.0.0/29, a range of one family \

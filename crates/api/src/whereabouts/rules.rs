@@ -5,11 +5,11 @@
 
 use kube::core::{Reason, Rule};
 
-use crate::refusal::says;
+use crate::expressions::{is_cidr, says};
 
 /// An address and a prefix length.
 pub fn range_is_a_cidr() -> Rule {
-    Rule::new("isCIDR(self)")
+    Rule::new(is_cidr("self"))
         .message(says("must be a CIDR such as 192.168.2.0/24 or 2001:db8::/64, not \"%s\"", &["self"]))
         .reason(Reason::FieldValueInvalid)
 }
@@ -39,7 +39,7 @@ pub fn offsets_are_decimal() -> Rule {
 
 /// Slices start where the range starts.
 pub fn sliced_range_is_a_network() -> Rule {
-    Rule::new("isCIDR(self) && cidr(self).masked() == cidr(self)")
+    Rule::new(format!("{} && cidr(self).masked() == cidr(self)", is_cidr("self")))
         .message(says(
             "must be a network address and a prefix length such as \"%s\", not \"%s\"",
             &["isCIDR(self) ? string(cidr(self).masked()) : '10.0.0.0/8'", "self"],
@@ -60,8 +60,9 @@ pub fn slices_fit_into_the_range() -> Rule {
     const LEAST: &str = "cidr(self.range).prefixLength()";
     const MOST: &str = "(cidr(self.range).ip().family() == 4 ? 32 : 128)";
     Rule::new(format!(
-        "!isCIDR(self.range) || !self.sliceSize.matches('^/?[0-9]{{1,3}}$') \
-         || ({SIZE} >= {LEAST} && {SIZE} <= {MOST} && {SIZE} - {LEAST} <= 15)"
+        "!{} || !self.sliceSize.matches('^/?[0-9]{{1,3}}$') \
+         || ({SIZE} >= {LEAST} && {SIZE} <= {MOST} && {SIZE} - {LEAST} <= 15)",
+        is_cidr("self.range")
     ))
     .message(says(
         "slices of \"%s\" can have prefix lengths from /%s to /%s (at most 32768 slices), not \"%s\"",

@@ -1,0 +1,99 @@
+use std::collections::{BTreeSet, HashSet};
+
+use kube_cel::{ErrorKind, Validator};
+
+use super::*;
+
+fn schema(definition: &CustomResourceDefinition) -> Value {
+    let version = definition.spec.versions.first().unwrap();
+    serde_json::to_value(version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()).unwrap()
+}
+
+#[test]
+fn the_rules_accept_and_refuse_what_the_table_says() {
+    let validator = Validator::new();
+    let mut wrong = Vec::new();
+    for example in Example::all().unwrap() {
+        // What the plain schema refuses never reaches the rules.
+        if !example.schema.is_empty() {
+            continue;
+        }
+        let schema = schema(&example.definition().unwrap());
+        let refused = match validator.validate(&schema, &example.object, example.old.as_ref()) {
+            Ok(()) => BTreeSet::new(),
+            Err(errors) => errors
+                .into_iter()
+                .map(|error| Refusal {
+                    message: match error.kind {
+                        ErrorKind::ValidationFailure => error.message,
+                        kind => format!("{kind:?}: {}", error.message),
+                    },
+                    field: error.field_path,
+                })
+                .collect(),
+        };
+        let expected: BTreeSet<_> = example.refused.iter().cloned().collect();
+        if refused != expected {
+            wrong.push(format!("{}\n  expected {expected:#?}\n  got {refused:#?}", example.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_example_names_a_behaviour_once() {
+    let mut seen = HashSet::new();
+    for example in Example::all().unwrap() {
+        assert!(seen.insert(example.name.clone()), "\"{}\" is there twice", example.name);
+    }
+}
+
+/// Every rule of every definition, with the kind that it is in.
+fn rules() -> Vec<(String, Value)> {
+    fn collect(kind: &str, node: &Value, into: &mut Vec<(String, Value)>) {
+        match node {
+            Value::Object(fields) => {
+                if let Some(Value::Array(rules)) = fields.get("x-kubernetes-validations") {
+                    into.extend(rules.iter().map(|rule| (kind.to_owned(), rule.clone())));
+                }
+                fields.values().for_each(|field| collect(kind, field, into));
+            }
+            Value::Array(items) => items.iter().for_each(|item| collect(kind, item, into)),
+            _ => {}
+        }
+    }
+    let mut rules = Vec::new();
+    for crd in crate::crds() {
+        collect(&crd.spec.names.kind, &schema(&crd), &mut rules);
+    }
+    rules
+}
+
+#[test]
+fn every_rule_refuses_something_in_the_table() {
+    let validator = Validator::new();
+    let mut unused: BTreeSet<(String, String)> =
+        rules().into_iter().map(|(kind, rule)| (kind, rule["rule"].as_str().unwrap().to_owned())).collect();
+    for example in Example::all().unwrap().iter().filter(|example| example.schema.is_empty()) {
+        let schema = schema(&example.definition().unwrap());
+        for error in
+            validator.validate(&schema, &example.object, example.old.as_ref()).err().into_iter().flatten()
+        {
+            unused.remove(&(example.kind.clone(), error.rule));
+        }
+    }
+    assert!(unused.is_empty(), "no example is refused by {unused:#?}");
+}
+
+#[test]
+fn every_rule_has_a_message_and_a_reason_that_keeps_it() {
+    for (kind, rule) in rules() {
+        assert!(rule.get("message").or(rule.get("messageExpression")).is_some(), "{kind}: {rule}");
+        // kube-apiserver drops the message of a `FieldValueDuplicate`.
+        let reason = rule["reason"].as_str().unwrap_or_default();
+        assert!(
+            ["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"].contains(&reason),
+            "{kind}: {rule}"
+        );
+    }
+}
