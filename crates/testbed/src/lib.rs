@@ -14,5 +14,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod faults;
 pub mod hosts;
+mod ports;
 pub mod process;
+mod run_directory;
 pub mod suite;

@@ -1,1 +1,216 @@
-//! Placeholder.
+//! The layer between a client and an API server that delays, loses, repeats and refuses requests, holds watches back,
+//! and counts.
+//!
+//! It works on any service that a [`kube::Client`] takes: the real server's and the embedded one's.
+//!
+//! ```no_run
+//! # use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
+//! # fn example(service: kube::client::ClientBuilder<tower::util::BoxService<
+//! #     http::Request<kube::client::Body>, http::Response<kube::client::Body>, tower::BoxError>>) {
+//! let faults = Faults::seeded(42);
+//! let client = service.with_layer(&faults.layer()).build();
+//! let lost = faults.add(Rule::lose_answer().on(Calls::of(Verb::Create).to("pods")).percent(10));
+//! let held = faults.hold_watches(Calls::all().to("pods"));
+//! // …
+//! drop(held);
+//! assert!(faults.struck(lost) > 0, "a fault that never happened proves nothing");
+//! # }
+//! ```
+//!
+//! Chance comes from one seeded source and is drawn in the order in which requests arrive, so that a run replays.
+
+mod body;
+mod call;
+mod layer;
+mod rule;
+mod watches;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_handles::{Entropy, SeededEntropy};
+
+pub use body::FaultBody;
+pub use call::{Call, Calls, Verb};
+pub use layer::{FaultLayer, FaultService, Lost};
+pub use rule::{Answer, Rule};
+pub use watches::Hold;
+
+use rule::Plan;
+use watches::Watches;
+
+/// The faults between one or more clients and their server. Clones are the same faults.
+#[derive(Clone)]
+pub struct Faults {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    entropy: Box<dyn Entropy>,
+    state: Mutex<State>,
+    watches: Arc<Watches>,
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<Active>,
+    added: u64,
+    tallies: BTreeMap<Kind, Tally>,
+}
+
+/// A rule and what became of it.
+struct Active {
+    id: RuleId,
+    rule: Rule,
+    seen: u64,
+    struck: u64,
+}
+
+/// A rule that was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleId(u64);
+
+/// What requests are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    verb: Verb,
+    group: String,
+    resource: String,
+    subresource: String,
+}
+
+/// How often something was asked for, and how often that reached the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests that clients made.
+    pub asked: u64,
+    /// Requests that were passed on: fewer if some were lost or refused on the way, more if some were repeated.
+    pub sent: u64,
+}
+
+impl Faults {
+    /// No faults yet; chance will come from `seed`.
+    pub fn seeded(seed: u64) -> Self {
+        Self::new(SeededEntropy::new(seed))
+    }
+
+    /// No faults yet; chance will come from `entropy`.
+    pub fn new(entropy: impl Entropy) -> Self {
+        let shared = Shared { entropy: Box::new(entropy), state: Mutex::default(), watches: Arc::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The layer, for [`kube::client::ClientBuilder::with_layer`] or any other stack of services.
+    pub fn layer(&self) -> FaultLayer {
+        FaultLayer::new(self.clone())
+    }
+
+    /// Adds a rule. Where several apply to one request, their delays add up, and of the others the first counts.
+    pub fn add(&self, rule: Rule) -> RuleId {
+        let mut state = self.state();
+        state.added += 1;
+        let id = RuleId(state.added);
+        state.rules.push(Active { id, rule, seen: 0, struck: 0 });
+        id
+    }
+
+    /// Takes a rule away; what it has begun (a delay) still happens.
+    pub fn remove(&self, rule: RuleId) {
+        self.state().rules.retain(|active| active.id != rule);
+    }
+
+    /// Takes all rules away. Watches that are held stay so.
+    pub fn clear(&self) {
+        self.state().rules.clear();
+    }
+
+    /// How often a rule has struck; nothing for one that was taken away.
+    pub fn struck(&self, rule: RuleId) -> u64 {
+        self.state().rules.iter().find(|active| active.id == rule).map_or(0, |active| active.struck)
+    }
+
+    /// Holds back the events of these watches, open ones and new ones, until the result is dropped. Then they come,
+    /// in order and without a gap.
+    #[must_use = "watches are held for as long as this is kept"]
+    pub fn hold_watches(&self, of: Calls) -> Hold {
+        Watches::hold(&self.shared.watches, of)
+    }
+
+    /// Breaks these watches off, as a lost connection does. Held ones, too.
+    pub fn cut_watches(&self, of: &Calls) {
+        self.shared.watches.cut(of);
+    }
+
+    /// How many requests there were of those that `calls` describes. Names and paths are not counted by, so those of
+    /// `calls` do not matter here.
+    pub fn tally(&self, calls: &Calls) -> Tally {
+        let state = self.state();
+        let of_it = state.tallies.iter().filter(|(kind, _)| {
+            calls.describes_kind(kind.verb, &kind.resource, &kind.subresource)
+        });
+        of_it.fold(Tally::default(), |sum, (_, tally)| Tally {
+            asked: sum.asked + tally.asked,
+            sent: sum.sent + tally.sent,
+        })
+    }
+
+    /// Counts from zero again.
+    pub fn reset_tallies(&self) {
+        self.state().tallies.clear();
+    }
+
+    /// What is to happen to `call`.
+    fn plan(&self, call: &Call) -> Plan {
+        let mut state = self.state();
+        state.tally(call).asked += 1;
+        let mut plan = Plan::default();
+        for active in &mut state.rules {
+            if !active.rule.calls.describes(call) {
+                continue;
+            }
+            active.seen += 1;
+            // Chance is drawn for every request that the rule is about, so that a rule which has struck often enough
+            // does not shift what chance has in store for the next.
+            let chosen = active.rule.is_drawn(&*self.shared.entropy);
+            if chosen && active.seen > active.rule.after && active.struck < active.rule.times
+                && plan.include(&active.rule, &*self.shared.entropy)
+            {
+                active.struck += 1;
+            }
+        }
+        plan
+    }
+
+    /// Counts a request that is passed on.
+    fn sent(&self, call: &Call) {
+        self.state().tally(call).sent += 1;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tally(&mut self, call: &Call) -> &mut Tally {
+        let kind = Kind {
+            verb: call.verb,
+            group: call.group.clone(),
+            resource: call.resource.clone(),
+            subresource: call.subresource.clone(),
+        };
+        self.tallies.entry(kind).or_default()
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        let rules: Vec<&Rule> = state.rules.iter().map(|active| &active.rule).collect();
+        formatter.debug_struct("Faults").field("rules", &rules).field("tallies", &state.tallies).finish_non_exhaustive()
+    }
+}

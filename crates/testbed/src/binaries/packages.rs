@@ -1,0 +1,158 @@
+//! Installs Debian packages, and leaves no service running.
+//!
+//! Debian's `etcd-server` starts an etcd when it is installed, unless `/usr/sbin/policy-rc.d` forbids it. If there
+//! is none, one is there for as long as apt-get runs; one that is there is never touched. The script that does it
+//! is not killed with the test process: half an installation would be worse than a late one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::geteuid;
+
+use super::cache::{failed, lock};
+use super::program::Source;
+use super::progress::Progress;
+use super::search::Search;
+use super::{BinariesError, Program};
+
+/// Installs the packages given as arguments. `$0` is the policy file.
+const INSTALL: &str = r#"
+set -u
+policy=$0
+mark='forbids the start of services while the Tenure test bed installs packages'
+if [ -f "$policy" ] && grep -qs "$mark" "$policy"; then rm -f "$policy"; fi
+if [ ! -e "$policy" ]; then
+  trap 'rm -f "$policy"' EXIT
+  trap 'exit 1' HUP INT TERM
+  printf '#!/bin/sh\n# %s\nexit 101\n' "$mark" >"$policy" && chmod 755 "$policy" || exit 1
+fi
+install() { apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"; }
+install "$@" || { apt-get update -q -o DPkg::Lock::Timeout=300 && install "$@"; } || exit 1
+# Nor is one to start at the next boot.
+for package in "$@"; do
+  if [ "$package" = etcd-server ] && command -v systemctl >/dev/null; then systemctl disable etcd.service || true; fi
+done
+"#;
+
+/// Installs what `programs` need, or says in one sentence what to install.
+pub(super) fn install(programs: &[Program]) -> Result<(), BinariesError> {
+    let packages: Vec<&str> = programs
+        .iter()
+        .filter_map(|program| match program.source() {
+            Source::Debian(package) => Some(package),
+            Source::Go(_) => None,
+        })
+        .collect();
+    let has_apt = Search::from_environment().command("apt-get").is_some();
+    if let Some(reason) = obstacle(has_apt, geteuid().is_root()) {
+        let programs: Vec<&str> = programs.iter().map(|program| program.name()).collect();
+        return Err(BinariesError::Install { programs: programs.join(" and "), packages: packages.join(" "), reason });
+    }
+    let _lock = lock(&std::env::temp_dir().join("tenure-testbed-apt.lock"), "Debian packages")?;
+    let progress = Progress::begin(format!("installing {} by apt-get", packages.join(" ")), "about 10 s");
+    run(Path::new("/usr/sbin/policy-rc.d"), &packages)?;
+    progress.done();
+    Ok(())
+}
+
+fn obstacle(has_apt: bool, is_root: bool) -> Option<&'static str> {
+    match (has_apt, is_root) {
+        (false, _) => Some("there is no apt-get here to install them with"),
+        (true, false) => Some("only root may install packages"),
+        (true, true) => None,
+    }
+}
+
+fn run(policy: &Path, packages: &[&str]) -> Result<(), BinariesError> {
+    let shell = PathBuf::from("/bin/sh");
+    let output = Command::new(&shell)
+        .args(["-c", INSTALL])
+        .arg(policy)
+        .args(packages)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("RUNLEVEL", "1")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(failed("running", &shell))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let end: Vec<&str> = text.lines().rev().take(5).collect();
+    Err(BinariesError::Apt {
+        packages: packages.join(" "),
+        log: end.into_iter().rev().collect::<Vec<_>>().join("; "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// Runs the script with an apt-get that notes the policy it sees and then ends with `code`.
+    fn installed_with(policy: &Path, code: u8) -> (bool, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let apt = directory.path().join("apt-get");
+        let seen = directory.path().join("seen");
+        let script = format!("#!/bin/sh\ncat {} >>{}\nexit {code}\n", policy.display(), seen.display());
+        fs::write(&apt, script).unwrap();
+        fs::set_permissions(&apt, fs::Permissions::from_mode(0o755)).unwrap();
+        let status = Command::new("/bin/sh")
+            .args(["-c", INSTALL])
+            .arg(policy)
+            .arg("some-package")
+            .env("PATH", format!("{}:/usr/bin:/bin", directory.path().display()))
+            .status()
+            .unwrap();
+        (status.success(), fs::read_to_string(seen).unwrap())
+    }
+
+    #[test]
+    fn services_are_forbidden_while_apt_get_runs_and_no_longer_afterwards() {
+        let directory = tempfile::tempdir().unwrap();
+        let policy = directory.path().join("policy-rc.d");
+        for code in [0, 1] {
+            let (success, seen) = installed_with(&policy, code);
+            assert_eq!(success, code == 0);
+            assert!(seen.contains("exit 101"), "{seen}");
+            assert!(!policy.exists());
+        }
+    }
+
+    #[test]
+    fn a_policy_that_is_there_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let policy = directory.path().join("policy-rc.d");
+        fs::write(&policy, "#!/bin/sh\nexit 104\n").unwrap();
+        let (_, seen) = installed_with(&policy, 0);
+        assert_eq!(seen, "#!/bin/sh\nexit 104\n");
+        assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 104\n");
+    }
+
+    #[test]
+    fn a_policy_that_we_left_behind_is_taken_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let policy = directory.path().join("policy-rc.d");
+        fs::write(&policy, "# forbids the start of services while the Tenure test bed installs packages\n").unwrap();
+        installed_with(&policy, 0);
+        assert!(!policy.exists());
+    }
+
+    #[test]
+    fn without_root_or_apt_one_sentence_says_what_to_install() {
+        assert_eq!(obstacle(true, true), None);
+        let error = BinariesError::Install {
+            programs: "etcd and runc".to_owned(),
+            packages: "etcd-server runc".to_owned(),
+            reason: obstacle(true, false).unwrap(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "etcd and runc not found, and only root may install packages: \
+             install etcd-server runc (apt-get install etcd-server runc), or put etcd and runc on PATH"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! The programs that the test bed runs, and what each is made from.
+
+use std::fmt;
+
+use super::go::GoModule;
+
+/// A program that the test bed runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the program of that name")]
+pub enum Program {
+    Etcd,
+    KubeApiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    Kubectl,
+    Kubelet,
+    KubeProxy,
+    Containerd,
+    ContainerdShim,
+    Ctr,
+    Runc,
+    Busybox,
+    Nft,
+    Ip,
+    Ptp,
+    Bridge,
+    Macvlan,
+    HostLocal,
+    Loopback,
+    Cnitool,
+}
+
+/// What a program is made from when it is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A Go module beside this crate's sources.
+    Go(GoModule),
+    /// The Debian package of this name.
+    Debian(&'static str),
+}
+
+impl Program {
+    /// What a control plane consists of, and the command line for it.
+    pub const CONTROL_PLANE: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
+
+    /// What a cluster consists of beyond a control plane.
+    pub const CLUSTER: [Self; 10] = [
+        Self::KubeScheduler,
+        Self::Kubelet,
+        Self::KubeProxy,
+        Self::Containerd,
+        Self::ContainerdShim,
+        Self::Ctr,
+        Self::Runc,
+        Self::Busybox,
+        Self::Nft,
+        Self::Ip,
+    ];
+
+    /// The reference CNI plugins, and the tool that calls a plugin by hand.
+    pub const CNI: [Self; 6] =
+        [Self::Ptp, Self::Bridge, Self::Macvlan, Self::HostLocal, Self::Loopback, Self::Cnitool];
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI)
+    }
+
+    /// Its file name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kubectl => "kubectl",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
+            Self::Containerd => "containerd",
+            Self::ContainerdShim => "containerd-shim-runc-v2",
+            Self::Ctr => "ctr",
+            Self::Runc => "runc",
+            Self::Busybox => "busybox",
+            Self::Nft => "nft",
+            Self::Ip => "ip",
+            Self::Ptp => "ptp",
+            Self::Bridge => "bridge",
+            Self::Macvlan => "macvlan",
+            Self::HostLocal => "host-local",
+            Self::Loopback => "loopback",
+            Self::Cnitool => "cnitool",
+        }
+    }
+
+    pub(super) fn source(self) -> Source {
+        match self {
+            Self::Etcd => Source::Debian("etcd-server"),
+            Self::Runc => Source::Debian("runc"),
+            Self::Busybox => Source::Debian("busybox-static"),
+            // kube-proxy runs it, and hosts are connected with the other.
+            Self::Nft => Source::Debian("nftables"),
+            Self::Ip => Source::Debian("iproute2"),
+            Self::KubeApiserver
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubectl
+            | Self::Kubelet
+            | Self::KubeProxy => Source::Go(GoModule::Kube),
+            Self::Containerd | Self::ContainerdShim | Self::Ctr => Source::Go(GoModule::Containerd),
+            Self::Ptp | Self::Bridge | Self::Macvlan | Self::HostLocal | Self::Loopback | Self::Cnitool => {
+                Source::Go(GoModule::Cni)
+            }
+        }
+    }
+
+    pub(super) fn is_cni_plugin(self) -> bool {
+        self.source() == Source::Go(GoModule::Cni) && self != Self::Cnitool
+    }
+
+    /// The arguments that make it print its version and the beginning that this must have, for programs of
+    /// which an arbitrary one on `PATH` would not do: 1.35 is the last line of kubelets that takes cgroup v1 and
+    /// a kubelet may not be newer than its API server; containerd 2 has another configuration format than 1;
+    /// the usual busybox is linked to libraries that an image made of one file does not have.
+    pub(super) fn version_on_path(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Kubelet | Self::KubeProxy => Some(("--version", "1.35.")),
+            Self::Containerd => Some(("--version", "2.")),
+            Self::ContainerdShim => Some(("-v", "2.")),
+            _ => None,
+        }
+    }
+
+    /// Whether only a static binary will do, because images are made of nothing else.
+    pub(super) fn must_be_static(self) -> bool {
+        self == Self::Busybox
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
