@@ -12,12 +12,14 @@
 #![allow(unreachable_pub, reason = "code of the derive, not ours")]
 
 mod block;
+mod engine;
 pub mod names;
 mod pool;
 mod request;
 pub mod rules;
 
 pub use block::{AddressBlock, AddressBlockSpec};
+pub use engine::{ConversionError, EnginePool};
 pub use names::{block_name, request_name, split_block_name};
 pub use pool::{AddressPool, AddressPoolSpec, AddressPoolStatus, PoolUsage, SubnetSet};
 pub use request::{

@@ -8,7 +8,7 @@
 //!   and the embedded server enforces the same text. There is no second validator in Rust to disagree with it.
 //! - [`crds`] returns the definitions to install; `deploy/crds/` holds the same as files.
 //!   Use these and not the `crd()` of a single kind, which lacks the finishing of [`definitions`].
-//! - What a schema cannot see, pools that overlap each other, is decided by the pure function `overlap::overlaps`.
+//! - What a schema cannot see, pools that overlap each other, is decided by the pure function [`overlap::overlaps`].
 
 pub mod coil;
 pub mod definitions;
@@ -16,6 +16,7 @@ pub mod definitions;
 pub mod examples;
 mod expressions;
 pub mod names;
+pub mod overlap;
 pub mod whereabouts;
 
 pub use definitions::{crd_of, crds};

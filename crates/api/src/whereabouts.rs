@@ -11,6 +11,7 @@
 #![allow(unreachable_pub, reason = "code of the derive, not ours")]
 
 mod ippool;
+mod ledger;
 pub mod names;
 mod reservation;
 pub mod rules;

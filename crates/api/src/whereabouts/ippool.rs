@@ -30,7 +30,7 @@ pub struct IPPoolSpec {
     /// The held addresses, up to 65536: the key is the decimal offset of the address from the range's
     /// network address.
     #[schemars(extend("maxProperties" = 65536))]
-    #[x_kube(validation = rules::offsets_are_decimal())]
+    #[x_kube(validation = rules::added_offsets_are_decimal())]
     pub allocations: BTreeMap<String, Allocation>,
 }
 
