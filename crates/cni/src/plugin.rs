@@ -1,0 +1,154 @@
+//! The plugin, all of it: environment and standard input in, one call to the agent, result out.
+
+use std::path::Path;
+use std::time::Duration;
+
+use prost::Message;
+use serde_json::json;
+
+use crate::call::{Call, Verb};
+use crate::config::NetworkConfig;
+use crate::failure::{Code, Failure};
+use crate::grpc::{CallError, UnaryCall};
+use crate::rpc;
+use crate::tombstone;
+use crate::version::Version;
+
+/// How long the agent may be silent. Longer than it lets a pod wait for a block, shorter than a kubelet waits.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What the plugin leaves the runtime with.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// For standard output; empty where the verb has no result.
+    pub stdout: Vec<u8>,
+    /// For standard error; empty when there is nothing to tell.
+    pub stderr: String,
+    /// The exit code.
+    pub code: u8,
+}
+
+/// Where the plugin finds what it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The agent's socket, unless the configuration names another.
+    pub socket: &'a Path,
+    /// Where a DEL leaves a tombstone when the agent is down.
+    pub tombstones: &'a Path,
+}
+
+/// Runs the plugin under the name `plugin`.
+pub fn run(
+    plugin: &str,
+    variable: impl Fn(&str) -> Option<String>,
+    stdin: Vec<u8>,
+    places: Places<'_>,
+) -> Outcome {
+    let version = NetworkConfig::version_text(&stdin);
+    match answer(plugin, variable, stdin, places) {
+        Ok(outcome) => outcome,
+        Err(failure) => Outcome {
+            stdout: failure.to_json(&version).to_string().into_bytes(),
+            stderr: format!("{plugin}: {failure}\n"),
+            code: 1,
+        },
+    }
+}
+
+fn answer(
+    plugin: &str,
+    variable: impl Fn(&str) -> Option<String>,
+    stdin: Vec<u8>,
+    places: Places<'_>,
+) -> Result<Outcome, Failure> {
+    let call = Call::read(variable, stdin)?;
+    let Some(path) = rpc::path(call.verb) else { return Ok(versions(&call.config)) };
+    let config = NetworkConfig::parse(&call.config)?;
+    check_version(call.verb, config.version)?;
+    let socket = config.socket.as_deref().map_or(places.socket, Path::new);
+    let message = rpc::Call::new(&call, plugin);
+    let bytes = message.encode_to_vec();
+    let request =
+        UnaryCall { path, message: &bytes, traceparent: call.traceparent.as_deref(), patience: PATIENCE };
+    match request.send(socket) {
+        Ok(reply) => {
+            let reply = rpc::Reply::decode(&*reply).map_err(|error| {
+                Failure::new(Code::Internal, format!("the agent's answer cannot be read: {error}")).detail(
+                    "plugin and tenured may be of incompatible versions: install both from one release",
+                )
+            })?;
+            match reply.failure {
+                Some(failure) => Err(failure.into()),
+                None => Ok(Outcome { stdout: reply.result, stderr: String::new(), code: 0 }),
+            }
+        }
+        Err(error) if call.verb == Verb::Del && agent_is_down(&error) => {
+            bury(&config.name, &message, places, &error)
+        }
+        Err(error) => Err(unreachable(call.verb, socket, &error)),
+    }
+}
+
+/// VERSION: the configuration's own version is echoed, whatever it is.
+fn versions(config: &[u8]) -> Outcome {
+    let supported: Vec<&str> = Version::ALL.iter().map(|version| version.as_str()).collect();
+    let answer = json!({"cniVersion": NetworkConfig::version_text(config), "supportedVersions": supported});
+    Outcome { stdout: answer.to_string().into_bytes(), stderr: String::new(), code: 0 }
+}
+
+/// CHECK came with 0.4.0, STATUS and GC with 1.1.0.
+fn check_version(verb: Verb, version: Version) -> Result<(), Failure> {
+    let since = match verb {
+        Verb::Check => Version::V0_4_0,
+        Verb::Status | Verb::Gc => Version::V1_1_0,
+        Verb::Add | Verb::Del | Verb::Version => return Ok(()),
+    };
+    if version >= since {
+        return Ok(());
+    }
+    let message = format!("{} does not exist in cniVersion {:?}", verb.as_str(), version.as_str());
+    Err(Failure::new(Code::IncompatibleVersion, message)
+        .detail(format!("accepted is {:?} or newer", since.as_str())))
+}
+
+/// Whether the call cannot have reached an agent that is alive.
+fn agent_is_down(error: &CallError) -> bool {
+    matches!(error, CallError::Connect { .. } | CallError::Broken { .. })
+}
+
+/// A DEL must not fail because the agent is away: it is done at the agent's next start.
+fn bury(network: &str, call: &rpc::Call, places: Places<'_>, error: &CallError) -> Result<Outcome, Failure> {
+    match tombstone::leave(places.tombstones, network, call) {
+        Ok(path) => Ok(Outcome {
+            stdout: Vec::new(),
+            stderr: format!(
+                "{}: {error}; the agent will do this DEL at its next start ({})\n",
+                call.plugin,
+                path.display()
+            ),
+            code: 0,
+        }),
+        Err(cause) => Err(Failure::new(
+            Code::TryAgainLater,
+            format!(
+                "the agent is down and a tombstone cannot be left in {}: {cause}",
+                places.tombstones.display()
+            ),
+        )
+        .detail("start tenured, or make the directory writable")),
+    }
+}
+
+fn unreachable(verb: Verb, socket: &Path, error: &CallError) -> Failure {
+    let code = match (verb, error) {
+        (Verb::Status, _) => Code::NotAvailable,
+        (_, CallError::Protocol(_)) => Code::Internal,
+        _ => Code::TryAgainLater,
+    };
+    let source = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::new(code, format!("cannot ask tenured for {}: {error}{source}", verb.as_str()))
+        .detail(format!("is tenured running on this node, with its socket at {}?", socket.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! The plugin as a runtime sees it, with an agent that is away or made of a few bytes.
+
+use std::io::Read;
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use serde_json::Value;
+
+use super::*;
+
+const CONFIG: &str = r#"{"cniVersion":"1.0.0","name":"net","type":"tenure"}"#;
+
+struct Node {
+    directory: tempfile::TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, verb: &str, config: &str) -> (Outcome, Value) {
+        let (socket, tombstones) =
+            (self.directory.path().join("sock"), self.directory.path().join("tombstones"));
+        let variables = [
+            ("CNI_COMMAND", verb),
+            ("CNI_CONTAINERID", "c1"),
+            ("CNI_NETNS", "/run/netns/x"),
+            ("CNI_IFNAME", "eth0"),
+        ];
+        let find =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let places = Places { socket: &socket, tombstones: &tombstones };
+        let outcome = run("tenure", find, config.as_bytes().to_vec(), places);
+        let json = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
+        (outcome, json)
+    }
+
+    fn tombstones(&self) -> usize {
+        tombstone::read_all(&self.directory.path().join("tombstones")).unwrap().len()
+    }
+}
+
+#[test]
+fn version_answers_without_an_agent_and_echoes_what_was_asked() {
+    let (outcome, json) = Node::new().run("VERSION", r#"{"cniVersion":"0.4.0"}"#);
+    assert_eq!((outcome.code, &json["cniVersion"]), (0, &"0.4.0".into()));
+    assert!(json["supportedVersions"].as_array().unwrap().contains(&"1.1.0".into()));
+}
+
+#[test]
+fn a_del_without_an_agent_leaves_one_tombstone_and_succeeds() {
+    let node = Node::new();
+    for _ in 0..2 {
+        let (outcome, _) = node.run("DEL", CONFIG);
+        assert_eq!((outcome.code, outcome.stdout.is_empty()), (0, true), "{}", outcome.stderr);
+    }
+    assert_eq!(node.tombstones(), 1);
+}
+
+#[test]
+fn everything_else_without_an_agent_is_code_11_and_status_is_50() {
+    let node = Node::new();
+    let with = |version: &str| CONFIG.replace("1.0.0", version);
+    for (verb, version, code) in
+        [("ADD", "0.3.1", 11), ("CHECK", "0.4.0", 11), ("GC", "1.1.0", 11), ("STATUS", "1.1.0", 50)]
+    {
+        let (outcome, json) = node.run(verb, &with(version));
+        assert_eq!((outcome.code, &json["code"]), (1, &code.into()), "{verb}: {json}");
+        assert_eq!(json["cniVersion"], version);
+        assert!(json["details"].as_str().unwrap().contains("sock"), "{json}");
+    }
+    assert_eq!(node.tombstones(), 0);
+}
+
+#[test]
+fn a_verb_that_the_version_does_not_have_is_refused() {
+    let (_, json) = Node::new().run("GC", CONFIG);
+    assert_eq!(json["code"], 1);
+}
+
+#[test]
+fn an_unknown_version_is_echoed_in_the_refusal() {
+    let (_, json) = Node::new().run("ADD", &CONFIG.replace("1.0.0", "9.9.9"));
+    assert_eq!((&json["code"], &json["cniVersion"]), (&1.into(), &"9.9.9".into()));
+}
+
+/// An agent that dies in the middle of a call: the DEL is buried, not lost.
+#[test]
+fn an_agent_that_hangs_up_during_a_del_leaves_a_tombstone() {
+    let node = Node::new();
+    let listener = UnixListener::bind(node.directory.path().join("sock")).unwrap();
+    let agent = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 16]);
+    });
+    assert_eq!(node.run("DEL", CONFIG).0.code, 0);
+    agent.join().unwrap();
+    assert_eq!(node.tombstones(), 1);
+}
+
+#[test]
+fn something_that_speaks_no_http2_is_a_protocol_error_and_no_panic() {
+    use std::io::Write as _;
+    let node = Node::new();
+    let listener = UnixListener::bind(node.directory.path().join("sock")).unwrap();
+    let agent = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    let (_, json) = node.run("ADD", CONFIG);
+    agent.join().unwrap();
+    assert!(json["code"] == 999 || json["code"] == 11, "{json}");
+}

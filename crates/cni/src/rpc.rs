@@ -1,0 +1,110 @@
+//! The messages of the call to the agent. `proto/tenure/cni/v1/cni.proto` is the contract; a test of the agent,
+//! whose server is generated from that file, keeps the two equal.
+
+use std::collections::HashMap;
+
+use crate::call::{Call as PluginCall, Verb};
+use crate::failure::Failure as PluginFailure;
+
+/// The version of the protocol that this code speaks.
+pub const PROTOCOL: u32 = 1;
+/// Where the agent listens unless the configuration says otherwise.
+pub const SOCKET: &str = "/run/tenure/tenured.sock";
+
+/// What the runtime said to the plugin, unchanged.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Call {
+    /// Version of this protocol that the plugin speaks.
+    #[prost(uint32, tag = "1")]
+    pub protocol: u32,
+    /// `CNI_CONTAINERID`.
+    #[prost(string, tag = "2")]
+    pub container_id: String,
+    /// `CNI_NETNS`.
+    #[prost(string, tag = "3")]
+    pub netns: String,
+    /// `CNI_IFNAME`.
+    #[prost(string, tag = "4")]
+    pub ifname: String,
+    /// `CNI_ARGS`, split.
+    #[prost(map = "string, string", tag = "5")]
+    pub args: HashMap<String, String>,
+    /// `CNI_PATH`.
+    #[prost(string, tag = "6")]
+    pub path: String,
+    /// Standard input, as it came.
+    #[prost(bytes = "vec", tag = "7")]
+    pub config: Vec<u8>,
+    /// The name that the plugin was started under.
+    #[prost(string, tag = "8")]
+    pub plugin: String,
+    /// W3C trace context.
+    #[prost(string, tag = "9")]
+    pub traceparent: String,
+}
+
+/// The agent's answer.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Reply {
+    /// The CNI result in the version asked for; empty where the verb has none.
+    #[prost(bytes = "vec", tag = "1")]
+    pub result: Vec<u8>,
+    /// Set when the call failed.
+    #[prost(message, optional, tag = "2")]
+    pub failure: Option<Failure>,
+}
+
+/// An error of the CNI specification.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Failure {
+    /// The code.
+    #[prost(uint32, tag = "1")]
+    pub code: u32,
+    /// One sentence.
+    #[prost(string, tag = "2")]
+    pub message: String,
+    /// What would help.
+    #[prost(string, tag = "3")]
+    pub details: String,
+}
+
+impl Call {
+    /// The message for a call of the plugin that runs under the name `plugin`.
+    pub fn new(call: &PluginCall, plugin: &str) -> Self {
+        Self {
+            protocol: PROTOCOL,
+            container_id: call.container_id.clone(),
+            netns: call.netns.clone(),
+            ifname: call.ifname.clone(),
+            args: call.args.clone().into_iter().collect(),
+            path: call.path.clone(),
+            config: call.config.clone(),
+            plugin: plugin.to_owned(),
+            traceparent: call.traceparent.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl From<PluginFailure> for Failure {
+    fn from(failure: PluginFailure) -> Self {
+        Self { code: failure.code, message: failure.message, details: failure.details }
+    }
+}
+
+impl From<Failure> for PluginFailure {
+    fn from(failure: Failure) -> Self {
+        Self { code: failure.code, message: failure.message, details: failure.details }
+    }
+}
+
+/// The gRPC path of a verb; `None` for VERSION, which the plugin answers itself.
+pub fn path(verb: Verb) -> Option<&'static str> {
+    match verb {
+        Verb::Add => Some("/tenure.cni.v1.CNI/Add"),
+        Verb::Del => Some("/tenure.cni.v1.CNI/Del"),
+        Verb::Check => Some("/tenure.cni.v1.CNI/Check"),
+        Verb::Status => Some("/tenure.cni.v1.CNI/Status"),
+        Verb::Gc => Some("/tenure.cni.v1.CNI/Gc"),
+        Verb::Version => None,
+    }
+}
