@@ -155,14 +155,14 @@ impl<S: Read + Write> Connection<S> {
     fn converse(&mut self) -> Result<Vec<u8>, CallError> {
         loop {
             let frame = Frame::read(&mut self.stream)?;
-            if self.receive(frame)? {
+            if self.receive(&frame)? {
                 return self.finish();
             }
         }
     }
 
     /// Takes one frame; true when it ended the stream.
-    fn receive(&mut self, frame: Frame) -> Result<bool, CallError> {
+    fn receive(&mut self, frame: &Frame) -> Result<bool, CallError> {
         let mut reply = Vec::new();
         match frame.kind {
             Kind::Settings if frame.has(flags::ACK) => {}
@@ -183,7 +183,7 @@ impl<S: Read + Write> Connection<S> {
                 *window += i64::from(frame.u32_at(0)? & LARGEST_WINDOW);
             }
             Kind::Headers if frame.stream == STREAM => {
-                let (block, ends) = self.header_block(&frame)?;
+                let (block, ends) = self.header_block(frame)?;
                 self.head.read(&block).map_err(CallError::Protocol)?;
                 return Ok(ends);
             }
