@@ -193,4 +193,4 @@ impl From<Address> for IpAddr {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

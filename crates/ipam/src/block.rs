@@ -239,6 +239,8 @@ impl<K: Eq + Hash> Block<K> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod proptests;
 #[cfg(test)]
 mod tests;

@@ -252,6 +252,6 @@ impl From<Cidr> for Exclusion {
 }
 
 #[cfg(test)]
-mod proptests;
+pub(crate) mod proptests;
 #[cfg(test)]
 mod tests;

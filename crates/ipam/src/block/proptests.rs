@@ -1,1 +1,332 @@
-//! Placeholder.
+//! Blocks against the model: any operations in any order, everything that can be seen compared after each.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tenure_handles::Timestamp;
+
+use super::model::{Answer, Key, Model, Released};
+use super::*;
+use crate::cidr::Cidr;
+use crate::range::{Exclusion, Range, Usable};
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Hold(Key, Choice),
+    HoldNamed(Key, usize),
+    /// Holds for this many keys that are not used otherwise.
+    Fill(Key, u8, Choice),
+    /// Releases what the key holds.
+    Release(Key),
+    /// Releases every hold whose key leaves this remainder.
+    ReleaseSome(Key, Key),
+    /// Releases with a number that may be anyone's.
+    ReleaseAs(Key, u64),
+    Reserve(usize, usize),
+    Unreserve(usize, usize),
+    Replay(Key, usize, Option<u64>),
+    BeginMove(Key, Key, u64),
+    BeginMoveAs(Key, u64, Key, u64),
+    CommitMove(Key, u64),
+    AbortMove(Key, u64),
+    Wait(u64),
+    SetBack(u64),
+    SetRest(u64),
+    Restart,
+}
+
+const KEYS: Key = 24;
+
+fn choice() -> impl Strategy<Value = Choice> {
+    prop_oneof![Just(Choice::NextAfterLast), Just(Choice::LowestFree)]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let key = 0..KEYS;
+    let offset = 0_usize..300;
+    let id = 1_u64..6;
+    prop_oneof![
+        8 => (key.clone(), choice()).prop_map(|(key, choice)| Operation::Hold(key, choice)),
+        3 => (key.clone(), offset.clone()).prop_map(|(key, at)| Operation::HoldNamed(key, at)),
+        2 => (KEYS..1_000, 1_u8..150, choice()).prop_map(|(key, count, choice)| Operation::Fill(key, count, choice)),
+        8 => key.clone().prop_map(Operation::Release),
+        2 => (1..5_u64, 0..5_u64).prop_map(|(modulus, rest)| Operation::ReleaseSome(modulus, rest)),
+        2 => (key.clone(), 1_u64..60).prop_map(|(key, number)| Operation::ReleaseAs(key, number)),
+        1 => (offset.clone(), 0_usize..140).prop_map(|(first, more)| Operation::Reserve(first, first + more)),
+        2 => (offset.clone(), 0_usize..3).prop_map(|(first, more)| Operation::Reserve(first, first + more)),
+        2 => (offset.clone(), 0_usize..140).prop_map(|(first, more)| Operation::Unreserve(first, first + more)),
+        2 => (key.clone(), offset, prop::option::of(0_u64..90)).prop_map(|(key, at, number)| Operation::Replay(key, at, number)),
+        3 => (key.clone(), key.clone(), id.clone()).prop_map(|(from, to, id)| Operation::BeginMove(from, to, id)),
+        1 => (key.clone(), 1_u64..60, key.clone(), id.clone()).prop_map(|(from, number, to, id)| Operation::BeginMoveAs(from, number, to, id)),
+        2 => (key.clone(), id.clone()).prop_map(|(to, id)| Operation::CommitMove(to, id)),
+        2 => (key, id).prop_map(|(to, id)| Operation::AbortMove(to, id)),
+        3 => (0_u64..2_000).prop_map(Operation::Wait),
+        1 => (0_u64..2_000).prop_map(Operation::SetBack),
+        1 => prop_oneof![Just(0), Just(500), Just(5_000)].prop_map(Operation::SetRest),
+        1 => Just(Operation::Restart),
+    ]
+}
+
+/// Spaces of one or two families, up to 256 offsets, with windows and exclusions.
+fn space() -> impl Strategy<Value = Space> {
+    let excluded = prop::collection::vec((0_u128..260, 0_u128..70), 0..6);
+    (0_u8..=8, any::<bool>(), any::<bool>(), prop::option::of((0_u128..200, 0_u128..256)), excluded).prop_map(
+        |(host_bits, top, dual, window, excluded)| {
+            let ipv4 = if top {
+                Address::highest(Family::V4)
+            } else {
+                Address::new(Family::V4, 0x0a00_0000).unwrap()
+            };
+            let cidr = Cidr::new(ipv4, 32 - host_bits).unwrap();
+            let range = Range::new(cidr, Usable::WithoutEdges).unwrap_or_else(|_| Range::every(cidr));
+            let at = |offset| cidr.nth(offset).ok();
+            let range = match window {
+                Some((first, last)) => range.between_or_ignore(at(first), at(last)),
+                None => range,
+            };
+            let exclusions = excluded.into_iter().filter_map(|(first, more)| {
+                Exclusion::between(at(first)?, at(first + more).unwrap_or(cidr.last())).ok()
+            });
+            let range = range.without(exclusions);
+            if dual {
+                let cidr = Cidr::new(Address::highest(Family::V6), 128 - host_bits).unwrap();
+                Space::pair(range, Range::every(cidr)).unwrap()
+            } else {
+                range.into()
+            }
+        },
+    )
+}
+
+use crate::address::Family;
+
+struct Pair {
+    block: Block<Key>,
+    model: Model,
+    now: Timestamp,
+    /// Every sequence number that was ever given.
+    given: std::collections::BTreeSet<u64>,
+}
+
+impl Pair {
+    fn new(space: Space, rest: Duration) -> Self {
+        let usable: Vec<bool> = (0..=space.last_offset()).map(|offset| space.is_usable(offset)).collect();
+        let model = Model::new(usable.into_iter(), rest);
+        let now = Timestamp::from_millis(1_000_000);
+        Self { block: Block::new(space, rest), model, now, given: std::collections::BTreeSet::new() }
+    }
+
+    /// The address at an offset, from either family in turn, and the offset if it is in the space.
+    fn address(&self, offset: usize) -> (Address, Option<usize>) {
+        let primary = self.block.space().primary().cidr();
+        let ranges = [Some(self.block.space().primary()), self.block.space().secondary()];
+        let cidr = ranges[offset % 2].map_or(primary, Range::cidr);
+        let address = Address::masked(cidr.family(), cidr.first().bits().wrapping_add(offset as u128));
+        (address, self.block.space().offset_of(address).map(|offset| usize::try_from(offset).unwrap()))
+    }
+
+    fn apply(&mut self, operation: Operation) -> Result<(), TestCaseError> {
+        match operation {
+            Operation::Hold(key, choice) => self.hold(key, choice, None)?,
+            Operation::HoldNamed(key, offset) => {
+                let (address, offset) = self.address(offset);
+                self.hold(key, Choice::Named(address), offset)?;
+            }
+            Operation::Fill(key, count, choice) => {
+                for key in (key..).take(count.into()) {
+                    self.hold(key, choice, None)?;
+                }
+            }
+            Operation::Release(key) => {
+                if let Some((_, sequence, _)) = self.model.find(key) {
+                    self.release(key, sequence)?;
+                }
+            }
+            Operation::ReleaseSome(modulus, remainder) => {
+                let held: Vec<(Key, u64)> = self
+                    .model
+                    .places
+                    .iter()
+                    .filter_map(|place| place.held.as_ref().map(|held| (held.key, held.sequence)))
+                    .collect();
+                for (key, sequence) in held.into_iter().filter(|(key, _)| key % modulus == remainder) {
+                    self.release(key, sequence)?;
+                }
+            }
+            Operation::ReleaseAs(key, sequence) => self.release(key, sequence)?,
+            Operation::Reserve(first, last) | Operation::Unreserve(first, last) => {
+                let first_address = self.block.space().primary().cidr().nth(first as u128);
+                let last_address = self.block.space().primary().cidr().nth(last as u128);
+                if let (Ok(from), Ok(to)) = (first_address, last_address) {
+                    let reserves = matches!(operation, Operation::Reserve(..));
+                    self.model.set_reserved(first, last, reserves);
+                    if reserves { self.block.reserve(from, to) } else { self.block.unreserve(from, to) }
+                        .unwrap();
+                }
+            }
+            Operation::Replay(key, offset, sequence) => {
+                // A journal does not repeat a number that the block gave to another hold.
+                let sequence = sequence.filter(|sequence| !self.given.contains(sequence));
+                if let (address, Some(offset)) = self.address(offset) {
+                    let real = self.block.replay(key, address, sequence.map(Sequence));
+                    let expected = self.model.replay(key, offset, sequence);
+                    prop_assert_eq!(answer(real.clone().ok()), expected);
+                    self.given.extend(real.ok().map(|granted| granted.hold().sequence.0));
+                }
+            }
+            Operation::BeginMove(from, to, id) => {
+                if let Some((_, sequence, _)) = self.model.find(from) {
+                    self.begin_move(from, sequence, to, id)?;
+                }
+            }
+            Operation::BeginMoveAs(from, sequence, to, id) => self.begin_move(from, sequence, to, id)?,
+            Operation::CommitMove(to, id) => {
+                prop_assert_eq!(
+                    self.block.commit_move(&to, MoveId(id)).ok(),
+                    self.model.commit_move(to, MoveId(id))
+                );
+            }
+            Operation::AbortMove(to, id) => {
+                prop_assert_eq!(
+                    self.block.abort_move(&to, MoveId(id)).ok(),
+                    self.model.abort_move(to, MoveId(id))
+                );
+            }
+            Operation::Wait(millis) => self.pass(self.now.as_millis() + millis),
+            Operation::SetBack(millis) => self.pass(self.now.as_millis() - millis),
+            Operation::SetRest(millis) => {
+                self.block.set_rest(Duration::from_millis(millis));
+                self.model.rest = Duration::from_millis(millis);
+            }
+            Operation::Restart => {
+                let bytes = self.block.snapshot();
+                self.block = Block::restore(&bytes).unwrap();
+                prop_assert_eq!(self.block.snapshot(), bytes);
+            }
+        }
+        self.compare()
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now = Timestamp::from_millis(millis);
+        self.block.advance(self.now);
+        self.model.advance(self.now);
+    }
+
+    fn hold(&mut self, key: Key, choice: Choice, named: Option<usize>) -> Result<(), TestCaseError> {
+        let real = self.block.hold(key, choice, self.now);
+        let expected = self.model.hold(key, choice, named, self.now);
+        prop_assert_eq!(answer(real.clone().ok()), expected, "{:?}", real);
+        self.note(real.ok())
+    }
+
+    fn begin_move(&mut self, from: Key, sequence: u64, to: Key, id: u64) -> Result<(), TestCaseError> {
+        let real = self.block.begin_move(&from, Sequence(sequence), to, MoveId(id));
+        let expected = self.model.begin_move(from, sequence, to, MoveId(id));
+        prop_assert_eq!(answer(real.clone().ok()), expected, "{:?}", real);
+        self.note(real.ok())
+    }
+
+    fn note(&mut self, granted: Option<Granted>) -> Result<(), TestCaseError> {
+        if let Some(Granted::New(hold)) = granted {
+            let highest = self.given.last().copied().unwrap_or(0);
+            prop_assert!(hold.sequence.0 > highest, "{} was given after {}", hold.sequence, highest);
+            self.given.insert(hold.sequence.0);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, key: Key, sequence: u64) -> Result<(), TestCaseError> {
+        let real = match self.block.release(&key, Sequence(sequence), self.now) {
+            Release::Freed(_) => Released::Freed,
+            Release::HandedOver(_) => Released::HandedOver,
+            Release::Withdrawn(_) => Released::Withdrawn,
+            Release::Nothing => Released::Nothing,
+        };
+        prop_assert_eq!(real, self.model.release(key, sequence, self.now));
+        Ok(())
+    }
+
+    fn compare(&self) -> Result<(), TestCaseError> {
+        prop_assert_eq!(self.block.counts(), self.model.counts());
+        let mut held = self.block.holds();
+        for (offset, place) in self.model.places.iter().enumerate() {
+            let address = self.block.space().primary().cidr().nth(offset as u128).unwrap();
+            match (self.block.state(address).unwrap(), place) {
+                (State::Held(entry), place) => {
+                    let model = place.held.as_ref().unwrap();
+                    let incoming = entry.incoming.map(|holder| (*holder.key, holder.sequence.0));
+                    prop_assert_eq!(
+                        (*entry.active.key, entry.active.sequence.0),
+                        (model.key, model.sequence)
+                    );
+                    prop_assert_eq!(incoming, model.incoming.map(|(key, sequence, _)| (key, sequence)));
+                    prop_assert_eq!(held.next(), Some(entry));
+                    prop_assert_eq!(entry.addresses, self.block.space().addresses(offset as u128).unwrap());
+                    for key in [Some(model.key), model.incoming.map(|(key, _, _)| key)].into_iter().flatten()
+                    {
+                        let found = self.block.find(&key).unwrap();
+                        prop_assert_eq!(found.offset, offset as u128);
+                        prop_assert_eq!(found.slot == Slot::Active, key == model.key);
+                    }
+                }
+                (State::Cooling(cooling), place) => {
+                    let model = place.cooling.as_ref().unwrap();
+                    prop_assert_eq!(
+                        (*cooling.last.key, cooling.last.sequence.0),
+                        (model.key, model.sequence)
+                    );
+                    prop_assert_eq!(cooling.until, model.freed_at.plus(self.model.rest));
+                }
+                (state, place) => {
+                    prop_assert!(place.held.is_none() && place.cooling.is_none());
+                    let expected = match (place.usable, place.reserved) {
+                        (false, _) => State::NotUsable,
+                        (true, true) => State::Reserved,
+                        (true, false) => State::Free,
+                    };
+                    prop_assert_eq!(state, expected);
+                }
+            }
+        }
+        prop_assert!(held.next().is_none());
+        for key in 0..KEYS {
+            prop_assert_eq!(self.block.find(&key).is_some(), self.model.find(key).is_some());
+        }
+        let orders: Vec<u64> = self
+            .block
+            .cooling()
+            .map(|cooling| {
+                self.model.places[usize::try_from(cooling.offset).unwrap()].cooling.as_ref().unwrap().order
+            })
+            .collect();
+        prop_assert!(orders.is_sorted(), "oldest first: {:?}", orders);
+        Ok(())
+    }
+}
+
+fn answer(granted: Option<Granted>) -> Answer {
+    let place = |hold: Hold| (usize::try_from(hold.offset).unwrap(), hold.sequence.0);
+    match granted {
+        Some(Granted::New(hold)) => Answer::New(place(hold).0, place(hold).1),
+        Some(Granted::Existing(hold)) => Answer::Existing(place(hold).0, place(hold).1),
+        None => Answer::Refused,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_200))]
+
+    /// Holds invariants 1, 4, 5 and 6 of this layer, restarts included.
+    #[test]
+    fn a_block_does_what_the_model_does(
+        space in space(),
+        rest in prop_oneof![Just(0_u64), Just(1_000), Just(10_000)],
+        operations in prop::collection::vec(operation(), 1..60),
+    ) {
+        let mut pair = Pair::new(space, Duration::from_millis(rest));
+        for operation in operations {
+            pair.apply(operation)?;
+        }
+    }
+}

@@ -1,1 +1,123 @@
-//! Placeholder.
+//! Cutting networks, and handing the pieces out.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::range::proptests::small_cidr;
+
+fn cidr(text: &str) -> Cidr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_network_is_cut_into_slices_of_either_family() {
+    let texts = |network: &str, size: &str| -> Vec<String> {
+        Slices::parse(network, size).unwrap().iter().map(|slice| slice.to_string()).collect()
+    };
+    assert_eq!(texts("10.0.0.0/8", "/10"), ["10.0.0.0/10", "10.64.0.0/10", "10.128.0.0/10", "10.192.0.0/10"]);
+    assert_eq!(texts("10.0.0.0/24", "24"), ["10.0.0.0/24"]);
+    assert_eq!(texts("fd00::/127", "/128"), ["fd00::/128", "fd00::1/128"]);
+    assert_eq!(texts("0.0.0.0/0", "/1"), ["0.0.0.0/1", "128.0.0.0/1"]);
+    let slices = Slices::parse("10.0.0.0/8", "/20").unwrap();
+    assert_eq!((slices.count(), slices.iter().next_back()), (4096, Some(cidr("10.255.240.0/20"))));
+}
+
+#[test]
+fn two_to_the_64th_slices_cost_nothing() {
+    let slices = Slices::parse("fd00::/8", "/72").unwrap();
+    assert_eq!(slices.count(), 1 << 64);
+    assert_eq!(slices.get((1 << 64) - 1), Some(cidr("fdff:ffff:ffff:ffff:ff00::/72")));
+    assert_eq!(slices.iter().nth(3), Some(cidr("fd00:0:0:0:300::/72")));
+    let all = Slices::parse("::/0", "128").unwrap();
+    assert_eq!(
+        (all.count(), all.get(u128::MAX)),
+        (u128::MAX, Some(Cidr::host(Address::highest(crate::Family::V6))))
+    );
+}
+
+#[test]
+fn a_cut_that_makes_no_sense_is_refused_with_what_would() {
+    for (network, size) in [
+        ("10.0.0.0/10", "/8"),
+        ("10.0.0.1/24", "/28"),
+        ("10.0.0.0/24", "/33"),
+        ("10.0.0.0/24", "abc"),
+        ("10.0.0.0/24", ""),
+        ("not-a-cidr", "/24"),
+        ("fd00::/112", "/129"),
+        ("fd00::/112", "/255"),
+    ] {
+        assert!(Slices::parse(network, size).is_err(), "{network} by {size}");
+    }
+    let error = Slices::parse("10.0.0.0/24", "/33").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot cut 10.0.0.0/24 into slices of /33: accepted is a prefix length from 24 to 32"
+    );
+}
+
+#[test]
+fn a_slice_is_taken_once_and_returned_as_often_as_one_likes() {
+    let mut free = FreeSlices::new(Slices::parse("10.0.0.0/30", "/31").unwrap());
+    assert_eq!(free.take().unwrap(), cidr("10.0.0.0/31"));
+    assert_eq!(
+        free.take_named(&cidr("10.0.0.0/31")).unwrap_err().to_string(),
+        "cannot take slice 10.0.0.0/31: it is taken"
+    );
+    assert_eq!(free.take().unwrap(), cidr("10.0.0.2/31"));
+    assert_eq!(
+        free.take().unwrap_err().to_string(),
+        "cannot take a slice of 10.0.0.0/30: all 2 slices of /31 are taken"
+    );
+    assert_eq!(free.give_back(&cidr("10.0.0.0/31")), Ok(true));
+    assert_eq!(free.give_back(&cidr("10.0.0.0/31")), Ok(false));
+    assert!(free.give_back(&cidr("10.0.0.0/30")).is_err());
+    assert_eq!((free.free(), free.taken(), free.lowest()), (1, 1, Some(cidr("10.0.0.0/31"))));
+}
+
+proptest! {
+    #[test]
+    fn every_slice_is_found_by_its_index_and_by_every_address(whole in small_cidr(), more in 0_u8..=6) {
+        let prefix = whole.prefix() + more.min(whole.host_bits());
+        let slices = Slices::new(whole, prefix).unwrap();
+        let mut covered = Vec::new();
+        for (index, slice) in (0_u128..).zip(slices.iter()) {
+            prop_assert_eq!(slices.get(index), Some(slice));
+            prop_assert_eq!(slices.index_of(&slice), Some(index));
+            for offset in 0..=slice.last_offset() {
+                prop_assert_eq!(slices.index_of_address(slice.nth(offset).unwrap()), Some(index));
+                covered.push(slice.nth(offset).unwrap());
+            }
+        }
+        prop_assert_eq!(covered, (0..=whole.last_offset()).map(|offset| whole.nth(offset).unwrap()).collect::<Vec<_>>());
+        prop_assert_eq!(slices.get(slices.count()), None);
+    }
+
+    #[test]
+    fn free_slices_are_those_that_were_not_taken(
+        whole in small_cidr(),
+        operations in prop::collection::vec((0_u8..4, 0_u128..64), 0..100),
+    ) {
+        let slices = Slices::new(whole, whole.family().bits()).unwrap();
+        let (mut free, mut model) = (FreeSlices::new(slices), BTreeSet::new());
+        for (operation, index) in operations {
+            let index = index.min(slices.last_index());
+            let slice = slices.get(index).unwrap();
+            match operation {
+                0 | 1 => {
+                    let lowest = (0..slices.count()).find(|index| !model.contains(index));
+                    prop_assert_eq!(free.lowest(), lowest.and_then(|index| slices.get(index)));
+                    prop_assert_eq!(free.take().ok(), lowest.and_then(|index| slices.get(index)));
+                    model.extend(lowest);
+                }
+                2 => prop_assert_eq!(free.take_named(&slice).is_ok(), model.insert(index)),
+                _ => prop_assert_eq!(free.give_back(&slice), Ok(model.remove(&index))),
+            }
+            prop_assert_eq!(free.taken(), model.len() as u128);
+            prop_assert_eq!(free.taken() + free.free(), slices.count());
+            prop_assert_eq!(free.iter_taken().map(|slice| slices.index_of(&slice).unwrap()).collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+        }
+    }
+}
