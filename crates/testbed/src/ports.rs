@@ -33,7 +33,10 @@ impl Port {
                 return Ok(Self { number, _lock: lock });
             }
         }
-        Err(io::Error::new(io::ErrorKind::AddrInUse, format!("all ports from {FIRST} to {} are in use", FIRST + COUNT - 1)))
+        Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!("all ports from {FIRST} to {} are in use", FIRST + COUNT - 1),
+        ))
     }
 
     /// Its number.

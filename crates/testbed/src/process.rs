@@ -127,11 +127,8 @@ pub struct Process {
 
 impl Process {
     fn start(program: &Program) -> Result<Self, ProcessError> {
-        let failed = |source| ProcessError::Start {
-            name: program.name.clone(),
-            path: program.path.clone(),
-            source,
-        };
+        let failed =
+            |source| ProcessError::Start { name: program.name.clone(), path: program.path.clone(), source };
         // `setpriv` would be found and then say that the program is not: say it here, with its name.
         program.path.metadata().map_err(failed)?;
         let mut command = program.command().map_err(failed)?;
@@ -151,13 +148,9 @@ impl Process {
             .map_err(failed)?;
         let id = starting.recv().map_err(|_| failed(io::Error::other("its thread ended")))?;
         let id = id.map_err(failed)?;
-        let pid = i32::try_from(id).map_err(|_| failed(io::Error::other("its process id is out of range")))?;
-        Ok(Self {
-            name: program.name.clone(),
-            pid: Pid::from_raw(pid),
-            log: program.log.clone(),
-            life,
-        })
+        let pid =
+            i32::try_from(id).map_err(|_| failed(io::Error::other("its process id is out of range")))?;
+        Ok(Self { name: program.name.clone(), pid: Pid::from_raw(pid), log: program.log.clone(), life })
     }
 
     /// Its process id; of no use once it has ended.
@@ -364,7 +357,8 @@ mod tests {
     #[test]
     fn a_paused_process_stands_still_and_can_still_be_stopped() {
         let directory = tempfile::tempdir().unwrap();
-        let process = shell(directory.path(), "trap 'exit 7' TERM; while :; do sleep 0.05; done").start().unwrap();
+        let process =
+            shell(directory.path(), "trap 'exit 7' TERM; while :; do sleep 0.05; done").start().unwrap();
         let until = |wanted: char| {
             for _ in 0..200 {
                 if state_of(process.id()) == Some(wanted) {

@@ -56,7 +56,8 @@ impl RunDirectory {
         let owned = lock_file(&path.join(OWNED))?;
         owned.lock()?;
         fs::create_dir(path.join(LOGS))?;
-        let keep = std::env::var_os("TENURE_TESTBED_KEEP").is_some_and(|value| !value.is_empty() && value != "0");
+        let keep =
+            std::env::var_os("TENURE_TESTBED_KEEP").is_some_and(|value| !value.is_empty() && value != "0");
         Ok(Self { path, keep_logs: AtomicBool::new(keep), _owned: owned })
     }
 
@@ -102,6 +103,12 @@ pub(crate) fn lock_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
+/// Whether a living process uses the directory at `path`.
+pub(crate) fn is_owned(path: &Path) -> bool {
+    let owned = path.join(OWNED);
+    owned.exists() && !lock_file(&owned).is_ok_and(|lock| lock.try_lock().is_ok())
+}
+
 /// Reduces what no living process owns to its logs, and the number of those.
 fn sweep(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
@@ -111,8 +118,7 @@ fn sweep(base: &Path) {
         if !path.join(LOGS).is_dir() {
             continue;
         }
-        let owned = path.join(OWNED);
-        if owned.exists() && !lock_file(&owned).is_ok_and(|lock| lock.try_lock().is_ok()) {
+        if is_owned(&path) {
             continue;
         }
         keep_only_logs(&path);
@@ -186,9 +192,10 @@ mod tests {
             fs::create_dir_all(base.path().join(format!("old-{count}/logs"))).unwrap();
         }
         let _next = RunDirectory::create_in(base.path(), "thing").unwrap();
-        let left = fs::read_dir(base.path()).unwrap().flatten().filter(|entry| {
-            entry.file_name().to_string_lossy().starts_with("old-")
-        });
+        let left = fs::read_dir(base.path())
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("old-"));
         assert_eq!(left.count(), KEPT);
     }
 }

@@ -20,7 +20,8 @@ pub(super) struct Cache {
 impl Cache {
     /// `tenure-testbed` below `XDG_CACHE_HOME`, or below `.cache` in the home directory.
     pub(super) fn from_environment() -> Result<Self, BinariesError> {
-        let absolute = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        let absolute =
+            |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
         let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
         Ok(Self { directory: base.ok_or(BinariesError::NoCache)?.join("tenure-testbed") })
     }
@@ -28,7 +29,9 @@ impl Cache {
     /// The directory with the programs of `module`; builds them if they are not there.
     pub(super) fn built(&self, module: GoModule) -> Result<(PathBuf, Origin), BinariesError> {
         let go = Go::find(module)?;
-        self.ensure(&format!("{}-{:016x}", module.name(), module.key(&go)), |directory| go.build(module, directory))
+        self.ensure(&format!("{}-{:016x}", module.name(), module.key(&go)), |directory| {
+            go.build(module, directory)
+        })
     }
 
     /// The directory `name`; filled by `build` if it is not there.
@@ -47,7 +50,9 @@ impl Cache {
         }
         let building = self.directory.join(format!("{name}.building"));
         match fs::remove_dir_all(&building) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("removing", &building)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("removing", &building)(error));
+            }
             _ => {}
         }
         fs::create_dir_all(&building).map_err(failed("creating", &building))?;

@@ -10,7 +10,9 @@ use crate::process::ProcessError;
 #[derive(Debug, thiserror::Error)]
 pub enum BinariesError {
     /// Debian packages are missing and cannot be installed from here.
-    #[error("{programs} not found, and {reason}: install {packages} (apt-get install {packages}), or put {programs} on PATH")]
+    #[error(
+        "{programs} not found, and {reason}: install {packages} (apt-get install {packages}), or put {programs} on PATH"
+    )]
     Install {
         /// The programs.
         programs: String,
@@ -34,7 +36,9 @@ pub enum BinariesError {
         program: Program,
     },
     /// There is no Go, or one that is too old.
-    #[error("building {module} needs Go {needed} or newer, {found}: install it from https://go.dev/dl, or set KUBEBUILDER_ASSETS to a directory that has the programs")]
+    #[error(
+        "building {module} needs Go {needed} or newer, {found}: install it from https://go.dev/dl, or set KUBEBUILDER_ASSETS to a directory that has the programs"
+    )]
     Go {
         /// What was to be built.
         module: &'static str,
@@ -64,7 +68,9 @@ pub enum BinariesError {
         source: io::Error,
     },
     /// There is no directory for the cache.
-    #[error("neither XDG_CACHE_HOME nor HOME is set to an absolute path: one of them says where the cache is")]
+    #[error(
+        "neither XDG_CACHE_HOME nor HOME is set to an absolute path: one of them says where the cache is"
+    )]
     NoCache,
     /// A helper process could not be run.
     #[error(transparent)]

@@ -43,7 +43,9 @@ impl GoModule {
     /// What takes how long when nothing of it is there yet, on two cores.
     fn expected(self) -> (&'static str, &'static str) {
         match self {
-            Self::Kube => ("building kube-apiserver and the other programs of Kubernetes", "about 8 min the first time"),
+            Self::Kube => {
+                ("building kube-apiserver and the other programs of Kubernetes", "about 8 min the first time")
+            }
             Self::Containerd => ("building containerd and its shim", "about 3 min the first time"),
             Self::Cni => ("building CNI plugins and cnitool", "about half a minute the first time"),
         }
@@ -70,7 +72,9 @@ impl GoModule {
     fn pinned(self, word: &str) -> &'static str {
         let go_mod = self.files()[0].1;
         let mut lines = go_mod.lines().map(|line| line.trim().trim_start_matches("require "));
-        lines.find_map(|line| line.strip_prefix(word)?.strip_prefix(' ')?.split_whitespace().next()).unwrap_or_default()
+        lines
+            .find_map(|line| line.strip_prefix(word)?.strip_prefix(' ')?.split_whitespace().next())
+            .unwrap_or_default()
     }
 
     /// What is built, as arguments of `go build`: packages that have a `main`.
@@ -96,7 +100,10 @@ impl GoModule {
                 ]
             }
             Self::Containerd => {
-                vec![("github.com/containerd/containerd/v2/version.Version", self.pinned("github.com/containerd/containerd/v2"))]
+                vec![(
+                    "github.com/containerd/containerd/v2/version.Version",
+                    self.pinned("github.com/containerd/containerd/v2"),
+                )]
             }
             Self::Cni => vec![(
                 "github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion",
@@ -126,7 +133,11 @@ impl Go {
     /// The one on `PATH`, or where Go's own packages put it, if it is new enough for `module`.
     pub(super) fn find(module: GoModule) -> Result<Self, BinariesError> {
         let needed = module.pinned("go");
-        let refused = |found: String| BinariesError::Go { module: module.expected().0, needed: needed.to_owned(), found };
+        let refused = |found: String| BinariesError::Go {
+            module: module.expected().0,
+            needed: needed.to_owned(),
+            found,
+        };
         let usual = PathBuf::from("/usr/local/go/bin/go");
         let path = Search::from_environment()
             .command("go")
@@ -166,9 +177,21 @@ impl Go {
         let flags = module.link_flags();
         let output = directory.join(if module == GoModule::Kube { "kube" } else { "" });
         let output = output.to_string_lossy();
-        let options = ["build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &flags, "-o", &output];
+        let options = [
+            "build",
+            "-v",
+            "-mod=readonly",
+            "-trimpath",
+            "-buildvcs=false",
+            "-ldflags",
+            &flags,
+            "-o",
+            &output,
+        ];
         let arguments = [&options, module.packages().as_slice()].concat();
-        self.run(module, &source, &log, &arguments, || progress.update(&format!("{} of {all} packages", lines(&log))))?;
+        self.run(module, &source, &log, &arguments, || {
+            progress.update(&format!("{} of {all} packages", lines(&log)));
+        })?;
 
         if module == GoModule::Kube {
             for program in Program::all().filter(|program| program.source() == super::Source::Go(module)) {
@@ -240,19 +263,28 @@ mod tests {
             let super::super::Source::Go(module) = program.source() else { continue };
             if module != GoModule::Kube {
                 let packages = module.packages();
-                let ends = packages.iter().filter(|package| package.rsplit('/').next() == Some(program.name())).count();
+                let ends = packages
+                    .iter()
+                    .filter(|package| package.rsplit('/').next() == Some(program.name()))
+                    .count();
                 assert_eq!(ends, 1, "{program} in {packages:?}");
             }
         }
         let main = GoModule::Kube.files()[2].1;
-        for program in Program::all().filter(|program| program.source() == super::super::Source::Go(GoModule::Kube)) {
+        for program in
+            Program::all().filter(|program| program.source() == super::super::Source::Go(GoModule::Kube))
+        {
             assert!(main.contains(&format!("\"{program}\":")), "main.go does not know {program}");
         }
     }
 
     #[test]
     fn versions_come_from_go_mod() {
-        assert!(GoModule::Kube.link_flags().contains("gitVersion=v1.35.4 "), "{}", GoModule::Kube.link_flags());
+        assert!(
+            GoModule::Kube.link_flags().contains("gitVersion=v1.35.4 "),
+            "{}",
+            GoModule::Kube.link_flags()
+        );
         assert!(GoModule::Kube.link_flags().ends_with("gitMinor=35"), "{}", GoModule::Kube.link_flags());
         assert!(GoModule::Containerd.link_flags().ends_with("version.Version=v2.4.2"));
         assert!(GoModule::Cni.link_flags().ends_with("BuildVersion=v1.9.1"));

@@ -105,7 +105,9 @@ impl Binaries {
             }
             let (directory, origin) = Cache::from_environment()?.built(module)?;
             found.extend(
-                wanted.into_iter().map(|program| (program, Found { path: directory.join(program.name()), origin })),
+                wanted
+                    .into_iter()
+                    .map(|program| (program, Found { path: directory.join(program.name()), origin })),
             );
         }
         Ok(Self { found })

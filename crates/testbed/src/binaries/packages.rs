@@ -46,7 +46,11 @@ pub(super) fn install(programs: &[Program]) -> Result<(), BinariesError> {
     let has_apt = Search::from_environment().command("apt-get").is_some();
     if let Some(reason) = obstacle(has_apt, geteuid().is_root()) {
         let programs: Vec<&str> = programs.iter().map(|program| program.name()).collect();
-        return Err(BinariesError::Install { programs: programs.join(" and "), packages: packages.join(" "), reason });
+        return Err(BinariesError::Install {
+            programs: programs.join(" and "),
+            packages: packages.join(" "),
+            reason,
+        });
     }
     let _lock = lock(&std::env::temp_dir().join("tenure-testbed-apt.lock"), "Debian packages")?;
     let progress = Progress::begin(format!("installing {} by apt-get", packages.join(" ")), "about 10 s");
@@ -136,7 +140,8 @@ mod tests {
     fn a_policy_that_we_left_behind_is_taken_away() {
         let directory = tempfile::tempdir().unwrap();
         let policy = directory.path().join("policy-rc.d");
-        fs::write(&policy, "# forbids the start of services while the Tenure test bed installs packages\n").unwrap();
+        fs::write(&policy, "# forbids the start of services while the Tenure test bed installs packages\n")
+            .unwrap();
         installed_with(&policy, 0);
         assert!(!policy.exists());
     }

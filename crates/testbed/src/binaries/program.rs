@@ -41,7 +41,8 @@ pub(super) enum Source {
 
 impl Program {
     /// What a control plane consists of, and the command line for it.
-    pub const CONTROL_PLANE: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
+    pub const CONTROL_PLANE: [Self; 4] =
+        [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
 
     /// What a cluster consists of beyond a control plane.
     pub const CLUSTER: [Self; 10] = [
@@ -119,13 +120,14 @@ impl Program {
 
     /// The arguments that make it print its version and the beginning that this must have, for programs of
     /// which an arbitrary one on `PATH` would not do: 1.35 is the last line of kubelets that takes cgroup v1 and
-    /// a kubelet may not be newer than its API server; containerd 2 has another configuration format than 1;
-    /// the usual busybox is linked to libraries that an image made of one file does not have.
-    pub(super) fn version_on_path(self) -> Option<(&'static str, &'static str)> {
+    /// a kubelet may not be newer than its API server; kubectl promises to work one minor version apart; containerd
+    /// 2 has another configuration format than 1.
+    pub(super) fn version_on_path(self) -> Option<(&'static [&'static str], &'static str)> {
         match self {
-            Self::Kubelet | Self::KubeProxy => Some(("--version", "1.35.")),
-            Self::Containerd => Some(("--version", "2.")),
-            Self::ContainerdShim => Some(("-v", "2.")),
+            Self::Kubelet | Self::KubeProxy => Some((&["--version"], "1.35.")),
+            Self::Kubectl => Some((&["version", "--client"], "1.35.")),
+            Self::Containerd => Some((&["--version"], "2.")),
+            Self::ContainerdShim => Some((&["-v"], "2.")),
             _ => None,
         }
     }

@@ -18,12 +18,18 @@ pub(super) struct Search {
 impl Search {
     /// Looks where this process's environment says.
     pub(super) fn from_environment() -> Self {
-        Self::new(std::env::var_os("KUBEBUILDER_ASSETS"), std::env::var_os("PATH"), std::env::var_os("CNI_PATH"))
+        Self::new(
+            std::env::var_os("KUBEBUILDER_ASSETS"),
+            std::env::var_os("PATH"),
+            std::env::var_os("CNI_PATH"),
+        )
     }
 
     fn new(assets: Option<OsString>, path: Option<OsString>, cni_path: Option<OsString>) -> Self {
         let split = |value: Option<OsString>| {
-            value.map(|value| std::env::split_paths(&value).filter(|path| path.is_absolute()).collect::<Vec<_>>())
+            value.map(|value| {
+                std::env::split_paths(&value).filter(|path| path.is_absolute()).collect::<Vec<_>>()
+            })
         };
         let mut path = split(path).unwrap_or_default();
         // Debian puts runc here, and users other than root do not have it on their PATH.
@@ -41,7 +47,8 @@ impl Search {
 
     /// The first place that has `program`.
     pub(super) fn find(&self, program: Program) -> Option<Found> {
-        let asset = self.assets.iter().map(|directory| directory.join(program.name())).find(|path| runs(path));
+        let asset =
+            self.assets.iter().map(|directory| directory.join(program.name())).find(|path| runs(path));
         if let Some(path) = asset {
             return Some(Found { path, origin: Origin::Assets });
         }
@@ -67,8 +74,8 @@ fn will_do(program: Program, path: &Path) -> bool {
     if program.must_be_static() && !is_static(path) {
         return false;
     }
-    let Some((argument, wanted)) = program.version_on_path() else { return true };
-    let Ok(output) = Command::new(path).arg(argument).output() else { return false };
+    let Some((arguments, wanted)) = program.version_on_path() else { return true };
+    let Ok(output) = Command::new(path).args(arguments).output() else { return false };
     is_version(&String::from_utf8_lossy(&output.stdout), wanted)
 }
 
@@ -81,7 +88,8 @@ fn is_version(text: &str, wanted: &str) -> bool {
 fn is_static(path: &Path) -> bool {
     let Ok(bytes) = std::fs::read(path) else { return false };
     let beginning = &bytes[..bytes.len().min(4096)];
-    bytes.starts_with(b"\x7fELF") && !beginning.windows(8).any(|window| window == b"/ld-linu" || window == b"/ld-musl")
+    bytes.starts_with(b"\x7fELF")
+        && !beginning.windows(8).any(|window| window == b"/ld-linu" || window == b"/ld-musl")
 }
 
 #[cfg(test)]
@@ -101,7 +109,7 @@ mod tests {
         let (assets, path) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let asset = program(assets.path(), "etcd", "");
         program(path.path(), "etcd", "");
-        let other = program(path.path(), "kubectl", "");
+        let other = program(path.path(), "kubectl", "echo Client Version: v1.35.2");
         let search = Search::new(Some(assets.path().into()), Some(path.path().into()), None);
         let etcd = search.find(Program::Etcd).unwrap();
         assert_eq!((etcd.path, etcd.origin), (asset, Origin::Assets));
@@ -130,7 +138,8 @@ mod tests {
         assert!(search.find(Program::Kubelet).is_none());
         assert!(search.find(Program::Containerd).is_none());
         let kubelet = program(new.path(), "kubelet", "echo Kubernetes v1.35.9");
-        let containerd = program(new.path(), "containerd", "echo containerd github.com/containerd/containerd/v2 v2.3.0 x");
+        let containerd =
+            program(new.path(), "containerd", "echo containerd github.com/containerd/containerd/v2 v2.3.0 x");
         assert_eq!(search.find(Program::Kubelet).unwrap().path, kubelet);
         assert_eq!(search.find(Program::Containerd).unwrap().path, containerd);
     }
@@ -139,7 +148,11 @@ mod tests {
     fn a_file_that_cannot_be_run_is_no_program() {
         let path = tempfile::tempdir().unwrap();
         fs::write(path.path().join("etcd"), "").unwrap();
-        assert!(Search::new(Some(path.path().into()), Some(path.path().into()), None).find(Program::Etcd).is_none());
+        assert!(
+            Search::new(Some(path.path().into()), Some(path.path().into()), None)
+                .find(Program::Etcd)
+                .is_none()
+        );
     }
 
     #[test]

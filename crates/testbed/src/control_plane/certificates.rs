@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
 };
 
 use super::ControlPlaneError;
@@ -44,12 +44,18 @@ impl Authority {
     /// A new one, with its files in `directory/certificates`.
     pub(super) fn create(directory: &Path) -> Result<Self, ControlPlaneError> {
         let directory = directory.join("certificates");
-        std::fs::create_dir_all(&directory)
-            .map_err(|source| ControlPlaneError::File { act: "creating", path: directory.clone(), source })?;
+        std::fs::create_dir_all(&directory).map_err(|source| ControlPlaneError::File {
+            act: "creating",
+            path: directory.clone(),
+            source,
+        })?;
         let mut params = named("tenure-testbed", &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
         let key = KeyPair::generate()?;
         let root = params.self_signed(&key)?;
         let root = RootCertificate { pem: root.pem(), der: root.der().to_vec() };
@@ -78,7 +84,10 @@ impl Authority {
     /// A certificate for a user in groups.
     pub(super) fn client(&self, user: &str, groups: &[&str]) -> Result<Certificate, ControlPlaneError> {
         if groups.len() > ORGANIZATIONS {
-            return Err(ControlPlaneError::TooManyGroups { user: user.to_owned(), groups: groups.join(", ") });
+            return Err(ControlPlaneError::TooManyGroups {
+                user: user.to_owned(),
+                groups: groups.join(", "),
+            });
         }
         let mut params = named(user, groups);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -97,7 +106,11 @@ impl Authority {
     }
 
     /// Writes a certificate for a server with these names and addresses to `NAME.crt` and its key to `NAME.key`.
-    pub(super) fn write_server(&self, name: &str, names: &[String]) -> Result<(PathBuf, PathBuf), ControlPlaneError> {
+    pub(super) fn write_server(
+        &self,
+        name: &str,
+        names: &[String],
+    ) -> Result<(PathBuf, PathBuf), ControlPlaneError> {
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named(name, &[]).distinguished_name;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -105,11 +118,13 @@ impl Authority {
         self.write(name, &self.sign(&params)?)
     }
 
-    /// Writes a key to `NAME.key` that no certificate belongs to.
-    pub(super) fn write_key(&self, name: &str) -> Result<PathBuf, ControlPlaneError> {
-        let path = self.directory.join(format!("{name}.key"));
-        write(&path, &KeyPair::generate()?.serialize_pem())?;
-        Ok(path)
+    /// Writes a key to `NAME.key` and its public half to `NAME.pub`; no certificate belongs to it.
+    pub(super) fn write_key(&self, name: &str) -> Result<(PathBuf, PathBuf), ControlPlaneError> {
+        let paths = (self.directory.join(format!("{name}.pub")), self.directory.join(format!("{name}.key")));
+        let key = KeyPair::generate()?;
+        write(&paths.0, &key.public_key_pem())?;
+        write(&paths.1, &key.serialize_pem())?;
+        Ok(paths)
     }
 
     fn sign(&self, params: &CertificateParams) -> Result<Certificate, ControlPlaneError> {
@@ -143,7 +158,11 @@ fn named(common: &str, organizations: &[&str]) -> CertificateParams {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
-    std::fs::write(path, text).map_err(|source| ControlPlaneError::File { act: "writing", path: path.into(), source })
+    std::fs::write(path, text).map_err(|source| ControlPlaneError::File {
+        act: "writing",
+        path: path.into(),
+        source,
+    })
 }
 
 #[cfg(test)]

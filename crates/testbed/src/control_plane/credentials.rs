@@ -50,8 +50,11 @@ impl Access {
             "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "testbed"}}],
             "current-context": "testbed",
         });
-        std::fs::write(path, format!("{kubeconfig:#}\n"))
-            .map_err(|source| ControlPlaneError::File { act: "writing", path: path.to_owned(), source })?;
+        std::fs::write(path, format!("{kubeconfig:#}\n")).map_err(|source| ControlPlaneError::File {
+            act: "writing",
+            path: path.to_owned(),
+            source,
+        })?;
         Ok(path.to_owned())
     }
 

@@ -15,7 +15,11 @@ impl ControlPlane {
     }
 
     /// Runs kubectl with these arguments and this text as its input, as in `apply -f -`.
-    pub async fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String, ControlPlaneError> {
+    pub async fn kubectl_with_input(
+        &self,
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String, ControlPlaneError> {
         let path = self.binaries().path(Program::Kubectl)?;
         let failed = |source| ControlPlaneError::File { act: "running", path: path.to_owned(), source };
         let mut child = Command::new(path)

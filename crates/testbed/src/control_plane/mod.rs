@@ -66,8 +66,11 @@ impl ControlPlane {
         let parts = options.parts();
         let needed = parts.iter().map(|part| part.program()).chain([Program::Kubectl]).collect::<Vec<_>>();
         let binaries = tokio::task::spawn_blocking(move || Binaries::locate(needed)).await??;
-        let directory = RunDirectory::create("control-plane")
-            .map_err(|source| ControlPlaneError::File { act: "creating", path: "a directory for its data".into(), source })?;
+        let directory = RunDirectory::create("control-plane").map_err(|source| ControlPlaneError::File {
+            act: "creating",
+            path: "a directory for its data".into(),
+            source,
+        })?;
         let authority = Authority::create(directory.path())?;
         let layout = Layout::prepare(options, binaries, &directory, &authority)?;
         let admin = Access { server: layout.url(), authority: authority.root(), credentials: layout.admin() };
@@ -123,7 +126,7 @@ impl ControlPlane {
         self.admin.config()
     }
 
-    /// The address of the API server, as `https://127.0.0.1:PORT`.
+    /// The address of the API server, as `https://127.0.0.1:PORT`, or with the address that it was told to listen at.
     pub fn url(&self) -> String {
         self.layout.url()
     }
@@ -139,7 +142,11 @@ impl ControlPlane {
     }
 
     /// Writes a certificate for a server with these names and addresses, and its key, as two PEM files.
-    pub fn server_certificate(&self, name: &str, names: &[String]) -> Result<(PathBuf, PathBuf), ControlPlaneError> {
+    pub fn server_certificate(
+        &self,
+        name: &str,
+        names: &[String],
+    ) -> Result<(PathBuf, PathBuf), ControlPlaneError> {
         self.authority.write_server(name, names)
     }
 
@@ -150,7 +157,12 @@ impl ControlPlane {
 
     /// Writes a kubeconfig file for the named user in the named groups, for programs that reach the API server
     /// under the URL `server`.
-    pub fn kubeconfig_for(&self, server: &str, user: &str, groups: &[&str]) -> Result<PathBuf, ControlPlaneError> {
+    pub fn kubeconfig_for(
+        &self,
+        server: &str,
+        user: &str,
+        groups: &[&str],
+    ) -> Result<PathBuf, ControlPlaneError> {
         let access = Access { server: server.to_owned(), ..self.access(user, groups)? };
         access.write(&self.directory.path().join(format!("{}.kubeconfig", user.replace(['/', ':'], "-"))))
     }
@@ -228,7 +240,9 @@ impl ControlPlane {
     }
 
     fn running(&self, part: Part) -> Result<Arc<Process>, ControlPlaneError> {
-        self.process(part).filter(|process| process.is_running()).ok_or(ControlPlaneError::NotRunning { part })
+        self.process(part)
+            .filter(|process| process.is_running())
+            .ok_or(ControlPlaneError::NotRunning { part })
     }
 
     fn process(&self, part: Part) -> Option<Arc<Process>> {

@@ -61,8 +61,8 @@ impl Options {
         self
     }
 
-    /// The address under which pods reach the API server: that of the endpoint of the Service `kubernetes`. There
-    /// is no such endpoint otherwise.
+    /// The address at which the API server listens, of an interface of this machine that pods can reach, instead of
+    /// loopback. It becomes the endpoint of the Service `kubernetes`, which there is none of otherwise.
     #[must_use]
     pub fn advertised_at(mut self, address: IpAddr) -> Self {
         self.advertised = Some(address);

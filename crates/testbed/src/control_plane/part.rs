@@ -1,7 +1,7 @@
 //! The parts of a control plane, and how each is started.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use tenure_handles::{Entropy as _, SystemEntropy};
@@ -66,7 +66,7 @@ pub(super) struct Layout {
     authority_key: PathBuf,
     serving: [(PathBuf, PathBuf); Part::ALL.len()],
     kubelet_client: (PathBuf, PathBuf),
-    service_accounts: PathBuf,
+    service_accounts: (PathBuf, PathBuf),
     kubeconfigs: [PathBuf; Part::ALL.len()],
 }
 
@@ -81,16 +81,22 @@ impl Layout {
         let reserve = || Port::reserve().map_err(no_port);
         let ports = [reserve()?, reserve()?, reserve()?, reserve()?];
         let directory = run.path().to_owned();
-        let url = format!("https://{}:{}", Ipv4Addr::LOCALHOST, ports[Part::ApiServer.index()].number());
+        let port = ports[Part::ApiServer.index()].number();
+        let url = format!("https://{}", SocketAddr::new(listens_at(&options, Part::ApiServer), port));
 
-        let mut names: Vec<String> = ["localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
-            .map(str::to_owned)
-            .to_vec();
+        let mut names: Vec<String> =
+            ["localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+                .map(str::to_owned)
+                .to_vec();
         names.extend(options.names.iter().cloned());
         names.extend(first_addresses(&options.service_range)?);
         let serving = |part: Part| authority.write_server(part.program().name(), &names);
-        let serving =
-            [serving(Part::Etcd)?, serving(Part::ApiServer)?, serving(Part::ControllerManager)?, serving(Part::Scheduler)?];
+        let serving = [
+            serving(Part::Etcd)?,
+            serving(Part::ApiServer)?,
+            serving(Part::ControllerManager)?,
+            serving(Part::Scheduler)?,
+        ];
 
         let kubeconfig = |part: Part| {
             let path = directory.join(format!("{part}.kubeconfig"));
@@ -105,11 +111,19 @@ impl Layout {
         ];
 
         let token = SystemEntropy::new()
-            .map_err(|source| ControlPlaneError::File { act: "reading", path: "the source of randomness".into(), source })?
+            .map_err(|source| ControlPlaneError::File {
+                act: "reading",
+                path: "the source of randomness".into(),
+                source,
+            })?
             .uuid();
         write(&directory.join("tokens.csv"), &format!("{token},admin,admin,system:masters\n"))?;
         Ok(Self {
-            kubelet_client: authority.write_client("kubelet-client", "kube-apiserver-kubelet-client", &["system:masters"])?,
+            kubelet_client: authority.write_client(
+                "kubelet-client",
+                "kube-apiserver-kubelet-client",
+                &["system:masters"],
+            )?,
             service_accounts: authority.write_key("service-accounts")?,
             authority: authority.certificate(),
             authority_key: authority.key(),
@@ -142,7 +156,7 @@ impl Layout {
     }
 
     pub(super) fn address(&self, part: Part) -> String {
-        format!("{}:{}", Ipv4Addr::LOCALHOST, self.ports[part.index()].number())
+        SocketAddr::new(listens_at(&self.options, part), self.ports[part.index()].number()).to_string()
     }
 
     /// How to start `part`.
@@ -155,7 +169,8 @@ impl Layout {
             Part::ControllerManager => self.controller_manager(launch),
             Part::Scheduler => self.scheduler(launch),
         };
-        let further = self.options.arguments.iter().filter(|(of, _)| *of == part).map(|(_, argument)| argument);
+        let further =
+            self.options.arguments.iter().filter(|(of, _)| *of == part).map(|(_, argument)| argument);
         Ok(launch.args(further))
     }
 
@@ -180,7 +195,7 @@ impl Layout {
         let (certificate, key) = &self.serving[Part::ApiServer.index()];
         let launch = launch
             .flag("--etcd-servers", format!("http://{}", self.address(Part::Etcd)))
-            .flag("--bind-address", Ipv4Addr::LOCALHOST.to_string())
+            .flag("--bind-address", listens_at(&self.options, Part::ApiServer).to_string())
             .flag("--secure-port", self.ports[Part::ApiServer.index()].number().to_string())
             .flag("--cert-dir", self.directory.join("certificates"))
             .flag("--tls-cert-file", certificate)
@@ -190,8 +205,8 @@ impl Layout {
             .flag("--authorization-mode", "Node,RBAC")
             .flag("--enable-admission-plugins", "NodeRestriction")
             .flag("--service-account-issuer", "https://kubernetes.default.svc")
-            .flag("--service-account-key-file", &self.service_accounts)
-            .flag("--service-account-signing-key-file", &self.service_accounts)
+            .flag("--service-account-key-file", &self.service_accounts.0)
+            .flag("--service-account-signing-key-file", &self.service_accounts.1)
             .flag("--service-cluster-ip-range", &self.options.service_range)
             .flag("--kubelet-client-certificate", &self.kubelet_client.0)
             .flag("--kubelet-client-key", &self.kubelet_client.1)
@@ -205,12 +220,16 @@ impl Layout {
                 .flag("--advertise-address", Ipv4Addr::LOCALHOST.to_string())
                 .flag("--endpoint-reconciler-type", "none"),
         };
-        if self.options.controller_manager { launch } else { launch.flag("--disable-admission-plugins", "ServiceAccount") }
+        if self.options.controller_manager {
+            launch
+        } else {
+            launch.flag("--disable-admission-plugins", "ServiceAccount")
+        }
     }
 
     fn controller_manager(&self, launch: Launch) -> Launch {
         self.served(launch, Part::ControllerManager)
-            .flag("--service-account-private-key-file", &self.service_accounts)
+            .flag("--service-account-private-key-file", &self.service_accounts.1)
             .flag("--root-ca-file", &self.authority)
             .flag("--cluster-signing-cert-file", &self.authority)
             .flag("--cluster-signing-key-file", &self.authority_key)
@@ -237,11 +256,19 @@ impl Layout {
     }
 }
 
+/// Where a part listens: on loopback, except an API server that pods are to reach.
+fn listens_at(options: &Options, part: Part) -> IpAddr {
+    match (part, options.advertised) {
+        (Part::ApiServer, Some(address)) => address,
+        _ => Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
 /// The first address of each range: the Service `kubernetes`.
 fn first_addresses(ranges: &str) -> Result<Vec<String>, ControlPlaneError> {
     let first = |range: &str| match range.split_once('/')?.0.parse().ok()? {
-        std::net::IpAddr::V4(address) => Some(Ipv4Addr::from_bits(u32::from(address).checked_add(1)?).to_string()),
-        std::net::IpAddr::V6(address) => {
+        IpAddr::V4(address) => Some(Ipv4Addr::from_bits(u32::from(address).checked_add(1)?).to_string()),
+        IpAddr::V6(address) => {
             Some(std::net::Ipv6Addr::from_bits(u128::from(address).checked_add(1)?).to_string())
         }
     };
@@ -250,7 +277,11 @@ fn first_addresses(ranges: &str) -> Result<Vec<String>, ControlPlaneError> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
-    std::fs::write(path, text).map_err(|source| ControlPlaneError::File { act: "writing", path: path.into(), source })
+    std::fs::write(path, text).map_err(|source| ControlPlaneError::File {
+        act: "writing",
+        path: path.into(),
+        source,
+    })
 }
 
 #[cfg(test)]

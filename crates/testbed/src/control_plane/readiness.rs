@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::{ControlPlane, ControlPlaneError, Part};
 
 /// Long enough for two cores that build something else at the same time.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// How often to ask.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// How long one answer may take.
@@ -60,7 +60,10 @@ impl Probe {
         let mut config = plane.config()?;
         config.cluster_url = cluster_url;
         config.default_retry = false;
-        Ok(Self::Https(Client::try_from(config)?, if part == Part::ApiServer { "/readyz" } else { "/healthz" }))
+        Ok(Self::Https(
+            Client::try_from(config)?,
+            if part == Part::ApiServer { "/readyz" } else { "/healthz" },
+        ))
     }
 
     async fn ask(&self) -> Result<(), String> {

@@ -56,7 +56,8 @@ impl ApiRequests {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |request| earlier.0.get(request).copied().unwrap_or(0);
-        let added = self.0.iter().map(|(request, count)| (request.clone(), count.saturating_sub(before(request))));
+        let added =
+            self.0.iter().map(|(request, count)| (request.clone(), count.saturating_sub(before(request))));
         Self(added.filter(|(_, count)| *count > 0).collect())
     }
 
@@ -66,7 +67,8 @@ impl ApiRequests {
             let Some(rest) = line.strip_prefix("apiserver_request_total{") else { continue };
             let (labels, count) =
                 rest.rsplit_once("} ").ok_or_else(|| ControlPlaneError::Metric { line: line.to_owned() })?;
-            *counts.entry(request(labels)).or_insert(0) += whole(count).ok_or_else(|| ControlPlaneError::Metric { line: line.to_owned() })?;
+            *counts.entry(request(labels)).or_insert(0) +=
+                whole(count).ok_or_else(|| ControlPlaneError::Metric { line: line.to_owned() })?;
         }
         Ok(Self(counts))
     }
@@ -130,6 +132,9 @@ apiserver_request_duration_seconds_sum{verb="POST"} 0.1
     #[test]
     fn a_line_without_a_number_is_named() {
         let error = ApiRequests::parse("apiserver_request_total{verb=\"GET\"} many").unwrap_err();
-        assert_eq!(error.to_string(), r#"the metric "apiserver_request_total{verb=\"GET\"} many" has no number at its end"#);
+        assert_eq!(
+            error.to_string(),
+            r#"the metric "apiserver_request_total{verb=\"GET\"} many" has no number at its end"#
+        );
     }
 }

@@ -56,7 +56,9 @@ impl Call {
         };
         // `namespaces/NAME` is an object itself; with something behind it, it says where that is.
         let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status" | "finalize"]) => (*namespace, rest),
+            ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status" | "finalize"]) => {
+                (*namespace, rest)
+            }
             _ => ("", rest),
         };
         let at = |index: usize| rest.get(index).map_or_else(String::new, |part| (*part).to_owned());
@@ -152,7 +154,8 @@ impl Calls {
 
     /// Whether `call` is one of them.
     pub fn describes(&self, call: &Call) -> bool {
-        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+        let is =
+            |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
         self.describes_kind(call.verb, &call.resource, &call.subresource)
             && is(&self.namespace, &call.namespace)
             && is(&self.name, &call.name)
@@ -160,7 +163,8 @@ impl Calls {
     }
 
     pub(super) fn describes_kind(&self, verb: Verb, resource: &str, subresource: &str) -> bool {
-        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+        let is =
+            |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
         (self.verbs.is_empty() || self.verbs.contains(&verb))
             && is(&self.resource, resource)
             && is(&self.subresource, subresource)
@@ -180,15 +184,42 @@ mod tests {
         let cases = [
             (Method::GET, "/api/v1/namespaces/a/pods", Verb::List, "", "pods", "a", "", ""),
             (Method::GET, "/api/v1/pods?limit=5", Verb::List, "", "pods", "", "", ""),
-            (Method::GET, "/api/v1/namespaces/a/pods?limit=1&watch=true", Verb::Watch, "", "pods", "a", "", ""),
+            (
+                Method::GET,
+                "/api/v1/namespaces/a/pods?limit=1&watch=true",
+                Verb::Watch,
+                "",
+                "pods",
+                "a",
+                "",
+                "",
+            ),
             (Method::GET, "/api/v1/namespaces/a/pods/b", Verb::Get, "", "pods", "a", "b", ""),
             (Method::PUT, "/api/v1/namespaces/a/pods/b/status", Verb::Update, "", "pods", "a", "b", "status"),
-            (Method::POST, "/apis/apps/v1/namespaces/a/deployments", Verb::Create, "apps", "deployments", "a", "", ""),
+            (
+                Method::POST,
+                "/apis/apps/v1/namespaces/a/deployments",
+                Verb::Create,
+                "apps",
+                "deployments",
+                "a",
+                "",
+                "",
+            ),
             (Method::PATCH, "/apis/g.io/v2/things/b", Verb::Patch, "g.io", "things", "", "b", ""),
             (Method::DELETE, "/apis/g.io/v2/things/b", Verb::Delete, "g.io", "things", "", "b", ""),
             (Method::DELETE, "/apis/g.io/v2/things", Verb::DeleteCollection, "g.io", "things", "", "", ""),
             (Method::GET, "/api/v1/namespaces/a", Verb::Get, "", "namespaces", "", "a", ""),
-            (Method::PUT, "/api/v1/namespaces/a/finalize", Verb::Update, "", "namespaces", "", "a", "finalize"),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/a/finalize",
+                Verb::Update,
+                "",
+                "namespaces",
+                "",
+                "a",
+                "finalize",
+            ),
             (Method::GET, "/api/v1/namespaces", Verb::List, "", "namespaces", "", "", ""),
             (Method::GET, "/apis/apps/v1", Verb::Other, "apps", "", "", "", ""),
             (Method::GET, "/readyz", Verb::Other, "", "", "", "", ""),

@@ -149,9 +149,10 @@ impl Faults {
     /// `calls` do not matter here.
     pub fn tally(&self, calls: &Calls) -> Tally {
         let state = self.state();
-        let of_it = state.tallies.iter().filter(|(kind, _)| {
-            calls.describes_kind(kind.verb, &kind.resource, &kind.subresource)
-        });
+        let of_it = state
+            .tallies
+            .iter()
+            .filter(|(kind, _)| calls.describes_kind(kind.verb, &kind.resource, &kind.subresource));
         of_it.fold(Tally::default(), |sum, (_, tally)| Tally {
             asked: sum.asked + tally.asked,
             sent: sum.sent + tally.sent,
@@ -176,7 +177,9 @@ impl Faults {
             // Chance is drawn for every request that the rule is about, so that a rule which has struck often enough
             // does not shift what chance has in store for the next.
             let chosen = active.rule.is_drawn(&*self.shared.entropy);
-            if chosen && active.seen > active.rule.after && active.struck < active.rule.times
+            if chosen
+                && active.seen > active.rule.after
+                && active.struck < active.rule.times
                 && plan.include(&active.rule, &*self.shared.entropy)
             {
                 active.struck += 1;
@@ -211,6 +214,10 @@ impl fmt::Debug for Faults {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         let rules: Vec<&Rule> = state.rules.iter().map(|active| &active.rule).collect();
-        formatter.debug_struct("Faults").field("rules", &rules).field("tallies", &state.tallies).finish_non_exhaustive()
+        formatter
+            .debug_struct("Faults")
+            .field("rules", &rules)
+            .field("tallies", &state.tallies)
+            .finish_non_exhaustive()
     }
 }

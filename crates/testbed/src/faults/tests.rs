@@ -11,6 +11,7 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
+use tenure_handles::{Clock as _, SystemClock};
 use tower::{BoxError, Layer as _, Service as _, ServiceExt as _, service_fn};
 
 use super::*;
@@ -87,7 +88,10 @@ async fn without_rules_everything_passes_and_is_counted() {
     let (server, faults) = (Server::new(), Faults::seeded(1));
     let service = server.behind(&faults);
     assert_eq!(ask(&service, "POST", PODS).await, Ok((StatusCode::OK, "1".to_owned())));
-    assert_eq!(ask(&service, "GET", "/api/v1/namespaces/a/pods/b/status").await, Ok((StatusCode::OK, "2".to_owned())));
+    assert_eq!(
+        ask(&service, "GET", "/api/v1/namespaces/a/pods/b/status").await,
+        Ok((StatusCode::OK, "2".to_owned()))
+    );
     assert_eq!(faults.tally(&Calls::all()), Tally { asked: 2, sent: 2 });
     assert_eq!(faults.tally(&Calls::writes()), Tally { asked: 1, sent: 1 });
     assert_eq!(faults.tally(&Calls::of(Verb::Get).to("pods/status")), Tally { asked: 1, sent: 1 });
@@ -139,24 +143,32 @@ async fn a_refusal_is_a_status_as_an_api_server_says_it() {
         assert_eq!(response.headers().contains_key("retry-after"), code == 429);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!((&status["kind"], &status["reason"], &status["code"]), (&"Status".into(), &reason.into(), &code.into()));
+        assert_eq!(
+            (&status["kind"], &status["reason"], &status["code"]),
+            (&"Status".into(), &reason.into(), &code.into())
+        );
         faults.remove(rule);
     }
     assert_eq!(server.count(), 0);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_delay_is_within_its_bounds_and_delays_add_up() {
     let (server, faults) = (Server::new(), Faults::seeded(1));
     let service = server.behind(&faults);
-    faults.add(Rule::delay(Duration::from_secs(2)..=Duration::from_secs(4)));
-    faults.add(Rule::delay(Duration::from_secs(10)..=Duration::from_secs(10)));
-    let asked = tokio::spawn(async move { ask(&service, "GET", PODS).await });
-    tokio::time::sleep(Duration::from_millis(11_900)).await;
-    assert_eq!(server.count(), 0);
-    tokio::time::sleep(Duration::from_millis(2_200)).await;
+    faults.add(Rule::delay(Duration::from_millis(20)..=Duration::from_millis(40)));
+    faults.add(Rule::delay(Duration::from_millis(100)..=Duration::from_millis(100)));
+    let start = SystemClock.now();
+    ask(&service, "GET", PODS).await.unwrap();
+    let took = SystemClock.now().since(start);
+    assert!(took >= Duration::from_millis(119), "{took:?}");
     assert_eq!(server.count(), 1);
-    asked.await.unwrap().unwrap();
+    let between = Duration::from_millis(2)..=Duration::from_millis(4);
+    let mut plan = Plan::default();
+    for _ in 0..100 {
+        plan.include(&Rule::delay(between.clone()), &SeededEntropy::new(1));
+    }
+    assert!((Duration::from_millis(200)..=Duration::from_millis(400)).contains(&plan.delay), "{plan:?}");
 }
 
 #[tokio::test]
@@ -231,7 +243,8 @@ async fn a_watch_that_is_opened_while_they_are_held_is_held_too() {
     let (server, faults) = (Server::new(), Faults::seeded(1));
     let mut service = server.behind(&faults);
     let held = faults.hold_watches(Calls::all());
-    let open = service.call(request("GET", &format!("{PODS}?watch=1"))).await.expect("its head comes through");
+    let open =
+        service.call(request("GET", &format!("{PODS}?watch=1"))).await.expect("its head comes through");
     let mut events = open.into_body().into_data_stream();
     server.send("one");
     assert!(tokio::time::timeout(Duration::from_millis(20), events.next()).await.is_err());

@@ -1,0 +1,18 @@
+//! Prepares everything that tests and benchmarks need beyond cargo, and says what it did: `cargo xtask setup`.
+
+use std::io::{self, Write as _};
+
+use anyhow::Context as _;
+use tenure_handles::{Clock as _, SystemClock};
+use tenure_testbed::binaries::{Binaries, Program};
+
+fn main() -> anyhow::Result<()> {
+    let start = SystemClock.now();
+    let binaries = Binaries::locate(Program::all()).context("the test bed is not complete")?;
+    let mut out = io::stdout().lock();
+    for (program, found) in binaries.iter() {
+        writeln!(out, "{:24} {:24} {}", program.name(), found.origin.to_string(), found.path.display())?;
+    }
+    writeln!(out, "the test bed is complete ({:.1} s)", SystemClock.now().since(start).as_secs_f64())?;
+    Ok(())
+}
