@@ -86,7 +86,7 @@ pub struct Counts {
     pub cooling: u128,
     /// Reserved and neither held nor cooling.
     pub reserved: u128,
-    /// Ready to be handed out.
+    /// Ready to be handed out; one less than the truth for the whole of IPv6.
     pub free: u128,
 }
 
@@ -135,7 +135,7 @@ impl<K> Block<K> {
             held: self.holders.len() as u128,
             cooling: self.cooling.len() as u128,
             reserved: reserved - self.occupied_reserved as u128,
-            free: capacity - reserved - in_the_way,
+            free: capacity.saturating_sub(reserved).saturating_sub(in_the_way),
         }
     }
 

@@ -315,7 +315,7 @@ fn answer(granted: Option<Granted>) -> Answer {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_200))]
+    #![proptest_config(ProptestConfig::with_cases(6_000))]
 
     /// Holds invariants 1, 4, 5 and 6 of this layer, restarts included.
     #[test]

@@ -77,3 +77,6 @@ impl<K: Eq + Hash + SnapshotKey> Block<K> {
         Self::read(content.get(HEAD.len()..).ok_or(SnapshotError::Damaged)?)
     }
 }
+
+#[cfg(test)]
+mod proptests;

@@ -1,1 +1,389 @@
-//! Placeholder.
+//! What a block promises, one promise a test.
+
+use std::time::Duration;
+
+use tenure_handles::Timestamp;
+
+use super::*;
+use crate::cidr::Cidr;
+use crate::pool::Subnet;
+use crate::range::{Exclusion, Range};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn address(text: &str) -> Address {
+    text.parse().unwrap()
+}
+
+fn every(cidr: &str) -> Range {
+    Range::every(cidr.parse().unwrap())
+}
+
+fn block(cidr: &str, rest: Duration) -> Block<String> {
+    Block::new(every(cidr), rest)
+}
+
+/// Holds, and says which address.
+fn hold(block: &mut Block<String>, key: &str, choice: Choice) -> String {
+    block.hold(key.into(), choice, NOW).unwrap().hold().addresses.to_string()
+}
+
+fn release(block: &mut Block<String>, key: &str, now: Timestamp) {
+    let sequence = block.find(&key.to_owned()).unwrap().sequence;
+    assert!(matches!(block.release(&key.to_owned(), sequence, now), Release::Freed(_)));
+}
+
+#[test]
+fn invariant_1_an_address_has_one_holder() {
+    let mut block = block("10.0.0.0/30", Duration::ZERO);
+    hold(&mut block, "a", Choice::Named(address("10.0.0.1")));
+    let error = block.hold("b".into(), Choice::Named(address("10.0.0.1")), NOW).unwrap_err();
+    assert_eq!(error.to_string(), "cannot hold 10.0.0.1: it has a holder");
+    let error = block.replay("b".into(), address("10.0.0.1"), None).unwrap_err();
+    assert_eq!(error.to_string(), "cannot replay the hold of 10.0.0.1: it has another holder");
+    let mut given: Vec<String> =
+        ["b", "c", "d"].iter().map(|key| hold(&mut block, key, Choice::LowestFree)).collect();
+    given.sort();
+    assert_eq!(given, ["10.0.0.0", "10.0.0.2", "10.0.0.3"]);
+    let error = block.hold("e".into(), Choice::LowestFree, NOW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot hold an address of 10.0.0.0/30: none of its 4 is free (4 held, 0 reserved)"
+    );
+}
+
+#[test]
+fn invariant_1_a_move_swaps_the_holder_in_one_step() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    let (a, b) = ("a".to_owned(), "b".to_owned());
+    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
+    let new = block.begin_move(&a, old.sequence, b.clone(), MoveId(1)).unwrap().hold();
+    assert_eq!((new.addresses, new.slot), (old.addresses, Slot::Incoming));
+    let State::Held(entry) = block.state(address("10.0.0.0")).unwrap() else { panic!("not held") };
+    assert_eq!((entry.active.key, entry.incoming.map(|incoming| incoming.key)), (&a, Some(&b)));
+    assert_eq!(block.counts().held, 1);
+    assert_eq!(block.commit_move(&b, MoveId(1)), Ok(Settled::Now));
+    assert_eq!(block.find(&a), None);
+    assert_eq!(block.find(&b), Some(Hold { slot: Slot::Active, ..new }));
+    assert_eq!(block.release(&a, old.sequence, NOW), Release::Nothing);
+    assert_eq!(block.counts().held, 1);
+}
+
+#[test]
+fn invariant_1_each_step_of_a_move_takes_effect_once_however_often_it_arrives() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    let (a, b, c) = ("a".to_owned(), "b".to_owned(), "c".to_owned());
+    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
+    let begin = |block: &mut Block<String>, id| block.begin_move(&a, old.sequence, b.clone(), MoveId(id));
+
+    let first = begin(&mut block, 1).unwrap();
+    assert_eq!((first.is_new(), begin(&mut block, 1)), (true, Ok(Granted::Existing(first.hold()))));
+    assert!(matches!(begin(&mut block, 2), Err(MoveError::UnderWay { .. })));
+    assert_eq!(block.abort_move(&b, MoveId(1)), Ok(Settled::Now));
+    assert_eq!(block.abort_move(&b, MoveId(1)), Ok(Settled::Before));
+    let error = begin(&mut block, 1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot begin move 1 of 10.0.0.0: move 1 is over; accepted is a larger number"
+    );
+    assert_eq!(block.commit_move(&b, MoveId(1)), Err(MoveError::NoMove { id: MoveId(1) }));
+
+    let second = begin(&mut block, 2).unwrap().hold();
+    assert!(second.sequence > first.hold().sequence);
+    assert_eq!(block.commit_move(&b, MoveId(2)), Ok(Settled::Now));
+    assert_eq!(block.commit_move(&b, MoveId(2)), Ok(Settled::Before));
+    assert_eq!(begin(&mut block, 2), Ok(Granted::Existing(Hold { slot: Slot::Active, ..second })));
+    let error = block.abort_move(&b, MoveId(2)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot abort move 2 of 10.0.0.0: it was committed");
+
+    block.begin_move(&b, second.sequence, c.clone(), MoveId(3)).unwrap();
+    block.abort_move(&c, MoveId(3)).unwrap();
+    assert_eq!(block.commit_move(&b, MoveId(2)), Ok(Settled::Before));
+}
+
+#[test]
+fn a_release_of_the_active_holder_during_a_move_keeps_the_promise_to_the_incoming_one() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    let (a, b) = ("a".to_owned(), "b".to_owned());
+    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
+    let new = block.begin_move(&a, old.sequence, b.clone(), MoveId(1)).unwrap().hold();
+    assert_eq!(block.release(&a, old.sequence, NOW), Release::HandedOver(old));
+    assert_eq!(block.find(&b), Some(Hold { slot: Slot::Active, ..new }));
+    assert_eq!(block.commit_move(&b, MoveId(1)), Ok(Settled::Before));
+}
+
+#[test]
+fn a_release_of_the_incoming_holder_aborts_the_move() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    let (a, b) = ("a".to_owned(), "b".to_owned());
+    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
+    let new = block.begin_move(&a, old.sequence, b.clone(), MoveId(1)).unwrap().hold();
+    assert_eq!(block.release(&b, new.sequence, NOW), Release::Withdrawn(new));
+    assert_eq!((block.find(&a), block.find(&b)), (Some(old), None));
+    assert!(block.commit_move(&b, MoveId(1)).is_err());
+}
+
+#[test]
+fn a_move_to_one_who_has_an_address_is_refused() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    let sequence = block.hold("a".into(), Choice::LowestFree, NOW).unwrap().hold().sequence;
+    hold(&mut block, "b", Choice::LowestFree);
+    let error = block.begin_move(&"a".into(), sequence, "b".into(), MoveId(1)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot begin move 1: the holder to move to has 10.0.0.1");
+    let error = block.begin_move(&"a".into(), sequence, "a".into(), MoveId(1)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot begin move 1: the holder to move to has 10.0.0.0");
+}
+
+#[test]
+fn invariant_2_a_block_hands_out_nothing_outside_its_space() {
+    let mut block = block("10.0.0.0/30", Duration::ZERO);
+    let error = block.hold("a".into(), Choice::Named(address("10.0.0.4")), NOW).unwrap_err();
+    assert_eq!(error.to_string(), "cannot hold a named address: 10.0.0.4 is not in 10.0.0.0/30");
+    assert!(block.hold("a".into(), Choice::Named(address("fd00::1")), NOW).is_err());
+    assert!(block.replay("a".into(), address("10.0.0.4"), None).is_err());
+    assert!(block.state(address("9.255.255.255")).is_err());
+}
+
+#[test]
+fn invariant_3_what_was_replayed_is_not_handed_out() {
+    let mut block = block("10.0.0.0/29", MINUTE);
+    for (key, at, number) in [("a", "10.0.0.0", 7), ("b", "10.0.0.2", 9), ("c", "10.0.0.5", 8)] {
+        block.replay(key.into(), address(at), Some(Sequence(number))).unwrap();
+        assert!(!block.replay(key.into(), address(at), Some(Sequence(number))).unwrap().is_new());
+    }
+    let next = block.hold("d".into(), Choice::NextAfterLast, NOW).unwrap().hold();
+    assert_eq!((next.addresses.to_string(), next.sequence), ("10.0.0.3".into(), Sequence(10)));
+    assert_eq!(hold(&mut block, "e", Choice::LowestFree), "10.0.0.1");
+}
+
+#[test]
+fn invariant_4_a_late_release_never_touches_a_successor() {
+    let mut block = block("10.0.0.0/32", Duration::ZERO);
+    let key = "a".to_owned();
+    let first = block.hold(key.clone(), Choice::LowestFree, NOW).unwrap().hold();
+    assert_eq!(block.release(&key, first.sequence, NOW), Release::Freed(first));
+    assert_eq!(block.release(&key, first.sequence, NOW), Release::Nothing);
+    let second = block.hold(key.clone(), Choice::LowestFree, NOW).unwrap().hold();
+    assert_eq!(second.addresses, first.addresses);
+    assert_eq!(block.release(&key, first.sequence, NOW), Release::Nothing);
+    assert_eq!(block.find(&key), Some(second));
+}
+
+#[test]
+fn invariant_4_sequence_numbers_never_repeat_also_after_a_restart() {
+    let mut block = block("10.0.0.0/30", Duration::ZERO);
+    let mut last = Sequence(0);
+    for turn in 0..20 {
+        let hold = block.hold(format!("{turn}"), Choice::LowestFree, NOW).unwrap().hold();
+        assert!(hold.sequence > last);
+        last = hold.sequence;
+        block.release(&format!("{turn}"), hold.sequence, NOW);
+        block = Block::restore(&block.snapshot()).unwrap();
+    }
+    block.replay("x".into(), address("10.0.0.1"), Some(Sequence(100))).unwrap();
+    assert_eq!(block.hold("y".into(), Choice::LowestFree, NOW).unwrap().hold().sequence, Sequence(101));
+    for number in [0, u64::MAX] {
+        assert!(block.replay("z".into(), address("10.0.0.2"), Some(Sequence(number))).is_err());
+    }
+}
+
+#[test]
+fn invariant_5_holding_again_answers_the_same_hold() {
+    let mut block = block("10.0.0.0/30", Duration::ZERO);
+    let first = block.hold("a".into(), Choice::NextAfterLast, NOW).unwrap();
+    for choice in [Choice::NextAfterLast, Choice::LowestFree, Choice::Named(address("10.0.0.0"))] {
+        assert_eq!(block.hold("a".into(), choice, NOW), Ok(Granted::Existing(first.hold())));
+    }
+    let error = block.hold("a".into(), Choice::Named(address("10.0.0.3")), NOW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot hold 10.0.0.3: the same holder has 10.0.0.0, which it must release first"
+    );
+}
+
+#[test]
+fn invariant_6_a_freed_address_cools_before_it_is_handed_out_again() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    hold(&mut block, "a", Choice::LowestFree);
+    release(&mut block, "a", NOW);
+    assert_eq!(hold(&mut block, "b", Choice::LowestFree), "10.0.0.1");
+    let State::Cooling(cooling) = block.state(address("10.0.0.0")).unwrap() else { panic!("not cooling") };
+    assert_eq!((cooling.last.key.as_str(), cooling.until), ("a", NOW.plus(MINUTE)));
+    block.advance(Timestamp::from_millis(NOW.plus(MINUTE).as_millis() - 1));
+    assert_eq!(block.counts().cooling, 1);
+    block.advance(NOW.plus(MINUTE));
+    assert_eq!((block.counts().cooling, hold(&mut block, "c", Choice::LowestFree)), (0, "10.0.0.0".into()));
+}
+
+#[test]
+fn invariant_6_cooling_survives_a_restart() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    hold(&mut block, "a", Choice::LowestFree);
+    release(&mut block, "a", NOW);
+    let mut block: Block<String> = Block::restore(&block.snapshot()).unwrap();
+    assert_eq!(hold(&mut block, "b", Choice::LowestFree), "10.0.0.1");
+    let cooling: Vec<_> = block.cooling().map(|cooling| cooling.last.key.clone()).collect();
+    assert_eq!(cooling, ["a"]);
+}
+
+#[test]
+fn invariant_6_cooling_gives_way_oldest_first_rather_than_failing() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    for key in ["a", "b", "c", "d"] {
+        hold(&mut block, key, Choice::LowestFree);
+    }
+    for (key, millis) in [("c", 1), ("a", 2), ("d", 3)] {
+        release(&mut block, key, Timestamp::from_millis(NOW.as_millis() + millis));
+    }
+    let now = Timestamp::from_millis(NOW.as_millis() + 10);
+    for (key, at, choice) in [
+        ("x", "10.0.0.2", Choice::LowestFree),
+        ("y", "10.0.0.0", Choice::NextAfterLast),
+        ("z", "10.0.0.3", Choice::LowestFree),
+    ] {
+        assert_eq!(block.hold(key.into(), choice, now).unwrap().hold().addresses.to_string(), at);
+    }
+    assert!(matches!(block.hold("v".into(), Choice::LowestFree, now), Err(HoldError::Exhausted { .. })));
+}
+
+#[test]
+fn a_named_request_may_take_a_cooling_address() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    hold(&mut block, "a", Choice::LowestFree);
+    release(&mut block, "a", NOW);
+    assert_eq!(hold(&mut block, "b", Choice::Named(address("10.0.0.0"))), "10.0.0.0");
+    assert_eq!((block.counts().cooling, block.cooling().count()), (0, 0));
+}
+
+#[test]
+fn cooling_starts_anew_when_the_clock_is_set_back() {
+    let mut block = block("10.0.0.0/30", MINUTE);
+    hold(&mut block, "a", Choice::LowestFree);
+    release(&mut block, "a", Timestamp::from_millis(4_000_000_000_000));
+    block.advance(NOW);
+    assert_eq!(block.cooling().next().unwrap().until, NOW.plus(MINUTE));
+    block.advance(NOW.plus(MINUTE));
+    assert_eq!(block.counts().cooling, 0);
+}
+
+#[test]
+fn invariant_10_a_refusal_names_what_it_refuses() {
+    let range = every("10.0.0.0/30").without([Exclusion::from(address("10.0.0.2"))]);
+    let mut block: Block<String> = Block::new(range, Duration::ZERO);
+    block.reserve(address("10.0.0.1"), address("10.0.0.1")).unwrap();
+    let refusal = |block: &mut Block<String>, at: &str| {
+        block.hold("a".into(), Choice::Named(address(at)), NOW).unwrap_err().to_string()
+    };
+    assert_eq!(refusal(&mut block, "10.0.0.1"), "cannot hold 10.0.0.1: it is reserved");
+    assert_eq!(refusal(&mut block, "10.0.0.2"), "cannot hold 10.0.0.2: it is excluded from its range");
+}
+
+#[test]
+fn next_after_last_reuses_as_late_as_possible_and_lowest_free_at_once() {
+    let mut slow = block("10.4.0.0/30", Duration::ZERO);
+    assert_eq!(hold(&mut slow, "a", Choice::NextAfterLast), "10.4.0.0");
+    assert_eq!(hold(&mut slow, "b", Choice::NextAfterLast), "10.4.0.1");
+    release(&mut slow, "a", NOW);
+    assert_eq!(hold(&mut slow, "c", Choice::NextAfterLast), "10.4.0.2");
+    assert_eq!(hold(&mut slow, "d", Choice::NextAfterLast), "10.4.0.3");
+    assert_eq!(hold(&mut slow, "e", Choice::NextAfterLast), "10.4.0.0");
+
+    let mut lowest = block("10.4.0.0/30", Duration::ZERO);
+    hold(&mut lowest, "a", Choice::LowestFree);
+    release(&mut lowest, "a", NOW);
+    assert_eq!(hold(&mut lowest, "b", Choice::LowestFree), "10.4.0.0");
+}
+
+#[test]
+fn a_dual_stack_block_fills_and_wraps_with_both_addresses() {
+    let subnet = Subnet::dual("10.0.0.0/31".parse().unwrap(), "fd00::/127".parse().unwrap());
+    let mut block: Block<String> = Block::new(subnet.space().unwrap().unwrap(), Duration::ZERO);
+    assert_eq!(hold(&mut block, "a", Choice::NextAfterLast), "10.0.0.0 and fd00::");
+    assert_eq!(hold(&mut block, "b", Choice::NextAfterLast), "10.0.0.1 and fd00::1");
+    assert!(block.hold("c".into(), Choice::NextAfterLast, NOW).is_err());
+    release(&mut block, "a", NOW);
+    assert_eq!(hold(&mut block, "c", Choice::Named(address("fd00::"))), "10.0.0.0 and fd00::");
+    assert!(matches!(block.state(address("10.0.0.0")), Ok(State::Held(_))));
+}
+
+#[test]
+fn a_hold_at_an_address_that_is_reserved_or_not_usable_any_more_is_replayed_and_not_cooled() {
+    let range = every("10.0.0.0/30").without([Exclusion::from(address("10.0.0.0"))]);
+    let mut block: Block<String> = Block::new(range, MINUTE);
+    block.reserve(address("10.0.0.1"), address("10.0.0.1")).unwrap();
+    block.replay("a".into(), address("10.0.0.0"), None).unwrap();
+    block.replay("b".into(), address("10.0.0.1"), None).unwrap();
+    let counts = Counts { capacity: 3, held: 2, cooling: 0, reserved: 0, free: 2 };
+    assert_eq!(block.counts(), counts);
+    release(&mut block, "a", NOW);
+    release(&mut block, "b", NOW);
+    assert_eq!(block.counts(), Counts { held: 0, reserved: 1, ..counts });
+    assert_eq!(block.state(address("10.0.0.0")), Ok(State::NotUsable));
+    assert_eq!(block.state(address("10.0.0.1")), Ok(State::Reserved));
+}
+
+#[test]
+fn the_last_address_of_the_largest_spaces_is_handed_out_and_needs_memory_only_for_itself() {
+    for cidr in ["10.0.0.0/8", "fd00::/64", "::/0", "0.0.0.0/0"] {
+        let cidr: Cidr = cidr.parse().unwrap();
+        for choice in [Choice::LowestFree, Choice::NextAfterLast] {
+            let mut block: Block<u128> = Block::new(Range::every(cidr), Duration::ZERO);
+            block.reserve(cidr.first(), cidr.last().previous().unwrap()).unwrap();
+            assert_eq!(
+                block.counts().free,
+                u128::from(cidr.prefix() != 0 || cidr.family() == crate::Family::V4)
+            );
+            let hold = block.hold(1, choice, NOW).unwrap().hold();
+            assert_eq!(hold.offset, cidr.last_offset());
+            assert!(block.hold(2, choice, NOW).is_err());
+            assert!(block.memory() < 10_000, "{}", block.memory());
+            block.unreserve(cidr.first(), cidr.first()).unwrap();
+            assert_eq!(block.hold(2, choice, NOW).unwrap().hold().offset, 0);
+        }
+    }
+}
+
+#[test]
+fn memory_is_for_what_is_held_and_goes_when_it_is_released() {
+    let mut block: Block<u128> = Block::new(every("10.0.0.0/8"), Duration::ZERO);
+    let empty = block.memory();
+    let count = 100_000_u128;
+    let sequences: Vec<Sequence> =
+        (0..count).map(|key| block.hold(key, Choice::LowestFree, NOW).unwrap().hold().sequence).collect();
+    let each = (block.memory() - empty) / usize::try_from(count).unwrap();
+    assert!(each < 40, "{each} bytes a hold");
+    for (key, sequence) in (0..count).zip(sequences) {
+        block.release(&key, sequence, NOW);
+    }
+    let left = block.memory() - empty;
+    assert!(left < 300_000, "{left} bytes are left");
+    assert!(block.is_empty());
+}
+
+#[test]
+fn a_snapshot_that_is_torn_foreign_or_of_another_version_is_refused() {
+    let mut block = block("10.0.0.0/24", MINUTE);
+    for key in 0..100 {
+        hold(&mut block, &format!("container-{key}"), Choice::NextAfterLast);
+    }
+    let bytes = block.snapshot();
+    for len in 0..bytes.len() {
+        assert!(Block::<String>::restore(&bytes[..len]).is_err(), "cut to {len} bytes");
+    }
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(Block::<String>::restore(&damaged).is_err(), "byte {at} damaged");
+    }
+    let mut other = bytes.clone();
+    other[7] = 2;
+    let error = Block::<String>::restore(&other).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot restore a block: the snapshot is of version 2, accepted is version 1"
+    );
+    let error = Block::<String>::restore(b"{\"kind\": \"IPPool\"}").unwrap_err();
+    assert_eq!(error.to_string(), "cannot restore a block: these 18 bytes are not a snapshot of one");
+    assert_eq!(Block::<String>::restore(&bytes).unwrap().snapshot(), bytes);
+}
