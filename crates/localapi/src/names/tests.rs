@@ -1,0 +1,183 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::schema::{Cause, Path};
+
+fn create(metadata: &Value, namespaced: bool) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    validate_create(metadata, NameRule::Subdomain, namespaced, &Path::Text("metadata"), &mut causes);
+    causes
+}
+
+fn messages(causes: &[Cause]) -> Vec<String> {
+    causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
+}
+
+#[test]
+fn good_names_have_no_problems() {
+    for name in ["a", "a-b", "a.b-c.d", "0", "coil-v4.2"] {
+        assert!(NameRule::Subdomain.problems(name, false).is_empty(), "{name}");
+    }
+    assert!(NameRule::Subdomain.problems("pool-", true).is_empty());
+    assert!(NameRule::Label.problems("kube-system", false).is_empty());
+    assert!(NameRule::PathSegment.problems("system:node", false).is_empty());
+}
+
+#[test]
+fn bad_names_are_described_in_the_servers_words() {
+    assert_eq!(
+        NameRule::Subdomain.problems("Bad_Name", false),
+        [
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        ]
+    );
+    assert_eq!(NameRule::Label.problems("a.b", false), ["must not contain dots"]);
+    assert_eq!(
+        NameRule::Label1035.problems("1a", false),
+        [
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+        ]
+    );
+    assert_eq!(NameRule::Subdomain.problems(&"a".repeat(254), false), ["must be no more than 253 bytes"]);
+    assert_eq!(NameRule::PathSegment.problems("a/b%", false), ["may not contain '/'", "may not contain '%'"]);
+    assert_eq!(NameRule::PathSegment.problems("..", false), ["may not be '..'"]);
+}
+
+#[test]
+fn qualified_names_take_one_prefix() {
+    assert!(qualified_name_problems("example.com/Name_1").is_empty());
+    assert_eq!(qualified_name_problems("/x"), ["prefix part must be non-empty"]);
+    assert_eq!(qualified_name_problems("a/")[0], "name part must be non-empty");
+    assert!(qualified_name_problems("a/b/c")[0].starts_with("a valid label key must consist of"));
+    assert!(qualified_name_problems("a/b/c")[0].ends_with("(e.g. 'example.com/MyName')"));
+}
+
+#[test]
+fn creation_needs_a_name_and_the_right_namespace() {
+    assert_eq!(
+        messages(&create(&json!({}), true)),
+        [
+            "metadata.name: Required value: name or generateName is required",
+            "metadata.namespace: Required value"
+        ]
+    );
+    assert_eq!(
+        messages(&create(&json!({"name": "a", "namespace": "b"}), false)),
+        ["metadata.namespace: Forbidden: not allowed on this type"]
+    );
+    assert!(create(&json!({"name": "a", "namespace": "b"}), true).is_empty());
+}
+
+#[test]
+fn labels_annotations_and_finalizers_are_checked() {
+    let causes = create(
+        &json!({"name": "a", "labels": {"x": "-"}, "annotations": {"UP/er": "", "a b": ""}, "finalizers": ["orphan", "foregroundDeletion"]}),
+        false,
+    );
+    let found = messages(&causes);
+    assert!(
+        found[0].starts_with("metadata.labels: Invalid value: \"-\": a valid label must be an empty string")
+    );
+    assert!(found[1].starts_with("metadata.annotations: Invalid value: \"a b\": name part must consist of"));
+    assert_eq!(
+        found[2],
+        "metadata.finalizers: Invalid value: [\"orphan\",\"foregroundDeletion\"]: finalizer orphan and foregroundDeletion cannot be both set"
+    );
+    assert_eq!(found.len(), 3);
+}
+
+#[test]
+fn annotations_have_a_total_limit() {
+    let causes = create(&json!({"name": "a", "annotations": {"k": "x".repeat(262_144)}}), false);
+    assert_eq!(messages(&causes), ["metadata.annotations: Too long: may not be more than 262144 bytes"]);
+}
+
+#[test]
+fn owners_are_complete_and_only_one_controls() {
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true});
+    let causes =
+        create(&json!({"name": "a", "ownerReferences": [owner, owner, {"apiVersion": "g/"}]}), false);
+    assert_eq!(
+        messages(&causes),
+        [
+            "metadata.ownerReferences: Invalid value: [{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"name\":\"p\",\"uid\":\"u\",\"controller\":true},{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"name\":\"p\",\"uid\":\"u\",\"controller\":true},{\"apiVersion\":\"g/\",\"kind\":\"\",\"name\":\"\",\"uid\":\"\"}]: Only one reference can have Controller set to true. Found \"true\" in references for Pod/p and Pod/p",
+            "metadata.ownerReferences.apiVersion: Invalid value: \"g/\": version must not be empty",
+            "metadata.ownerReferences.kind: Invalid value: \"\": must not be empty",
+            "metadata.ownerReferences.name: Invalid value: \"\": must not be empty",
+            "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
+        ]
+    );
+}
+
+#[test]
+fn updates_keep_identity_and_add_no_finalizer_while_deleting() {
+    let old = json!({"name": "a", "uid": "1", "resourceVersion": "5", "generation": 2,
+        "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["x/y"]});
+    let mut new = old.clone();
+    new["finalizers"] = json!(["x/y", "x/z"]);
+    new["uid"] = json!("2");
+    new["generation"] = json!(1);
+    new["resourceVersion"] = json!("");
+    new["deletionTimestamp"] = Value::Null;
+    let mut causes = Vec::new();
+    validate_update(&new, &old, &Path::Text("metadata"), &mut causes);
+    assert_eq!(
+        messages(&causes),
+        [
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"x/z\"}",
+            "metadata.resourceVersion: Invalid value: \"\": must be specified for an update",
+            "metadata.generation: Invalid value: 1: must not be decremented",
+            "metadata.uid: Invalid value: \"2\": field is immutable",
+            "metadata.deletionTimestamp: Invalid value: null: field is immutable",
+        ]
+    );
+}
+
+#[test]
+fn unqualified_finalizers_are_warned_about_once() {
+    let new = json!({"finalizers": ["old", "plain", "a.b", "x/y", "orphan"]});
+    let old = json!({"finalizers": ["old"]});
+    assert_eq!(
+        finalizer_warnings(&new, Some(&old)),
+        [
+            "metadata.finalizers: \"a.b\": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers",
+            "metadata.finalizers: \"plain\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers",
+        ]
+    );
+}
+
+#[test]
+fn coercion_drops_what_metadata_does_not_have() {
+    let mut metadata = json!({"name": "a", "nonsense": 1, "labels": {}, "namespace": null,
+        "ownerReferences": [{"uid": "u", "extra": true, "controller": null}]});
+    let unknown = coerce(&mut metadata).unwrap();
+    assert_eq!(unknown, ["metadata.nonsense", "metadata.ownerReferences[0].extra"]);
+    assert_eq!(metadata, json!({"name": "a", "ownerReferences": [{"uid": "u"}]}));
+    let wrong = coerce(&mut json!({"labels": {"a": 1}})).unwrap_err();
+    assert_eq!(wrong, "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string");
+    assert!(coerce(&mut json!("text")).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_name_makes_a_rule_panic(name in "\\PC{0,80}", prefix: bool) {
+        for rule in [NameRule::Subdomain, NameRule::Label, NameRule::Label1035, NameRule::PathSegment] {
+            let _ = rule.problems(&name, prefix);
+        }
+        let _ = qualified_name_problems(&name);
+        let _ = label_value_problems(&name);
+    }
+
+    #[test]
+    fn coercion_is_idempotent_and_validation_takes_anything(metadata in crate::schema::proptests::any_json()) {
+        let _ = create(&metadata, true);
+        validate_update(&metadata, &metadata, &Path::Text("metadata"), &mut Vec::new());
+        let mut once = metadata;
+        if coerce(&mut once).is_ok() {
+            let mut twice = once.clone();
+            prop_assert_eq!(coerce(&mut twice), Ok(Vec::new()));
+            prop_assert_eq!(once, twice);
+        }
+    }
+}

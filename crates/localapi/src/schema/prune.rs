@@ -1,0 +1,143 @@
+//! Dropping what a schema does not know.
+//!
+//! Unknown fields go unless the schema preserves them; nulls go where they are neither allowed nor defaulted.
+//! `apiVersion`, `kind` and `metadata` of a resource always stay.
+
+use serde_json::Value;
+
+use super::node::{Additional, Node};
+use super::path::Path;
+use super::wording::GoNumber;
+
+const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Prunes an object of the kind; returns the sorted paths of the fields that were dropped.
+pub(super) fn prune(node: &Node, object: &mut Value) -> Vec<String> {
+    let mut dropped = Vec::new();
+    if node.preserve_unknown {
+        skip(Some(node), true, object, &Path::root(), &mut dropped);
+    } else {
+        walk(Some(node), true, object, &Path::root(), &mut dropped);
+    }
+    drop_nulls(Some(node), object);
+    whole_numbers(object);
+    dropped.sort();
+    dropped
+}
+
+/// Prunes a value of a part of the schema.
+pub(super) fn prune_part(node: &Node, value: &mut Value) -> Vec<String> {
+    let mut dropped = Vec::new();
+    walk(Some(node), node.embedded, value, &Path::Text("x"), &mut dropped);
+    dropped
+}
+
+fn walk(node: Option<&Node>, resource: bool, value: &mut Value, path: &Path<'_>, dropped: &mut Vec<String>) {
+    if let Some(known) = node
+        && known.preserve_unknown
+    {
+        skip(node, resource, value, path, dropped);
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            let is_resource = resource || node.is_some_and(|n| n.embedded);
+            let at_root = matches!(path, Path::Root);
+            fields.retain(|name, field| {
+                let Some(node) = node else {
+                    dropped.push(path.child(name).to_string());
+                    return false;
+                };
+                if is_resource && META.contains(&name.as_str()) {
+                    return true;
+                }
+                if let Some(property) = node.properties.get(name) {
+                    walk(Some(property), false, field, &path.child(name), dropped);
+                    return true;
+                }
+                match &node.additional {
+                    Additional::Absent => {
+                        if !at_root || !META.contains(&name.as_str()) {
+                            dropped.push(path.child(name).to_string());
+                        }
+                        false
+                    }
+                    additional => {
+                        walk(additional.schema(), false, field, &path.child(name), dropped);
+                        true
+                    }
+                }
+            });
+        }
+        Value::Array(items) => {
+            let inner = node.and_then(|n| n.items.as_deref());
+            for (index, item) in items.iter_mut().enumerate() {
+                walk(inner, false, item, &path.index(index), dropped);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Below a node that preserves unknown fields, only what it declares is pruned.
+fn skip(node: Option<&Node>, resource: bool, value: &mut Value, path: &Path<'_>, dropped: &mut Vec<String>) {
+    let Some(node) = node else { return };
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                if (resource || node.embedded) && META.contains(&name.as_str()) {
+                    continue;
+                }
+                if let Some(property) = node.properties.get(name) {
+                    walk(Some(property), false, field, &path.child(name), dropped);
+                } else if !matches!(node.additional, Additional::Absent) {
+                    walk(node.additional.schema(), false, field, &path.child(name), dropped);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                skip(node.items.as_deref(), false, item, &path.index(index), dropped);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn drop_nulls(node: Option<&Node>, value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.retain(|name, field| {
+            let inner = node.and_then(|n| n.field(name));
+            if field.is_null() && inner.is_some_and(|n| !n.nullable && n.default.is_none()) {
+                return false;
+            }
+            drop_nulls(inner, field);
+            true
+        }),
+        Value::Array(items) => {
+            let inner = node.and_then(|n| n.items.as_deref());
+            for item in items {
+                drop_nulls(inner, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `1.0` is stored as `1`, as the real server's encoder writes it.
+#[allow(clippy::cast_possible_truncation)]
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let GoNumber::Float(float) = GoNumber::of(number)
+                && float.fract() == 0.0
+                && float.abs() < 9_007_199_254_740_992.0
+            {
+                *number = (float as i64).into();
+            }
+        }
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
