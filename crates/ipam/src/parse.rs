@@ -146,7 +146,7 @@ impl Notation {
         let not_ipv6 = || "it is not an IPv6 address".to_owned();
         let ip = match self {
             Self::Strict => text.parse::<Ipv6Addr>().map_err(|_| not_ipv6())?,
-            Self::LeadingZeros => self.without_zeros(text).parse::<Ipv6Addr>().map_err(|_| not_ipv6())?,
+            Self::LeadingZeros => without_zeros(text).parse::<Ipv6Addr>().map_err(|_| not_ipv6())?,
         };
         match (self, ip.to_ipv4_mapped()) {
             (Self::Strict, Some(ipv4)) => Err(format!("it is the IPv4 address {ipv4} written as IPv6")),
@@ -154,16 +154,16 @@ impl Notation {
             (_, None) => Ok(ip.into()),
         }
     }
+}
 
-    /// The same IPv6 text with each group, and each octet of an IPv4 tail, without leading zeros.
-    fn without_zeros(self, text: &str) -> String {
-        let trim = |part: &str| match part.trim_start_matches('0') {
-            "" if !part.is_empty() => "0".to_owned(),
-            significant => significant.to_owned(),
-        };
-        let groups = text.split(':').map(|group| group.split('.').map(trim).collect::<Vec<_>>().join("."));
-        groups.collect::<Vec<_>>().join(":")
-    }
+/// The same IPv6 text with each group, and each octet of an IPv4 tail, without leading zeros.
+fn without_zeros(text: &str) -> String {
+    let trim = |part: &str| match part.trim_start_matches('0') {
+        "" if !part.is_empty() => "0".to_owned(),
+        significant => significant.to_owned(),
+    };
+    let groups = text.split(':').map(|group| group.split('.').map(trim).collect::<Vec<_>>().join("."));
+    groups.collect::<Vec<_>>().join(":")
 }
 
 /// The length of a prefix, with or without its slash: `/26` or `26`.

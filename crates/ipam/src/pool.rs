@@ -116,7 +116,9 @@ impl Pool {
         }
         let pairs = self.subnets().zip(newer.subnets()).enumerate();
         match pairs.into_iter().find(|(_, (old, new))| old != new) {
-            Some((position, (old, new))) => Err(GrowthError::Changed { position, old, new }),
+            Some((position, (old, new))) => {
+                Err(GrowthError::Changed { position, old: Box::new(old), new: Box::new(new) })
+            }
             None => Ok(()),
         }
     }

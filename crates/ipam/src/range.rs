@@ -4,6 +4,8 @@
 //! exclusions. Exclusions are merged once when the range is made; afterwards walking past one costs a
 //! step, whether it is one address or half of IPv6.
 
+use std::ops::RangeInclusive;
+
 use crate::address::{Address, Family};
 use crate::cidr::Cidr;
 use crate::intervals::IntervalSet;
@@ -50,16 +52,17 @@ pub enum RangeError {
         cidr: Cidr,
     },
     /// The first or last address cannot be handed out anyway.
-    #[error("the {which} address {address} is not one of the usable addresses {first} to {last} of {cidr}")]
+    #[error(
+        "the {which} address {address} is not one of the usable addresses {} to {} of {cidr}",
+        .accepted.start(), .accepted.end()
+    )]
     Outside {
         /// `first` or `last`.
         which: &'static str,
         /// The address that was given.
         address: Address,
-        /// The lowest one accepted.
-        first: Address,
-        /// The highest one accepted.
-        last: Address,
+        /// The lowest and the highest one that are.
+        accepted: Box<RangeInclusive<Address>>,
         /// The network.
         cidr: Cidr,
     },
@@ -98,8 +101,7 @@ impl Range {
         let outside = |which, address| RangeError::Outside {
             which,
             address,
-            first: self.first,
-            last: self.last,
+            accepted: Box::new(self.first..=self.last),
             cidr: self.cidr,
         };
         for (which, end) in [("first", first), ("last", last)] {

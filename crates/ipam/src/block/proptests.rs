@@ -7,10 +7,11 @@ use tenure_handles::Timestamp;
 
 use super::model::{Answer, Key, Model, Released};
 use super::*;
+use crate::address::Family;
 use crate::cidr::Cidr;
 use crate::range::{Exclusion, Range, Usable};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Operation {
     Hold(Key, Choice),
     HoldNamed(Key, usize),
@@ -97,8 +98,6 @@ fn space() -> impl Strategy<Value = Space> {
         },
     )
 }
-
-use crate::address::Family;
 
 struct Pair {
     block: Block<Key>,

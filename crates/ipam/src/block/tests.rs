@@ -10,7 +10,7 @@ use crate::pool::Subnet;
 use crate::range::{Exclusion, Range};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn address(text: &str) -> Address {
     text.parse().unwrap()

@@ -75,7 +75,7 @@ impl Vacancy {
             match interval.end().checked_add(1) {
                 None => self.full.insert(whole, LAST_NUMBER),
                 Some(end) if end >> POSITION_BITS > whole => {
-                    self.full.insert(whole, (end >> POSITION_BITS) - 1)
+                    self.full.insert(whole, (end >> POSITION_BITS) - 1);
                 }
                 Some(_) => {}
             }

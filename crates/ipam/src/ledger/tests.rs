@@ -12,8 +12,9 @@ fn offsets(cidr: &str) -> Offsets {
     Offsets::of(&cidr.parse().unwrap())
 }
 
-fn map(keys: &[&'static str]) -> BTreeMap<&'static str, ()> {
-    keys.iter().map(|key| (*key, ())).collect()
+/// A record with these keys.
+fn map(keys: &[&'static str]) -> BTreeMap<&'static str, usize> {
+    keys.iter().map(|key| (*key, key.len())).collect()
 }
 
 fn texts<V>(decoded: &Decoded<V>) -> Vec<String> {
@@ -24,18 +25,14 @@ fn texts<V>(decoded: &Decoded<V>) -> Vec<String> {
 fn an_offset_map_has_all_128_bits_in_both_directions() {
     let pool = offsets("2001:db8::/32");
     let held = ["2001:db8:ffff::1", "2001:db8::1"].map(|ip| (address(ip), ip));
-    let map = pool.encode_map(held).unwrap();
-    assert_eq!(map.keys().collect::<Vec<_>>(), ["1", "79226953588444722964369244161"]);
-    assert_eq!(texts(&pool.decode_map(map)), ["2001:db8::1", "2001:db8:ffff::1"]);
+    let record = pool.encode_map(held).unwrap();
+    assert_eq!(record.keys().collect::<Vec<_>>(), ["1", "79226953588444722964369244161"]);
+    assert_eq!(texts(&pool.decode_map(record)), ["2001:db8::1", "2001:db8:ffff::1"]);
 
     let pool = offsets("fd00::/64");
-    let decoded = pool.decode_map(map_of_large());
+    let decoded = pool.decode_map(map(&["9223372036854775807", "9223372036854775808"]));
     assert_eq!(texts(&decoded), ["fd00::7fff:ffff:ffff:ffff", "fd00::8000:0:0:0"]);
     assert!(decoded.refused.is_empty());
-}
-
-fn map_of_large() -> BTreeMap<&'static str, ()> {
-    map(&["9223372036854775807", "9223372036854775808"])
 }
 
 #[test]

@@ -102,8 +102,8 @@ pub enum GrowthError {
         /// The place in the list.
         position: usize,
         /// What is there.
-        old: Subnet,
+        old: Box<Subnet>,
         /// What was asked for.
-        new: Subnet,
+        new: Box<Subnet>,
     },
 }
