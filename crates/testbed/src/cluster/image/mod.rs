@@ -1,0 +1,195 @@
+//! Container images, made of files without a container engine.
+//!
+//! An image is one layer, written as an OCI image layout in a tar: what `ctr images import` takes.
+
+mod tar;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use tar::Archive;
+
+/// An image that is being put together.
+#[derive(Clone, Debug)]
+pub struct Image {
+    name: String,
+    layer: Archive,
+    entrypoint: Vec<String>,
+    environment: Vec<String>,
+}
+
+/// Why an image could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// A file that goes into it could not be read, or the image not written.
+    #[error("{act} {path} for the image {image}: {source}", path = path.display())]
+    File {
+        /// What was tried.
+        act: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The image.
+        image: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A path inside it is longer than a tar holds.
+    #[error("the path {path:?} in the image {image} is longer than the 100 bytes that an archive takes")]
+    Path {
+        /// The path.
+        path: String,
+        /// The image.
+        image: String,
+    },
+}
+
+impl Image {
+    /// The image of which tests make pods: a shell and the usual tools, no registry behind it.
+    pub const BUSYBOX: &str = "tenure.test/busybox:1";
+    /// The image that holds each pod's namespaces.
+    pub const PAUSE: &str = "tenure.test/pause:1";
+
+    /// An empty image. The name has a registry and a tag that is not `latest`: the kubelet would want to pull that.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), layer: Archive::default(), entrypoint: vec![], environment: vec![] }
+    }
+
+    /// [`Self::BUSYBOX`], from a static busybox.
+    pub fn busybox(busybox: &Path) -> Result<Self, ImageError> {
+        let mut image = Self::named(Self::BUSYBOX).program("/bin/busybox", busybox)?;
+        let list = Command::new(busybox).arg("--list").output();
+        let list = list.map_err(|source| image.file_error("running", busybox, source))?;
+        for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|applet| *applet != "busybox") {
+            image = image.link(&format!("/bin/{applet}"), "busybox")?;
+        }
+        let image = image
+            .file("/etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")?
+            .file("/etc/group", b"root:x:0:\n")?
+            .directory("/tmp", 0o1777)?;
+        Ok(image.variable("PATH", "/bin").entrypoint(&["/bin/sh"]))
+    }
+
+    /// [`Self::PAUSE`], from a static busybox.
+    pub fn pause(busybox: &Path) -> Result<Self, ImageError> {
+        let image = Self::named(Self::PAUSE).program("/bin/busybox", busybox)?;
+        Ok(image.entrypoint(&["/bin/busybox", "sleep", "2147483647"]))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a program; a static one, as there are no libraries.
+    pub fn program(self, path: &str, from: &Path) -> Result<Self, ImageError> {
+        let bytes = fs::read(from).map_err(|source| self.file_error("reading", from, source))?;
+        self.with(path, |layer| layer.file(path, 0o755, &bytes))
+    }
+
+    /// Adds a file that everyone may read.
+    pub fn file(self, path: &str, bytes: &[u8]) -> Result<Self, ImageError> {
+        self.with(path, |layer| layer.file(path, 0o644, bytes))
+    }
+
+    /// Adds a symbolic link.
+    pub fn link(self, path: &str, to: &str) -> Result<Self, ImageError> {
+        self.with(path, |layer| layer.link(path, to))
+    }
+
+    /// Adds a directory with these permissions; those of files are there without.
+    pub fn directory(self, path: &str, mode: u32) -> Result<Self, ImageError> {
+        self.with(path, |layer| layer.directory(path, mode))
+    }
+
+    /// What its containers run if nothing else is said.
+    #[must_use]
+    pub fn entrypoint(mut self, command: &[&str]) -> Self {
+        self.entrypoint = command.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// A variable of its containers' environment.
+    #[must_use]
+    pub fn variable(mut self, key: &str, value: &str) -> Self {
+        self.environment.push(format!("{key}={value}"));
+        self
+    }
+
+    /// Writes it as a tar of an OCI image layout.
+    pub fn save(&self, path: &Path) -> Result<(), ImageError> {
+        let bytes = self
+            .layout()
+            .ok_or_else(|| ImageError::Path { path: self.name.clone(), image: self.name.clone() })?;
+        fs::write(path, bytes).map_err(|source| self.file_error("writing", path, source))
+    }
+
+    fn layout(&self) -> Option<Vec<u8>> {
+        let layer = self.layer.clone().finish();
+        let config = json!({
+            "architecture": architecture(),
+            "os": "linux",
+            "config": {"Entrypoint": self.entrypoint, "Env": self.environment},
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(&layer)]},
+        });
+        let config = config.to_string().into_bytes();
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
+            "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
+        });
+        let manifest = manifest.to_string().into_bytes();
+        let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
+        entry["annotations"] = json!({"io.containerd.image.name": self.name});
+        entry["platform"] = json!({"architecture": architecture(), "os": "linux"});
+        let index = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": [entry],
+        });
+        let mut archive = Archive::default();
+        archive.file("/oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        archive.file("/index.json", 0o644, index.to_string().as_bytes())?;
+        for blob in [&layer, &config, &manifest] {
+            archive.file(&format!("/blobs/{}", digest_of(blob).replace(':', "/")), 0o644, blob)?;
+        }
+        Some(archive.finish())
+    }
+
+    fn with(mut self, path: &str, add: impl FnOnce(&mut Archive) -> Option<()>) -> Result<Self, ImageError> {
+        match add(&mut self.layer) {
+            Some(()) => Ok(self),
+            None => Err(ImageError::Path { path: path.to_owned(), image: self.name }),
+        }
+    }
+
+    fn file_error(&self, act: &'static str, path: &Path, source: io::Error) -> ImageError {
+        ImageError::File { act, path: path.to_owned(), image: self.name.clone(), source }
+    }
+}
+
+/// This machine's architecture, in Go's words.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn descriptor(media_type: &str, blob: &[u8]) -> Value {
+    json!({"mediaType": media_type, "digest": digest_of(blob), "size": blob.len()})
+}
+
+fn digest_of(blob: &[u8]) -> String {
+    let hex: String = digest(&SHA256, blob).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+#[cfg(test)]
+mod tests;

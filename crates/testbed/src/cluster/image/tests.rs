@@ -1,0 +1,80 @@
+//! Images as another tar reads them.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Unpacks with the machine's own `tar`, so that ours is not judged by itself.
+fn unpack(archive: &Path) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let status =
+        Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory.path()).status().unwrap();
+    assert!(status.success());
+    directory
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn an_image_is_a_layout_whose_digests_hold_and_whose_layer_has_the_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("program");
+    fs::write(&program, vec![7; 1300]).unwrap();
+    let image = Image::named("tenure.test/thing:1").program("/opt/thing/bin/thing", &program).unwrap();
+    let image = image.link("/bin/thing", "../opt/thing/bin/thing").unwrap().file("/etc/empty", b"").unwrap();
+    let image = image.directory("/tmp", 0o1777).unwrap().entrypoint(&["/bin/thing"]).variable("PATH", "/bin");
+    let saved = directory.path().join("image.tar");
+    image.save(&saved).unwrap();
+
+    let layout = unpack(&saved);
+    let blob = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().unwrap();
+        let path = layout.path().join("blobs").join(digest.replace(':', "/"));
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(digest_of(&bytes), digest);
+        assert_eq!(descriptor["size"], bytes.len());
+        path
+    };
+    let index = read_json(&layout.path().join("index.json"));
+    assert_eq!(index["manifests"][0]["annotations"]["io.containerd.image.name"], "tenure.test/thing:1");
+    let manifest = read_json(&blob(&index["manifests"][0]));
+    let config = read_json(&blob(&manifest["config"]));
+    assert_eq!(config["config"], json!({"Entrypoint": ["/bin/thing"], "Env": ["PATH=/bin"]}));
+    let layer = &manifest["layers"][0];
+    assert_eq!(config["rootfs"]["diff_ids"][0], layer["digest"]);
+
+    let root = unpack(&blob(layer));
+    assert_eq!(fs::read(root.path().join("bin/thing")).unwrap(), vec![7; 1300], "through the link");
+    assert_eq!(fs::read(root.path().join("etc/empty")).unwrap(), b"");
+    let modes: BTreeMap<&str, u32> = ["opt/thing/bin/thing", "etc/empty", "tmp", "opt/thing"]
+        .map(|path| {
+            use std::os::unix::fs::PermissionsExt as _;
+            (path, fs::metadata(root.path().join(path)).unwrap().permissions().mode() & 0o777)
+        })
+        .into();
+    assert_eq!(
+        modes,
+        [("etc/empty", 0o644), ("opt/thing", 0o755), ("opt/thing/bin/thing", 0o755), ("tmp", 0o777)].into()
+    );
+}
+
+#[test]
+fn the_same_files_make_the_same_image() {
+    let image = || Image::named("a:1").file("/x", b"1").unwrap().layout();
+    assert_eq!(image(), image());
+    assert_ne!(image(), Image::named("a:1").file("/x", b"2").unwrap().layout());
+}
+
+#[test]
+fn a_path_that_does_not_fit_is_refused() {
+    let path = format!("/{}", "x".repeat(101));
+    let error = Image::named("a:1").file(&path, b"").unwrap_err();
+    assert!(error.to_string().contains("is longer than the 100 bytes"), "{error}");
+}
+
+#[test]
+fn digests_are_those_of_sha256() {
+    assert_eq!(digest_of(b""), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
