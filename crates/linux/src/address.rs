@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::socket::{Error, Request, Socket};
@@ -35,7 +37,8 @@ pub(crate) fn add(index: u32, address: IpNet, scope: AddressScope) -> Request {
     message.header.prefix_len = address.prefix_len();
     message.header.scope = scope;
     message.header.index = index;
-    message.attributes = vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+    message.attributes =
+        vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
     if address.addr().is_ipv6() {
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));

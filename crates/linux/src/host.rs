@@ -66,8 +66,8 @@ impl Host {
     /// Makes the host able to carry pods' traffic: forwarding, and the rule to the pod table. Changes only what is
     /// not so already.
     pub fn prepare(&mut self) -> Result<Prepared, HostError> {
-        let uplink =
-            uplink::find(self).map_err(|source| HostError::Kernel { act: "find the default route", source })?;
+        let uplink = uplink::find(self)
+            .map_err(|source| HostError::Kernel { act: "find the default route", source })?;
         let name = uplink.as_ref().map(|uplink| uplink.name.as_str());
         let parameters = self.namespace.run(|| sysctl::enable_forwarding(name))??;
         let rules = rule::ensure(self)

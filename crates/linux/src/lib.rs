@@ -1,10 +1,37 @@
-//! The kernel.
+//! The kernel, and nothing but the kernel: this is the only crate of Tenure that touches it.
+//!
+//! # What is where
+//!
+//! - [`Host`] is a node's network namespace with the [`Settings`] that apply; almost everything starts from it.
+//! - [`pod`] makes a pod's interface from a plan and takes it away again; [`reaper`] deletes what was taken away.
+//! - [`inventory`] says what the kernel has of ours; [`routes`] verifies and repairs the routes to pods; [`rule`] leads
+//!   packets to them.
+//! - [`export`] is the table that a routing daemon reads; [`remote`] routes to other nodes without one; [`announce`]
+//!   tells neighbours on a segment.
+//! - [`uplink`] and [`sysctl`] are what a node already has.
+//! - Below them: [`netns`] and [`socket`], and the objects [`link`](mod@link), [`address`] and [`route`].
+//!
+//! # What it promises
+//!
+//! - No program is run, and no thread of a caller changes its namespace.
+//! - It is synchronous. The kernel changes links one after the other anyway, so a caller with many wishes keeps one thread
+//!   for them.
+//! - Nothing on the way of setting up or destroying a pod lists anything: the time is the same with one pod and with a
+//!   thousand, and no list can be interrupted.
+//! - An error names what was asked for and carries the kernel's own explanation; `kind()` says whether to try again.
+//!
+//! # What it costs
+//!
+//! Measured on two cores: a pod's interface with both families about 0.4 ms, taking it out of service 0.03 ms, deleting
+//! a hundred of them together 40 ms, against 16 ms for each alone.
+
 pub mod address;
+pub mod announce;
 pub mod export;
 pub mod host;
 pub mod inventory;
 pub mod link;
-pub mod mac;
+mod mac;
 mod neighbour;
 pub mod netns;
 pub mod pod;
@@ -18,7 +45,8 @@ pub mod settings;
 pub mod socket;
 pub mod sysctl;
 pub mod uplink;
+
 pub use host::Host;
-pub use mac::Mac;
-pub use settings::Settings;
+pub use mac::{Mac, NotAMac};
 pub use reconcile::Changes;
+pub use settings::Settings;

@@ -30,8 +30,8 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// The number of a veth's other end, in that one's namespace.
     pub peer: Option<u32>,
-    /// What went through it; `None` if it was not asked for.
-    pub counters: Option<Counters>,
+    /// What went through it.
+    pub counters: Counters,
 }
 
 /// What went through a link, as the link itself counts: what a pod sends is received by its host end.
@@ -72,7 +72,7 @@ impl Link {
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
                 LinkAttribute::Address(bytes) => link.mac = Mac::from_bytes(bytes),
                 LinkAttribute::Link(peer) => link.peer = Some(*peer),
-                LinkAttribute::Stats64(stats) => link.counters = Some(Counters::read(stats)),
+                LinkAttribute::Stats64(stats) => link.counters = Counters::read(stats),
                 _ => {}
             }
         }
@@ -84,28 +84,29 @@ impl Link {
         self.peer.unwrap_or(self.index)
     }
 
-    /// The link of this name in the socket's namespace, without its counters.
+    /// The link of this name in the socket's namespace.
     pub fn by_name(socket: &mut Socket, name: &str) -> Result<Option<Self>, Error> {
         Ok(socket.get(&look_up(name))?.as_ref().and_then(Self::of_reply))
     }
 
-    /// The link of this number in the socket's namespace, without its counters.
+    /// The link of this number in the socket's namespace.
     pub fn by_index(socket: &mut Socket, index: u32) -> Result<Option<Self>, Error> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        message.attributes.push(without_counters());
-        Ok(socket.get(&Request::get(RouteNetlinkMessage::GetLink(message)))?.as_ref().and_then(Self::of_reply))
+        message.attributes.push(brief());
+        Ok(socket
+            .get(&Request::get(RouteNetlinkMessage::GetLink(message)))?
+            .as_ref()
+            .and_then(Self::of_reply))
     }
 
     /// All veth links of the socket's namespace.
     ///
     /// The kernel filters a dump of links by kind; by group it refuses to.
-    pub fn all_veths(socket: &mut Socket, counters: bool) -> Result<Vec<Self>, Error> {
+    pub fn all_veths(socket: &mut Socket) -> Result<Vec<Self>, Error> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth)]));
-        if !counters {
-            message.attributes.push(without_counters());
-        }
+        message.attributes.push(brief());
         let found = socket.dump(&RouteNetlinkMessage::GetLink(message))?;
         Ok(found.iter().filter_map(Self::of_reply).collect())
     }
@@ -133,7 +134,7 @@ impl Counters {
 /// Asks for the link of this name.
 pub fn look_up(name: &str) -> Request {
     let mut message = LinkMessage::default();
-    message.attributes = vec![LinkAttribute::IfName(name.to_owned()), without_counters()];
+    message.attributes = vec![LinkAttribute::IfName(name.to_owned()), brief()];
     Request::get(RouteNetlinkMessage::GetLink(message))
 }
 
@@ -154,7 +155,7 @@ pub fn delete(index: u32) -> Request {
     Request::remove(RouteNetlinkMessage::DelLink(message))
 }
 
-/// Statistics make up most of a link's description.
-fn without_counters() -> LinkAttribute {
+/// Without the statistics of IPv6, which make up most of a link's description; its traffic counters are still there.
+fn brief() -> LinkAttribute {
     LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
 }

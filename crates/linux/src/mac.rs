@@ -13,8 +13,9 @@ pub struct Mac(pub [u8; 6]);
 impl Mac {
     /// A locally administered unicast address that carries the low 40 bits of `bits`.
     pub fn local(bits: u64) -> Self {
-        let [_, _, _, a, b, c, d, e] = bits.to_be_bytes();
-        Self([0x0a, a, b, c, d, e])
+        let mut bytes = [0x0a; 6];
+        bytes[1..].copy_from_slice(&bits.to_be_bytes()[3..]);
+        Self(bytes)
     }
 
     /// Whether one interface can own it: neither a group address nor all zeros.
@@ -30,8 +31,9 @@ impl Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        let [first, rest @ ..] = self.0;
+        write!(f, "{first:02x}")?;
+        rest.iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
     }
 }
 
@@ -43,7 +45,9 @@ impl fmt::Debug for Mac {
 
 /// Text that is not an Ethernet address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an Ethernet address; accepted: six pairs of hexadecimal digits, as in 0a:58:0a:02:00:01")]
+#[error(
+    "{0:?} is not an Ethernet address; accepted: six pairs of hexadecimal digits, as in 0a:58:0a:02:00:01"
+)]
 pub struct NotAMac(String);
 
 impl FromStr for Mac {
@@ -93,7 +97,14 @@ mod tests {
 
     #[test]
     fn text_that_is_no_mac_is_refused_by_name() {
-        for text in ["", "0a:58:00:01:fe", "0a:58:00:01:fe:ff:00", "0a:58:00:01:fe:g0", "a:58:00:01:fe:ff", "+a:58:00:01:fe:ff"] {
+        for text in [
+            "",
+            "0a:58:00:01:fe",
+            "0a:58:00:01:fe:ff:00",
+            "0a:58:00:01:fe:g0",
+            "a:58:00:01:fe:ff",
+            "+a:58:00:01:fe:ff",
+        ] {
             let error = text.parse::<Mac>().unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")) && error.contains("six pairs"), "{error}");
         }

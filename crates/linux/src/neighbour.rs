@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
 use netlink_packet_route::route::RouteType;
 
+use crate::Mac;
 use crate::address::family;
 use crate::socket::Request;
-use crate::Mac;
 
 /// How long a neighbour entry is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,9 @@ pub(crate) fn put(index: u32, address: IpAddr, mac: Mac, belief: Belief) -> Requ
         IpAddr::V4(address) => NeighbourAddress::Inet(address),
         IpAddr::V6(address) => NeighbourAddress::Inet6(address),
     };
-    message.attributes =
-        vec![NeighbourAttribute::Destination(destination), NeighbourAttribute::LinkLayerAddress(mac.0.to_vec())];
+    message.attributes = vec![
+        NeighbourAttribute::Destination(destination),
+        NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
+    ];
     Request::put(RouteNetlinkMessage::NewNeighbour(message))
 }

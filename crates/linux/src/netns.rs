@@ -75,7 +75,10 @@ impl Error {
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Open { source, .. } => {
-                matches!(source.raw_os_error().map(Errno::from_raw), Some(Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH))
+                matches!(
+                    source.raw_os_error().map(Errno::from_raw),
+                    Some(Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH)
+                )
             }
             Self::Foreign { .. } => true,
             _ => false,

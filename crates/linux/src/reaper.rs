@@ -73,7 +73,11 @@ impl Reaper {
         let due = since.plus(self.policy.delay);
         // A clock that was set back must not make links wait for ever.
         let back = now < since;
-        if self.collected >= self.policy.enough || now >= due || back { Next::Reap } else { Next::WaitUntil(due) }
+        if self.collected >= self.policy.enough || now >= due || back {
+            Next::Reap
+        } else {
+            Next::WaitUntil(due)
+        }
     }
 
     /// Deleting begins: what goes to the trash from here on may miss it and counts for the next time.

@@ -38,8 +38,11 @@ pub(crate) fn difference(
     for route in actual {
         // Every comparison that is in use wants the same destination, and of one destination there are few.
         let mut candidates = missing.range(first(route)..);
-        let kept =
-            candidates.by_ref().take_while(|w| w.destination == route.destination).find(|w| same(w, route)).copied();
+        let kept = candidates
+            .by_ref()
+            .take_while(|w| w.destination == route.destination)
+            .find(|w| same(w, route))
+            .copied();
         match kept {
             Some(kept) => {
                 missing.remove(&kept);

@@ -47,6 +47,15 @@ impl Route {
         Request::put(RouteNetlinkMessage::NewRoute(self.message()))
     }
 
+    /// The same for a route that leads to a router: IPv4 wants those to be of link scope. Other routes are of wide scope
+    /// even if they end on a link, or the kernel would take an address of that link, which may be the pods' gateway's,
+    /// for the host's own.
+    pub fn put_to_router(&self) -> Request {
+        let mut message = self.message();
+        message.header.scope = RouteScope::Link;
+        Request::put(RouteNetlinkMessage::NewRoute(message))
+    }
+
     /// Removes exactly this route; it may be gone already.
     pub fn remove(&self) -> Request {
         let mut message = self.message();
@@ -65,8 +74,7 @@ impl Route {
         message.header.table = u8::try_from(self.table).unwrap_or(0);
         message.header.protocol = self.protocol.into();
         message.header.kind = RouteType::Unicast;
-        let direct = self.gateway.is_none() && self.destination.addr().is_ipv4();
-        message.header.scope = if direct { RouteScope::Link } else { RouteScope::Universe };
+        message.header.scope = RouteScope::Universe;
         let attributes = &mut message.attributes;
         if self.destination.prefix_len() > 0 {
             attributes.push(RouteAttribute::Destination(self.destination.network().into()));

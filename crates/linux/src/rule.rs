@@ -25,8 +25,11 @@ pub struct Presence {
 pub fn ensure(host: &mut Host) -> Result<Presence, Error> {
     let presence = find(host)?;
     let missing = [(presence.v4, AddressFamily::Inet), (presence.v6, AddressFamily::Inet6)];
-    let requests: Vec<Request> =
-        missing.into_iter().filter(|(there, _)| !there).map(|(_, family)| add(family, &host.settings)).collect();
+    let requests: Vec<Request> = missing
+        .into_iter()
+        .filter(|(there, _)| !there)
+        .map(|(_, family)| add(family, &host.settings))
+        .collect();
     host.socket.apply(&requests)?;
     Ok(presence)
 }
@@ -50,7 +53,9 @@ fn has(socket: &mut Socket, family: AddressFamily, settings: &Settings) -> Resul
     let mut filter = RuleMessage::default();
     filter.header.family = family;
     let rules = match socket.dump(&RouteNetlinkMessage::GetRule(filter)) {
-        Err(error) if error.refusal().is_some_and(|refusal| refusal.errno == Errno::EAFNOSUPPORT) => return Ok(true),
+        Err(error) if error.refusal().is_some_and(|refusal| refusal.errno == Errno::EAFNOSUPPORT) => {
+            return Ok(true);
+        }
         rules => rules?,
     };
     Ok(rules.iter().any(|rule| match rule {
@@ -68,7 +73,9 @@ fn matches(rule: &RuleMessage, settings: &Settings) -> bool {
         match attribute {
             RuleAttribute::Table(id) => table = *id,
             RuleAttribute::Priority(value) => priority = *value,
-            RuleAttribute::Protocol(_) | RuleAttribute::SuppressPrefixLen(u32::MAX) | RuleAttribute::Other(_) => {}
+            RuleAttribute::Protocol(_)
+            | RuleAttribute::SuppressPrefixLen(u32::MAX)
+            | RuleAttribute::Other(_) => {}
             _ => return false,
         }
     }

@@ -31,11 +31,11 @@ pub struct Settings {
     pub trash_group: u32,
     /// The address that pods use as IPv4 gateway, on the host end of every pod's link. Default 169.254.1.1.
     pub gateway_v4: Ipv4Addr,
-    /// The address that pods use as IPv6 gateway, on the host end of every pod's link. Default fe80::1.
+    /// The address that pods use as IPv6 gateway, on the host end of every pod's link. Default `fe80::1`.
     pub gateway_v6: Ipv6Addr,
     /// The Ethernet address of every host end. It is the same on all nodes, so that a virtual machine that moved finds
     /// its gateway where its neighbour cache says, and it is set at creation, so that no other program chooses one
-    /// later. Default 0a:54:65:6e:75:72.
+    /// later. Default `0a:54:65:6e:75:72`.
     pub host_mac: Mac,
     /// How the names of host ends begin; the rest is a hash. Default `tnr`.
     pub port_prefix: String,
@@ -84,7 +84,11 @@ impl Settings {
     /// Says which setting cannot be used, if any.
     pub fn validate(&self) -> Result<(), Invalid> {
         let check = |ok: bool, field: &'static str, value: &dyn ToString, accepted: &str| {
-            if ok { Ok(()) } else { Err(Invalid { field, value: value.to_string(), accepted: accepted.to_owned() }) }
+            if ok {
+                Ok(())
+            } else {
+                Err(Invalid { field, value: value.to_string(), accepted: accepted.to_owned() })
+            }
         };
         let own = |table: u32| table != 0 && !SHARED_TABLES.contains(&table);
         let tables = "a table of its own: 1 to 252, or above 255";
@@ -93,13 +97,23 @@ impl Settings {
         let separate = self.export_table != self.pod_table;
         check(separate, "exportTable", &self.export_table, "another table than podTable")?;
         let priority = (1..32_766).contains(&self.pod_rule_priority);
-        check(priority, "podRulePriority", &self.pod_rule_priority, "1 to 32765, before the main table's rule")?;
+        check(
+            priority,
+            "podRulePriority",
+            &self.pod_rule_priority,
+            "1 to 32765, before the main table's rule",
+        )?;
         check(self.protocol > 4, "protocol", &self.protocol, "5 to 255; smaller ones are the kernel's")?;
         let remote = self.remote_protocol > 4 && self.remote_protocol != self.protocol;
         check(remote, "remoteProtocol", &self.remote_protocol, "5 to 255, and another one than protocol")?;
         let remote = self.remote_table != 0 && self.remote_table != 255;
         let remote = remote && self.remote_table != self.pod_table && self.remote_table != self.export_table;
-        check(remote, "remoteTable", &self.remote_table, "254 (main), or a table that nothing else here uses")?;
+        check(
+            remote,
+            "remoteTable",
+            &self.remote_table,
+            "254 (main), or a table that nothing else here uses",
+        )?;
         check(self.remote_metric != 0, "remoteMetric", &self.remote_metric, "1 or more")?;
         check(self.pod_group != 0, "podGroup", &self.pod_group, "1 or more; 0 is every link's group")?;
         let trash = self.trash_group != 0 && self.trash_group != self.pod_group;

@@ -48,6 +48,7 @@ pub struct Socket {
     sequence: u32,
     sent: Vec<u8>,
     received: Vec<u8>,
+    interruptions: u64,
 }
 
 impl std::fmt::Debug for Socket {
@@ -81,7 +82,13 @@ impl Socket {
         if setsockopt(&inner, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&inner, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
-        Ok(Self { inner, sequence: 0, sent: Vec::new(), received: Vec::with_capacity(READ) })
+        Ok(Self {
+            inner,
+            sequence: 0,
+            sent: Vec::new(),
+            received: Vec::with_capacity(READ),
+            interruptions: 0,
+        })
     }
 
     /// Carries out all `requests`; fails with the first refusal that its request does not tolerate.
@@ -135,8 +142,14 @@ impl Socket {
             if let Some(found) = attempt? {
                 return Ok(found);
             }
+            self.interruptions += 1;
         }
         Err(Error::Interrupted { act: describe::message(filter), attempts: DUMP_ATTEMPTS })
+    }
+
+    /// How often a dump was taken again because something changed meanwhile.
+    pub fn interruptions(&self) -> u64 {
+        self.interruptions
     }
 
     fn exchange_batch(
@@ -169,7 +182,8 @@ impl Socket {
             for message in Messages::of(&self.received) {
                 let message = message?;
                 let index = message.header.sequence_number.wrapping_sub(first) as usize;
-                let (Some(request), Some(outcome)) = (batch.get(index), outcomes.get_mut(start + index)) else {
+                let (Some(request), Some(outcome)) = (batch.get(index), outcomes.get_mut(start + index))
+                else {
                     continue; // left over from a call that ended early
                 };
                 match message.payload {

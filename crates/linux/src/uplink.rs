@@ -54,7 +54,9 @@ pub fn find(host: &mut Host) -> Result<Option<Uplink>, Error> {
 fn best_default(routes: &[RouteMessage]) -> Vec<u32> {
     routes
         .iter()
-        .filter(|route| route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast)
+        .filter(|route| {
+            route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
+        })
         .map(|route| {
             let metric = route.attributes.iter().find_map(|attribute| match attribute {
                 RouteAttribute::Priority(metric) => Some(*metric),

@@ -28,18 +28,18 @@ pub struct Difference {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The pod's namespace cannot be entered.
-    #[error("look at {identity}")]
+    #[error("look at {holder}")]
     Namespace {
         /// Whose interface.
-        identity: Box<Identity>,
+        holder: String,
         /// Why.
         source: netns::Error,
     },
     /// The kernel does not tell.
-    #[error("look at {identity}")]
+    #[error("look at {holder}")]
     Kernel {
         /// Whose interface.
-        identity: Box<Identity>,
+        holder: String,
         /// Why.
         source: socket::Error,
     },
@@ -48,12 +48,11 @@ pub enum CheckError {
 /// Everything about a pod's interface that is not as planned, on the host and inside the pod. What others added to it
 /// (addresses, routes) is not looked at.
 pub fn check(host: &mut Host, namespace: &NetNs, plan: &PodPlan) -> Result<Vec<Difference>, CheckError> {
-    let identity = || Box::new(plan.identity.clone());
-    let kernel = |source| CheckError::Kernel { identity: identity(), source };
+    let holder = || plan.identity.to_string();
+    let kernel = |source| CheckError::Kernel { holder: holder(), source };
     let mut differences = Differences::default();
     let outside = check_host(host, plan, &mut differences).map_err(kernel)?;
-    let mut pod =
-        namespace.socket().map_err(|source| CheckError::Namespace { identity: identity(), source })?;
+    let mut pod = namespace.socket().map_err(|source| CheckError::Namespace { holder: holder(), source })?;
     if let Some(outside) = outside {
         let settings = host.settings.clone();
         check_pod(&mut pod, &settings, plan, &outside, &mut differences).map_err(kernel)?;
@@ -96,11 +95,8 @@ fn check_host(
     differences.compare(&format!("{object}, group"), &settings.pod_group, &link.group);
     differences.compare(&format!("{object}, up"), &true, &link.up);
     differences.compare(&format!("{object}, MTU"), &plan.mtu, &link.mtu);
-    let filter = Filter {
-        table: settings.pod_table,
-        protocol: Some(settings.protocol),
-        link: Some(link.index),
-    };
+    let filter =
+        Filter { table: settings.pod_table, protocol: Some(settings.protocol), link: Some(link.index) };
     let actual = route::list(socket, filter)?;
     let wanted: Vec<Route> = plan
         .addresses

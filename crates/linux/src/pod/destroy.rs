@@ -22,12 +22,11 @@ pub enum Destroyed {
 /// The name of the host end is only needed if the plan gave one.
 pub fn destroy(host: &mut Host, identity: &Identity, name: Option<&str>) -> Result<Destroyed, Error> {
     let derived;
-    let name = match name {
-        Some(name) => name,
-        None => {
-            derived = host_name(&host.settings, &identity.container, &identity.interface);
-            &derived
-        }
+    let name = if let Some(name) = name {
+        name
+    } else {
+        derived = host_name(&host.settings, &identity.container, &identity.interface);
+        &derived
     };
     let Some(link) = Link::by_name(&mut host.socket, name)? else {
         return Ok(Destroyed::AlreadyGone);

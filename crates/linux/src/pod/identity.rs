@@ -1,12 +1,12 @@
 //! Who a pod's interface belongs to, and the text on the host end that says so.
 //!
-//! The text is the link's alias, of which the kernel keeps 255 bytes. What tells holds apart (container, interface,
+//! The text is the link's alias, of which the kernel keeps 254 bytes. What tells holds apart (container, interface,
 //! network) is always whole; of what follows, for people, as much as fits.
 
 use std::fmt;
 
-/// Longest alias that the kernel keeps.
-const ALIAS_MAX: usize = 255;
+/// Longest alias that the kernel keeps: 256 bytes, less one for its own terminating zero and one for ours.
+const ALIAS_MAX: usize = 254;
 /// Longest name of an interface.
 pub(crate) const LINK_NAME_MAX: usize = 15;
 /// How our aliases begin.
@@ -73,12 +73,18 @@ impl Identity {
         let key = MARK.len() + self.container.len() + self.interface.len() + self.network.len() + 2;
         // Room for the mark that something was cut off.
         let fits = key + 2 <= ALIAS_MAX;
-        check(fits, "container", &self.container, "at most about 200 characters together with the network's name")
+        check(
+            fits,
+            "container",
+            &self.container,
+            "at most about 200 characters together with the network's name",
+        )
     }
 
     /// Whether both are the same holder.
     pub fn is_same_holder(&self, other: &Self) -> bool {
-        (&self.container, &self.interface, &self.network) == (&other.container, &other.interface, &other.network)
+        (&self.container, &self.interface, &self.network)
+            == (&other.container, &other.interface, &other.network)
     }
 
     /// The text for the host end.
@@ -188,7 +194,9 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_is_not_read() {
-        for alias in ["", "tenure", "tenure/", "tenure/a", "tenure/a/b", "COIL:default:c0ffee:eth0", "tenure/a/b:/k"] {
+        for alias in
+            ["", "tenure", "tenure/", "tenure/a", "tenure/a/b", "COIL:default:c0ffee:eth0", "tenure/a/b:/k"]
+        {
             assert_eq!(Identity::of_alias(alias), None, "{alias}");
         }
     }

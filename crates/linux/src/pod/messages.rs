@@ -7,8 +7,8 @@ use ipnet::{IpNet, Ipv6Net};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressScope;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage,
 };
 
 use super::PodPlan;
@@ -27,8 +27,7 @@ const PROTOCOL_BOOT: u8 = 3;
 ///
 /// Both ends are born down: an end that is set up before it has its other end is refused by the kernel.
 pub(super) fn create(plan: &PodPlan, settings: &Settings, namespace: RawFd) -> [Request; 2] {
-    let queues =
-        [LinkAttribute::NumTxQueues(settings.queues), LinkAttribute::NumRxQueues(settings.queues)];
+    let queues = [LinkAttribute::NumTxQueues(settings.queues), LinkAttribute::NumRxQueues(settings.queues)];
     let mut inside = LinkMessage::default();
     inside.attributes = vec![
         LinkAttribute::IfName(plan.identity.interface.clone()),
@@ -62,8 +61,9 @@ pub(super) fn inside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Req
     for gateway in gateways(plan, settings) {
         requests.push(neighbour::put(index, gateway, settings.host_mac, Belief::Always));
         if gateway.is_ipv4() {
-            // A route of link scope: without it the gateway would be unreachable from a /32.
-            requests.push(Route::on_link(IpNet::from(gateway), index, MAIN_TABLE, PROTOCOL_BOOT).put());
+            // Without it the gateway would be out of reach for a /32.
+            requests
+                .push(Route::on_link(IpNet::from(gateway), index, MAIN_TABLE, PROTOCOL_BOOT).put_to_router());
         }
         for destination in plan.usable_routes().filter(|route| route.addr().is_ipv4() == gateway.is_ipv4()) {
             let route = Route::through(destination, gateway, MAIN_TABLE, PROTOCOL_BOOT);

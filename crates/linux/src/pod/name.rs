@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn names_stay_what_they_were() {
         let settings = Settings::default();
-        assert_eq!(host_name(&settings, "c0ffee", "eth0"), "tnr????????????");
+        assert_eq!(host_name(&settings, "c0ffee", "eth0"), "tnr7b30cd678838");
         let long = Settings { port_prefix: "tenure-".into(), ..settings };
         assert_eq!(host_name(&long, "c0ffee", "eth0").len(), 15);
     }

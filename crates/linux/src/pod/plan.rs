@@ -55,7 +55,7 @@ impl PodPlan {
     }
 
     /// Says what cannot be carried out, if anything.
-    pub fn validate(&self) -> Result<(), InvalidPlan> {
+    pub fn validate(&self, settings: &Settings) -> Result<(), InvalidPlan> {
         let check = |ok: bool, field, value: &dyn ToString, accepted| {
             if ok { Ok(()) } else { Err(InvalidPlan::Field { field, value: value.to_string(), accepted }) }
         };
@@ -65,6 +65,8 @@ impl PodPlan {
             check(is_host(*address), "addresses", address, "addresses that one host can have")?;
             let twice = self.addresses[..position].contains(address);
             check(!twice, "addresses", address, "each address once")?;
+            let gateway = [IpAddr::V4(settings.gateway_v4), settings.gateway_v6.into()].contains(address);
+            check(!gateway, "addresses", address, "another address than the pods' gateway")?;
         }
         for source in &self.sources {
             check(is_host(*source), "sources", source, "addresses of the node")?;
@@ -140,18 +142,21 @@ mod tests {
         let bad = |change: fn(&mut PodPlan)| {
             let mut plan = plan();
             change(&mut plan);
-            plan.validate().unwrap_err().to_string()
+            plan.validate(&Settings::default()).unwrap_err().to_string()
         };
-        plan().validate().unwrap();
+        plan().validate(&Settings::default()).unwrap();
         assert!(bad(|p| p.addresses.clear()).starts_with("addresses: none"));
         assert!(bad(|p| p.addresses = vec!["224.0.0.1".parse().unwrap()]).contains("224.0.0.1"));
         assert!(bad(|p| p.addresses.push(p.addresses[0])).contains("each address once"));
+        assert!(bad(|p| p.addresses = vec!["fe80::1".parse().unwrap()]).contains("gateway"));
         assert!(bad(|p| p.mtu = 67).starts_with("mtu: 67"));
-        assert!(bad(|p| {
-            p.addresses.push("fd00::1".parse().unwrap());
-            p.mtu = 1279;
-        })
-        .contains("1280"));
+        assert!(
+            bad(|p| {
+                p.addresses.push("fd00::1".parse().unwrap());
+                p.mtu = 1279;
+            })
+            .contains("1280")
+        );
         assert!(bad(|p| p.mac = Some(Mac([1; 6]))).starts_with("mac: 01:01"));
         assert!(bad(|p| p.host_name = Some("a/b".into())).starts_with("hostName: a/b"));
         assert!(bad(|p| p.sources = vec!["::".parse().unwrap()]).starts_with("sources: ::"));

@@ -45,26 +45,26 @@ pub enum SetupError {
         namespace: String,
     },
     /// The pod's namespace cannot be entered.
-    #[error("set up {identity}")]
+    #[error("set up {holder}")]
     Namespace {
         /// For whom.
-        identity: Box<Identity>,
+        holder: String,
         /// Why.
         source: netns::Error,
     },
     /// The pod has an interface of this name from someone else.
-    #[error("set up {identity}: {namespace} has an interface of this name already")]
+    #[error("set up {holder}: {namespace} has an interface of this name already")]
     InterfaceTaken {
         /// For whom.
-        identity: Box<Identity>,
+        holder: String,
         /// The pod's namespace.
         namespace: String,
     },
     /// The host end's name belongs to another holder.
-    #[error("set up {identity}: the host's link {name} belongs to {owner}")]
+    #[error("set up {holder}: the host's link {name} belongs to {owner}")]
     NameTaken {
         /// For whom.
-        identity: Box<Identity>,
+        holder: String,
         /// The name of the host end.
         name: String,
         /// Who has it.
@@ -74,10 +74,10 @@ pub enum SetupError {
     #[error(transparent)]
     Check(#[from] CheckError),
     /// The kernel refused a step.
-    #[error("set up {identity}: {step}")]
+    #[error("set up {holder}: {step}")]
     Step {
         /// For whom.
-        identity: Box<Identity>,
+        holder: String,
         /// Where: making the link, inside the pod, on the host.
         step: &'static str,
         /// Why.
@@ -101,10 +101,9 @@ impl SetupError {
         match self {
             Self::Plan(_) | Self::HostNamespace { .. } => Kind::Invalid,
             Self::Namespace { source, .. } if source.is_gone() => Kind::Gone,
-            Self::Namespace { .. } => Kind::Retry,
+            Self::Namespace { .. } | Self::Check(CheckError::Namespace { .. }) => Kind::Retry,
             Self::InterfaceTaken { .. } | Self::NameTaken { .. } => Kind::Exists,
             Self::Step { source, .. } | Self::Check(CheckError::Kernel { source, .. }) => source.kind(),
-            Self::Check(CheckError::Namespace { .. }) => Kind::Retry,
             Self::Rollback { failure, .. } => failure.kind(),
         }
     }
@@ -112,7 +111,7 @@ impl SetupError {
 
 /// Sets up a pod's interface as planned.
 pub fn setup(host: &mut Host, namespace: &NetNs, plan: &PodPlan) -> Result<Wired, SetupError> {
-    plan.validate()?;
+    plan.validate(&host.settings)?;
     if namespace.id() == host.namespace.id() {
         return Err(SetupError::HostNamespace { namespace: namespace.to_string() });
     }
@@ -123,7 +122,9 @@ pub fn setup(host: &mut Host, namespace: &NetNs, plan: &PodPlan) -> Result<Wired
     };
     attempt.finish(&link).map_err(|failure| match host.socket.apply(&[link::delete(link.index)]) {
         Ok(()) => failure,
-        Err(source) => SetupError::Rollback { failure: Box::new(failure), host_name: link.name.clone(), source },
+        Err(source) => {
+            SetupError::Rollback { failure: Box::new(failure), host_name: link.name.clone(), source }
+        }
     })
 }
 
@@ -179,9 +180,7 @@ impl Attempt<'_> {
             (Err(refusal), Some(link)) if refusal.kind() == Kind::Exists => Ok(Met::Link(link)),
             (Err(refusal), None) if refusal.kind() == Kind::Exists => Ok(Met::Interface),
             (Err(refusal), _) => Err(self.step(MAKE, refusal.into())),
-            (Ok(_), None) => {
-                Err(self.step(MAKE, socket::Error::Unanswered { act: requests[1].describe() }))
-            }
+            (Ok(_), None) => Err(self.step(MAKE, socket::Error::Unanswered { act: requests[1].describe() })),
         }
     }
 
@@ -196,6 +195,10 @@ impl Attempt<'_> {
         let Host { namespace, socket, .. } = &mut *self.host;
         apply(socket, namespace, &link.name, self.plan, &outside)
             .map_err(|source| self.step("on the host", source))?;
+        // The end that came up first may not send before the kernel has noticed, some time, that the other one is up
+        // as well. Looking at it makes the kernel notice (since Linux 6.8; before, the first packets may be lost).
+        let noticed = Link::by_index(&mut pod, wired.pod_index);
+        noticed.map_err(|source| self.step("inside the pod", source))?;
         Ok(wired)
     }
 
@@ -223,25 +226,25 @@ impl Attempt<'_> {
         if ours { Ok(()) } else { Err(self.name_taken(found)) }
     }
 
-    fn identity(&self) -> Box<Identity> {
-        Box::new(self.plan.identity.clone())
+    fn holder(&self) -> String {
+        self.plan.identity.to_string()
     }
 
     fn name_taken(&self, found: &Link) -> SetupError {
         let owner = found.alias.clone().unwrap_or_else(|| "someone else".to_owned());
-        SetupError::NameTaken { identity: self.identity(), name: found.name.clone(), owner }
+        SetupError::NameTaken { holder: self.holder(), name: found.name.clone(), owner }
     }
 
     fn interface_taken(&self) -> SetupError {
-        SetupError::InterfaceTaken { identity: self.identity(), namespace: self.namespace.to_string() }
+        SetupError::InterfaceTaken { holder: self.holder(), namespace: self.namespace.to_string() }
     }
 
     fn step(&self, step: &'static str, source: socket::Error) -> SetupError {
-        SetupError::Step { identity: self.identity(), step, source }
+        SetupError::Step { holder: self.holder(), step, source }
     }
 
     fn in_namespace(&self, source: netns::Error) -> SetupError {
-        SetupError::Namespace { identity: self.identity(), source }
+        SetupError::Namespace { holder: self.holder(), source }
     }
 }
 

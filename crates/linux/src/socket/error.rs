@@ -89,7 +89,12 @@ pub(super) fn kind_of(errno: Errno) -> Kind {
     match errno {
         Errno::ENODEV | Errno::ENOENT | Errno::ESRCH | Errno::ENXIO | Errno::EADDRNOTAVAIL => Kind::Gone,
         Errno::EEXIST => Kind::Exists,
-        Errno::EAGAIN | Errno::EBUSY | Errno::EINTR | Errno::ENOBUFS | Errno::ENOMEM | Errno::EMFILE
+        Errno::EAGAIN
+        | Errno::EBUSY
+        | Errno::EINTR
+        | Errno::ENOBUFS
+        | Errno::ENOMEM
+        | Errno::EMFILE
         | Errno::ENFILE => Kind::Retry,
         Errno::EPERM | Errno::EACCES => Kind::Denied,
         _ => Kind::Invalid,
