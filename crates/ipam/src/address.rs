@@ -55,7 +55,10 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The result would lie outside the family.
-    #[error("cannot add {offset} to {base}: the highest {} address is {}", .base.family(), Address::highest(.base.family()))]
+    #[error(
+        "cannot add {offset} to {base}: the highest {} address is {}",
+        .base.family(), Address::highest(.base.family())
+    )]
     BeyondFamily {
         /// What was added to.
         base: Address,
@@ -63,7 +66,10 @@ pub enum AddressError {
         offset: u128,
     },
     /// The two addresses are of different families.
-    #[error("cannot compute the distance from {base} to {address}: one is {} and the other {}", .base.family(), .address.family())]
+    #[error(
+        "cannot compute the distance from {base} to {address}: one is {} and the other {}",
+        .base.family(), .address.family()
+    )]
     OtherFamily {
         /// Where the distance starts.
         base: Address,

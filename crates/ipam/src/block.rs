@@ -78,7 +78,7 @@ pub struct Block<K> {
 /// How many addresses (or pairs) of a block are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Usable ones; one less than the truth for the whole of IPv6, which a `u128` cannot count.
+    /// Usable ones, 2^128 - 1 at most: one less than the truth for the whole of IPv6.
     pub capacity: u128,
     /// With a holder. Includes those that replay found at addresses that are not usable any more.
     pub held: u128,
@@ -86,7 +86,7 @@ pub struct Counts {
     pub cooling: u128,
     /// Reserved and neither held nor cooling.
     pub reserved: u128,
-    /// Ready to be handed out; one less than the truth for the whole of IPv6.
+    /// Ready to be handed out; one less than the truth where `capacity` is.
     pub free: u128,
 }
 

@@ -55,7 +55,7 @@ impl Cidr {
         low_bits(self.host_bits())
     }
 
-    /// How many addresses it has; one less than the truth for the whole of IPv6, which a `u128` cannot count.
+    /// How many addresses it has, 2^128 - 1 at most.
     pub fn size(&self) -> u128 {
         self.last_offset().saturating_add(1)
     }

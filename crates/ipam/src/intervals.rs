@@ -95,7 +95,7 @@ impl IntervalSet {
         }
     }
 
-    /// How many members it has; one less than the truth for the whole line, which a `u128` cannot count.
+    /// How many members it has, 2^128 - 1 at most.
     pub fn len(&self) -> u128 {
         if self.members == 0 && !self.is_empty() { u128::MAX } else { self.members }
     }

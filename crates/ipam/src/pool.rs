@@ -141,7 +141,7 @@ impl Pool {
         self.parts.last().map_or(0, |part| part.last_index)
     }
 
-    /// How many blocks there are; one less than the truth for all single addresses of IPv6, which a `u128` cannot count.
+    /// How many blocks there are, 2^128 - 1 at most.
     pub fn block_count(&self) -> u128 {
         self.last_index().saturating_add(1)
     }

@@ -163,7 +163,7 @@ impl Range {
         self.last
     }
 
-    /// How many addresses may be handed out; one less than the truth for the whole of IPv6, which a `u128` cannot count.
+    /// How many addresses may be handed out, 2^128 - 1 at most.
     pub fn count(&self) -> u128 {
         self.runs.count()
     }

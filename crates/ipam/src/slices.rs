@@ -25,7 +25,10 @@ pub enum DivideError {
     #[error(transparent)]
     Text(#[from] ParseError),
     /// A slice would be larger than the whole, or smaller than an address.
-    #[error("cannot cut {whole} into slices of /{prefix}: accepted is a prefix length from {} to {}", .whole.prefix(), .whole.family().bits())]
+    #[error(
+        "cannot cut {whole} into slices of /{prefix}: accepted is a prefix length from {} to {}",
+        .whole.prefix(), .whole.family().bits()
+    )]
     Prefix {
         /// The network.
         whole: Cidr,
@@ -63,7 +66,7 @@ impl Slices {
         low_bits(self.prefix - self.whole.prefix())
     }
 
-    /// How many slices there are; one less than the truth for all single addresses of IPv6, which a `u128` cannot count.
+    /// How many slices there are, 2^128 - 1 at most.
     pub fn count(&self) -> u128 {
         self.last_index().saturating_add(1)
     }

@@ -92,7 +92,7 @@ impl<K> Chunks<K> {
 
     /// Says that the chunk of this spot has become empty.
     pub(super) fn retire(&mut self, spot: Spot) {
-        let Some(slot) = self.slot_of(self.get(spot).number) else { return };
+        let slot = spot.0 >> POSITION_BITS;
         if let Some(idle) = self.idle.replace(slot).filter(|idle| *idle != slot) {
             self.drop_chunk(idle);
         }

@@ -52,6 +52,9 @@ impl Cooling {
     pub(super) fn pop(&mut self, live: bool) {
         self.queue.pop_front();
         self.live -= usize::from(live);
+        if self.queue.capacity() > 4 * self.queue.len() + 64 {
+            self.queue.shrink_to(2 * self.queue.len());
+        }
     }
 
     /// Says that one in the queue has become out of date. Sweeps those out when they are the most.

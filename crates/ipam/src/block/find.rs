@@ -68,7 +68,9 @@ impl<K> Block<K> {
             if self.chunks.get(spot).is_held(position) {
                 return Ok(State::Held(self.entry(spot)));
             }
-            if let Some(cooling) = self.cooling().find(|cooling| cooling.offset == offset) {
+            if self.chunks.get(spot).is_cooling(position)
+                && let Some(cooling) = self.cooling().find(|cooling| cooling.offset == offset)
+            {
                 return Ok(State::Cooling(cooling));
             }
         }

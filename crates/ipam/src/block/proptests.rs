@@ -16,7 +16,7 @@ enum Operation {
     Hold(Key, Choice),
     HoldNamed(Key, usize),
     /// Holds for this many keys that are not used otherwise.
-    Fill(Key, u8, Choice),
+    Fill(Key, u16, Choice),
     /// Releases what the key holds.
     Release(Key),
     /// Releases every hold whose key leaves this remainder.
@@ -43,22 +43,24 @@ fn choice() -> impl Strategy<Value = Choice> {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let key = 0..KEYS;
-    let offset = 0_usize..300;
-    let id = 1_u64..6;
+    let (key, offset, id) = (0..KEYS, 0_usize..300, 1_u64..6);
+    let keys = (key.clone(), key.clone());
+    let span = (offset.clone(), 0_usize..140);
+    let replay = (key.clone(), offset.clone(), prop::option::of(0_u64..90));
     prop_oneof![
         8 => (key.clone(), choice()).prop_map(|(key, choice)| Operation::Hold(key, choice)),
         3 => (key.clone(), offset.clone()).prop_map(|(key, at)| Operation::HoldNamed(key, at)),
-        2 => (KEYS..1_000, 1_u8..150, choice()).prop_map(|(key, count, choice)| Operation::Fill(key, count, choice)),
+        2 => (KEYS..1_000, 1_u16..150, choice()).prop_map(|(key, count, choice)| Operation::Fill(key, count, choice)),
         8 => key.clone().prop_map(Operation::Release),
         2 => (1..5_u64, 0..5_u64).prop_map(|(modulus, rest)| Operation::ReleaseSome(modulus, rest)),
         2 => (key.clone(), 1_u64..60).prop_map(|(key, number)| Operation::ReleaseAs(key, number)),
-        1 => (offset.clone(), 0_usize..140).prop_map(|(first, more)| Operation::Reserve(first, first + more)),
-        2 => (offset.clone(), 0_usize..3).prop_map(|(first, more)| Operation::Reserve(first, first + more)),
-        2 => (offset.clone(), 0_usize..140).prop_map(|(first, more)| Operation::Unreserve(first, first + more)),
-        2 => (key.clone(), offset, prop::option::of(0_u64..90)).prop_map(|(key, at, number)| Operation::Replay(key, at, number)),
-        3 => (key.clone(), key.clone(), id.clone()).prop_map(|(from, to, id)| Operation::BeginMove(from, to, id)),
-        1 => (key.clone(), 1_u64..60, key.clone(), id.clone()).prop_map(|(from, number, to, id)| Operation::BeginMoveAs(from, number, to, id)),
+        1 => span.clone().prop_map(|(first, more)| Operation::Reserve(first, first + more)),
+        2 => offset.prop_map(|at| Operation::Reserve(at, at)),
+        2 => span.prop_map(|(first, more)| Operation::Unreserve(first, first + more)),
+        2 => replay.prop_map(|(key, at, number)| Operation::Replay(key, at, number)),
+        3 => (keys.clone(), id.clone()).prop_map(|((from, to), id)| Operation::BeginMove(from, to, id)),
+        1 => (keys, 1_u64..60, id.clone())
+            .prop_map(|((from, to), number, id)| Operation::BeginMoveAs(from, number, to, id)),
         2 => (key.clone(), id.clone()).prop_map(|(to, id)| Operation::CommitMove(to, id)),
         2 => (key, id).prop_map(|(to, id)| Operation::AbortMove(to, id)),
         3 => (0_u64..2_000).prop_map(Operation::Wait),
@@ -203,7 +205,7 @@ impl Pair {
                 prop_assert_eq!(self.block.snapshot(), bytes);
             }
         }
-        self.compare()
+        Ok(())
     }
 
     fn pass(&mut self, millis: u64) {
@@ -326,6 +328,42 @@ proptest! {
         let mut pair = Pair::new(space, Duration::from_millis(rest));
         for operation in operations {
             pair.apply(operation)?;
+            pair.compare()?;
         }
+    }
+}
+
+/// Operations that fill and empty whole chunks.
+fn large_operation() -> impl Strategy<Value = Operation> {
+    let fill = (0_u64..3_000, 100_u16..500, choice());
+    prop_oneof![
+        4 => fill.prop_map(|(key, count, choice)| Operation::Fill(key, count, choice)),
+        3 => (1..4_u64, 0..4_u64).prop_map(|(modulus, rest)| Operation::ReleaseSome(modulus, rest)),
+        1 => (0_usize..1_024, 0_usize..900).prop_map(|(first, more)| Operation::Reserve(first, first + more)),
+        1 => (0_usize..1_024, 0_usize..900).prop_map(|(first, more)| Operation::Unreserve(first, first + more)),
+        2 => (0_u64..2_000).prop_map(Operation::Wait),
+        1 => Just(Operation::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn a_block_of_many_chunks_does_what_the_model_does(
+        excluded in prop::collection::vec((0_u128..1_024, 0_u128..200), 0..4),
+        rest in prop_oneof![Just(0_u64), Just(1_000)],
+        operations in prop::collection::vec(large_operation(), 1..25),
+    ) {
+        let cidr: Cidr = "10.0.0.0/22".parse().unwrap();
+        let exclusions = excluded.into_iter().map(|(first, more)| {
+            Exclusion::between(cidr.nth(first).unwrap(), cidr.first().plus(first + more).unwrap()).unwrap()
+        });
+        let mut pair = Pair::new(Range::every(cidr).without(exclusions).into(), Duration::from_millis(rest));
+        for operation in operations {
+            pair.apply(operation)?;
+            prop_assert_eq!(pair.block.counts(), pair.model.counts());
+        }
+        pair.compare()?;
     }
 }

@@ -63,7 +63,10 @@ proptest! {
     }
 
     #[test]
-    fn invariant_10_no_text_makes_the_bitmap_reader_panic(cidr in small_cidr(), text in prop_oneof![".*", "[A-Za-z0-9+/]{0,40}={0,2}"]) {
+    fn invariant_10_no_text_makes_the_bitmap_reader_panic(
+        cidr in small_cidr(),
+        text in prop_oneof![".*", "[A-Za-z0-9+/]{0,40}={0,2}"],
+    ) {
         let decoded = Offsets::of(&cidr).decode_bitmap(&text);
         prop_assert!(decoded.entries.iter().all(|(address, ())| cidr.contains(*address)));
     }

@@ -154,7 +154,8 @@ proptest! {
     #[test]
     fn zeros_in_front_change_nothing(bits: u32, zeros in 0_usize..4) {
         let address = Address::new(Family::V4, bits.into()).unwrap();
-        let padded = address.to_string().split('.').map(|octet| format!("{}{octet}", "0".repeat(zeros))).collect::<Vec<_>>();
+        let pad = |octet: &str| format!("{}{octet}", "0".repeat(zeros));
+        let padded: Vec<String> = address.to_string().split('.').map(pad).collect();
         prop_assert_eq!(Notation::LeadingZeros.address(&padded.join(".")), Ok(address));
     }
 }

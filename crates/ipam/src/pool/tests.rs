@@ -133,14 +133,17 @@ proptest! {
         taken in prop::collection::vec(0_u128..40, 0..40),
     ) {
         let subnets: Vec<Subnet> = (0_u32..).zip(&shapes).map(|(n, (more, kind))| {
-            let ipv4 = Cidr::new(Address::new(Family::V4, u128::from(0x0a00_0000 + n * 64)).unwrap(), 32 - block_bits - more).unwrap();
-            let ipv6 = Cidr::new(Address::new(Family::V6, u128::from(n) << 100).unwrap(), 128 - block_bits - more).unwrap();
+            let cidr = |family: Family, bits| {
+                Cidr::new(Address::new(family, bits).unwrap(), family.bits() - block_bits - more).unwrap()
+            };
+            let ipv4 = cidr(Family::V4, u128::from(0x0a00_0000 + n * 64));
+            let ipv6 = cidr(Family::V6, u128::from(n) << 100);
             [Subnet::single(ipv4), Subnet::single(ipv6), Subnet::dual(ipv4, ipv6)][usize::from(*kind)]
         }).collect();
         let pool = Pool::new(subnets.clone(), block_bits).unwrap();
-        let slices = |cidr: Option<Cidr>| cidr.map(|cidr| Slices::new(cidr, cidr.family().bits() - block_bits).unwrap());
+        let cut = |cidr: Cidr| Slices::new(cidr, cidr.family().bits() - block_bits).unwrap();
         let naive: Vec<Subnet> = subnets.iter().flat_map(|subnet| {
-            let (ipv4, ipv6) = (slices(subnet.ipv4), slices(subnet.ipv6));
+            let (ipv4, ipv6) = (subnet.ipv4.map(cut), subnet.ipv6.map(cut));
             let count = ipv4.or(ipv6).unwrap().count();
             (0..count).map(move |index| Subnet {
                 ipv4: ipv4.and_then(|slices| slices.get(index)),

@@ -16,7 +16,10 @@ pub struct FreeSlices {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
     /// Every slice is taken.
-    #[error("cannot take a slice of {}: all {} slices of /{} are taken", .slices.whole(), .slices.count(), .slices.prefix())]
+    #[error(
+        "cannot take a slice of {}: all {} slices of /{} are taken",
+        .slices.whole(), .slices.count(), .slices.prefix()
+    )]
     Exhausted {
         /// The network and its cut.
         slices: Slices,

@@ -91,7 +91,8 @@ proptest! {
                 covered.push(slice.nth(offset).unwrap());
             }
         }
-        prop_assert_eq!(covered, (0..=whole.last_offset()).map(|offset| whole.nth(offset).unwrap()).collect::<Vec<_>>());
+        let addresses: Vec<_> = (0..=whole.last_offset()).map(|offset| whole.nth(offset).unwrap()).collect();
+        prop_assert_eq!(covered, addresses);
         prop_assert_eq!(slices.get(slices.count()), None);
     }
 
@@ -117,7 +118,8 @@ proptest! {
             }
             prop_assert_eq!(free.taken(), model.len() as u128);
             prop_assert_eq!(free.taken() + free.free(), slices.count());
-            prop_assert_eq!(free.iter_taken().map(|slice| slices.index_of(&slice).unwrap()).collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+            let taken: Vec<u128> = free.iter_taken().map(|slice| slices.index_of(&slice).unwrap()).collect();
+            prop_assert_eq!(taken, model.iter().copied().collect::<Vec<_>>());
         }
     }
 }
