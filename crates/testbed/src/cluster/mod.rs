@@ -55,7 +55,7 @@ pub use node::{Node, NodePart};
 pub use options::{CniChoice, Options};
 
 /// How long nodes may take to become ready: long enough for two cores that build something else at the same time.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+const READY_LIMIT: Duration = Duration::from_mins(2);
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running cluster. Dropping it ends it and removes its data; after a panic its logs stay.

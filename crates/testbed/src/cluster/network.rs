@@ -68,12 +68,12 @@ impl Network {
     pub(super) fn route_to_pods(&self, from: Option<(&Host, u8)>, nodes: u8) -> Result<(), ClusterError> {
         let addresses = self.addresses();
         let others = (0..nodes).filter(|other| from.is_none_or(|(_, index)| index != *other));
-        let batch: String = others
+        let batch: Vec<String> = others
             .map(|other| format!("route add {} via {}\n", addresses.pods(other), addresses.node(other)))
             .collect();
         match from {
-            Some((node, _)) => node.ip(&batch)?,
-            None => NetworkNamespace::current()?.ip(&batch)?,
+            Some((node, _)) => node.ip(&batch.concat())?,
+            None => NetworkNamespace::current()?.ip(&batch.concat())?,
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Capture {
             host: self.host.clone(),
             within,
             seen: packets.len(),
-            summary: packets.iter().rev().take(SHOWN).rev().map(|packet| format!("{packet}\n")).collect(),
+            summary: summary(&packets),
         })
     }
 
@@ -121,9 +121,9 @@ fn read_until(stopped: &UnixStream, socket: &OwnedFd, seen: &Seen) {
             Err(_) => return,
         }
         let last = ready[1].any().unwrap_or(true);
-        while let Some(packet) = read_one(socket, &mut buffer) {
-            let Some(packet) = packet else { continue };
-            seen.packets.lock().unwrap_or_else(PoisonError::into_inner).push(packet);
+        while let Ok(packet) = read_one(socket, &mut buffer) {
+            let mut packets = seen.packets.lock().unwrap_or_else(PoisonError::into_inner);
+            packets.extend(packet);
             seen.grown.notify_all();
         }
         if last {
@@ -132,17 +132,16 @@ fn read_until(stopped: &UnixStream, socket: &OwnedFd, seen: &Seen) {
     }
 }
 
-/// The next packet that waits; the inner option is empty if it is no Ethernet frame.
-fn read_one(socket: &OwnedFd, buffer: &mut [u8]) -> Option<Option<Packet>> {
+/// The next packet that waits, unless it is no Ethernet frame; an error when none waits.
+fn read_one(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<Option<Packet>> {
     let mut control = nix::cmsg_space!(TimeSpec);
     let (length, at, interface, direction) = {
         let mut slices = [IoSliceMut::new(buffer)];
-        let received =
-            recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut slices, Some(&mut control), MsgFlags::empty());
-        let message = match received {
-            Ok(message) => message,
-            Err(nix::Error::EINTR | nix::Error::ENETDOWN) => return Some(None),
-            Err(_) => return None,
+        let flags = MsgFlags::empty();
+        let message = match recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
+            // An interface that went down is no reason to stop looking at the others.
+            Err(nix::Error::EINTR | nix::Error::ENETDOWN) => return Ok(None),
+            message => message?,
         };
         let at = message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
             ControlMessageOwned::ScmTimestampns(time) => Some(Duration::from(time)),
@@ -156,5 +155,12 @@ fn read_one(socket: &OwnedFd, buffer: &mut [u8]) -> Option<Option<Packet>> {
         };
         (message.bytes, at.unwrap_or_default(), link.map_or(0, |link| link.ifindex()), direction)
     };
-    Some(Packet::parse(at, interface, direction, buffer.get(..length)?.to_vec()))
+    let bytes = buffer.get(..length).unwrap_or_default().to_vec();
+    Ok(Packet::parse(at, interface, direction, bytes))
+}
+
+/// The latest packets, one a line.
+fn summary(packets: &[Packet]) -> String {
+    let shown = &packets[packets.len().saturating_sub(SHOWN)..];
+    shown.iter().map(Packet::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -24,7 +24,7 @@
 //!   the namespace that the test was started in.
 //! - Commands run in a PID namespace of their host. Its first process waits for the end of a pipe
 //!   that only this process holds open, and when the first process of a PID namespace ends, the kernel
-//!   kills all others (see [`lifeline`]). The host's mounts are in a mount namespace that ends with them.
+//!   kills all others (see `lifeline.rs`). The host's mounts are in a mount namespace that ends with them.
 
 mod capture;
 mod child;

@@ -181,8 +181,9 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        let [first, rest @ ..] = self.0;
+        write!(f, "{first:02x}")?;
+        rest.iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
     }
 }
 

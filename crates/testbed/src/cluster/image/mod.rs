@@ -187,8 +187,8 @@ fn descriptor(media_type: &str, blob: &[u8]) -> Value {
 }
 
 fn digest_of(blob: &[u8]) -> String {
-    let hex: String = digest(&SHA256, blob).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    let hex: Vec<String> = digest(&SHA256, blob).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{}", hex.concat())
 }
 
 #[cfg(test)]
