@@ -2,7 +2,7 @@
 //!
 //! [`LocalApi`] is a `tower::Service` that answers the part of the Kubernetes API that Tenure uses, from a
 //! single redb file, so that `kube::Client::new(LocalApi::open(…)?, "default")` gives reconcilers and agents a
-//! control plane without a cluster.
+//! control plane without a cluster. [`Server`] puts the same on a unix socket or a loopback port for `kubectl`.
 //!
 //! # What it promises
 //!
@@ -10,16 +10,39 @@
 //!   resource versions never go back.
 //! - What it shows is on disk, too: a read or a watch never sees a write that a crash could undo.
 //! - No request makes it panic; what it cannot do it refuses with the `Status` that kube-apiserver would send.
+//!
+//! Where it differs from kube-apiserver on purpose is in the table of this crate's `README.md`.
 
+mod core;
 mod crd;
+mod decode;
+mod definitions;
 mod discovery;
+mod dispatch;
+mod janitor;
+mod kinds;
+mod list;
+mod meta;
 mod names;
 mod openapi;
+mod owners;
 mod patch;
+mod present;
+mod registry;
+mod request;
+mod respond;
+mod scale;
 mod schema;
 mod selector;
+mod server;
 mod service;
 mod status;
+mod store;
 mod table;
+mod watch;
+mod write;
 
-pub use service::{LocalApi, OpenError, ResponseBody};
+pub use respond::ResponseBody;
+pub use server::{ServeError, Server};
+pub use service::{LocalApi, Options};
+pub use store::{Durability, OpenError};

@@ -5,52 +5,99 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use serde_json::Value;
+use http::{Request, Response};
 use tenure_handles::{Clock, Entropy};
 
-use crate::status::Status;
+use crate::core::Core;
+use crate::dispatch::{Call, answer};
+use crate::respond::{ResponseBody, refusal};
+use crate::store::{Durability, History, OpenError, Store};
 
-/// The body of an answer: one piece, or a stream of watch events.
-pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
-
-/// Why a store could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {}
-
-/// The Kubernetes API of one host.
-#[derive(Clone)]
+/// The Kubernetes API of one host. Cheap to clone; all clones are the same API.
+///
+/// ```
+/// # use tenure_handles::{SeededEntropy, SystemClock};
+/// # use k8s_openapi::api::core::v1::Namespace;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), kube::Error> {
+/// let api = tenure_localapi::LocalApi::temporary(SystemClock, SeededEntropy::new(1));
+/// let namespaces: kube::Api<Namespace> = kube::Api::all(api.client());
+/// assert!(namespaces.get_opt("default").await?.is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
 pub struct LocalApi {
-    inner: Arc<Inner>,
+    core: Arc<Core>,
 }
 
-struct Inner {
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
+/// How a [`LocalApi`] is to be opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    durability: Durability,
+    history: History,
+}
+
+impl Options {
+    /// When a write is acknowledged; once it is on disk, unless told otherwise.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// How many events each resource keeps for watches that start in the past; 4096 unless told otherwise.
+    #[must_use]
+    pub fn history(mut self, events: usize) -> Self {
+        self.history.events = events;
+        self
+    }
+
+    /// Opens, or creates, the API whose objects are in the file at `path`.
+    pub fn open(
+        self,
+        path: impl AsRef<Path>,
+        clock: impl Clock,
+        entropy: impl Entropy,
+    ) -> Result<LocalApi, OpenError> {
+        let store = Store::open(path.as_ref(), self.durability, self.history)?;
+        Ok(LocalApi { core: Arc::new(Core::new(store, Arc::new(clock), Arc::new(entropy))) })
+    }
+
+    /// An API whose objects live as long as it does.
+    pub fn temporary(self, clock: impl Clock, entropy: impl Entropy) -> LocalApi {
+        let store = Store::temporary(self.history);
+        LocalApi { core: Arc::new(Core::new(store, Arc::new(clock), Arc::new(entropy))) }
+    }
 }
 
 impl LocalApi {
-    /// Opens, or creates, the API whose objects are in the file at `path`.
-    pub fn open(
-        _path: impl AsRef<Path>,
-        clock: impl Clock,
-        entropy: impl Entropy,
-    ) -> Result<Self, OpenError> {
-        Ok(Self::temporary(clock, entropy))
+    /// Opens, or creates, the API whose objects are in the file at `path`, with the default [`Options`].
+    pub fn open(path: impl AsRef<Path>, clock: impl Clock, entropy: impl Entropy) -> Result<Self, OpenError> {
+        Options::default().open(path, clock, entropy)
     }
 
-    /// An API whose objects live as long as this value and its clones.
+    /// An API whose objects live as long as this value and its clones. It uses no thread of its own, so that a run
+    /// on one thread with a seeded `entropy` replays.
     pub fn temporary(clock: impl Clock, entropy: impl Entropy) -> Self {
-        Self { inner: Arc::new(Inner { clock: Arc::new(clock), entropy: Arc::new(entropy) }) }
+        Options::default().temporary(clock, entropy)
     }
 
     /// A client of this API with the default namespace `default`. Needs a tokio runtime around it.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.clone(), "default")
+    }
+
+    /// Ends all watches, refuses further writes, and releases the file once the last write is on disk. Dropping the
+    /// last clone does the same; but a `kube::Client` keeps one.
+    pub fn close(&self) {
+        self.core.close();
+    }
+
+    /// The newest resource version that is on disk.
+    pub fn resource_version(&self) -> u64 {
+        self.core.store.version()
     }
 }
 
@@ -58,6 +105,7 @@ impl<B> tower::Service<Request<B>> for LocalApi
 where
     B: http_body::Body + Send + 'static,
     B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
@@ -67,19 +115,13 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _request: Request<B>) -> Self::Future {
-        let _ = (self.inner.clock.now(), self.inner.entropy.next_u64());
-        let status = Status {
-            code: StatusCode::NOT_FOUND,
-            reason: "NotFound",
-            message: "the server could not find the requested resource".to_owned(),
-            details: Value::Null,
-        };
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let core = self.core.clone();
         Box::pin(async move {
-            let body = Full::new(Bytes::from(status.to_value().to_string())).boxed_unsync();
-            let mut response = Response::new(body);
-            *response.status_mut() = status.code;
-            Ok(response)
+            Ok(match Call::read(request).await {
+                Ok(call) => answer(&core, call).await,
+                Err(status) => refusal(&status),
+            })
         })
     }
 }

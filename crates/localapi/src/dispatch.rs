@@ -1,0 +1,317 @@
+//! From a request to an answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Uri};
+use http_body_util::{BodyExt, Limited};
+
+use crate::core::Core;
+use crate::decode::{self, Strictness};
+use crate::list::{ListOptions, Selection, list, parse_version};
+use crate::present;
+use crate::registry::{Registry, Resource};
+use crate::request::{Form, Place, Query, Target, Verb, content_type};
+use crate::respond::{self, Reply};
+use crate::scale::{ScaleChange, scale_of};
+use crate::status::Status;
+use crate::store::Key;
+use crate::watch::{WatchOptions, watch};
+use crate::write::{Change, DeleteOptions, Outcome, Part, Patch, WriteOptions, Writer, Written};
+
+/// The longest body that is read.
+const BODY_LIMIT: usize = 3 << 20;
+
+/// A request with its body read.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Call {
+    /// Reads a request.
+    pub(crate) async fn read<B>(request: http::Request<B>) -> Result<Self, Status>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let body = match Limited::new(body, BODY_LIMIT).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Err(Status::too_large(BODY_LIMIT));
+            }
+            Err(error) => return Err(Status::bad_request(error.to_string())),
+        };
+        Ok(Self { method: parts.method, uri: parts.uri, headers: parts.headers, body })
+    }
+}
+
+/// Answers a request.
+pub(crate) async fn answer(core: &Arc<Core>, call: Call) -> Reply {
+    let query = Query::parse(call.uri.query());
+    let result = match Target::parse(call.uri.path()) {
+        Target::Other(segments) => other(core, &call, &segments),
+        Target::Resource(place) => {
+            let registry = core.registry();
+            match route(&registry, &call, &place, &query) {
+                Ok(route) => route.answer(core, &call, &place, &query).await,
+                Err(reply) => return *reply,
+            }
+        }
+    };
+    result.unwrap_or_else(|status| respond::refusal(&status))
+}
+
+/// What is to be done with what.
+struct Route {
+    resource: Arc<Resource>,
+    verb: Verb,
+    sub: Sub,
+}
+
+/// Which part of an object a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sub {
+    Object,
+    Status,
+    Scale,
+    Finalize,
+}
+
+/// Finds the resource and checks that it has the verb there.
+fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Result<Route, Box<Reply>> {
+    let nowhere = || Box::new(respond::no_such_page());
+    let resource = registry.find(&place.group, &place.version, &place.resource).ok_or_else(nowhere)?;
+    let custom = resource.custom().is_some();
+    let verb = Verb::of(&call.method, place, query);
+    if place.beyond || (!resource.namespaced && !place.namespace.is_empty()) {
+        return Err(nowhere());
+    }
+    let everywhere = resource.namespaced && place.namespace.is_empty();
+    if everywhere && !place.name.is_empty() {
+        return Err(nowhere());
+    }
+    let sub = match place.subresource.as_str() {
+        "" => Sub::Object,
+        "status" if resource.status => Sub::Status,
+        "scale" if resource.scale.is_some() => Sub::Scale,
+        "finalize" if resource.kind == "Namespace" && !custom => Sub::Finalize,
+        _ if custom => {
+            let status = Status::not_found(resource.grouped(), &place.name);
+            return Err(Box::new(respond::refusal(&status)));
+        }
+        _ => return Err(nowhere()),
+    };
+    let refuse = |verb: Option<Verb>| {
+        let status = match verb {
+            Some(verb) if custom => Status::verb_not_supported(resource.grouped(), verb.as_str()),
+            None if custom => Status::verb_not_supported(resource.grouped(), ""),
+            _ => Status::method_not_allowed(),
+        };
+        Box::new(respond::refusal(&status))
+    };
+    let Some(verb) = verb else { return Err(refuse(None)) };
+    let allowed = match (sub, verb) {
+        (Sub::Object, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete) => !place.name.is_empty(),
+        (Sub::Object, Verb::Create) => place.name.is_empty() && !everywhere,
+        (Sub::Object, Verb::DeleteCollection) => {
+            !everywhere && resource.builtin().is_none_or(|builtin| !builtin.traits.no_delete_collection)
+        }
+        (Sub::Object, Verb::List | Verb::Watch) => true,
+        (Sub::Finalize, Verb::Update) => true,
+        (Sub::Finalize, _) => false,
+        (_, Verb::Get | Verb::Update | Verb::Patch) => true,
+        _ => false,
+    };
+    if !allowed {
+        // A definition's namespaced resource has no such page outside a namespace.
+        return Err(if custom && everywhere { nowhere() } else { refuse(Some(verb)) });
+    }
+    Ok(Route { resource: resource.clone(), verb, sub })
+}
+
+impl Route {
+    async fn answer(
+        self,
+        core: &Arc<Core>,
+        call: &Call,
+        place: &Place,
+        query: &Query,
+    ) -> Result<Reply, Status> {
+        match self.verb {
+            Verb::Get => self.get(core, call, place, query),
+            Verb::List => self.list(core, call, place, query),
+            Verb::Watch => self.watch(core, call, place, query),
+            _ => {
+                core.ensure_janitor();
+                self.write(core, call, place, query).await
+            }
+        }
+    }
+
+    fn form(&self, call: &Call) -> Result<Form, Status> {
+        Form::negotiate(&call.headers, |form| !matches!(form, Form::Discovery(_)))
+    }
+
+    fn get(&self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
+        let form = self.form(call)?;
+        let version = parse_version(query.text("resourceVersion"))?;
+        let current = core.store.version();
+        if version > current {
+            return Err(Status::too_new(version, current));
+        }
+        let key = Key::new(&place.namespace, &place.name);
+        let object = core
+            .store
+            .get(&self.resource.collection, &key)
+            .ok_or_else(|| Status::not_found(self.resource.grouped(), &place.name))?;
+        if self.sub == Sub::Scale {
+            let scale = scale_of(&self.resource, &present::value(&self.resource, &object))?;
+            return Ok(respond::json_text(StatusCode::OK, scale.to_string()));
+        }
+        if form == Form::Plain {
+            return Ok(respond::json_text(StatusCode::OK, present::text(&self.resource, &object)));
+        }
+        respond::one(StatusCode::OK, &self.resource, &present::value(&self.resource, &object), form, query)
+    }
+
+    fn list(&self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
+        let selection = Selection::parse(&self.resource, &place.namespace, query)?;
+        let options = ListOptions::parse(query)?;
+        let form = self.form(call)?;
+        let page = list(&core.store, &self.resource.collection, &selection, &options)?;
+        respond::page(&self.resource, &page, form, query)
+    }
+
+    fn watch(self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
+        let selection = Selection::parse(&self.resource, &place.namespace, query)?;
+        let options = WatchOptions::parse(query, &self.resource)?;
+        let form = self.form(call)?;
+        Ok(respond::stream(watch(core, self.resource, selection, form, &options)))
+    }
+
+    async fn write(
+        &self,
+        core: &Arc<Core>,
+        call: &Call,
+        place: &Place,
+        query: &Query,
+    ) -> Result<Reply, Status> {
+        let form = self.form(call)?;
+        let kind_of_options = match self.verb {
+            Verb::Create => "CreateOptions",
+            Verb::Patch => "PatchOptions",
+            _ => "UpdateOptions",
+        };
+        if matches!(self.verb, Verb::Delete | Verb::DeleteCollection) {
+            return self.delete(core, call, place, query, form).await;
+        }
+        let change = match self.verb {
+            Verb::Create => None,
+            Verb::Patch => {
+                let patch = Patch::parse(&self.resource, &content_type(&call.headers), &call.body)?;
+                Some(if self.sub == Sub::Scale {
+                    Change::Scale(ScaleChange::Patch(patch))
+                } else {
+                    Change::Patch(patch)
+                })
+            }
+            _ => {
+                self.check_media(call)?;
+                Some(if self.sub == Sub::Scale {
+                    Change::Scale(ScaleChange::Replace(decode::parse("Scale", &call.body)?))
+                } else {
+                    Change::Replace(decode::decode(&self.resource, &call.body)?)
+                })
+            }
+        };
+        let options = WriteOptions::parse(query, kind_of_options)?;
+        let writer = Writer { core, resource: &self.resource, options };
+        let written = match change {
+            None => {
+                self.check_media(call)?;
+                let shaped = decode::decode(&self.resource, &call.body)?;
+                writer.create(&place.namespace, shaped).await?
+            }
+            Some(change) => {
+                let part = match self.sub {
+                    Sub::Status => Part::Status,
+                    Sub::Finalize => Part::Finalizers,
+                    Sub::Object | Sub::Scale => Part::Whole,
+                };
+                writer.update(&place.namespace, &place.name, part, &change).await?
+            }
+        };
+        self.written(&written, form, query)
+    }
+
+    /// JSON is the one format that is read.
+    fn check_media(&self, call: &Call) -> Result<(), Status> {
+        if content_type(&call.headers) == "application/json" {
+            return Ok(());
+        }
+        Err(Status::unsupported_media_type(&["application/json"]))
+    }
+
+    async fn delete(
+        &self,
+        core: &Arc<Core>,
+        call: &Call,
+        place: &Place,
+        query: &Query,
+        form: Form,
+    ) -> Result<Reply, Status> {
+        let options = WriteOptions { dry_run: false, strictness: Strictness::Ignore };
+        let writer = Writer { core, resource: &self.resource, options };
+        if self.verb == Verb::DeleteCollection {
+            let selection = Selection::parse(&self.resource, &place.namespace, query)?;
+            let list_options = ListOptions::parse(query)?;
+            let options = DeleteOptions::parse(query, &call.body)?;
+            let page = writer.delete_collection(&selection, &list_options, &options).await?;
+            return respond::page(&self.resource, &page, form, query);
+        }
+        let options = DeleteOptions::parse(query, &call.body)?;
+        let written = writer.delete(&place.namespace, &place.name, &options).await?;
+        self.written(&written, form, query)
+    }
+
+    fn written(&self, written: &Written, form: Form, query: &Query) -> Result<Reply, Status> {
+        let resource = &self.resource;
+        let mut reply = match &written.outcome {
+            Outcome::Gone(status) => respond::json_text(written.code, status.to_string()),
+            Outcome::Stored(object) if self.sub == Sub::Scale => {
+                let scale = scale_of(resource, &present::value(resource, object))?;
+                respond::json_text(written.code, scale.to_string())
+            }
+            Outcome::Stored(object) if form == Form::Plain => {
+                respond::json_text(written.code, present::text(resource, object))
+            }
+            Outcome::Stored(object) => {
+                respond::one(written.code, resource, &present::value(resource, object), form, query)?
+            }
+            Outcome::Unstored(value) if self.sub == Sub::Scale => {
+                respond::json_text(written.code, scale_of(resource, value)?.to_string())
+            }
+            Outcome::Unstored(value) => respond::one(written.code, resource, value, form, query)?,
+        };
+        respond::warn(&mut reply, &written.warnings);
+        Ok(reply)
+    }
+}
+
+/// Discovery, health, versions: what is no resource.
+fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status> {
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    if call.method != Method::GET && call.method != Method::HEAD {
+        return Err(Status::method_not_allowed());
+    }
+    let _ = core;
+    match segments.as_slice() {
+        ["healthz" | "livez" | "readyz", ..] => Ok(respond::plain_text(StatusCode::OK, "ok")),
+        _ => Ok(respond::no_such_page()),
+    }
+}

@@ -1,0 +1,271 @@
+//! The server's own work in the background: garbage of gone owners, namespaces and definitions on their way out.
+//!
+//! Woken by every change; decides from what is on disk. Nothing is lost when it is interrupted: after a restart it
+//! looks at everything once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::core::Core;
+use crate::decode::Strictness;
+use crate::definitions::CLEANUP;
+use crate::meta;
+use crate::owners::{Chore, Deed, Graph, KindPlace};
+use crate::registry::{DEFINITIONS, NAMESPACES, Registry};
+use crate::status::Status;
+use crate::store::{CollectionName, CommitError, Event, Key, Object, Scope};
+use crate::write::{DeleteOptions, Propagation, WriteOptions, Writer};
+
+/// Events have owners neither above nor below them.
+const UNCOLLECTED: &str = "events";
+
+/// After a failure things are looked at again, even if nothing changes.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Works until the API is dropped or closed.
+pub(crate) async fn run(core: Weak<Core>) {
+    let Some(mut changes) = core.upgrade().map(|core| core.store.subscribe_all()) else { return };
+    let mut janitor: Option<Janitor> = None;
+    loop {
+        let Some(strong) = core.upgrade() else { return };
+        if *strong.closing().borrow() {
+            return;
+        }
+        changes.borrow_and_update();
+        let done = match &mut janitor {
+            Some(janitor) => janitor.round(&strong).await,
+            none => none.insert(Janitor::survey(&strong)).round(&strong).await,
+        };
+        drop(strong);
+        let result = match done {
+            Ok(Progress::Done) => changes.changed().await,
+            Ok(Progress::Retry) => tokio::time::timeout(RETRY, changes.changed()).await.unwrap_or(Ok(())),
+            Ok(Progress::Lost) => {
+                janitor = None;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(%error, "the local API's garbage collection ends");
+                return;
+            }
+        };
+        if result.is_err() {
+            return;
+        }
+    }
+}
+
+/// How a round ended.
+enum Progress {
+    /// All that could be done is done.
+    Done,
+    /// Something failed that may succeed later.
+    Retry,
+    /// Too much happened meanwhile: look at everything again.
+    Lost,
+}
+
+struct Janitor {
+    graph: Graph,
+    /// Up to here, every change is in the graph.
+    version: u64,
+    /// Namespaces and definitions on their way out.
+    leaving: BTreeMap<(&'static str, Key), Arc<Object>>,
+}
+
+impl Janitor {
+    /// Looks at everything.
+    fn survey(core: &Core) -> Self {
+        let mut janitor = Self { graph: Graph::default(), version: 0, leaving: BTreeMap::new() };
+        // Changes after this moment are told once more, which does no harm.
+        janitor.version = core.store.version();
+        for collection in core.store.collections() {
+            for object in core.store.list(&collection, &Scope::All, "").objects {
+                janitor.see(&collection, &object);
+            }
+        }
+        janitor
+    }
+
+    fn see(&mut self, collection: &CollectionName, object: &Arc<Object>) {
+        if &**collection != UNCOLLECTED {
+            self.graph.put(collection, object);
+        }
+        if let Some(collection) = [NAMESPACES, DEFINITIONS].into_iter().find(|name| *name == &**collection) {
+            let key = (collection, object.key.clone());
+            if object.is_terminating() {
+                self.leaving.insert(key, object.clone());
+            } else {
+                self.leaving.remove(&key);
+            }
+        }
+    }
+
+    fn take_in(&mut self, collection: &CollectionName, event: &Event) {
+        if let Some(object) = event.present() {
+            self.see(collection, object);
+        } else {
+            self.graph.remove(event.object.uid());
+            self.leaving.retain(|(name, key), _| *name != &**collection || *key != event.object.key);
+        }
+    }
+
+    /// Does what has to be done until nothing changes any more.
+    async fn round(&mut self, core: &Arc<Core>) -> Result<Progress, CommitError> {
+        loop {
+            let Ok((events, version)) = core.store.changes_since(self.version) else {
+                return Ok(Progress::Lost);
+            };
+            for (collection, event) in &events {
+                self.take_in(collection, event);
+            }
+            self.version = version;
+            let registry = core.registry();
+            let chores = self.graph.plan(|api_version, kind| {
+                let resource = registry.of_kind(api_version, kind)?;
+                Some(KindPlace { collection: resource.collection.clone(), namespaced: resource.namespaced })
+            });
+            let mut failed = false;
+            for chore in &chores {
+                if let Err(status) = carry_out(core, &registry, chore).await {
+                    tracing::warn!(?chore, message = status.message, "a chore failed");
+                    self.graph.suspect(&chore.uid);
+                    failed = true;
+                }
+            }
+            for object in self.leaving.values().cloned().collect::<Vec<_>>() {
+                if object.value["kind"] == "Namespace" {
+                    empty_namespace(core, &registry, &object).await?;
+                } else {
+                    empty_definition(core, &registry, &object).await?;
+                }
+            }
+            if failed {
+                return Ok(Progress::Retry);
+            }
+            if core.store.version() == self.version {
+                return Ok(Progress::Done);
+            }
+        }
+    }
+}
+
+async fn carry_out(core: &Arc<Core>, registry: &Registry, chore: &Chore) -> Result<(), Status> {
+    let (collection, key) = &chore.place;
+    let amended = match &chore.deed {
+        Deed::Delete(propagation) => {
+            return delete(core, registry, collection, key, &chore.uid, *propagation).await;
+        }
+        Deed::Disown(owners) => {
+            let change = |value: &mut Value| {
+                let before = meta::owners(value);
+                let kept: Vec<Value> = before
+                    .iter()
+                    .filter(|owner| !owners.contains(owner["uid"].as_str().unwrap_or_default()))
+                    .cloned()
+                    .collect();
+                let found = kept.len() < before.len();
+                meta::set_owners(value, kept);
+                found
+            };
+            core.amend(collection, key, &chore.uid, change).await
+        }
+        Deed::Release(finalizer) => {
+            core.amend(collection, key, &chore.uid, |value| meta::remove_finalizer(value, finalizer)).await
+        }
+        Deed::Unblock => {
+            let change = |value: &mut Value| {
+                let mut owners = meta::owners(value).to_vec();
+                let blocked = owners.iter().any(|owner| owner["blockOwnerDeletion"] == true);
+                for owner in &mut owners {
+                    owner["blockOwnerDeletion"] = Value::Bool(false);
+                }
+                meta::set_owners(value, owners);
+                blocked
+            };
+            core.amend(collection, key, &chore.uid, change).await
+        }
+    };
+    amended.map(|_| ()).map_err(|error| crate::write::not_stored(&error))
+}
+
+async fn delete(
+    core: &Arc<Core>,
+    registry: &Registry,
+    collection: &str,
+    key: &Key,
+    uid: &str,
+    propagation: Propagation,
+) -> Result<(), Status> {
+    let Some(resource) = registry.of_collection(collection) else { return Ok(()) };
+    let options = WriteOptions { dry_run: false, strictness: Strictness::Ignore };
+    let writer = Writer { core, resource, options };
+    let options = DeleteOptions {
+        propagation: Some(propagation),
+        uid: Some(uid.to_owned()),
+        ..DeleteOptions::default()
+    };
+    match writer.delete(key.namespace(), key.name(), &options).await {
+        // Gone, or another by now: nothing to do.
+        Err(status) if status.reason != "NotFound" && status.reason != "Conflict" => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes what is in a namespace, and lets the namespace go when nothing is left.
+async fn empty_namespace(core: &Arc<Core>, registry: &Registry, object: &Object) -> Result<(), CommitError> {
+    let scope = Scope::Namespace(object.key.name().to_owned());
+    let mut left = 0;
+    for collection in core.store.collections() {
+        let objects = core.store.list(&collection, &scope, "").objects;
+        left += objects.len();
+        remove_all(core, registry, &collection, &objects).await;
+    }
+    if left == 0 {
+        let change = |value: &mut Value| {
+            let Some(finalizers) = value["spec"]["finalizers"].as_array_mut() else { return false };
+            let before = finalizers.len();
+            finalizers.retain(|finalizer| finalizer != "kubernetes");
+            let found = finalizers.len() < before;
+            if finalizers.is_empty()
+                && let Some(spec) = value["spec"].as_object_mut()
+            {
+                spec.remove("finalizers");
+            }
+            found
+        };
+        core.amend(NAMESPACES, &object.key, object.uid(), change).await?;
+    }
+    Ok(())
+}
+
+/// Deletes the objects of a definition, and lets the definition go when none is left.
+async fn empty_definition(core: &Arc<Core>, registry: &Registry, object: &Object) -> Result<(), CommitError> {
+    if !meta::finalizers(&object.value).contains(&CLEANUP) {
+        return Ok(());
+    }
+    // A definition is named after its collection.
+    let collection = object.key.name();
+    let objects = core.store.list(collection, &Scope::All, "").objects;
+    if objects.is_empty() {
+        core.amend(DEFINITIONS, &object.key, object.uid(), |value| meta::remove_finalizer(value, CLEANUP))
+            .await?;
+    } else {
+        remove_all(core, registry, collection, &objects).await;
+    }
+    Ok(())
+}
+
+async fn remove_all(core: &Arc<Core>, registry: &Registry, collection: &str, objects: &[Arc<Object>]) {
+    for object in objects.iter().filter(|object| !object.is_terminating()) {
+        let uid = object.uid();
+        if let Err(status) =
+            delete(core, registry, collection, &object.key, uid, Propagation::Background).await
+        {
+            tracing::warn!(key = ?object.key, message = status.message, "an object could not be deleted");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Watches: the state at the start if wanted, then every change that concerns the watcher, in order.
+//!
+//! ```text
+//!        ┌─────────┐ sent  ┌───────────┐  nothing new   ┌─────────┐
+//!  ─────▶│ initial │──────▶│ following │───────────────▶│ waiting │
+//!        └─────────┘       └───────────┘◀───────────────└─────────┘
+//!                             │ log too short   change, bookmark │ time over, closing,
+//!                             ▼                                  ▼ definition gone
+//!                          ERROR 410, end                       end
+//! ```
+//!
+//! A watcher pulls from the log at its own pace; none can hold up a writer or another watcher.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Sleep;
+
+use crate::core::Core;
+use crate::list::{Selection, invalid_options, version_problem};
+use crate::present;
+use crate::registry::Resource;
+use crate::request::{Form, Query};
+use crate::respond;
+use crate::schema::{Cause, Path};
+use crate::status::{Status, quote};
+use crate::store::{Draft, Event, EventKind, Object, Store, Unreachable, frame};
+
+/// How often a watcher that asked for bookmarks learns how far it has come.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+
+/// Watches without a limit of their own end after one to two of these, so that clients spread out.
+const LONGEST: Duration = Duration::from_secs(30 * 60);
+
+/// Events taken from the log at once.
+const BATCH: usize = 128;
+
+/// The parameters of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WatchOptions {
+    /// Start after this version; none: with what there is.
+    after: Option<u64>,
+    /// The state at the start is wanted, and then a bookmark that says that it was all.
+    initial_bookmark: bool,
+    bookmarks: bool,
+    timeout: Option<Duration>,
+}
+
+impl WatchOptions {
+    /// Reads and checks the parameters.
+    pub(crate) fn parse(query: &Query, resource: &Resource) -> Result<Self, Status> {
+        query.number("limit")?;
+        let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
+        let version = query.text("resourceVersion");
+        let mut matching = query.text("resourceVersionMatch");
+        let mut initial = query.tristate("sendInitialEvents");
+        if initial.is_none() && matching.is_empty() && (version.is_empty() || version == "0") {
+            initial = Some(true);
+            matching = "NotOlderThan";
+        }
+        let causes = problems(initial, matching, query);
+        if !causes.is_empty() {
+            return Err(invalid_options(&causes));
+        }
+        let number: u64 = if version.is_empty() {
+            0
+        } else {
+            version.parse().map_err(|_| {
+                let (_, message) = version_problem(version).split_once(": ").map_or_else(
+                    || (String::new(), String::new()),
+                    |(field, message)| (field.to_owned(), message.to_owned()),
+                );
+                let cause = Cause {
+                    reason: "FieldValueInvalid".to_owned(),
+                    field: "resourceVersion".to_owned(),
+                    message,
+                };
+                Status::invalid(resource.grouped(), "", &[cause])
+            })?
+        };
+        let bookmarks = query.flag("allowWatchBookmarks");
+        Ok(Self {
+            after: match initial {
+                Some(true) => None,
+                Some(false) if number == 0 => Some(0),
+                _ => Some(number),
+            },
+            initial_bookmark: initial == Some(true) && bookmarks,
+            bookmarks,
+            timeout: timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+        })
+    }
+}
+
+fn problems(initial: Option<bool>, matching: &str, query: &Query) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let path = Path::Text("resourceVersionMatch");
+    if initial.is_some() && matching != "NotOlderThan" {
+        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        causes.push(Cause::forbidden(&path, detail));
+    }
+    if !matching.is_empty() {
+        if initial.is_none() {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            causes.push(Cause::forbidden(&path, detail));
+        }
+        if matching != "NotOlderThan" {
+            causes.push(Cause::not_supported(&path, &json!(matching), &["NotOlderThan".to_owned()]));
+        }
+        if query.has("continue") {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            causes.push(Cause::forbidden(&path, detail));
+        }
+    }
+    causes
+}
+
+/// Starts a watch; the stream's pieces are lines of JSON.
+pub(crate) fn watch(
+    core: &Core,
+    resource: Arc<Resource>,
+    selection: Selection,
+    form: Form,
+    options: &WatchOptions,
+) -> impl Stream<Item = Bytes> + Send + use<> {
+    let store = core.store.clone();
+    let changed = store.subscribe(&resource.collection);
+    let mut ready = VecDeque::new();
+    let mut watcher = Watcher {
+        cursor: 0,
+        ended: false,
+        bookmarked: 0,
+        bookmarks: options.bookmarks,
+        changed,
+        closing: core.closing(),
+        served: core.registry_changes(),
+        lasts: options.timeout.unwrap_or_else(|| LONGEST + LONGEST.mul_f64(core.fraction())),
+        end: None,
+        bookmark_due: None,
+        with_header: true,
+        store,
+        resource,
+        selection,
+        form,
+        ready: VecDeque::new(),
+    };
+    match options.after {
+        None => {
+            let listing = watcher.store.list(&watcher.resource.collection, &watcher.selection.scope, "");
+            watcher.cursor = listing.version;
+            for object in &listing.objects {
+                if watcher.selection.matches(object) {
+                    ready.push_back(watcher.line(EventKind::Added, object));
+                }
+            }
+            if options.initial_bookmark {
+                ready.push_back(watcher.bookmark(true));
+            }
+        }
+        // "From wherever you are": nothing of the past.
+        Some(0) => watcher.cursor = watcher.store.version(),
+        Some(version) => watcher.cursor = version,
+    }
+    watcher.ready = ready;
+    futures::stream::unfold(watcher, |mut watcher| async move {
+        let line = watcher.next().await?;
+        Some((line, watcher))
+    })
+}
+
+struct Watcher {
+    store: Arc<Store>,
+    resource: Arc<Resource>,
+    selection: Selection,
+    form: Form,
+    /// Everything up to this version was sent, or does not concern the watcher.
+    cursor: u64,
+    /// The version of the last bookmark.
+    bookmarked: u64,
+    bookmarks: bool,
+    ready: VecDeque<Bytes>,
+    ended: bool,
+    changed: watch::Receiver<u64>,
+    closing: watch::Receiver<bool>,
+    served: watch::Receiver<u64>,
+    lasts: Duration,
+    end: Option<Pin<Box<Sleep>>>,
+    bookmark_due: Option<Pin<Box<Sleep>>>,
+    /// A table names its columns once.
+    with_header: bool,
+}
+
+impl Watcher {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Some(line);
+            }
+            if self.ended || *self.closing.borrow() {
+                return None;
+            }
+            self.changed.borrow_and_update();
+            self.follow();
+            if self.ready.is_empty() {
+                self.wait().await;
+            }
+        }
+    }
+
+    /// Takes in what happened since.
+    fn follow(&mut self) {
+        match self.store.events_after(&self.resource.collection, self.cursor, BATCH) {
+            Ok((events, reached)) => {
+                for event in &events {
+                    if let Some(line) = self.line_for(event) {
+                        self.ready.push_back(line);
+                    }
+                }
+                self.cursor = reached;
+            }
+            Err(Unreachable::TooOld(oldest) | Unreachable::TooNew(oldest)) => {
+                let message = format!("too old resource version: {} ({oldest})", self.cursor);
+                let status = Status::expired(message).to_value();
+                self.ready.push_back(line_of("ERROR", &status));
+                self.ended = true;
+            }
+        }
+    }
+
+    /// Until something happens. A watch that ends says how far it came.
+    async fn wait(&mut self) {
+        let lasts = self.lasts;
+        let end = self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(lasts)));
+        let bookmark_due =
+            self.bookmark_due.get_or_insert_with(|| Box::pin(tokio::time::sleep(BOOKMARK_PERIOD)));
+        tokio::select! {
+            changed = self.changed.changed() => self.ended |= changed.is_err(),
+            () = end => self.ended = true,
+            () = bookmark_due => self.bookmark_due = None,
+            _ = self.closing.wait_for(|closing| *closing) => self.ended = true,
+            changed = self.served.changed() => {
+                self.ended |= changed.is_err() || !self.resource.is_still_served();
+                return;
+            }
+        }
+        let quiet = self.changed.has_changed().is_ok_and(|changed| !changed);
+        let due = self.ended || self.bookmark_due.is_none();
+        if self.bookmarks && due && quiet && self.cursor > self.bookmarked {
+            let bookmark = self.bookmark(false);
+            self.ready.push_back(bookmark);
+        }
+    }
+
+    /// What an event means to this watcher: an object that begins to match was added, one that ceases to match is
+    /// gone and is shown as it last matched.
+    fn line_for(&mut self, event: &Event) -> Option<Bytes> {
+        if !self.selection.scope.contains(&event.object.key) {
+            return None;
+        }
+        if self.selection.is_everything() {
+            if self.form == Form::Plain && present::is_as_stored(&self.resource, &event.object) {
+                return Some(event.frame());
+            }
+            return Some(self.line(event.kind, &event.object));
+        }
+        let before = event.previous.as_ref().is_some_and(|object| self.selection.matches(object));
+        let after = event.present().is_some_and(|object| self.selection.matches(object));
+        match (before, after) {
+            (false, false) => None,
+            (false, true) => Some(self.line(EventKind::Added, &event.object)),
+            (true, true) => Some(self.line(EventKind::Modified, &event.object)),
+            (true, false) if event.kind == EventKind::Deleted => {
+                Some(self.line(EventKind::Deleted, &event.object))
+            }
+            (true, false) => {
+                let previous = event.previous.as_ref()?;
+                let last = Draft::new(previous.value.clone()).finish(previous.key.clone(), event.version());
+                Some(self.line(EventKind::Deleted, &last))
+            }
+        }
+    }
+
+    fn line(&mut self, kind: EventKind, object: &Object) -> Bytes {
+        match self.form {
+            Form::Table(version) => {
+                let value = present::value(&self.resource, object);
+                let table = respond::table_of_one(&self.resource, &value, version, self.with_header);
+                self.with_header = false;
+                line_of(kind.as_str(), &table)
+            }
+            Form::Metadata(version) | Form::MetadataList(version) => {
+                let value = present::value(&self.resource, object);
+                line_of(kind.as_str(), &present::metadata_of(&value, version))
+            }
+            Form::Plain | Form::Discovery(_) => frame(kind, &present::text(&self.resource, object)),
+        }
+    }
+
+    fn bookmark(&mut self, initial: bool) -> Bytes {
+        self.bookmarked = self.cursor;
+        let mut metadata = json!({"resourceVersion": self.cursor.to_string()});
+        if initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = json!({
+            "kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata,
+        });
+        let object = match self.form {
+            Form::Table(version) => {
+                let table = respond::table_of_one(&self.resource, &object, version, self.with_header);
+                self.with_header = false;
+                table
+            }
+            Form::Metadata(version) | Form::MetadataList(version) => present::metadata_of(&object, version),
+            Form::Plain | Form::Discovery(_) => object,
+        };
+        line_of("BOOKMARK", &object)
+    }
+}
+
+fn line_of(kind: &str, object: &Value) -> Bytes {
+    format!("{{\"type\":{},\"object\":{object}}}\n", quote(kind)).into()
+}

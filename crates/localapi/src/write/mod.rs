@@ -1,0 +1,273 @@
+//! Writing objects: what a creation, a replacement, a patch and a deletion mean, and what each refuses.
+//!
+//! Every write is decided outside all locks from the newest state of the object, and then proposed to the store on
+//! the condition that this state has not changed. If it has, the decision is made again.
+
+mod create;
+mod delete;
+mod update;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
+pub(crate) use update::{Change, Part, Patch, Verdict};
+
+use crate::core::Core;
+use crate::decode::Strictness;
+use crate::registry::{NAMESPACES, Nature, Resource};
+use crate::request::Query;
+use crate::schema::{Cause, Path};
+use crate::status::{Grouped, Status, quote};
+use crate::store::{CommitError, Draft, Event, Key, Object, Proposal, Refused};
+use crate::{meta, names, present};
+
+/// What a write answers.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// 200 or 201, or 202 for a deletion that goes on.
+    pub(crate) code: StatusCode,
+    /// The object, or a `Status` of success.
+    pub(crate) outcome: Outcome,
+    /// For the `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What a write left behind.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// An object as it is stored.
+    Stored(Arc<Object>),
+    /// An object that is not stored: a dry run, or the last word on one that is gone.
+    Unstored(Value),
+    /// A `Status` about an object that is gone.
+    Gone(Value),
+}
+
+/// The parameters that all writes share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteOptions {
+    /// Answer, but change nothing.
+    pub(crate) dry_run: bool,
+    /// What to do about unknown fields.
+    pub(crate) strictness: Strictness,
+}
+
+impl WriteOptions {
+    /// Reads and checks them; `kind` is their name in a refusal, such as `CreateOptions`.
+    pub(crate) fn parse(query: &Query, kind: &str) -> Result<Self, Status> {
+        let mut causes = Vec::new();
+        let manager = query.text("fieldManager");
+        if manager.len() > 128 {
+            causes.push(Cause::too_long(&Path::Text("fieldManager"), 128));
+        }
+        let dry_run = dry_run(&query.all("dryRun"), &mut causes);
+        let validation = query.text("fieldValidation");
+        let strictness = match validation {
+            "Ignore" => Strictness::Ignore,
+            "Strict" => Strictness::Strict,
+            "" | "Warn" => Strictness::Warn,
+            _ => {
+                let supported = ["", "Ignore", "Strict", "Warn"].map(str::to_owned);
+                causes.push(Cause::not_supported(
+                    &Path::Text("fieldValidation"),
+                    &json!(validation),
+                    &supported,
+                ));
+                Strictness::Warn
+            }
+        };
+        if causes.is_empty() {
+            return Ok(Self { dry_run, strictness });
+        }
+        Err(Status::invalid(Grouped { group: "meta.k8s.io", name: kind }, "", &causes))
+    }
+}
+
+/// Whether nothing is to be changed.
+fn dry_run(values: &[&str], causes: &mut Vec<Cause>) -> bool {
+    if values.iter().any(|value| *value != "All") {
+        let shown: Vec<String> = values.iter().map(|value| quote(value)).collect();
+        causes.push(Cause {
+            reason: "FieldValueNotSupported".to_owned(),
+            field: "dryRun".to_owned(),
+            message: format!(
+                "Unsupported value: []string{{{}}}: supported values: \"All\"",
+                shown.join(", ")
+            ),
+        });
+    }
+    !values.is_empty()
+}
+
+/// One write request.
+#[derive(Debug)]
+pub(crate) struct Writer<'c> {
+    pub(crate) core: &'c Core,
+    pub(crate) resource: &'c Arc<Resource>,
+    pub(crate) options: WriteOptions,
+}
+
+impl Writer<'_> {
+    /// Lets the namespace of the path stand in the object, or refuses another one.
+    fn settle_namespace(&self, namespace: &str, value: &mut Value) -> Result<(), Status> {
+        let given = meta::text(value, "namespace");
+        if given == namespace {
+            return Ok(());
+        }
+        if given.is_empty() {
+            meta::set(value, "namespace", json!(namespace));
+            Ok(())
+        } else if namespace.is_empty() {
+            meta::remove(value, "namespace");
+            Ok(())
+        } else {
+            Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ))
+        }
+    }
+
+    /// The value as it goes into the store.
+    fn to_stored(&self, mut value: Value) -> Value {
+        match &self.resource.nature {
+            Nature::Builtin(builtin) if builtin.group == "events.k8s.io" => {
+                crate::kinds::event_to_stored(value)
+            }
+            Nature::Builtin(_) => value,
+            Nature::Custom(custom) => {
+                value["apiVersion"] = json!(custom.stored_api_version);
+                value
+            }
+        }
+    }
+
+    /// Proposes a state of an object and waits until it is on disk; none if someone else was faster.
+    async fn commit(
+        &self,
+        key: &Key,
+        expected: Option<u64>,
+        value: Value,
+        delete: bool,
+        alive: Vec<(Arc<str>, Key)>,
+    ) -> Result<Option<Arc<Event>>, Status> {
+        let proposal = Proposal {
+            collection: self.resource.collection.clone(),
+            key: key.clone(),
+            expected,
+            draft: Draft::new(value),
+            delete,
+            alive,
+        };
+        match self.core.commit(proposal).await {
+            Ok(event) => Ok(Some(event)),
+            Err(Refused::Stale | Refused::NotAlive) => Ok(None),
+            Err(Refused::Ended(error)) => Err(not_stored(&error)),
+        }
+    }
+
+    /// A refusal that rests on the newest state may be told once that state is on disk.
+    async fn refuse(&self, settled_at: u64, status: Status) -> Status {
+        match self.core.store.settled(settled_at).await {
+            Ok(()) => status,
+            Err(error) => not_stored(&error),
+        }
+    }
+
+    /// An object as the endpoint shows it.
+    fn shown(&self, object: &Object) -> Value {
+        present::value(self.resource, object).into_owned()
+    }
+
+    /// Adds the causes that concern the kind, after those that concern the metadata.
+    fn kind_causes(&self, value: &Value, old: Option<&Value>, part: Part, causes: &mut Vec<Cause>) {
+        match &self.resource.nature {
+            Nature::Builtin(builtin) if part == Part::Whole => {
+                causes.extend(if builtin.kind == "CustomResourceDefinition" {
+                    crate::definitions::validate(value, old)
+                } else {
+                    crate::kinds::validate(builtin.kind, value, old)
+                });
+            }
+            Nature::Builtin(_) => {}
+            Nature::Custom(custom) => {
+                let schema = custom.schema();
+                match (part, old) {
+                    (Part::Status, Some(old)) => schema.validate_status_values(value, old, causes),
+                    _ => schema.validate_values(value, old, causes),
+                }
+                if let Some(scale) = &self.resource.scale {
+                    causes.extend(crate::scale::validate(scale, value, part == Part::Status));
+                }
+                match part {
+                    Part::Status => schema.validate_lists_and_rules(value, old, causes),
+                    _ => schema.validate_rest(value, old, causes),
+                }
+            }
+        }
+    }
+
+    /// Causes that concern `kind` and `apiVersion` of a custom resource.
+    fn type_causes(&self, value: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        for (field, expected) in [("kind", &self.resource.kind), ("apiVersion", &self.resource.api_version)] {
+            let given = value[field].as_str().unwrap_or_default();
+            if given != expected {
+                causes.push(Cause::invalid_text(&Path::Text(field), given, &format!("must be {expected}")));
+            }
+        }
+        causes
+    }
+
+    fn invalid(&self, value: &Value, causes: &[Cause]) -> Status {
+        Status::invalid(self.resource.grouped_kind(), meta::text(value, "name"), causes)
+    }
+
+    /// Warnings that the object's content earns.
+    fn content_warnings(&self, value: &Value, old: Option<&Value>) -> Vec<String> {
+        match &self.resource.nature {
+            Nature::Builtin(_) => Vec::new(),
+            Nature::Custom(_) => {
+                names::finalizer_warnings(&value["metadata"], old.map(|old| &old["metadata"]))
+            }
+        }
+    }
+}
+
+/// Why a write was not stored, for the client.
+pub(crate) fn not_stored(error: &CommitError) -> Status {
+    match error {
+        CommitError::Closed => {
+            Status::plain(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "the local API is closing")
+        }
+        CommitError::Disk(_) => Status::internal(&error.to_string()),
+    }
+}
+
+/// The namespace that an object lives in, for the store's check that it is there.
+fn home(namespace: &str) -> (Arc<str>, Key) {
+    (NAMESPACES.into(), Key::new("", namespace))
+}
+
+/// Owner references without exact repetitions; says which were repeated.
+fn dedupe_owners(value: &mut Value) -> Option<String> {
+    let owners = meta::owners(value);
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut repeated = Vec::new();
+    for owner in owners {
+        if kept.contains(owner) {
+            repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            kept.push(owner.clone());
+        }
+    }
+    (!repeated.is_empty()).then(|| {
+        meta::set_owners(value, kept);
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your request(s); duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
+}

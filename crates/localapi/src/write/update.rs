@@ -1,0 +1,439 @@
+//! Replacing and patching an object, its status, or a namespace's list of finalizers.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Outcome, Writer, Written, dedupe_owners};
+use crate::decode::{self, Shaped, Strictness, strict_error};
+use crate::names::NameRule;
+use crate::patch::{PatchError, json_patch, merge_patch, strategic_merge};
+use crate::registry::{Nature, Resource};
+use crate::scale::ScaleChange;
+use crate::schema::{Cause, Path};
+use crate::status::{Grouped, MODIFIED, Status, quote};
+use crate::store::{Key, Object};
+use crate::{kinds, meta, names};
+
+/// Which part of an object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All but the status, if that is a place of its own.
+    Whole,
+    /// The status.
+    Status,
+    /// The finalizers of a namespace.
+    Finalizers,
+}
+
+/// What a request wants to be different.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// The object is to be this.
+    Replace(Shaped),
+    /// The object is to be changed like this.
+    Patch(Patch),
+    /// The object is to have another number of replicas.
+    Scale(ScaleChange),
+}
+
+/// A change that is made from what is there.
+#[derive(Clone, Debug)]
+pub(crate) enum Patch {
+    /// JSON merge patch.
+    Merge(Value),
+    /// JSON patch.
+    Json(Value),
+    /// Strategic merge patch; built-in kinds only.
+    Strategic(Value),
+}
+
+impl Patch {
+    /// Reads a patch of the given media type for a resource.
+    pub(crate) fn parse(resource: &Resource, media: &str, body: &[u8]) -> Result<Self, Status> {
+        let builtin = resource.builtin().is_some();
+        let make = match media {
+            "application/merge-patch+json" => Self::Merge,
+            "application/json-patch+json" => Self::Json,
+            "application/strategic-merge-patch+json" if builtin => Self::Strategic,
+            _ => {
+                let mut accepted = vec!["application/json-patch+json", "application/merge-patch+json"];
+                if builtin {
+                    accepted.push("application/strategic-merge-patch+json");
+                }
+                return Err(Status::unsupported_media_type(&accepted));
+            }
+        };
+        let patch: Value = serde_json::from_slice(body)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        match (&patch, media) {
+            (Value::Object(_), _) | (Value::Array(_), "application/json-patch+json") => Ok(make(patch)),
+            _ => Err(Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type {}",
+                word(&patch),
+                if media == "application/json-patch+json" {
+                    "[]handlers.jsonPatchOp"
+                } else {
+                    "map[string]interface {}"
+                }
+            ))),
+        }
+    }
+
+    /// The patched value.
+    pub(crate) fn apply(&self, kind: &str, value: &Value) -> Result<Value, Status> {
+        let mut patched = value.clone();
+        let applied = match self {
+            Self::Merge(patch) => {
+                merge_patch(&mut patched, patch);
+                Ok(())
+            }
+            Self::Json(patch) => json_patch(&mut patched, patch),
+            Self::Strategic(patch) => strategic_merge(kind, &mut patched, patch),
+        };
+        applied.map(|()| patched).map_err(|error| match error {
+            PatchError::Malformed(message) => Status::bad_request(message),
+            PatchError::Unfit(_) => Status::unprocessable(),
+            PatchError::TooLarge(message) => Status::plain(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                format!("Request entity too large: {message}"),
+            ),
+            PatchError::Unclassified(message) => {
+                Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+            }
+        })
+    }
+}
+
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// What is to become of an object.
+pub(crate) enum Verdict {
+    /// Nothing: it is already so.
+    Same,
+    /// This.
+    Put(Value),
+    /// It goes: a deletion waited only for the last finalizer. The answer shows this.
+    Delete(Value),
+}
+
+impl Writer<'_> {
+    /// Changes the object at `name`, or creates it where the kind allows that.
+    pub(crate) async fn update(
+        &self,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        change: &Change,
+    ) -> Result<Written, Status> {
+        let namespace = if self.resource.namespaced { namespace } else { "" };
+        let mut replacement = None;
+        if let Change::Replace(shaped) = change {
+            let mut shaped = shaped.clone();
+            if self.options.strictness == Strictness::Strict && !shaped.complaints.is_empty() {
+                let problem = strict_error(&shaped.complaints);
+                return Err(Status::bad_request(decode::cannot_handle(self.resource, &problem)));
+            }
+            self.settle_namespace(namespace, &mut shaped.value)?;
+            check_name(&shaped.value, name)?;
+            replacement = Some(shaped);
+        }
+        let key = Key::new(namespace, name);
+        loop {
+            let latest = self.core.store.latest(&self.resource.collection, &key);
+            let Some(existing) = latest.object else {
+                let creates = part == Part::Whole
+                    && self.resource.builtin().is_some_and(|builtin| builtin.traits.create_on_update);
+                if let (true, Some(shaped)) = (creates, &replacement) {
+                    let warnings = self.complaints(&shaped.complaints);
+                    return self.create_named(namespace, shaped.value.clone(), warnings).await;
+                }
+                let status = Status::not_found(self.resource.grouped(), name);
+                return Err(self.refuse(latest.settled_at, status).await);
+            };
+            let mut warnings = Vec::new();
+            let verdict = match (&replacement, change) {
+                (Some(shaped), _) => {
+                    warnings.extend(self.complaints(&shaped.complaints));
+                    self.replace(&existing, &shaped.value, part, &mut warnings)
+                }
+                (None, Change::Patch(patch)) => self.patch(&existing, patch, part, &mut warnings),
+                (None, Change::Scale(scale)) => self.rescale(&existing, scale, &mut warnings),
+                (None, Change::Replace(_)) => Err(Status::unprocessable()),
+            };
+            let verdict = match verdict {
+                Ok(verdict) => verdict,
+                Err(status) => return Err(self.refuse(latest.settled_at, status).await),
+            };
+            let written = |outcome| Written { code: StatusCode::OK, outcome, warnings };
+            let (value, delete) = match verdict {
+                Verdict::Same => {
+                    self.core.store.settled(latest.settled_at).await.map_err(|e| super::not_stored(&e))?;
+                    return Ok(written(Outcome::Stored(existing)));
+                }
+                Verdict::Put(value) => (value, false),
+                Verdict::Delete(value) => (value, true),
+            };
+            if self.options.dry_run {
+                return Ok(written(Outcome::Unstored(value)));
+            }
+            // A deletion is remembered as the last stored state.
+            let draft = if delete { existing.value.clone() } else { self.to_stored(value.clone()) };
+            if let Some(event) = self.commit(&key, Some(existing.version), draft, delete, Vec::new()).await? {
+                return Ok(written(if delete {
+                    Outcome::Unstored(value)
+                } else {
+                    Outcome::Stored(event.object.clone())
+                }));
+            }
+        }
+    }
+
+    fn complaints(&self, complaints: &[String]) -> Vec<String> {
+        if self.options.strictness == Strictness::Warn { complaints.to_vec() } else { Vec::new() }
+    }
+
+    fn replace(
+        &self,
+        existing: &Object,
+        value: &Value,
+        part: Part,
+        warnings: &mut Vec<String>,
+    ) -> Result<Verdict, Status> {
+        let uid = meta::text(value, "uid");
+        if !uid.is_empty() && uid != existing.uid() {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                existing.uid()
+            );
+            return Err(self.storage_conflict(existing, &why));
+        }
+        self.judge(existing, value.clone(), part, warnings)
+    }
+
+    /// A conflict in the words of kube-apiserver's storage layer.
+    pub(super) fn storage_conflict(&self, existing: &Object, why: &str) -> Status {
+        let path = self.storage_path(&existing.key);
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        );
+        Status::conflict(self.resource.grouped(), existing.key.name(), &why)
+    }
+
+    /// The key under which kube-apiserver would keep the object; error messages show it.
+    fn storage_path(&self, key: &Key) -> String {
+        let resource = self.resource;
+        let prefix = match (resource.group.as_str(), resource.plural.as_str()) {
+            ("", "nodes") => "minions".to_owned(),
+            ("", "services") => "services/specs".to_owned(),
+            (group, plural) if resource.custom().is_some() || group == "apiextensions.k8s.io" => {
+                format!("{group}/{plural}")
+            }
+            (_, plural) => plural.to_owned(),
+        };
+        format!("/registry/{prefix}/{}", key.as_str())
+    }
+
+    fn patch(
+        &self,
+        existing: &Object,
+        patch: &Patch,
+        part: Part,
+        warnings: &mut Vec<String>,
+    ) -> Result<Verdict, Status> {
+        let patched = patch.apply(&self.resource.kind, &self.shown(existing))?;
+        let refuse = |problem: &str| {
+            let cause = Cause {
+                reason: "FieldValueInvalid".to_owned(),
+                field: "patch".to_owned(),
+                message: format!("Invalid value: {}: {problem}", quote(&patched.to_string())),
+            };
+            Status::invalid(Grouped { group: "", name: "" }, "", &[cause])
+        };
+        if !patched.is_object() {
+            return Err(refuse("json: cannot unmarshal the patched value into an object"));
+        }
+        let Shaped { mut value, complaints } =
+            decode::shape(self.resource, patched.clone()).map_err(|problem| refuse(&problem))?;
+        match self.options.strictness {
+            Strictness::Strict if !complaints.is_empty() => return Err(refuse(&strict_error(&complaints))),
+            Strictness::Warn => warnings.extend(complaints),
+            Strictness::Strict | Strictness::Ignore => {}
+        }
+        self.settle_namespace(existing.key.namespace(), &mut value)?;
+        check_name(&value, existing.key.name())?;
+        self.judge(existing, value, part, warnings)
+    }
+
+    /// Decides what becomes of an object that is to be `value`.
+    pub(crate) fn judge(
+        &self,
+        existing: &Object,
+        mut value: Value,
+        part: Part,
+        warnings: &mut Vec<String>,
+    ) -> Result<Verdict, Status> {
+        let old = self.shown(existing);
+        warnings.extend(dedupe_owners(&mut value));
+        self.check_version(existing, &value)?;
+        meta::set(&mut value, "resourceVersion", json!(existing.version.to_string()));
+        meta::copy(&mut value, &old, "generation");
+        self.prepare_update(&mut value, &old, part);
+        keep_system_fields(&mut value, &old);
+        let causes = self.update_causes(&value, &old, part);
+        if !causes.is_empty() {
+            return Err(self.invalid(&value, &causes));
+        }
+        warnings.extend(self.content_warnings(&value, Some(&old)));
+        if self.may_go(&value, &old) {
+            return Ok(Verdict::Delete(value));
+        }
+        if value == old && crate::present::is_as_stored(self.resource, existing) {
+            return Ok(Verdict::Same);
+        }
+        Ok(Verdict::Put(value))
+    }
+
+    fn check_version(&self, existing: &Object, value: &Value) -> Result<(), Status> {
+        let given = meta::text(value, "resourceVersion");
+        let version: u64 = if given.is_empty() {
+            0
+        } else {
+            given.parse().map_err(|_| {
+                let message = format!("strconv.ParseUint: parsing {}: invalid syntax", quote(given));
+                Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+            })?
+        };
+        let conditional = self.resource.builtin().is_none_or(|builtin| builtin.traits.conditional_update);
+        let resource = self.resource.grouped();
+        if version == 0 && conditional {
+            let path = Path::Text("metadata.resourceVersion");
+            let cause = Cause::invalid_shown(&path, "0x0", "must be specified for an update");
+            return Err(Status::invalid(resource, existing.key.name(), &[cause]));
+        }
+        if version != 0 && version != existing.version {
+            return Err(Status::conflict(resource, existing.key.name(), MODIFIED));
+        }
+        Ok(())
+    }
+
+    fn prepare_update(&self, value: &mut Value, old: &Value, part: Part) {
+        match (&self.resource.nature, part) {
+            (Nature::Builtin(builtin), Part::Whole) => {
+                kinds::prepare_update(builtin.kind, value, old);
+                if builtin.kind == "CustomResourceDefinition" {
+                    self.core.prepare_definition(value, Some(old));
+                }
+            }
+            (Nature::Builtin(builtin), Part::Status) => {
+                kinds::prepare_status_update(builtin.kind, value, old);
+            }
+            (Nature::Builtin(_), Part::Finalizers) => {
+                if let Value::Object(fields) = &mut *value {
+                    fields.insert("status".to_owned(), old["status"].clone());
+                }
+            }
+            (Nature::Custom(_), Part::Status | Part::Finalizers) => {
+                let mut next = old.clone();
+                if let Value::Object(fields) = &mut next {
+                    match value.get("status") {
+                        Some(status) => fields.insert("status".to_owned(), status.clone()),
+                        None => fields.remove("status"),
+                    };
+                }
+                *value = next;
+            }
+            (Nature::Custom(_), Part::Whole) => {
+                if self.resource.status
+                    && let Value::Object(fields) = &mut *value
+                {
+                    match old.get("status") {
+                        Some(status) => fields.insert("status".to_owned(), status.clone()),
+                        None => fields.remove("status"),
+                    };
+                }
+                if !same_but_metadata(value, old) {
+                    meta::set(value, "generation", json!(meta::generation(old) + 1));
+                }
+            }
+        }
+    }
+
+    fn update_causes(&self, value: &Value, old: &Value, part: Part) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let path = Path::Text("metadata");
+        let (new_meta, old_meta) = (&value["metadata"], &old["metadata"]);
+        names::validate_create(new_meta, NameRule::PathSegment, self.resource.namespaced, &path, &mut causes);
+        names::validate_update(new_meta, old_meta, &path, &mut causes);
+        if self.resource.custom().is_some() {
+            let wrong = self.type_causes(value);
+            if !wrong.is_empty() {
+                causes.extend(wrong);
+                return causes;
+            }
+        }
+        // The kind's own rules look at the metadata once more.
+        names::validate_update(new_meta, old_meta, &path, &mut causes);
+        self.kind_causes(value, Some(old), part, &mut causes);
+        causes
+    }
+
+    /// Whether a deletion waited only for this change.
+    fn may_go(&self, value: &Value, old: &Value) -> bool {
+        let grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        let holds = self.resource.kind == "Namespace"
+            && self.resource.group.is_empty()
+            && value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        meta::is_terminating(old) && grace == 0 && meta::finalizers(value).is_empty() && !holds
+    }
+}
+
+fn check_name(value: &Value, name: &str) -> Result<(), Status> {
+    let given = meta::text(value, "name");
+    if given == name {
+        return Ok(());
+    }
+    if given.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    Err(Status::bad_request(format!(
+        "the name of the object ({given}) does not match the name on the URL ({name})"
+    )))
+}
+
+/// What no update changes, whatever it says.
+fn keep_system_fields(value: &mut Value, old: &Value) {
+    if meta::text(value, "uid").is_empty() {
+        meta::copy(value, old, "uid");
+    }
+    meta::copy(value, old, "creationTimestamp");
+    if meta::is_terminating(old) {
+        meta::copy(value, old, "deletionTimestamp");
+    }
+    let grace = "deletionGracePeriodSeconds";
+    if !old["metadata"][grace].is_null() && value["metadata"][grace].is_null() {
+        meta::copy(value, old, grace);
+    }
+}
+
+fn same_but_metadata(one: &Value, other: &Value) -> bool {
+    let fields = |value: &Value| {
+        let fields = value.as_object().into_iter().flatten();
+        fields
+            .filter(|(name, _)| *name != "metadata")
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect::<Vec<_>>()
+    };
+    fields(one) == fields(other)
+}
