@@ -8,7 +8,7 @@ use netlink_packet_route::address::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use crate::socket::{Error, Request, Socket};
+use crate::socket::{Answer, Error, Request, Socket};
 
 /// An address of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,7 +54,7 @@ pub fn of_link(socket: &mut Socket, index: u32) -> Result<Vec<LinkAddress>, Erro
     Ok(found
         .iter()
         .filter_map(|message| match message {
-            RouteNetlinkMessage::NewAddress(message) => read(message),
+            Answer::Other(RouteNetlinkMessage::NewAddress(message)) => read(message),
             _ => None,
         })
         .collect())

@@ -1,12 +1,24 @@
 //! Links as the kernel describes them, reduced to what Tenure looks at, and the requests that look, change and delete.
 
+use netlink_packet_core::{DecodeError, NlasIterator, parse_string, parse_u32, parse_u64};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{
-    InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage, Stats64,
-};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage};
 
 use crate::Mac;
-use crate::socket::{Error, Request, Socket};
+use crate::socket::{Answer, Error, Request, Socket};
+
+// The parts of a link's description that are read; see rtnetlink(7).
+const HEADER: usize = 16;
+/// The lowest byte of the flags, on a machine of either byte order.
+const FLAGS: usize = if cfg!(target_endian = "little") { 8 } else { 11 };
+const IFF_UP: u8 = 1;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_STATS64: u16 = 23;
+const IFLA_GROUP: u16 = 27;
 
 /// The loopback interface, in every namespace.
 pub const LOOPBACK: u32 = 1;
@@ -58,25 +70,26 @@ pub struct Traffic {
 
 impl Link {
     /// Reads the kernel's description.
-    pub fn read(message: &LinkMessage) -> Self {
-        let mut link = Self {
-            index: message.header.index,
-            up: message.header.flags.contains(LinkFlags::Up),
-            ..Self::default()
-        };
-        for attribute in &message.attributes {
-            match attribute {
-                LinkAttribute::IfName(name) => link.name.clone_from(name),
-                LinkAttribute::IfAlias(alias) => link.alias = Some(alias.clone()),
-                LinkAttribute::Group(group) => link.group = *group,
-                LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
-                LinkAttribute::Address(bytes) => link.mac = Mac::from_bytes(bytes),
-                LinkAttribute::Link(peer) => link.peer = Some(*peer),
-                LinkAttribute::Stats64(stats) => link.counters = Counters::read(stats),
+    pub fn parse(description: &[u8]) -> Result<Self, DecodeError> {
+        let short = || DecodeError::invalid_buffer("link", description.len(), HEADER);
+        let (header, attributes) = description.split_at_checked(HEADER).ok_or_else(short)?;
+        let mut link =
+            Self { index: parse_u32(&header[4..8])?, up: header[FLAGS] & IFF_UP != 0, ..Self::default() };
+        for attribute in NlasIterator::new(attributes) {
+            let attribute = attribute?;
+            let value = attribute.value();
+            match attribute.kind() {
+                IFLA_ADDRESS => link.mac = Mac::from_bytes(value),
+                IFLA_IFNAME => link.name = parse_string(value)?,
+                IFLA_MTU => link.mtu = parse_u32(value)?,
+                IFLA_LINK => link.peer = Some(parse_u32(value)?),
+                IFLA_IFALIAS => link.alias = Some(parse_string(value)?),
+                IFLA_STATS64 => link.counters = Counters::parse(value)?,
+                IFLA_GROUP => link.group = parse_u32(value)?,
                 _ => {}
             }
         }
-        link
+        Ok(link)
     }
 
     /// The number of a veth's other end. Kernels may leave it out where it is the same as this end's.
@@ -86,7 +99,7 @@ impl Link {
 
     /// The link of this name in the socket's namespace.
     pub fn by_name(socket: &mut Socket, name: &str) -> Result<Option<Self>, Error> {
-        Ok(socket.get(&look_up(name))?.as_ref().and_then(Self::of_reply))
+        Ok(socket.get(&look_up(name))?.and_then(Self::of_answer))
     }
 
     /// The link of this number in the socket's namespace.
@@ -94,10 +107,7 @@ impl Link {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.attributes.push(brief());
-        Ok(socket
-            .get(&Request::get(RouteNetlinkMessage::GetLink(message)))?
-            .as_ref()
-            .and_then(Self::of_reply))
+        Ok(socket.get(&Request::get(RouteNetlinkMessage::GetLink(message)))?.and_then(Self::of_answer))
     }
 
     /// All veth links of the socket's namespace.
@@ -108,26 +118,29 @@ impl Link {
         message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth)]));
         message.attributes.push(brief());
         let found = socket.dump(&RouteNetlinkMessage::GetLink(message))?;
-        Ok(found.iter().filter_map(Self::of_reply).collect())
+        Ok(found.into_iter().filter_map(Self::of_answer).collect())
     }
 
     /// Reads an answer; `None` if it is about something else.
-    pub fn of_reply(message: &RouteNetlinkMessage) -> Option<Self> {
-        match message {
-            RouteNetlinkMessage::NewLink(message) => Some(Self::read(message)),
-            _ => None,
+    pub fn of_answer(answer: Answer) -> Option<Self> {
+        match answer {
+            Answer::Link(link) => Some(link),
+            Answer::Other(_) => None,
         }
     }
 }
 
 impl Counters {
-    fn read(stats: &Stats64) -> Self {
-        Self {
-            received: Traffic { packets: stats.rx_packets, bytes: stats.rx_bytes },
-            sent: Traffic { packets: stats.tx_packets, bytes: stats.tx_bytes },
-            receive_drops: stats.rx_dropped,
-            send_drops: stats.tx_dropped,
-        }
+    fn parse(statistics: &[u8]) -> Result<Self, DecodeError> {
+        let short = || DecodeError::invalid_buffer("link statistics", statistics.len(), 64);
+        let word =
+            |position: usize| parse_u64(statistics.get(8 * position..8 * position + 8).ok_or_else(short)?);
+        Ok(Self {
+            received: Traffic { packets: word(0)?, bytes: word(2)? },
+            sent: Traffic { packets: word(1)?, bytes: word(3)? },
+            receive_drops: word(6)?,
+            send_drops: word(7)?,
+        })
     }
 }
 
@@ -158,4 +171,59 @@ pub fn delete(index: u32) -> Request {
 /// Without the statistics of IPv6, which make up most of a link's description; its traffic counters are still there.
 fn brief() -> LinkAttribute {
     LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::Emitable;
+    use netlink_packet_route::link::Stats64;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_matters_is_read_and_the_rest_is_passed_over() {
+        let mut message = LinkMessage::default();
+        message.header.index = 7;
+        message.header.flags = LinkFlags::Up | LinkFlags::Broadcast;
+        let mut stats = Stats64::default();
+        (stats.rx_packets, stats.tx_packets, stats.rx_bytes, stats.tx_bytes) = (1, 2, 3, 4);
+        (stats.rx_dropped, stats.tx_dropped) = (5, 6);
+        message.attributes = vec![
+            LinkAttribute::IfName("tnr7b30cd678838".into()),
+            LinkAttribute::TxQueueLen(1000),
+            LinkAttribute::Mtu(1450),
+            LinkAttribute::Group(11_600),
+            LinkAttribute::Address(vec![0x0a, 1, 2, 3, 4, 5]),
+            LinkAttribute::IfAlias("tenure/c0ffee/eth0/k8s//".into()),
+            LinkAttribute::Link(2),
+            LinkAttribute::Stats64(stats),
+        ];
+        let mut description = vec![0; message.buffer_len()];
+        message.emit(&mut description);
+        let expected = Link {
+            index: 7,
+            name: "tnr7b30cd678838".into(),
+            alias: Some("tenure/c0ffee/eth0/k8s//".into()),
+            group: 11_600,
+            up: true,
+            mtu: 1450,
+            mac: Some(Mac([0x0a, 1, 2, 3, 4, 5])),
+            peer: Some(2),
+            counters: Counters {
+                received: Traffic { packets: 1, bytes: 3 },
+                sent: Traffic { packets: 2, bytes: 4 },
+                receive_drops: 5,
+                send_drops: 6,
+            },
+        };
+        assert_eq!(Link::parse(&description).unwrap(), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn no_description_makes_it_panic(description in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Link::parse(&description);
+        }
+    }
 }

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::RouteType;
+use nix::errno::Errno;
 
 use crate::Mac;
 use crate::address::family;
@@ -17,7 +18,8 @@ use crate::socket::Request;
 pub(crate) enum Belief {
     /// As long as the link lives.
     Always,
-    /// As if the neighbour had just answered: checked again later, in the usual way.
+    /// As if the neighbour had just answered: checked again later, in the usual way. It does not count against the
+    /// kernel's limit of neighbours, which all namespaces share and a thousand pods would reach.
     Now,
 }
 
@@ -27,9 +29,9 @@ pub(crate) fn put(index: u32, address: IpAddr, mac: Mac, belief: Belief) -> Requ
     message.header.family = family(address);
     message.header.ifindex = index;
     message.header.kind = RouteType::Unspec;
-    message.header.state = match belief {
-        Belief::Always => NeighbourState::Permanent,
-        Belief::Now => NeighbourState::Reachable,
+    (message.header.state, message.header.flags) = match belief {
+        Belief::Always => (NeighbourState::Permanent, NeighbourFlags::empty()),
+        Belief::Now => (NeighbourState::Reachable, NeighbourFlags::ExtLearned),
     };
     let destination = match address {
         IpAddr::V4(address) => NeighbourAddress::Inet(address),
@@ -39,5 +41,6 @@ pub(crate) fn put(index: u32, address: IpAddr, mac: Mac, belief: Belief) -> Requ
         NeighbourAttribute::Destination(destination),
         NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
     ];
-    Request::put(RouteNetlinkMessage::NewNeighbour(message))
+    // Without it, it is asked for in time; no reason to fail.
+    Request::put(RouteNetlinkMessage::NewNeighbour(message)).tolerating(&[Errno::ENOBUFS])
 }

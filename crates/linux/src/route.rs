@@ -7,7 +7,7 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, Ro
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::address::family;
-use crate::socket::{Error, Request, Socket};
+use crate::socket::{Answer, Error, Request, Socket};
 
 /// Both families, in the order in which we list.
 pub(crate) const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
@@ -165,7 +165,7 @@ pub(crate) fn messages(socket: &mut Socket, filter: Filter) -> Result<Vec<RouteM
     let mut found = Vec::new();
     for family in FAMILIES {
         for message in socket.dump(&filter.message(family))? {
-            if let RouteNetlinkMessage::NewRoute(message) = message {
+            if let Answer::Other(RouteNetlinkMessage::NewRoute(message)) = message {
                 found.push(message);
             }
         }

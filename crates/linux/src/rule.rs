@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use crate::Settings;
 use crate::host::Host;
 use crate::route::FAMILIES;
-use crate::socket::{Error, Request, Socket};
+use crate::socket::{Answer, Error, Request, Socket};
 
 /// Whether the rule is there for IPv4 and for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ fn has(socket: &mut Socket, family: AddressFamily, settings: &Settings) -> Resul
         rules => rules?,
     };
     Ok(rules.iter().any(|rule| match rule {
-        RouteNetlinkMessage::NewRule(rule) => matches(rule, settings),
+        Answer::Other(RouteNetlinkMessage::NewRule(rule)) => matches(rule, settings),
         _ => false,
     }))
 }

@@ -5,6 +5,7 @@
 //! interrupted one is taken again from its start. It belongs to the network namespace in which it was opened, wherever
 //! it is used later.
 
+mod answer;
 mod describe;
 mod error;
 mod refusal;
@@ -24,12 +25,13 @@ use nix::errno::Errno;
 use nix::libc::MSG_DONTWAIT;
 use nix::sys::socket::{setsockopt, sockopt};
 
+pub use self::answer::Answer;
 pub use self::error::{Error, Kind};
 pub use self::refusal::Refusal;
 pub use self::request::Request;
 
-/// What the kernel said to one request of an exchange: the message it answered with, if any, or its refusal.
-pub type Outcome = Result<Option<RouteNetlinkMessage>, Refusal>;
+/// What the kernel said to one request of an exchange: what it answered with, if anything, or its refusal.
+pub type Outcome = Result<Option<Answer>, Refusal>;
 
 /// Requests of one `sendmsg`. Each acknowledgement takes up to a kilobyte of the receive buffer until it is read, and
 /// one that finds no room there is lost without notice; this many fit many times over.
@@ -121,9 +123,9 @@ impl Socket {
     }
 
     /// Asks for one object; `None` if the kernel does not have it.
-    pub fn get(&mut self, request: &Request) -> Result<Option<RouteNetlinkMessage>, Error> {
+    pub fn get(&mut self, request: &Request) -> Result<Option<Answer>, Error> {
         match self.exchange(std::slice::from_ref(request))?.pop() {
-            Some(Ok(Some(message))) => Ok(Some(message)),
+            Some(Ok(Some(answer))) => Ok(Some(answer)),
             Some(Err(refusal)) if refusal.kind() == Kind::Gone => Ok(None),
             Some(Err(refusal)) => Err(Error::Refused(refusal)),
             Some(Ok(None)) | None => Err(Error::Unanswered { act: request.describe() }),
@@ -133,7 +135,7 @@ impl Socket {
     /// All objects that match `filter`, as of one moment: a dump during which something changed is taken again.
     ///
     /// A filter that names what does not exist (a table without routes) matches nothing.
-    pub fn dump(&mut self, filter: &RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>, Error> {
+    pub fn dump(&mut self, filter: &RouteNetlinkMessage) -> Result<Vec<Answer>, Error> {
         for _ in 0..DUMP_ATTEMPTS {
             let attempt = self.dump_once(filter);
             if !matches!(attempt, Ok(Some(_))) {
@@ -204,7 +206,7 @@ impl Socket {
     }
 
     /// One attempt at a dump; `None` if it was interrupted.
-    fn dump_once(&mut self, filter: &RouteNetlinkMessage) -> Result<Option<Vec<RouteNetlinkMessage>>, Error> {
+    fn dump_once(&mut self, filter: &RouteNetlinkMessage) -> Result<Option<Vec<Answer>>, Error> {
         self.sequence = self.sequence.wrapping_add(1);
         self.sent.clear();
         encode(filter, NLM_F_REQUEST | NLM_F_DUMP, self.sequence, &mut self.sent);
@@ -299,7 +301,7 @@ impl<'a> Messages<'a> {
 }
 
 impl Iterator for Messages<'_> {
-    type Item = Result<NetlinkMessage<RouteNetlinkMessage>, Error>;
+    type Item = Result<NetlinkMessage<Answer>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

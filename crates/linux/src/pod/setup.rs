@@ -175,7 +175,7 @@ impl Attempt<'_> {
         let mut outcomes = outcomes.map_err(|source| self.step(MAKE, source))?.into_iter();
         let made = outcomes.next().unwrap_or(Ok(None));
         let found = outcomes.next().and_then(Outcome::ok).flatten();
-        match (made, found.as_ref().and_then(Link::of_reply)) {
+        match (made, found.and_then(Link::of_answer)) {
             (Ok(_), Some(link)) => Ok(Met::Nothing(link)),
             (Err(refusal), Some(link)) if refusal.kind() == Kind::Exists => Ok(Met::Link(link)),
             (Err(refusal), None) if refusal.kind() == Kind::Exists => Ok(Met::Interface),

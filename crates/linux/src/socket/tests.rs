@@ -12,7 +12,7 @@ fn each_request_of_an_exchange_is_answered_for_by_itself() {
     let requests = [link::look_up("lo"), link::look_up("no-such-link"), link::look_up("lo")];
     let outcomes = socket.exchange(&requests).unwrap();
     for there in [&outcomes[0], &outcomes[2]] {
-        let link = Link::of_reply(there.as_ref().unwrap().as_ref().unwrap()).unwrap();
+        let link = Link::of_answer(there.clone().unwrap().unwrap()).unwrap();
         assert_eq!((link.index, link.name.as_str()), (LOOPBACK, "lo"));
     }
     let refusal = outcomes[1].as_ref().unwrap_err();
