@@ -43,7 +43,7 @@ mod reserve;
 mod snapshot;
 mod vacancy;
 
-pub use error::{HoldError, MoveError, NotInSpace, ReplayError};
+pub use error::{HoldError, MoveError, NotInSpace, ReplayError, ReserveError};
 pub use find::{Cooling, Entry, Holder, State};
 pub use hold::{Choice, Granted, Hold, Release, Sequence, Slot};
 pub use moves::{MoveId, Settled};

@@ -60,8 +60,8 @@ mod wire;
 
 pub use address::{Address, AddressError, Family};
 pub use block::{
-    Block, Choice, Counts, Granted, Hold, HoldError, MoveError, MoveId, Release, ReplayError, Sequence,
-    Settled, Slot, SnapshotError, SnapshotKey, State,
+    Block, Choice, Counts, Granted, Hold, HoldError, MoveError, MoveId, Release, ReplayError, ReserveError,
+    Sequence, Settled, Slot, SnapshotError, SnapshotKey, State,
 };
 pub use cidr::Cidr;
 pub use intervals::IntervalSet;

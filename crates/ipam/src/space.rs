@@ -114,10 +114,16 @@ impl Space {
 
     /// The offset of an address; `None` if its network is not here.
     pub fn offset_of(&self, address: Address) -> Option<u128> {
-        let mut ranges = [Some(self.primary()), self.secondary()].into_iter().flatten();
-        let cidr = ranges.find(|range| range.family() == address.family())?.cidr();
+        let cidr = self.network_of(address.family())?;
         let offset = address.distance_from(cidr.first()).ok()?;
         (offset <= cidr.last_offset()).then_some(offset)
+    }
+
+    /// The offsets of those of the addresses `first` to `last`, of one family, that are here.
+    pub(crate) fn offsets_between(&self, first: Address, last: Address) -> Option<(u128, u128)> {
+        let cidr = self.network_of(first.family())?;
+        let (first, last) = (first.max(cidr.first()), last.min(cidr.last()));
+        (first <= last).then(|| (first.bits() - cidr.first().bits(), last.bits() - cidr.first().bits()))
     }
 
     /// The addresses at an offset; `None` beyond the last one.
@@ -127,6 +133,11 @@ impl Space {
             addresses.ipv6 = Addresses::from(secondary.cidr().nth(offset).ok()?).ipv6;
         }
         Some(addresses)
+    }
+
+    fn network_of(&self, family: Family) -> Option<Cidr> {
+        let mut ranges = [Some(self.primary()), self.secondary()].into_iter().flatten();
+        ranges.find(|range| range.family() == family).map(Range::cidr)
     }
 
     /// Bytes on the heap.

@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use crate::block::{Counts, MoveId, Sequence};
+use crate::range::RangeError;
 use crate::space::Addresses;
 
 /// The address is of no network of the block.
@@ -60,6 +61,17 @@ pub enum HoldError {
     /// The block keeps track of as many separate places as it can.
     #[error("cannot hold another address: the block keeps track of as many as it can")]
     Crowded,
+}
+
+/// Why addresses were not reserved or unreserved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReserveError {
+    /// The first address is of no network of the block, and none after it is.
+    #[error("cannot change the reservation of addresses: {0}")]
+    NotInSpace(#[from] NotInSpace),
+    /// The ends are swapped or of different families.
+    #[error("cannot change the reservation of addresses: {0}")]
+    Ends(#[from] RangeError),
 }
 
 /// Why an existing hold was not put back.

@@ -4,14 +4,16 @@ use std::ops::RangeInclusive;
 
 use crate::address::Address;
 use crate::block::chunk::POSITION_BITS;
-use crate::block::{Block, NotInSpace};
+use crate::block::{Block, NotInSpace, ReserveError};
 use crate::intervals::IntervalSet;
+use crate::range::RangeError;
 
 impl<K> Block<K> {
     /// Reserves the addresses `first` to `last`: they are not handed out until they are unreserved, not by
-    /// name either. A hold on one of them stays until it is released. What is not usable anyway stays so.
-    pub fn reserve(&mut self, first: Address, last: Address) -> Result<(), NotInSpace> {
-        let (low, high) = (self.offset_of(first)?, self.offset_of(last)?);
+    /// name either. A hold on one of them stays until it is released. What is not usable anyway stays so,
+    /// and so does what lies outside the space; all of them outside is an error.
+    pub fn reserve(&mut self, first: Address, last: Address) -> Result<(), ReserveError> {
+        let (low, high) = self.offsets_between(first, last)?;
         for run in self.usable_within(low, high) {
             self.reserved.insert(*run.start(), *run.end());
             self.vacancy.block(*run.start(), *run.end());
@@ -21,10 +23,9 @@ impl<K> Block<K> {
     }
 
     /// Takes the reservation of the addresses `first` to `last` back; nothing for those that have none.
-    pub fn unreserve(&mut self, first: Address, last: Address) -> Result<(), NotInSpace> {
-        let (low, high) = (self.offset_of(first)?, self.offset_of(last)?);
-        let runs: Vec<_> = if low <= high { self.reserved.within(low, high).collect() } else { Vec::new() };
-        for run in runs {
+    pub fn unreserve(&mut self, first: Address, last: Address) -> Result<(), ReserveError> {
+        let (low, high) = self.offsets_between(first, last)?;
+        for run in self.reserved.within(low, high) {
             self.vacancy.unblock(*run.start(), *run.end());
         }
         self.reserved.remove(low, high);
@@ -37,6 +38,14 @@ impl<K> Block<K> {
         &self.reserved
     }
 
+    fn offsets_between(&self, first: Address, last: Address) -> Result<(u128, u128), ReserveError> {
+        if !first.is_between(first, last) {
+            return Err(RangeError::Inverted { first, last }.into());
+        }
+        let outside = || NotInSpace { address: first, space: self.space.to_string() };
+        Ok(self.space.offsets_between(first, last).ok_or_else(outside)?)
+    }
+
     fn usable_within(&self, low: u128, high: u128) -> Vec<RangeInclusive<u128>> {
         let runs = self.space.runs().iter_from(low).take_while(|run| *run.start() <= high);
         runs.map(|run| *run.start()..=(*run.end()).min(high)).collect()
@@ -44,9 +53,6 @@ impl<K> Block<K> {
 
     /// Brings chunks and counts up to date after blocked offsets in `low` to `high` have changed.
     pub(super) fn blocked_changed(&mut self, low: u128, high: u128) {
-        if low > high {
-            return;
-        }
         let (vacancy, more) = (&self.vacancy, &mut self.occupied_reserved);
         self.chunks.change_each(low >> POSITION_BITS..=high >> POSITION_BITS, |chunk| {
             let blocked = vacancy.blocked_bits(chunk.number);

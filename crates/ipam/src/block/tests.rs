@@ -280,6 +280,22 @@ fn invariant_10_a_refusal_names_what_it_refuses() {
 }
 
 #[test]
+fn a_reservation_counts_as_far_as_it_lies_in_the_space_and_is_refused_where_it_does_not() {
+    let mut block = block("10.0.0.0/30", Duration::ZERO);
+    block.reserve(address("9.0.0.0"), address("10.0.0.1")).unwrap();
+    assert_eq!(block.counts().reserved, 2);
+    block.unreserve(address("10.0.0.1"), address("10.1.0.0")).unwrap();
+    assert_eq!(block.counts().reserved, 1);
+    let error = block.reserve(address("10.0.0.4"), address("10.0.0.9")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot change the reservation of addresses: 10.0.0.4 is not in 10.0.0.0/30"
+    );
+    assert!(matches!(block.reserve(address("10.0.0.2"), address("10.0.0.1")), Err(ReserveError::Ends(_))));
+    assert!(block.reserve(address("fd00::"), address("fd00::1")).is_err());
+}
+
+#[test]
 fn next_after_last_reuses_as_late_as_possible_and_lowest_free_at_once() {
     let mut slow = block("10.4.0.0/30", Duration::ZERO);
     assert_eq!(hold(&mut slow, "a", Choice::NextAfterLast), "10.4.0.0");

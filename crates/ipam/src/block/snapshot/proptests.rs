@@ -55,7 +55,7 @@ fn a_block_with_something_in_every_part_comes_back() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(6_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn invariant_10_no_bytes_make_restore_panic(content in prop::collection::vec(any::<u8>(), 0..200)) {
