@@ -36,7 +36,7 @@ fn bad_names_are_described_in_the_servers_words() {
     assert_eq!(
         NameRule::Label1035.problems("1a", false),
         [
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
         ]
     );
     assert_eq!(NameRule::Subdomain.problems(&"a".repeat(254), false), ["must be no more than 253 bytes"]);

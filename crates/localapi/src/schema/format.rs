@@ -136,13 +136,32 @@ pattern!(
 );
 pattern!(TIME, r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$");
 pattern!(DURATION_PART, r"(\d+)\s*([A-Za-zµ]+)");
-pattern!(
-    HOSTNAME,
-    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
-);
+pattern!(LETTER_OR_SYMBOL, r"^[\p{S}\p{L}]$");
 
+/// One label in which only the second character may be a dash, or labels with a top-level domain of letters.
 fn is_hostname(text: &str) -> bool {
-    text.len() <= 255 && is(&HOSTNAME, text) && text.split('.').all(|part| part.len() <= 63)
+    let special = |c: char| is(&LETTER_OR_SYMBOL, c.encode_utf8(&mut [0; 4]));
+    let good = |c: char| c.is_ascii_alphanumeric() || special(c);
+    let label = |part: &str| {
+        part.starts_with(good)
+            && part.ends_with(good)
+            && part.chars().count() <= 63
+            && part.chars().all(|c| c == '-' || good(c))
+    };
+    let shaped = match text.rsplit_once('.') {
+        None => {
+            let mut chars = text.chars();
+            let first = chars.next().is_some_and(good);
+            let rest = chars.as_str();
+            let rest = rest.strip_prefix('-').unwrap_or(rest);
+            first && rest.chars().count() <= 62 && rest.chars().all(good)
+        }
+        Some((labels, top)) => {
+            let letters = top.chars().all(|c| c.is_ascii_alphabetic() || (c.is_alphabetic() && special(c)));
+            labels.split('.').all(label) && (2..=63).contains(&top.chars().count()) && letters
+        }
+    };
+    text.len() <= 255 && shaped && text.split('.').all(|part| part.len() <= 63)
 }
 
 /// An absolute path, or `scheme:rest` with a plausible scheme; no spaces and no control characters.

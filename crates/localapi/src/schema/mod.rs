@@ -30,8 +30,9 @@ use serde_json::Value;
 pub(crate) use cause::{Cause, summary};
 pub(crate) use node::SchemaError;
 pub(crate) use path::Path;
+pub(crate) use prune::whole_numbers;
 
-pub(crate) use rule::{RuleProblems, rule_problems};
+pub(crate) use rule::rule_problems;
 
 use correlate::Correlated;
 use node::Node;

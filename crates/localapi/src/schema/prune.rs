@@ -20,7 +20,9 @@ pub(super) fn prune(node: &Node, object: &mut Value) -> Vec<String> {
         walk(Some(node), true, object, &Path::root(), &mut dropped);
     }
     drop_nulls(Some(node), object);
-    whole_numbers(object);
+    if node.has_embedded {
+        coerce_embedded(node, object, &Path::root(), &mut dropped);
+    }
     dropped.sort();
     dropped
 }
@@ -104,6 +106,34 @@ fn skip(node: Option<&Node>, resource: bool, value: &mut Value, path: &Path<'_>,
     }
 }
 
+/// The metadata of an embedded resource knows the same fields as any metadata. What is malformed there is left
+/// for validation to refuse.
+fn coerce_embedded(node: &Node, value: &mut Value, path: &Path<'_>, dropped: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                if node.embedded && name == "metadata" {
+                    let mut known = field.clone();
+                    if let Ok(unknown) = crate::names::coerce(&mut known) {
+                        dropped.extend(unknown.iter().map(|below| path.child(below).to_string()));
+                        *field = known;
+                    }
+                } else if let Some(inner) = node.field(name).filter(|n| n.has_embedded) {
+                    coerce_embedded(inner, field, &path.child(name), dropped);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(inner) = node.items.as_deref() {
+                for (index, item) in items.iter_mut().enumerate() {
+                    coerce_embedded(inner, item, &path.index(index), dropped);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn drop_nulls(node: Option<&Node>, value: &mut Value) {
     match value {
         Value::Object(fields) => fields.retain(|name, field| {
@@ -124,9 +154,9 @@ fn drop_nulls(node: Option<&Node>, value: &mut Value) {
     }
 }
 
-/// `1.0` is stored as `1`, as the real server's encoder writes it.
+/// Writes `1.0` as `1`, as the real server's encoder does when it stores an object.
 #[allow(clippy::cast_possible_truncation)]
-fn whole_numbers(value: &mut Value) {
+pub(crate) fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
             if let GoNumber::Float(float) = GoNumber::of(number)

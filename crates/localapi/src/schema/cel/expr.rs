@@ -89,12 +89,15 @@ pub(super) enum LoopKind {
 
 /// A call into kube-cel's function library: a tiny program over the variables `a0`, `a1`, ….
 pub(super) struct LibraryCall {
+    pub(super) name: &'static str,
     pub(super) program: cel::Program,
     pub(super) names: Vec<String>,
+    /// Whether the result is an optional value, empty when the call fails.
+    pub(super) optional: bool,
 }
 
 impl std::fmt::Debug for LibraryCall {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "LibraryCall/{}", self.names.len())
+        write!(out, "{}/{}", self.name, self.names.len())
     }
 }

@@ -9,6 +9,7 @@ use kube_cel::KubeCelExt as _;
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{self, Context, ExecutionError, Program};
 
+use super::super::super::wording::quote;
 use super::super::EvalError;
 use super::super::expr::LibraryCall;
 use super::super::value::Val;
@@ -67,10 +68,8 @@ const MEMBER: [(&str, usize); 20] = [
 
 /// The call of a library function, if there is one of this name and number of arguments.
 pub(super) fn find(name: &str, member: bool, count: usize) -> Option<LibraryCall> {
-    let known: &[(&str, usize)] = if member { &MEMBER } else { &GLOBAL };
-    if !known.contains(&(name, count)) {
-        return None;
-    }
+    let known: &'static [(&'static str, usize)] = if member { &MEMBER } else { &GLOBAL };
+    let (name, _) = *known.iter().find(|entry| **entry == (name, count))?;
     let names: Vec<String> = (0..count).map(|index| format!("a{index}")).collect();
     let source = if member {
         format!("a0.{name}({})", names[1..].join(", "))
@@ -78,7 +77,8 @@ pub(super) fn find(name: &str, member: bool, count: usize) -> Option<LibraryCall
         format!("{name}({})", names.join(", "))
     };
     let program = Program::compile(&source).ok()?;
-    Some(LibraryCall { program, names })
+    // The real server answers with an optional format; kube-cel with a format or an error.
+    Some(LibraryCall { name, program, names, optional: name == "format.named" })
 }
 
 /// Runs a library function.
@@ -88,19 +88,49 @@ pub(super) fn call<'a>(library: &LibraryCall, args: &[Val<'a>]) -> Result<Val<'a
         for (name, value) in library.names.iter().zip(args) {
             scope.add_variable_from_value(name.clone(), to_cel(value)?);
         }
-        library.program.execute(&scope).map_err(|error| message(&error)).and_then(|value| from_cel(&value))
+        let result = library.program.execute(&scope).map_err(|error| library.message(&error, args));
+        if library.optional {
+            return Ok(result.and_then(|value| from_cel(&value)).map_or(Val::Optional(None), Val::some));
+        }
+        result.and_then(|value| from_cel(&value))
     })
 }
 
-fn message(error: &ExecutionError) -> EvalError {
-    match error {
-        ExecutionError::FunctionError { message, .. } => EvalError::new(message.clone()),
-        ExecutionError::NoSuchOverload
-        | ExecutionError::UndeclaredReference(_)
-        | ExecutionError::UnsupportedTargetType { .. }
-        | ExecutionError::NotSupportedAsMethod { .. }
-        | ExecutionError::UnexpectedType { .. } => EvalError::no_such_overload(),
-        other => EvalError::new(other.to_string()),
+impl LibraryCall {
+    /// The error in the real server's words, where kube-cel has others.
+    fn message(&self, error: &ExecutionError, args: &[Val<'_>]) -> EvalError {
+        match (error, self.name, args) {
+            (ExecutionError::FunctionError { .. }, "quantity", _) => EvalError::new(
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            ),
+            (ExecutionError::FunctionError { .. }, "url", [Val::Text(text)]) => EvalError::new(format!(
+                "URL parse error during conversion from string: parse {}: {}",
+                quote(text),
+                url_problem(text)
+            )),
+            (ExecutionError::FunctionError { message, .. }, ..) => EvalError::new(message.clone()),
+            (
+                ExecutionError::NoSuchOverload
+                | ExecutionError::UndeclaredReference(_)
+                | ExecutionError::UnsupportedTargetType { .. }
+                | ExecutionError::NotSupportedAsMethod { .. }
+                | ExecutionError::UnexpectedType { .. },
+                ..,
+            ) => EvalError::no_such_overload(),
+            (other, ..) => EvalError::new(other.to_string()),
+        }
+    }
+}
+
+fn url_problem(text: &str) -> &'static str {
+    if text.is_empty() {
+        "empty url"
+    } else if text.bytes().any(|b| b < b' ' || b == 0x7f) {
+        "net/url: invalid control character in URL"
+    } else if text.starts_with(':') {
+        "missing protocol scheme"
+    } else {
+        "invalid URI for request"
     }
 }
 
