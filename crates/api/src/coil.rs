@@ -12,6 +12,8 @@
 #![allow(unreachable_pub, reason = "code of the derive, not ours")]
 
 mod block;
+mod carving;
+mod conversion;
 mod engine;
 pub mod names;
 mod pool;
@@ -19,7 +21,8 @@ mod request;
 pub mod rules;
 
 pub use block::{AddressBlock, AddressBlockSpec};
-pub use engine::{ConversionError, EnginePool};
+pub use conversion::ConversionError;
+pub use engine::EnginePool;
 pub use names::{block_name, request_name, split_block_name};
 pub use pool::{AddressPool, AddressPoolSpec, AddressPoolStatus, PoolUsage, SubnetSet};
 pub use request::{

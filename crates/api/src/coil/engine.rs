@@ -1,22 +1,14 @@
-//! Coil's kinds as the engine takes them, and the engine's answers as objects.
+//! A pool as the engine takes it: cut into blocks, with its exclusions and its cooling.
 //!
 //! What the API server accepted converts. What was stored before our rules were installed may not, and then the
 //! error names the field and the value; such a pool serves nobody until it is replaced.
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::{Resource, ResourceExt};
-use tenure_ipam::{
-    Address, Cidr, Exclusion, IntervalSet, Notation, ParseError, Pool, PoolError, Range, Space, SpaceError,
-    Subnet,
-};
+use tenure_ipam::{Cidr, Exclusion, IntervalSet, Pool, Range, Space, Subnet};
 
-use super::{
-    AddressBlock, AddressBlockSpec, AddressPool, AddressPoolSpec, BlockRequest, BlockRequestSpec, FINALIZER,
-    PoolUsage, SubnetSet, label, names,
-};
-use crate::names::NameError;
+use super::conversion::{self, ConversionError};
+use super::{AddressPoolSpec, PoolUsage};
 
 /// A pool as the engine takes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,65 +17,6 @@ pub struct EnginePool {
     pool: Pool,
     exclusions: Vec<Exclusion>,
     rest: Option<Duration>,
-}
-
-/// Why an object is not what the engine takes, or the engine's answer no object.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ConversionError {
-    /// A field does not parse.
-    #[error("{field}: {source}")]
-    Field {
-        /// The field.
-        field: String,
-        /// What is wrong with it.
-        source: ParseError,
-    },
-    /// The duration does not parse.
-    #[error(
-        "spec.cooling: cannot read a duration from \"{value}\"; accepted is 0s to 24h such as 30s or 1m30s"
-    )]
-    Cooling {
-        /// Its value.
-        value: String,
-    },
-    /// The block size is none.
-    #[error("spec.blockSizeBits: {value} is no block size; accepted is 0 to 64")]
-    BlockSize {
-        /// Its value.
-        value: i32,
-    },
-    /// The subnets make no pool.
-    #[error("spec.subnets: {0}")]
-    Pool(#[from] PoolError),
-    /// The families of a block do not fit together.
-    #[error(transparent)]
-    Space(#[from] SpaceError),
-    /// A block without a network.
-    #[error("the block has neither ipv4 nor ipv6; accepted is one of them or both")]
-    NoNetwork,
-    /// The pool has no block of that number, or none that an object can have.
-    #[error("pool \"{pool}\" has no block {index} that can be carved; accepted is 0 to {last}")]
-    NoBlock {
-        /// The pool.
-        pool: String,
-        /// The number.
-        index: u128,
-        /// The last one.
-        last: u128,
-    },
-    /// The object was never stored, so nothing can refer to it.
-    #[error(
-        "{kind} \"{name}\" has no UID to refer to; accepted is an object that was read from the API server"
-    )]
-    NotStored {
-        /// Its kind.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// The object cannot be named.
-    #[error(transparent)]
-    Name(#[from] NameError),
 }
 
 impl TryFrom<&AddressPoolSpec> for EnginePool {
@@ -99,15 +32,13 @@ impl TryFrom<&AddressPoolSpec> for EnginePool {
         let pool = Pool::new(subnets.collect::<Result<Vec<_>, _>>()?, block_bits)?;
         let exclusions = spec.exclude.iter().enumerate();
         let exclusions = exclusions.map(|(position, text)| {
-            exclusion(text).map_err(|source| ConversionError::Field {
-                field: format!("spec.exclude[{position}]"),
-                source,
-            })
+            conversion::exclusion(text)
+                .map_err(|source| ConversionError::field(format!("spec.exclude[{position}]"), source))
         });
         Ok(Self {
             pool,
             exclusions: exclusions.collect::<Result<_, _>>()?,
-            rest: rest(spec.cooling.as_deref())?,
+            rest: conversion::rest(spec.cooling.as_deref())?,
         })
     }
 }
@@ -226,115 +157,6 @@ impl EnginePool {
         }
         offsets
     }
-}
-
-impl SubnetSet {
-    /// The entry as the engine takes it. The families are not compared here; a [`Pool`] does.
-    pub fn to_subnet(&self) -> Result<Subnet, ConversionError> {
-        self.parse("")
-    }
-
-    fn parse(&self, prefix: &str) -> Result<Subnet, ConversionError> {
-        Ok(Subnet {
-            ipv4: cidr(&format!("{prefix}ipv4"), self.ipv4.as_deref())?,
-            ipv6: cidr(&format!("{prefix}ipv6"), self.ipv6.as_deref())?,
-        })
-    }
-}
-
-impl From<Subnet> for SubnetSet {
-    fn from(subnet: Subnet) -> Self {
-        Self {
-            ipv4: subnet.ipv4.map(|cidr| cidr.to_string()),
-            ipv6: subnet.ipv6.map(|cidr| cidr.to_string()),
-        }
-    }
-}
-
-impl AddressBlockSpec {
-    /// The networks of the block.
-    pub fn to_subnet(&self) -> Result<Subnet, ConversionError> {
-        Ok(Subnet { ipv4: cidr("ipv4", self.ipv4.as_deref())?, ipv6: cidr("ipv6", self.ipv6.as_deref())? })
-    }
-}
-
-impl AddressBlock {
-    /// The object of block `index` of a pool for a node: named, labelled, owned by the pool and kept by the finalizer.
-    /// `request` is the UID of the request that it answers.
-    pub fn carve(
-        pool: &AddressPool,
-        index: u128,
-        node: &str,
-        request: Option<&str>,
-    ) -> Result<Self, ConversionError> {
-        let name = pool.name_any();
-        let owner = pool.controller_owner_ref(&());
-        let Some(mut owner) = owner else {
-            return Err(ConversionError::NotStored { kind: "AddressPool", name });
-        };
-        owner.block_owner_deletion = Some(true);
-        let engine = EnginePool::try_from(&pool.spec)?;
-        let block = engine.pool.block(index).and_then(|subnet| Some((subnet, i64::try_from(index).ok()?)));
-        let Some((subnet, number)) = block else {
-            return Err(ConversionError::NoBlock { pool: name, index, last: engine.pool.last_index() });
-        };
-        let SubnetSet { ipv4, ipv6 } = subnet.into();
-        let mut block =
-            Self::new(&names::block_name(&name, index), AddressBlockSpec { index: number, ipv4, ipv6 });
-        let labels = block.labels_mut();
-        labels.insert(label::POOL.to_owned(), name);
-        labels.insert(label::NODE.to_owned(), node.to_owned());
-        if let Some(uid) = request {
-            labels.insert(label::REQUEST.to_owned(), uid.to_owned());
-        }
-        block.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
-        block.metadata.owner_references = Some(vec![owner]);
-        Ok(block)
-    }
-}
-
-impl BlockRequest {
-    /// The object with which a node asks for a block: owned by the node, so that it goes with it.
-    pub fn of(node: &Node, pool: &str) -> Result<Self, ConversionError> {
-        let node_name = node.name_any();
-        let Some(owner) = node.owner_ref(&()) else {
-            return Err(ConversionError::NotStored { kind: "Node", name: node_name });
-        };
-        let name = names::request_name(pool, &node_name)?;
-        let mut request = Self::new(&name, BlockRequestSpec { node_name, pool_name: pool.to_owned() });
-        request.metadata.owner_references = Some(vec![owner]);
-        Ok(request)
-    }
-}
-
-fn cidr(field: &str, text: Option<&str>) -> Result<Option<Cidr>, ConversionError> {
-    let parse = |text: &str| Notation::Strict.cidr(text);
-    text.map(parse).transpose().map_err(|source| ConversionError::Field { field: field.to_owned(), source })
-}
-
-/// An entry of `exclude`. The ends of a range may be written either way around, because a rule cannot compare them.
-fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
-    let Some((one, other)) = text.split_once('-') else {
-        return Notation::Strict.cidr_or_address(text).map(Into::into);
-    };
-    let (one, other): (Address, Address) = (one.parse()?, other.parse()?);
-    Exclusion::between(one.min(other), one.max(other)).map_err(|error| ParseError {
-        what: "a range of addresses",
-        value: text.to_owned(),
-        reason: error.to_string(),
-        accepted: "two addresses of one family, such as 10.2.0.10-10.2.0.19",
-    })
-}
-
-fn rest(text: Option<&str>) -> Result<Option<Duration>, ConversionError> {
-    const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-    let Some(text) = text else { return Ok(None) };
-    let bad = || ConversionError::Cooling { value: text.to_owned() };
-    let parsed: kube::core::Duration = text.parse().map_err(|_| bad())?;
-    if text.is_empty() || parsed.is_negative() || Duration::from(parsed) > LONGEST {
-        return Err(bad());
-    }
-    Ok(Some(parsed.into()))
 }
 
 #[cfg(test)]

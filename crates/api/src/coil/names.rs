@@ -82,7 +82,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_pairs_of_pool_and_node_share_a_request_name(
-            pairs in proptest::collection::vec(("([1-9]\\.)?[ab1](-?[ab1.]?[ab1]){0,3}", "[ab1](-?[ab1.]?[ab1]){0,3}"), 2..200)
+            pairs in proptest::collection::vec(("([1-9]\\.)?[ab1](-?[ab1.]?[ab1]){0,3}", "[ab1](-?[ab1.]?[ab1]){0,3}"), 2..30)
         ) {
             let mut seen: HashMap<String, (String, String)> = HashMap::new();
             for (pool, node) in pairs {

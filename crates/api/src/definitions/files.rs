@@ -92,9 +92,9 @@ fn content(crd: &CustomResourceDefinition) -> Result<String, FilesError> {
 fn present(directory: &Path) -> Result<BTreeSet<String>, FilesError> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(directory).map_err(io("read", directory))? {
-        let name = entry.map_err(io("read", directory))?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".yaml") {
-            names.insert(name);
+        let path = entry.map_err(io("read", directory))?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
         }
     }
     Ok(names)

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::LazyLock;
 
 use kube_cel::{CompiledSchema, ErrorKind, ValidationError, Validator, compile_schema};
 
@@ -10,7 +11,7 @@ fn schema(definition: &CustomResourceDefinition) -> Value {
 }
 
 /// What the rules say to each example that reaches them: the plain schema keeps the others out.
-fn verdicts() -> Vec<(Example, Vec<ValidationError>)> {
+static VERDICTS: LazyLock<Vec<(Example, Vec<ValidationError>)>> = LazyLock::new(|| {
     let validator = Validator::new();
     let compiled: BTreeMap<String, CompiledSchema> =
         crate::crds().iter().map(|crd| (crd.spec.names.kind.clone(), compile_schema(&schema(crd)))).collect();
@@ -22,20 +23,20 @@ fn verdicts() -> Vec<(Example, Vec<ValidationError>)> {
             (example, verdict.err().map(kube_cel::ValidationErrors::into_vec).unwrap_or_default())
         })
         .collect()
-}
+});
 
 #[test]
 fn the_rules_accept_and_refuse_what_the_table_says() {
     let mut wrong = Vec::new();
-    for (example, errors) in verdicts() {
+    for (example, errors) in VERDICTS.iter() {
         let refused: BTreeSet<_> = errors
-            .into_iter()
+            .iter()
             .map(|error| Refusal {
-                message: match error.kind {
-                    ErrorKind::ValidationFailure => error.message,
+                message: match &error.kind {
+                    ErrorKind::ValidationFailure => error.message.clone(),
                     kind => format!("{kind:?}: {}", error.message),
                 },
-                field: error.field_path,
+                field: error.field_path.clone(),
             })
             .collect();
         let expected: BTreeSet<_> = example.refused.iter().cloned().collect();
@@ -79,9 +80,9 @@ fn rules() -> Vec<(String, Value)> {
 fn every_rule_refuses_something_in_the_table() {
     let mut unused: BTreeSet<(String, String)> =
         rules().into_iter().map(|(kind, rule)| (kind, rule["rule"].as_str().unwrap().to_owned())).collect();
-    for (example, errors) in verdicts() {
+    for (example, errors) in VERDICTS.iter() {
         for error in errors {
-            unused.remove(&(example.kind.clone(), error.rule));
+            unused.remove(&(example.kind.clone(), error.rule.clone()));
         }
     }
     assert!(unused.is_empty(), "no example is refused by {unused:#?}");

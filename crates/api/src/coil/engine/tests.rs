@@ -2,7 +2,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::coil::RequestOutcome;
 
 fn spec(value: serde_json::Value) -> AddressPoolSpec {
     serde_json::from_value(value).unwrap()
@@ -14,15 +13,6 @@ fn engine(value: serde_json::Value) -> EnginePool {
 
 fn intervals(set: &IntervalSet) -> Vec<(u128, u128)> {
     set.iter().map(|interval| (*interval.start(), *interval.end())).collect()
-}
-
-fn stored_pool() -> AddressPool {
-    let mut pool = AddressPool::new(
-        "pool1",
-        spec(json!({"subnets": [{"ipv4": "10.2.0.0/16", "ipv6": "fd01:203:405:607::/112"}]})),
-    );
-    pool.metadata.uid = Some("d9607e19-f88f-11e6-a518-42010a800195".into());
-    pool
 }
 
 #[test]
@@ -109,8 +99,8 @@ fn cooling_is_read_in_every_unit() {
         ("30s", Duration::from_secs(30)),
         ("1m30s", Duration::from_secs(90)),
         ("500ms", Duration::from_millis(500)),
-        ("1.5h", Duration::from_secs(5400)),
-        ("24h", Duration::from_secs(86400)),
+        ("1.5h", Duration::from_mins(90)),
+        ("24h", Duration::from_hours(24)),
     ] {
         let engine = engine(json!({"subnets": [{"ipv4": "10.2.0.0/16"}], "cooling": text}));
         assert_eq!(engine.rest(), Some(expected), "{text}");
@@ -157,101 +147,6 @@ fn what_was_stored_before_the_rules_is_refused_with_its_field_and_value() {
         let error = EnginePool::try_from(&spec(value)).unwrap_err().to_string();
         assert!(error.starts_with(message), "expected {message}\n     got {error}");
     }
-}
-
-#[test]
-fn a_carved_block_is_the_one_of_the_design_document() {
-    let block = AddressBlock::carve(&stored_pool(), 16, "node1", Some("request-uid")).unwrap();
-    assert_eq!(
-        serde_json::to_value(&block).unwrap(),
-        json!({
-            "apiVersion": "coil.cybozu.com/v2",
-            "kind": "AddressBlock",
-            "metadata": {
-                "name": "pool1-16",
-                "labels": {
-                    "coil.cybozu.com/pool": "pool1",
-                    "coil.cybozu.com/node": "node1",
-                    "coil.cybozu.com/request": "request-uid",
-                },
-                "finalizers": ["coil.cybozu.com"],
-                "ownerReferences": [{
-                    "apiVersion": "coil.cybozu.com/v2",
-                    "controller": true,
-                    "blockOwnerDeletion": true,
-                    "kind": "AddressPool",
-                    "name": "pool1",
-                    "uid": "d9607e19-f88f-11e6-a518-42010a800195",
-                }],
-            },
-            "index": 16,
-            "ipv4": "10.2.2.0/27",
-            "ipv6": "fd01:203:405:607::200/123",
-        })
-    );
-    assert_eq!(
-        (block.pool(), block.node(), block.request_uid()),
-        (Some("pool1"), Some("node1"), Some("request-uid"))
-    );
-    assert!(!block.is_reserved());
-    let engine = EnginePool::try_from(&stored_pool().spec).unwrap();
-    assert_eq!(engine.pool().index_of(&block.spec.to_subnet().unwrap()), Some(16));
-    let read: AddressBlock = serde_json::from_value(serde_json::to_value(&block).unwrap()).unwrap();
-    assert_eq!(read, block, "and is read back as it was written");
-}
-
-#[test]
-fn a_block_that_a_pool_does_not_have_is_not_carved() {
-    let error = AddressBlock::carve(&stored_pool(), 2048, "node1", None).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "pool \"pool1\" has no block 2048 that can be carved; accepted is 0 to 2047"
-    );
-    let unstored = AddressPool::new("pool1", stored_pool().spec);
-    let error = AddressBlock::carve(&unstored, 0, "node1", None).unwrap_err();
-    assert!(error.to_string().starts_with("AddressPool \"pool1\" has no UID"), "{error}");
-}
-
-#[test]
-fn a_request_belongs_to_its_node_and_has_an_outcome() {
-    let mut node = Node::default();
-    node.metadata.name = Some("node1".into());
-    node.metadata.uid = Some("d9607e19".into());
-    let mut request = BlockRequest::of(&node, "pool1").unwrap();
-    assert_eq!(
-        serde_json::to_value(&request).unwrap(),
-        json!({
-            "apiVersion": "coil.cybozu.com/v2",
-            "kind": "BlockRequest",
-            "metadata": {
-                "name": "req-pool1-node1",
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": "d9607e19"}],
-            },
-            "spec": {"nodeName": "node1", "poolName": "pool1"},
-        })
-    );
-    assert_eq!(request.outcome(), RequestOutcome::Pending);
-    let mut answer = |status| {
-        request.status = Some(serde_json::from_value(status).unwrap());
-        format!("{:?}", request.outcome())
-    };
-    let complete = json!({"type": "Complete", "status": "True"});
-    let failed = json!({"type": "Failed", "status": "True", "reason": "OutOfBlocks", "message": "full"});
-    assert_eq!(
-        answer(json!({"addressBlockName": "pool1-3", "conditions": [complete]})),
-        "Block(\"pool1-3\")"
-    );
-    assert_eq!(
-        answer(json!({"conditions": [complete, failed]})),
-        "Failed { reason: \"OutOfBlocks\", message: \"full\" }",
-        "Coil completes what it fails"
-    );
-    assert_eq!(
-        answer(
-            json!({"addressBlockName": "pool1-3", "conditions": [{"type": "Complete", "status": "False"}]})
-        ),
-        "Pending"
-    );
 }
 
 /// A small pool of one or two subnets with some exclusions.

@@ -1,0 +1,151 @@
+//! From the text of fields to the engine's types, and why that fails.
+
+use std::time::Duration;
+
+use tenure_ipam::{Address, Cidr, Exclusion, Notation, ParseError, PoolError, SpaceError, Subnet};
+
+use super::{AddressBlockSpec, SubnetSet};
+use crate::names::NameError;
+
+/// Why an object is not what the engine takes, or the engine's answer no object.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConversionError {
+    /// A field does not parse.
+    #[error("{field}: {source}")]
+    Field {
+        /// The field.
+        field: String,
+        /// What is wrong with it.
+        source: Box<ParseError>,
+    },
+    /// The duration does not parse.
+    #[error(
+        "spec.cooling: cannot read a duration from \"{value}\"; accepted is 0s to 24h such as 30s or 1m30s"
+    )]
+    Cooling {
+        /// Its value.
+        value: String,
+    },
+    /// The block size is none.
+    #[error("spec.blockSizeBits: {value} is no block size; accepted is 0 to 64")]
+    BlockSize {
+        /// Its value.
+        value: i32,
+    },
+    /// The subnets make no pool.
+    #[error("spec.subnets: {0}")]
+    Pool(Box<PoolError>),
+    /// The families of a block do not fit together.
+    #[error(transparent)]
+    Space(Box<SpaceError>),
+    /// A block without a network.
+    #[error("the block has neither ipv4 nor ipv6; accepted is one of them or both")]
+    NoNetwork,
+    /// The pool has no block of that number, or none that an object can have.
+    #[error("pool \"{pool}\" has no block {index} that can be carved; accepted is 0 to {last}")]
+    NoBlock {
+        /// The pool.
+        pool: String,
+        /// The number.
+        index: u128,
+        /// The last one.
+        last: u128,
+    },
+    /// The object was never stored, so nothing can refer to it.
+    #[error(
+        "{kind} \"{name}\" has no UID to refer to; accepted is an object that was read from the API server"
+    )]
+    NotStored {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The object cannot be named.
+    #[error(transparent)]
+    Name(Box<NameError>),
+}
+
+impl ConversionError {
+    pub(super) fn field(field: impl Into<String>, source: ParseError) -> Self {
+        Self::Field { field: field.into(), source: Box::new(source) }
+    }
+}
+
+impl From<PoolError> for ConversionError {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(Box::new(error))
+    }
+}
+
+impl From<SpaceError> for ConversionError {
+    fn from(error: SpaceError) -> Self {
+        Self::Space(Box::new(error))
+    }
+}
+
+impl From<NameError> for ConversionError {
+    fn from(error: NameError) -> Self {
+        Self::Name(Box::new(error))
+    }
+}
+
+impl SubnetSet {
+    /// The entry as the engine takes it. The families are not compared here; a [`tenure_ipam::Pool`] does.
+    pub fn to_subnet(&self) -> Result<Subnet, ConversionError> {
+        self.parse("")
+    }
+
+    pub(super) fn parse(&self, prefix: &str) -> Result<Subnet, ConversionError> {
+        Ok(Subnet {
+            ipv4: cidr(&format!("{prefix}ipv4"), self.ipv4.as_deref())?,
+            ipv6: cidr(&format!("{prefix}ipv6"), self.ipv6.as_deref())?,
+        })
+    }
+}
+
+impl From<Subnet> for SubnetSet {
+    fn from(subnet: Subnet) -> Self {
+        Self {
+            ipv4: subnet.ipv4.map(|cidr| cidr.to_string()),
+            ipv6: subnet.ipv6.map(|cidr| cidr.to_string()),
+        }
+    }
+}
+
+impl AddressBlockSpec {
+    /// The networks of the block.
+    pub fn to_subnet(&self) -> Result<Subnet, ConversionError> {
+        Ok(Subnet { ipv4: cidr("ipv4", self.ipv4.as_deref())?, ipv6: cidr("ipv6", self.ipv6.as_deref())? })
+    }
+}
+
+pub(super) fn cidr(field: &str, text: Option<&str>) -> Result<Option<Cidr>, ConversionError> {
+    let parse = |text: &str| Notation::Strict.cidr(text);
+    text.map(parse).transpose().map_err(|source| ConversionError::field(field, source))
+}
+
+/// An entry of `exclude`. The ends of a range may be written either way around, because a rule cannot compare them.
+pub(super) fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
+    let Some((one, other)) = text.split_once('-') else {
+        return Notation::Strict.cidr_or_address(text).map(Into::into);
+    };
+    let (one, other): (Address, Address) = (one.parse()?, other.parse()?);
+    Exclusion::between(one.min(other), one.max(other)).map_err(|error| ParseError {
+        what: "a range of addresses",
+        value: text.to_owned(),
+        reason: error.to_string(),
+        accepted: "two addresses of one family, such as 10.2.0.10-10.2.0.19",
+    })
+}
+
+pub(super) fn rest(text: Option<&str>) -> Result<Option<Duration>, ConversionError> {
+    const LONGEST: Duration = Duration::from_hours(24);
+    let Some(text) = text else { return Ok(None) };
+    let bad = || ConversionError::Cooling { value: text.to_owned() };
+    let parsed: kube::core::Duration = text.parse().map_err(|_| bad())?;
+    if text.is_empty() || parsed.is_negative() || Duration::from(parsed) > LONGEST {
+        return Err(bad());
+    }
+    Ok(Some(parsed.into()))
+}
