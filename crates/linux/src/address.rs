@@ -1,11 +1,12 @@
 //! Addresses of links: the requests that add them, and the list of what a link has.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
 };
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::socket::{Answer, Error, Request, Socket};
@@ -44,6 +45,27 @@ pub(crate) fn add(index: u32, address: IpNet, scope: AddressScope) -> Request {
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
     }
     Request::put(RouteNetlinkMessage::NewAddress(message))
+}
+
+/// Makes the kernel accept packets for a new IPv6 address from this moment on.
+///
+/// It would begin to by itself when its address worker gets to run, which under load is milliseconds later, even though
+/// there is no duplicate address detection to wait for. Until then this route does it, and then goes away.
+pub(crate) fn accept_now(index: u32, address: Ipv6Addr) -> Request {
+    const LOCAL_TABLE: u8 = 255;
+    const SECONDS: u32 = 60;
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet6;
+    message.header.destination_prefix_length = 128;
+    message.header.table = LOCAL_TABLE;
+    message.header.protocol = RouteProtocol::Boot;
+    message.header.kind = RouteType::Local;
+    message.attributes = vec![
+        RouteAttribute::Destination(RouteAddress::Inet6(address)),
+        RouteAttribute::Oif(index),
+        RouteAttribute::Expires(SECONDS),
+    ];
+    Request::put(RouteNetlinkMessage::NewRoute(message))
 }
 
 /// All addresses of one link.

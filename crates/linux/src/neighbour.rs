@@ -18,9 +18,9 @@ use crate::socket::Request;
 pub(crate) enum Belief {
     /// As long as the link lives.
     Always,
-    /// As if the neighbour had just answered: checked again later, in the usual way. It does not count against the
-    /// kernel's limit of neighbours, which all namespaces share and a thousand pods would reach.
-    Now,
+    /// For the first packets; then the neighbour is asked, in the usual way. It does not count against the kernel's
+    /// limit of neighbours, which all namespaces share and a thousand pods would reach.
+    AtFirst,
 }
 
 /// Says that `address` is at `mac`.
@@ -31,7 +31,7 @@ pub(crate) fn put(index: u32, address: IpAddr, mac: Mac, belief: Belief) -> Requ
     message.header.kind = RouteType::Unspec;
     (message.header.state, message.header.flags) = match belief {
         Belief::Always => (NeighbourState::Permanent, NeighbourFlags::empty()),
-        Belief::Now => (NeighbourState::Reachable, NeighbourFlags::ExtLearned),
+        Belief::AtFirst => (NeighbourState::Stale, NeighbourFlags::ExtLearned),
     };
     let destination = match address {
         IpAddr::V4(address) => NeighbourAddress::Inet(address),

@@ -57,6 +57,9 @@ pub(super) fn inside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Req
     let mut requests = vec![link::up(link::LOOPBACK), link::up(index)];
     for address in &plan.addresses {
         requests.push(address::add(index, IpNet::from(*address), AddressScope::Universe));
+        if let IpAddr::V6(address) = address {
+            requests.push(address::accept_now(index, *address));
+        }
     }
     for gateway in gateways(plan, settings) {
         requests.push(neighbour::put(index, gateway, settings.host_mac, Belief::Always));
@@ -89,7 +92,7 @@ pub(super) fn outside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Re
     }
     for address in &plan.addresses {
         // Not for ever: a virtual machine inside the pod may come with an Ethernet address of its own.
-        requests.push(neighbour::put(index, *address, plan.pod_mac(), Belief::Now));
+        requests.push(neighbour::put(index, *address, plan.pod_mac(), Belief::AtFirst));
         requests.push(to_pod(settings, *address, index, plan.source_for(*address)).put());
     }
     requests
