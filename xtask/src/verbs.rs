@@ -8,7 +8,7 @@ use crate::step::{cargo, root, timed};
 const CASES: &str = "crates/conformance/cases";
 
 pub(crate) fn demo(arguments: &[String]) -> Result<()> {
-    cargo("show the demo", &["run", "--quiet", "--release", "--package", "tenure", "--", "demo"], arguments)
+    cargo("show the demo", &["run", "--quiet", "--package", "tenure", "--", "demo"], arguments)
 }
 
 pub(crate) fn test(filter: &[String]) -> Result<()> {

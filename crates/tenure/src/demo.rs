@@ -135,7 +135,7 @@ fn start_pods(nodes: &mut [NodeBlock], clock: &ManualClock) -> Result<()> {
     Ok(())
 }
 
-fn cool(nodes: &mut [NodeBlock], clock: &ManualClock, screen: &mut Screen<impl Write>) -> Result<()> {
+fn cool(nodes: &mut [NodeBlock], clock: &ManualClock, screen: &mut Screen<'_, impl Write>) -> Result<()> {
     let node = nodes.last_mut().context("there are nodes")?;
     let old = Holder::pod(&node.node.clone(), 0);
     let freed = node.release(&old, clock.now())?;
@@ -153,7 +153,7 @@ async fn move_address(
     client: &Client,
     pool: &AddressPool,
     clock: &ManualClock,
-    screen: &mut Screen<impl Write>,
+    screen: &mut Screen<'_, impl Write>,
 ) -> Result<()> {
     let mut floating = carve(client, pool, "controller", COOLING).await?;
     let (source, target) = (Holder::new("vm-7 on node-a"), Holder::new("vm-7 on node-b"));
@@ -177,4 +177,26 @@ async fn move_address(
     let again = floating.block.hold(target, Choice::NextAfterLast, clock.now())?;
     ensure!(again.hold().addresses == hold.addresses, "the address changed during the move");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_demo_plays_every_scene_and_says_how_to_replay_it() {
+        let mut out = Vec::new();
+        run(Options { seed: Some(5), operations: 2_000 }, &mut out).await.unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for shown in [
+            "default-2",
+            "node-c",
+            "1 cooling",
+            "equally many addresses",
+            "commit: node-b active",
+            "--seed 5",
+        ] {
+            assert!(text.contains(shown), "{shown:?} is missing in {text}");
+        }
+    }
 }

@@ -74,7 +74,7 @@ pub(crate) async fn carve(
         taken.insert(index, index);
     }
     loop {
-        let index = engine.pool.lowest_free(&taken).context("the pool is exhausted")?;
+        let index = engine.pool().lowest_free(&taken).context("the pool is exhausted")?;
         let block = AddressBlock::carve(pool, index, node, None)?;
         match blocks.create(&PostParams::default(), &block).await {
             Ok(object) => {

@@ -34,7 +34,8 @@ impl<'a, W: Write> Screen<'a, W> {
 
     /// The pool as it was created.
     pub(crate) fn pool(&mut self, pool: &AddressPool) -> Result<()> {
-        let engine = EnginePool::try_from(&pool.spec)?.pool;
+        let engine = EnginePool::try_from(&pool.spec)?;
+        let engine = engine.pool();
         let mut table = Self::table(["POOL", "SUBNETS", "BLOCKS", "ADDRESSES"]);
         let subnets = pool.spec.subnets.iter().flat_map(|subnet| [&subnet.ipv4, &subnet.ipv6]);
         let subnets: Vec<&str> = subnets.flatten().map(String::as_str).collect();
