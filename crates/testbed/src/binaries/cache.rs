@@ -6,6 +6,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use super::go::{Go, GoModule};
 use super::progress::say;
@@ -29,9 +30,16 @@ impl Cache {
     /// The directory with the programs of `module`; builds them if they are not there.
     pub(super) fn built(&self, module: GoModule) -> Result<(PathBuf, Origin), BinariesError> {
         let go = Go::find(module)?;
-        self.ensure(&format!("{}-{:016x}", module.name(), module.key(&go)), |directory| {
-            go.build(module, directory)
-        })
+        self.ensure(&name(module, &go), |directory| go.build(module, directory))
+    }
+
+    /// Downloads what `module` is made from, if it is not built yet, while the caller does something else. Whether
+    /// that succeeds is seen when it is built.
+    pub(super) fn fetch_aside(&self, module: GoModule) {
+        let Ok(go) = Go::find(module) else { return };
+        if !self.directory.join(name(module, &go)).is_dir() {
+            drop(thread::spawn(move || go.fetch(module)));
+        }
     }
 
     /// The directory `name`; filled by `build` if it is not there.
@@ -60,6 +68,10 @@ impl Cache {
         fs::rename(&building, &ready).map_err(failed("renaming", &building))?;
         Ok((ready, Origin::Built))
     }
+}
+
+fn name(module: GoModule, go: &Go) -> String {
+    format!("{}-{:016x}", module.name(), module.key(go))
 }
 
 /// Waits until this process alone holds the lock file `path`; it does until the result is dropped.

@@ -68,6 +68,17 @@ impl GoModule {
         }
     }
 
+    /// Writes its files below `directory`; where to.
+    fn write(self, directory: &Path) -> Result<PathBuf, BinariesError> {
+        let source = directory.join("source");
+        fs::create_dir_all(&source).map_err(failed("creating", &source))?;
+        for (name, text) in self.files() {
+            let path = source.join(name);
+            fs::write(&path, text).map_err(failed("writing", &path))?;
+        }
+        Ok(source)
+    }
+
     /// The word after `word` at the beginning of a line of its `go.mod`.
     fn pinned(self, word: &str) -> &'static str {
         let go_mod = self.files()[0].1;
@@ -159,19 +170,10 @@ impl Go {
 
     /// Builds `module` into `directory`.
     pub(super) fn build(&self, module: GoModule, directory: &Path) -> Result<(), BinariesError> {
-        let source = directory.join("source");
-        fs::create_dir_all(&source).map_err(failed("creating", &source))?;
-        for (name, text) in module.files() {
-            let path = source.join(name);
-            fs::write(&path, text).map_err(failed("writing", &path))?;
-        }
         let (what, expected) = module.expected();
         let mut progress = Progress::begin(format!("{what} from Go modules"), expected);
-
-        let list = directory.join("list.log");
-        let arguments = [&["list", "-mod=readonly", "-deps"], module.packages().as_slice()].concat();
-        self.run(module, &source, &list, &arguments, || progress.update("downloading modules"))?;
-        let all = lines(&list);
+        let source = module.write(directory)?;
+        let all = self.list(module, &source, || progress.update("downloading modules"))?;
 
         let log = directory.join("build.log");
         let flags = module.link_flags();
@@ -201,6 +203,21 @@ impl Go {
         }
         progress.done();
         Ok(())
+    }
+
+    /// Downloads what `module` is made from.
+    pub(super) fn fetch(&self, module: GoModule) -> Result<(), BinariesError> {
+        let directory = tempfile::tempdir().map_err(failed("creating", &std::env::temp_dir()))?;
+        let source = module.write(directory.path())?;
+        self.list(module, &source, || ()).map(drop)
+    }
+
+    /// Downloads the modules that are needed, unlike `go mod download`, which takes all; the number of packages.
+    fn list(&self, module: GoModule, source: &Path, tick: impl FnMut()) -> Result<usize, BinariesError> {
+        let log = source.join("list.log");
+        let arguments = [&["list", "-mod=readonly", "-deps"], module.packages().as_slice()].concat();
+        self.run(module, source, &log, &arguments, tick)?;
+        Ok(lines(&log))
     }
 
     /// Runs `go` in `source` with its output in `log`, calling `tick` every second.

@@ -97,18 +97,21 @@ impl Binaries {
                 found.insert(program, Found { origin: Origin::Installed, ..place });
             }
         }
-        for module in GoModule::ALL {
-            let wanted: Vec<Program> =
-                missing.iter().copied().filter(|program| program.source() == Source::Go(module)).collect();
-            if wanted.is_empty() {
-                continue;
+        let of =
+            |module| missing.iter().copied().filter(move |program| program.source() == Source::Go(module));
+        let modules: Vec<GoModule> =
+            GoModule::ALL.into_iter().filter(|module| of(*module).next().is_some()).collect();
+        if let Some((first, others)) = modules.split_first() {
+            let cache = Cache::from_environment()?;
+            // Downloads wait for the network and builds for the processor: what comes later is fetched meanwhile.
+            for module in others {
+                cache.fetch_aside(*module);
             }
-            let (directory, origin) = Cache::from_environment()?.built(module)?;
-            found.extend(
-                wanted
-                    .into_iter()
-                    .map(|program| (program, Found { path: directory.join(program.name()), origin })),
-            );
+            for &module in std::iter::once(first).chain(others) {
+                let (directory, origin) = cache.built(module)?;
+                let place = |program: Program| Found { path: directory.join(program.name()), origin };
+                found.extend(of(module).map(|program| (program, place(program))));
+            }
         }
         Ok(Self { found })
     }

@@ -4,17 +4,17 @@
 //! It works on any service that a [`kube::Client`] takes: the real server's and the embedded one's.
 //!
 //! ```no_run
+//! # use tenure_testbed::control_plane::ControlPlane;
 //! # use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
-//! # fn example(service: kube::client::ClientBuilder<tower::util::BoxService<
-//! #     http::Request<kube::client::Body>, http::Response<kube::client::Body>, tower::BoxError>>) {
+//! # fn example(plane: ControlPlane) -> Result<(), Box<dyn std::error::Error>> {
 //! let faults = Faults::seeded(42);
-//! let client = service.with_layer(&faults.layer()).build();
+//! let client = plane.client_with(&faults)?;
 //! let lost = faults.add(Rule::lose_answer().on(Calls::of(Verb::Create).to("pods")).percent(10));
 //! let held = faults.hold_watches(Calls::all().to("pods"));
 //! // …
 //! drop(held);
 //! assert!(faults.struck(lost) > 0, "a fault that never happened proves nothing");
-//! # }
+//! # Ok(()) }
 //! ```
 //!
 //! Chance comes from one seeded source and is drawn in the order in which requests arrive, so that a run replays.
@@ -32,7 +32,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kube::client::Body;
 use tenure_handles::{Entropy, SeededEntropy};
+use tower::Layer as _;
 
 pub use body::FaultBody;
 pub use call::{Call, Calls, Verb};
@@ -107,6 +109,19 @@ impl Faults {
     /// The layer, for [`kube::client::ClientBuilder::with_layer`] or any other stack of services.
     pub fn layer(&self) -> FaultLayer {
         FaultLayer::new(self.clone())
+    }
+
+    /// A client of `service` with these faults in between; for a service that is not reached over a network, such as the
+    /// embedded API server.
+    pub fn client<S, B>(&self, service: S, default_namespace: &str) -> kube::Client
+    where
+        S: tower::Service<http::Request<Body>, Response = http::Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<tower::BoxError>,
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<tower::BoxError>,
+    {
+        kube::Client::new(self.layer().layer(service), default_namespace)
     }
 
     /// Adds a rule. Where several apply to one request, their delays add up, and of the others the first counts.
