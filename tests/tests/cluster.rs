@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +16,7 @@ use tenure_testbed::hosts::NetworkNamespace;
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// A DaemonSet and a Deployment whose pods tell their names over HTTP, and a Service for the latter.
+/// A `DaemonSet` and a Deployment whose pods tell their names over HTTP, and a Service for the latter.
 const MANIFESTS: &str = r#"
 apiVersion: apps/v1
 kind: DaemonSet
@@ -60,6 +61,7 @@ spec:
 struct Steps(Timestamp);
 
 impl Steps {
+    #[expect(clippy::disallowed_macros, reason = "a test's output is captured unless one asks for it")]
     fn done(&self, what: &str) {
         println!("{:6.1} s  {what}", SystemClock.now().since(self.0).as_secs_f64());
     }
@@ -72,7 +74,7 @@ struct Pod {
     address: String,
 }
 
-/// Applies [`MANIFESTS`] and waits until there is a pod of the DaemonSet on each node.
+/// Applies [`MANIFESTS`] and waits until there is a pod of the `DaemonSet` on each node.
 async fn start_pods(cluster: &Cluster) -> Result {
     cluster.apply(MANIFESTS).await?;
     // `rollout status` is content with no pods as long as the controller has not seen the nodes.
@@ -145,9 +147,10 @@ fn mounts() -> String {
     fs::read_to_string("/proc/self/mounts").unwrap()
 }
 
-fn interfaces() -> BTreeSet<String> {
-    let links = NetworkNamespace::current().unwrap().ip_json(&["link", "show"]).unwrap();
-    links.as_array().unwrap().iter().map(|link| link["ifname"].to_string()).collect()
+/// The machine's interfaces with an address.
+fn interfaces_with(address: Ipv4Addr) -> Result<Vec<serde_json::Value>> {
+    let links = NetworkNamespace::current()?.ip_json(&["address", "show", "to", &address.to_string()])?;
+    Ok(serde_json::from_value(links)?)
 }
 
 /// Clusters are heavy: one at a time.
@@ -165,7 +168,7 @@ fn end(cluster: Cluster, outcome: &Result) {
 async fn three_nodes_run_a_daemon_set_a_deployment_and_a_service_and_leave_nothing_behind() -> Result {
     let _alone = ONE_AT_A_TIME.lock().await;
     let steps = Steps(SystemClock.now());
-    let (mounts_before, interfaces_before) = (mounts(), interfaces());
+    let mounts_before = mounts();
     let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
     steps.done("three nodes ready");
     let outcome = pods_and_services(&cluster, &steps).await;
@@ -173,6 +176,8 @@ async fn three_nodes_run_a_daemon_set_a_deployment_and_a_service_and_leave_nothi
     let traces = Traces::of(&cluster)?;
     assert!(traces.processes().len() > 3 * 6, "the traces find the processes: {:?}", traces.processes());
     assert!(!cgroups(std::process::id()).is_empty(), "the traces find the control groups");
+    let machine = cluster.machine();
+    assert_eq!(interfaces_with(machine)?.len(), 1, "the traces find the interface");
     end(cluster, &outcome);
     outcome?;
     steps.done("ended");
@@ -181,14 +186,12 @@ async fn three_nodes_run_a_daemon_set_a_deployment_and_a_service_and_leave_nothi
     assert_eq!(traces.directories.iter().filter(|directory| directory.exists()).count(), 0);
     assert_eq!(mounts(), mounts_before);
     // The kernel takes namespaces down in the background.
-    for _ in 0..100 {
-        if interfaces() == interfaces_before {
-            steps.done("nothing left");
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("interfaces: {:?}, before: {interfaces_before:?}", interfaces());
+    eventually("the end of the interface", async || {
+        interfaces_with(machine).is_ok_and(|found| found.is_empty())
+    })
+    .await;
+    steps.done("nothing left");
+    Ok(())
 }
 
 async fn pods_and_services(cluster: &Cluster, steps: &Steps) -> Result {
@@ -257,13 +260,7 @@ async fn a_killed_test_leaves_no_process_and_the_next_start_clears_away_the_rest
     steps.done("another test's cluster runs");
 
     drop(victim);
-    for _ in 0..100 {
-        if traces.processes().is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert_eq!(traces.processes(), [] as [String; 0]);
+    eventually("the end of its processes", async || traces.processes().is_empty()).await;
     assert!(!cgroups(owner).is_empty(), "nobody could remove them");
     steps.done("it was killed, and its processes are gone");
 
@@ -345,7 +342,7 @@ async fn faults(cluster: &Cluster, steps: &Steps) -> Result {
 async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = SystemClock.now();
     while !is_so().await {
-        assert!(SystemClock.now().since(start) < Duration::from_secs(60), "{what}: not within a minute");
+        assert!(SystemClock.now().since(start) < Duration::from_mins(1), "{what}: not within a minute");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
