@@ -165,7 +165,10 @@ pub(crate) fn messages(socket: &mut Socket, filter: Filter) -> Result<Vec<RouteM
     let mut found = Vec::new();
     for family in FAMILIES {
         for message in socket.dump(&filter.message(family))? {
-            if let Answer::Other(RouteNetlinkMessage::NewRoute(message)) = message {
+            // A kernel without IPv6 answers the question for it with all that it has.
+            if let Answer::Other(RouteNetlinkMessage::NewRoute(message)) = message
+                && message.header.address_family == family
+            {
                 found.push(message);
             }
         }
@@ -176,4 +179,52 @@ pub(crate) fn messages(socket: &mut Socket, filter: Filter) -> Result<Vec<RouteM
 /// The IPv4 and IPv6 routes that match `filter`.
 pub fn list(socket: &mut Socket, filter: Filter) -> Result<Vec<Route>, Error> {
     Ok(messages(socket, filter)?.iter().filter_map(Route::read).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::{Emitable, Parseable};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    prop_compose! {
+        fn any_route()(
+            v4 in any::<bool>(),
+            bits in any::<u128>(),
+            length in 0..=128_u8,
+            table in 1..=u32::MAX,
+            protocol in any::<u8>(),
+            link in prop::option::of(1..=i32::MAX as u32),
+            gateway in prop::option::of(any::<u32>()),
+            metric in any::<u32>(),
+            source in prop::option::of(any::<u32>()),
+        ) -> Route {
+            let address = |bits: u128| if v4 {
+                IpAddr::V4(Ipv4Addr::from(bits.to_be_bytes().last_chunk::<4>().copied().unwrap()))
+            } else {
+                IpAddr::V6(Ipv6Addr::from(bits))
+            };
+            let length = if v4 { length % 33 } else { length };
+            Route {
+                destination: IpNet::new(address(bits), length).unwrap().trunc(),
+                table,
+                protocol,
+                link,
+                gateway: gateway.map(|bits| address(bits.into())),
+                metric,
+                source: source.map(|bits| address(bits.into())),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_route_survives_the_way_through_its_message(route in any_route()) {
+            let message = route.message();
+            let mut bytes = vec![0; message.buffer_len()];
+            message.emit(&mut bytes);
+            prop_assert_eq!(Route::read(&RouteMessage::parse(&bytes[..]).unwrap()), Some(route));
+        }
+    }
 }

@@ -42,6 +42,9 @@ pub struct Settings {
     /// Transmit and receive queues of each end. More than one only helps with XDP or GRO on the link, and the kernel's
     /// own default of one per processor makes a pair several times as expensive to create. Default 1.
     pub queues: u32,
+    /// Length of each end's transmit queue. The links themselves have none; it is what traffic shapers that somebody
+    /// attaches start from, and 0 would make them drop everything. Default 1000.
+    pub queue_length: u32,
 }
 
 impl Default for Settings {
@@ -61,6 +64,7 @@ impl Default for Settings {
             host_mac: Mac([0x0a, 0x54, 0x65, 0x6e, 0x75, 0x72]),
             port_prefix: "tnr".to_owned(),
             queues: 1,
+            queue_length: 1000,
         }
     }
 }
@@ -128,7 +132,8 @@ impl Settings {
         let plain = prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         let prefix_ok = plain && (1..=7).contains(&prefix.len());
         check(prefix_ok, "portPrefix", prefix, "1 to 7 letters, digits, - or _")?;
-        check((1..=4096).contains(&self.queues), "queues", &self.queues, "1 to 4096")
+        check((1..=4096).contains(&self.queues), "queues", &self.queues, "1 to 4096")?;
+        check(self.queue_length > 0, "queueLength", &self.queue_length, "1 or more")
     }
 }
 
@@ -166,5 +171,6 @@ mod tests {
         assert_eq!(bad(|s| s.gateway_v6 = Ipv6Addr::LOCALHOST), ("gatewayV6", "::1".to_owned()));
         assert_eq!(bad(|s| s.port_prefix = "tenure-port".into()), ("portPrefix", "tenure-port".to_owned()));
         assert_eq!(bad(|s| s.queues = 0), ("queues", "0".to_owned()));
+        assert_eq!(bad(|s| s.queue_length = 0), ("queueLength", "0".to_owned()));
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The text is the link's alias, of which the kernel keeps 254 bytes. What tells holds apart (container, interface,
 //! network) is always whole; of what follows, for people, as much as fits.
+//!
+//! Not an alternative name of the link: those must differ from all others, and a pod that comes again under its name
+//! would meet its predecessor, which still waits to be deleted.
 
 use std::fmt;
 

@@ -27,7 +27,11 @@ const PROTOCOL_BOOT: u8 = 3;
 ///
 /// Both ends are born down: an end that is set up before it has its other end is refused by the kernel.
 pub(super) fn create(plan: &PodPlan, settings: &Settings, namespace: RawFd) -> [Request; 2] {
-    let queues = [LinkAttribute::NumTxQueues(settings.queues), LinkAttribute::NumRxQueues(settings.queues)];
+    let queues = [
+        LinkAttribute::NumTxQueues(settings.queues),
+        LinkAttribute::NumRxQueues(settings.queues),
+        LinkAttribute::TxQueueLen(settings.queue_length),
+    ];
     let mut inside = LinkMessage::default();
     inside.attributes = vec![
         LinkAttribute::IfName(plan.identity.interface.clone()),

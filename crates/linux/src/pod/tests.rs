@@ -33,22 +33,23 @@ fn one_message_makes_both_ends_each_in_its_namespace() {
     let [create, look] = messages::create(&plan(), &Settings::default(), 9);
     assert_encodes(
         &create,
-        "c0000000 1000 0506 01000000 00000000        # NEWLINK, request, acknowledge, create, exclusive
+        "d0000000 1000 0506 01000000 00000000        # NEWLINK, request, acknowledge, create, exclusive
          00000000 00000000 00000000 00000000         # no flags: both ends are born down
          1400 0300 746e7237 62333063 64363738 38333800 # IFNAME tnr7b30cd678838
          0800 1b00 502d0000                          # GROUP 11600
          0800 0400 aa050000                          # MTU 1450
          0a00 0100 0a54656e 75720000                 # ADDRESS, the same on every host
          0800 1f00 01000000 0800 2000 01000000       # one queue each way
-         6000 1200                                   # LINKINFO
+         0800 0d00 e8030000                          # TXQLEN 1000
+         6800 1200                                   # LINKINFO
            0900 0100 76657468 00000000               #   KIND veth
-           5000 0200 4c00 0100                       #   DATA, PEER
+           5800 0200 5400 0100                       #   DATA, PEER
              00000000 00000000 00000000 00000000
              0900 0300 65746830 00000000             #     IFNAME eth0
              0800 1c00 09000000                      #     NET_NS_FD 9
              0800 0400 aa050000                      #     MTU 1450
              0a00 0100 0a678838 f2d90000             #     ADDRESS, from the identity
-             0800 1f00 01000000 0800 2000 01000000",
+             0800 1f00 01000000 0800 2000 01000000 0800 0d00 e8030000",
     );
     assert_encodes(
         &look,
