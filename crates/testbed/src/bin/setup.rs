@@ -1,14 +1,24 @@
 //! Prepares everything that tests and benchmarks need beyond cargo, and says what it did: `cargo xtask setup`.
 
 use std::io::{self, Write as _};
+use std::process::ExitCode;
 
-use anyhow::Context as _;
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::binaries::{Binaries, Program};
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match prepare() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            drop(writeln!(io::stderr(), "the test bed is not complete: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn prepare() -> anyhow::Result<()> {
     let start = SystemClock.now();
-    let binaries = Binaries::locate(Program::all()).context("the test bed is not complete")?;
+    let binaries = Binaries::locate(Program::all())?;
     let mut out = io::stdout().lock();
     for (program, found) in binaries.iter() {
         writeln!(out, "{:24} {:24} {}", program.name(), found.origin.to_string(), found.path.display())?;
