@@ -40,14 +40,14 @@ impl GoModule {
         }
     }
 
-    /// What takes how long when nothing of it is there yet, on two cores.
+    /// What it is, and how long it takes when nothing of it is there yet, on two cores.
     fn expected(self) -> (&'static str, &'static str) {
         match self {
             Self::Kube => {
-                ("building kube-apiserver and the other programs of Kubernetes", "about 8 min the first time")
+                ("kube-apiserver and the other programs of Kubernetes", "about 8 min the first time")
             }
-            Self::Containerd => ("building containerd and its shim", "about 3 min the first time"),
-            Self::Cni => ("building CNI plugins and cnitool", "about half a minute the first time"),
+            Self::Containerd => ("containerd and its shim", "about 3 min the first time"),
+            Self::Cni => ("CNI plugins and cnitool", "about half a minute the first time"),
         }
     }
 
@@ -171,7 +171,7 @@ impl Go {
     /// Builds `module` into `directory`.
     pub(super) fn build(&self, module: GoModule, directory: &Path) -> Result<(), BinariesError> {
         let (what, expected) = module.expected();
-        let mut progress = Progress::begin(format!("{what} from Go modules"), expected);
+        let mut progress = Progress::begin(format!("building {what} from Go modules"), expected);
         let source = module.write(directory)?;
         let all = self.list(module, &source, || progress.update("downloading modules"))?;
 
