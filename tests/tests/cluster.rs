@@ -221,8 +221,35 @@ async fn pods_and_services(cluster: &Cluster, steps: &Steps) -> Result {
     assert!(names.contains(by_service.as_str()), "{by_service:?} is not one of {names:?}");
     steps.done("pods reach each other and the Service");
 
+    // So do they the API server, by its Service: it says that it wants TLS.
+    let ask = r"printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT";
+    let said = cluster.kubectl(&["exec", &elsewhere.name, "--", "sh", "-c", ask]).await?;
+    assert!(said.contains("HTTP request to an HTTPS server"), "{said:?}");
+
     let logs = cluster.kubectl(&["logs", &elsewhere.name]).await?;
     assert!(logs.starts_with("begins\n"), "{logs}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_without_cni_becomes_ready_when_a_configuration_is_put_there() -> Result {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let cluster = Cluster::start(Options { nodes: 1, cni: CniChoice::None }).await?;
+    let outcome = configure(&cluster).await;
+    end(cluster, &outcome);
+    outcome
+}
+
+async fn configure(cluster: &Cluster) -> Result {
+    let error = cluster.ready(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(error.to_string(), "not every node is ready within 1s: only [] of 1");
+    let configuration = serde_json::json!({
+        "cniVersion": "1.0.0",
+        "name": "of-the-test",
+        "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "subnet": cluster.spare_addresses()}}],
+    });
+    cluster.node(0).write("/etc/cni/net.d/10-test.conflist", &configuration.to_string())?;
+    cluster.ready(Duration::from_secs(30)).await?;
     Ok(())
 }
 

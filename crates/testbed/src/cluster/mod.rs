@@ -154,8 +154,12 @@ impl Cluster {
                 return Ok(());
             }
             if SystemClock.now().since(start) >= limit {
-                let what = format!("{} nodes are not {what}", self.nodes.len());
-                return Err(ClusterError::NotReady { what, limit, last: format!("only {so:?}") });
+                let what = format!("not every node is {what}");
+                return Err(ClusterError::NotReady {
+                    what,
+                    limit,
+                    last: format!("only {so:?} of {}", self.nodes.len()),
+                });
             }
             tokio::time::sleep(INTERVAL).await;
         }
