@@ -2,7 +2,7 @@
 //! accepts and refuses what the table of the `api` crate says, within its budget for rules.
 //! Needs etcd and kube-apiserver.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use http::Request;
@@ -23,10 +23,14 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// A control plane with our definitions.
 async fn start() -> Result<(ControlPlane, Client)> {
+    start_with(tenure_api::crds()).await
+}
+
+async fn start_with(crds: Vec<CustomResourceDefinition>) -> Result<(ControlPlane, Client)> {
     let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
     let client = plane.client()?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in tenure_api::crds() {
+    for crd in crds {
         let name = crd.name_any();
         definitions.create(&PostParams::default(), &crd).await.with_context(|| format!("creating {name}"))?;
         let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
@@ -302,11 +306,9 @@ async fn the_rules_stay_within_the_servers_budget_at_their_bounds() -> Result<()
         .collect();
     let exclude: Vec<String> =
         (0..1024).map(|n| format!("fd00:{group}:ff00:{n:04x}-fd00:{group}:ff00:ffff")).collect();
-    let started = Instant::now();
     let spec = json!({"blockSizeBits": 8, "subnets": subnets, "exclude": exclude, "cooling": "1h30m999ms999ms999ms999ms"});
     let full = pool("full", spec)?;
     let mut full = pools.create(&PostParams::default(), &full).await.map_err(causes_of("a full pool"))?;
-    println!("a pool of 128 dual-stack subnets and 1024 exclusions: {:?}", started.elapsed());
 
     // The last of the full list overlaps the one before: found, and named, within the budget.
     let mut bad = full.clone();
@@ -345,12 +347,10 @@ async fn the_rules_stay_within_the_servers_budget_at_their_bounds() -> Result<()
         ledgers.create(&PostParams::default(), &ledger).await.map_err(causes_of("a full ledger"))?;
     let first = ledger.spec.allocations.values().next().cloned().context("empty")?;
     ledger.spec.allocations.insert("9000".to_owned(), first.clone());
-    let started = Instant::now();
     let mut ledger = ledgers
         .replace("10.0.0.0-8", &PostParams::default(), &ledger)
         .await
         .map_err(causes_of("the next"))?;
-    println!("one more allocation in a ledger of 8999: {:?}", started.elapsed());
     ledger.spec.allocations.insert("-1".to_owned(), first);
     let refused = causes(
         ledgers.replace("10.0.0.0-8", &PostParams::default(), &ledger).await.err().context("accepted")?,
@@ -361,4 +361,67 @@ async fn the_rules_stay_within_the_servers_budget_at_their_bounds() -> Result<()
 
 fn causes_of(what: &'static str) -> impl FnOnce(kube::Error) -> anyhow::Error {
     move |error| anyhow::anyhow!("{what}: {:#?}", causes(error))
+}
+
+/// The definition without its rules: what people have who come from Coil.
+fn without_rules(node: &mut Value) {
+    match node {
+        Value::Object(fields) => {
+            fields.remove("x-kubernetes-validations");
+            fields.values_mut().for_each(without_rules);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_rules),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn a_pool_from_before_the_rules_keeps_working_but_does_not_grow() -> Result<()> {
+    let ours = tenure_api::crd_of::<AddressPool>();
+    let mut before = serde_json::to_value(&ours)?;
+    without_rules(&mut before);
+    let (_plane, client) = start_with(vec![serde_json::from_value(before)?]).await?;
+    let pools: Api<AddressPool> = Api::all(client.clone());
+    let overlapping = json!({"subnets": [{"ipv4": "10.0.0.0/16"}, {"ipv4": "10.0.1.0/24"}]});
+    let mut pool = AddressPool::new("default", serde_json::from_value(overlapping)?);
+    pool.metadata.finalizers = Some(vec![coil::FINALIZER.to_owned()]);
+    pools.create(&PostParams::default(), &pool).await?;
+
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = ours.name_any();
+    definitions.patch(&name, &PatchParams::apply("tests").force(), &Patch::Apply(&ours)).await?;
+    let bad = AddressPool::new("bad", pool.spec.clone());
+    let in_force = async {
+        while pools.create(&PostParams::default(), &bad).await.is_ok() {
+            pools.delete("bad", &DeleteParams::default()).await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(SOON, in_force).await.context("waiting for the rules to come into force")??;
+
+    // Labels, exclusions and the status of the old pool can be written; its subnets cannot be made worse.
+    let merge = |value: Value| (PatchParams::default(), Patch::Merge(value));
+    for (what, change) in [
+        ("a label", json!({"metadata": {"labels": {"team": "a"}}})),
+        ("an exclusion", json!({"spec": {"exclude": ["10.0.0.1"]}})),
+    ] {
+        let (parameters, patch) = merge(change);
+        pools.patch("default", &parameters, &patch).await.map_err(causes_of(what))?;
+    }
+    let usage = PoolUsage::new(2048, 0, 2048);
+    let (parameters, patch) = merge(json!({"status": {"blocks": usage}}));
+    pools.patch_status("default", &parameters, &patch).await.map_err(causes_of("a status"))?;
+    let (parameters, patch) = merge(
+        json!({"spec": {"subnets": [{"ipv4": "10.0.0.0/16"}, {"ipv4": "10.0.1.0/24"}, {"ipv4": "10.3.0.0/16"}]}}),
+    );
+    let refused = causes(pools.patch("default", &parameters, &patch).await.err().context("accepted")?);
+    assert!(refused[0].contains("subnets must not overlap"), "{refused:#?}");
+
+    // And it can go.
+    pools.delete("default", &DeleteParams::default()).await?;
+    let (parameters, patch) = merge(json!({"metadata": {"finalizers": null}}));
+    pools.patch("default", &parameters, &patch).await.map_err(causes_of("the finalizer"))?;
+    assert_eq!(pools.get_opt("default").await?, None);
+    Ok(())
 }

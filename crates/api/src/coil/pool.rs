@@ -111,6 +111,22 @@ pub struct AddressPoolStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl AddressPoolStatus {
+    /// Puts a condition in. Its transition time stays what it was while its status does, so that a repeated write of
+    /// the same finding changes nothing.
+    pub fn set_condition(&mut self, mut condition: Condition) {
+        match self.conditions.iter_mut().find(|known| known.type_ == condition.type_) {
+            Some(known) => {
+                if known.status == condition.status {
+                    condition.last_transition_time = known.last_transition_time.clone();
+                }
+                *known = condition;
+            }
+            None => self.conditions.push(condition),
+        }
+    }
+}
+
 /// Counts, as decimal strings: an IPv6 pool has more than fit into 64 bits.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolUsage {
@@ -126,5 +142,31 @@ impl PoolUsage {
     /// Counts as they are written. What is neither allocated nor free is kept back: excluded, or in an older pool.
     pub fn new(capacity: u128, allocated: u128, free: u128) -> Self {
         Self { capacity: capacity.to_string(), allocated: allocated.to_string(), free: free.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_condition_keeps_its_transition_time_while_its_status_stays() {
+        let condition = |status: &str, message: &str, second: i64| Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason: "BlocksFree".to_owned(),
+            message: message.to_owned(),
+            observed_generation: None,
+            last_transition_time: Time(Timestamp::from_second(second).unwrap()),
+        };
+        let mut status = AddressPoolStatus::default();
+        status.set_condition(condition("True", "2 free", 1));
+        status.set_condition(condition("True", "1 free", 2));
+        assert_eq!(status.conditions, [condition("True", "1 free", 1)]);
+        status.set_condition(condition("False", "none free", 3));
+        assert_eq!(status.conditions, [condition("False", "none free", 3)]);
     }
 }

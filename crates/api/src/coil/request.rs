@@ -5,7 +5,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{condition, rules};
+use super::condition::{self, reason};
+use super::rules;
 
 /// Who wants a block of which pool. Cannot be changed: another wish is another request.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,8 +108,58 @@ impl BlockRequest {
 }
 
 impl BlockRequestStatus {
+    /// The answer that a block was carved.
+    pub fn carved(block: &str, now: &Time) -> Self {
+        let sentence = format!("AddressBlock \"{block}\" was carved");
+        Self {
+            address_block_name: Some(block.to_owned()),
+            conditions: vec![BlockRequestCondition::is_true(
+                condition::COMPLETE,
+                reason::CARVED,
+                &sentence,
+                now,
+            )],
+        }
+    }
+
+    /// The answer that there is no block: complete and failed, as Coil writes it.
+    pub fn failed(reason: &str, message: &str, now: &Time) -> Self {
+        let conditions = [condition::COMPLETE, condition::FAILED]
+            .map(|type_| BlockRequestCondition::is_true(type_, reason, message, now));
+        Self { address_block_name: None, conditions: conditions.into() }
+    }
+
     /// The condition of that type, if its status is `True`.
     fn holds(&self, type_: &str) -> Option<&BlockRequestCondition> {
         self.conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
+    }
+}
+
+impl BlockRequestCondition {
+    fn is_true(type_: &str, reason: &str, message: &str, now: &Time) -> Self {
+        Self {
+            type_: type_.to_owned(),
+            status: "True".to_owned(),
+            last_probe_time: Some(now.clone()),
+            last_transition_time: Some(now.clone()),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_given() {
+        let now = Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+        let mut request = BlockRequest::new("req-pool1-node1", BlockRequestSpec::default());
+        request.status = Some(BlockRequestStatus::carved("pool1-3", &now));
+        assert_eq!(request.outcome(), RequestOutcome::Block("pool1-3"));
+        request.status = Some(BlockRequestStatus::failed(reason::OUT_OF_BLOCKS, "pool1 is full", &now));
+        let failed = RequestOutcome::Failed { reason: "OutOfBlocks", message: "pool1 is full" };
+        assert_eq!(request.outcome(), failed);
     }
 }
