@@ -4,6 +4,7 @@
 //! gives everything that serving the resource needs, schemas compiled. Cost limits of rules are not enforced.
 
 mod columns;
+mod internal;
 mod names;
 mod openapi_schema;
 mod structural;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 pub(crate) use columns::PrinterColumn;
 pub(crate) use names::CrdNames;
 
-use crate::names::subdomain_problems;
+use crate::names::{label1035_problems, subdomain_problems};
 use crate::registry::ScalePaths;
 use crate::schema::{Cause, Path, Schema};
 
@@ -122,31 +123,36 @@ impl<'a> Checker<'a> {
             }
         }
         let mut schemas: Vec<Option<Schema>> = Vec::with_capacity(self.versions.len());
+        let mut shared_causes = Vec::new();
         for (index, version) in self.versions.iter().enumerate() {
             let at = list.index(index);
             let name = text(version, "name");
-            let problems = crate::names::label1035_problems(name);
+            let problems = label1035_problems(name);
             if !problems.is_empty() {
                 causes.push(Cause::invalid_text(&at.child("name"), name, &problems.join(",")));
             }
             check_deprecation(version, &at, causes);
-            let shared_here = self.shared_schema && index > 0;
             let schema_at = if self.shared_schema { path.child("validation") } else { at.child("schema") };
-            // A shared schema is checked once, after the versions; compiling it again is for its own copy.
             let mut found = Vec::new();
             let schema = openapi_schema::check(version, &schema_at, &mut found);
             if !self.shared_schema {
                 causes.append(&mut found);
-            } else if !shared_here {
-                schemas.push(schema);
-                self.check_version_parts(version, &at, schemas.last().and_then(Option::as_ref), causes);
-                continue;
+            } else if index == 0 {
+                // What the versions share is reported once, after them.
+                shared_causes = found;
             }
             self.check_version_parts(version, &at, schema.as_ref(), causes);
             schemas.push(schema);
         }
         self.check_version_set(&list, causes);
+        let first_name = self.versions.first().map_or("", |version| text(version, "name"));
+        let problems = label1035_problems(first_name);
+        if !first_name.is_empty() && !problems.is_empty() {
+            // The older field for the version, which the server fills in from the first.
+            causes.push(Cause::invalid_text(&path.child("version"), first_name, &problems.join(",")));
+        }
         names.check(&path.child("names"), causes);
+        causes.append(&mut shared_causes);
         if let Some(first) = self.versions.first() {
             self.check_shared_parts(first, &path, schemas.first().and_then(Option::as_ref), causes);
         }
@@ -203,9 +209,6 @@ impl<'a> Checker<'a> {
         schema: Option<&Schema>,
         causes: &mut Vec<Cause>,
     ) {
-        if self.shared_schema {
-            openapi_schema::check(version, &path.child("validation"), causes);
-        }
         if self.shared_subresources {
             columns::check_subresources(version, &path.child("subresources"), causes);
         }
@@ -249,7 +252,12 @@ impl<'a> Checker<'a> {
                     version["storage"] == true,
                     version["deprecated"] == true,
                     part("deprecationWarning", false),
-                    part("schema", self.shared_schema),
+                    match said(&version["schema"], "openAPIV3Schema") {
+                        Some(schema) if !self.shared_schema => {
+                            format!("{{\"OpenAPIV3Schema\":{}}}", internal::schema(schema))
+                        }
+                        _ => "null".to_owned(),
+                    },
                     part("subresources", self.shared_subresources),
                     part("additionalPrinterColumns", self.shared_columns),
                     part("selectableFields", self.shared_selectable),

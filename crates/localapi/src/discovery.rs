@@ -1,1 +1,284 @@
-//! Empty until its owner fills it.
+//! Discovery: which groups, versions and resources there are, in the old form and the aggregated one.
+//!
+//! Everything is computed from the registry; nothing here knows a kind by name.
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value, json};
+
+use crate::registry::{Registry, Resource};
+
+/// The Kubernetes version whose behaviour this server has.
+const MAJOR: &str = "1";
+const MINOR: &str = "35";
+const GIT_VERSION: &str = "v1.35.4+tenure";
+
+/// The answer to `/version`.
+pub(crate) fn version() -> Value {
+    json!({
+        "major": MAJOR,
+        "minor": MINOR,
+        "emulationMajor": MAJOR,
+        "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR,
+        "minCompatibilityMinor": "34",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": concat_platform(),
+    })
+}
+
+fn concat_platform() -> String {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{arch}", std::env::consts::OS)
+}
+
+/// The answer to `/api`. `address` is where the server can be reached, if anywhere.
+pub(crate) fn legacy(address: &str) -> Value {
+    json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    })
+}
+
+/// The answer to `/apis`.
+pub(crate) fn groups(registry: &Registry) -> Value {
+    let groups: Vec<Value> = names(registry).iter().filter_map(|name| group_body(registry, name)).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups.into_iter().map(Value::from).collect::<Vec<_>>()})
+}
+
+/// The answer to `/apis/GROUP`; none when there is no such group.
+pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
+    let body = group_body(registry, name)?;
+    let mut out = json!({"kind": "APIGroup", "apiVersion": "v1"});
+    if let (Value::Object(out), Value::Object(body)) = (&mut out, body) {
+        out.extend(body);
+    }
+    Some(out)
+}
+
+fn group_body(registry: &Registry, name: &str) -> Option<Value> {
+    let versions: Vec<Value> = versions(registry, name)
+        .iter()
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+        .collect();
+    let preferred = versions.first()?.clone();
+    Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
+}
+
+/// The answer to `/api/v1` and `/apis/GROUP/VERSION`; none when there is no such version.
+pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+    let mut listed = Vec::new();
+    for resource in of(registry, group, version) {
+        listed.push(resource_entry(resource));
+        for sub in subresources(resource) {
+            let mut entry = json!({
+                "name": format!("{}/{}", resource.plural, sub.name),
+                "singularName": "",
+                "namespaced": resource.namespaced,
+                "kind": sub.kind,
+                "verbs": sub.verbs,
+            });
+            if !sub.group.is_empty() {
+                entry["group"] = json!(sub.group);
+                entry["version"] = json!("v1");
+            }
+            listed.push(entry);
+        }
+    }
+    // The core group is there even without resources.
+    if listed.is_empty() && !group.is_empty() {
+        return None;
+    }
+    let mut out = Map::new();
+    out.insert("kind".to_owned(), json!("APIResourceList"));
+    if !group.is_empty() {
+        out.insert("apiVersion".to_owned(), json!("v1"));
+    }
+    out.insert("groupVersion".to_owned(), json!(crate::registry::api_version(group, version)));
+    out.insert("resources".to_owned(), Value::Array(listed));
+    Some(Value::Object(out))
+}
+
+/// The aggregated form: everything of `/api` or of `/apis` in one answer.
+pub(crate) fn aggregated(registry: &Registry, legacy: bool, version: &str) -> Value {
+    let groups = if legacy { vec![String::new()] } else { names(registry) };
+    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(registry, group)).collect();
+    json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "metadata": {},
+        "items": items,
+    })
+}
+
+fn aggregated_group(registry: &Registry, group: &str) -> Value {
+    let versions: Vec<Value> = versions(registry, group)
+        .iter()
+        .map(|version| {
+            let listed: Vec<Value> =
+                of(registry, group, version).map(|resource| aggregated_resource(resource)).collect();
+            json!({"version": version, "resources": listed, "freshness": "Current"})
+        })
+        .collect();
+    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn aggregated_resource(resource: &Resource) -> Value {
+    let kind =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let mut out = json!({
+        "resource": resource.plural,
+        "responseKind": kind(&resource.group, &resource.version, &resource.kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": verbs(resource),
+    });
+    add_names(resource, &mut out);
+    let subs: Vec<Value> = subresources(resource)
+        .iter()
+        .map(|sub| {
+            let (group, version) = if sub.group.is_empty() {
+                (resource.group.as_str(), resource.version.as_str())
+            } else {
+                (sub.group, "v1")
+            };
+            json!({"subresource": sub.name, "responseKind": kind(group, version, &sub.kind), "verbs": sub.verbs})
+        })
+        .collect();
+    if !subs.is_empty() {
+        out["subresources"] = Value::Array(subs);
+    }
+    out
+}
+
+fn resource_entry(resource: &Resource) -> Value {
+    let mut out = json!({
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": verbs(resource),
+    });
+    add_names(resource, &mut out);
+    out
+}
+
+fn add_names(resource: &Resource, out: &mut Value) {
+    if !resource.short_names.is_empty() {
+        out["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        out["categories"] = json!(resource.categories);
+    }
+}
+
+fn verbs(resource: &Resource) -> &'static [&'static str] {
+    match resource.builtin() {
+        // The real server lists the verbs of definitions in another order.
+        None => &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
+        Some(builtin) if builtin.traits.no_delete_collection => {
+            &["create", "delete", "get", "list", "patch", "update", "watch"]
+        }
+        Some(_) => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+    }
+}
+
+struct Subresource<'a> {
+    name: &'static str,
+    /// Group of its kind, if it is not the resource's.
+    group: &'static str,
+    kind: std::borrow::Cow<'a, str>,
+    verbs: &'static [&'static str],
+}
+
+fn subresources(resource: &Resource) -> Vec<Subresource<'_>> {
+    const CHANGE: &[&str] = &["get", "patch", "update"];
+    let mut subs = Vec::new();
+    let own = |name, verbs| Subresource { name, group: "", kind: resource.kind.as_str().into(), verbs };
+    if resource.builtin().is_some() && resource.kind == "Namespace" {
+        subs.push(own("finalize", &["update"]));
+    }
+    if resource.status {
+        subs.push(own("status", CHANGE));
+    }
+    if resource.scale.is_some() {
+        let scale = Subresource { name: "scale", group: "autoscaling", kind: "Scale".into(), verbs: CHANGE };
+        if resource.builtin().is_some() { subs.insert(0, scale) } else { subs.push(scale) }
+    }
+    subs
+}
+
+fn of<'r>(registry: &'r Registry, group: &'r str, version: &'r str) -> impl Iterator<Item = &'r Resource> {
+    registry.all().map(AsRef::as_ref).filter(move |r: &&Resource| r.group == group && r.version == version)
+}
+
+/// The groups but the core group: first those that are built in.
+fn names(registry: &Registry) -> Vec<String> {
+    let mut names: Vec<(bool, &str)> = registry
+        .all()
+        .filter(|resource| !resource.group.is_empty())
+        .map(|resource| (resource.custom().is_some(), resource.group.as_str()))
+        .collect();
+    names.sort_unstable();
+    let mut out: Vec<String> = Vec::new();
+    for (_, name) in names {
+        if !out.iter().any(|known| known == name) {
+            out.push(name.to_owned());
+        }
+    }
+    out
+}
+
+/// The versions of a group, the preferred one first.
+fn versions(registry: &Registry, group: &str) -> Vec<String> {
+    let mut versions: Vec<&str> =
+        registry.all().filter(|r| r.group == group).map(|r| r.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    versions.sort_by(|a, b| compare_versions(b, a));
+    versions.into_iter().map(str::to_owned).collect()
+}
+
+/// Kubernetes' order of versions: `v2` > `v1` > `v1beta2` > `v1alpha3` > anything else, by name.
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (parse_version(a), parse_version(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(_), None) => Ordering::Greater,
+        (None, Some(_)) => Ordering::Less,
+        (None, None) => b.cmp(a),
+    }
+}
+
+/// Stability, major and minor number of a version.
+fn parse_version(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let number = |text: &str| {
+        let good = !text.is_empty() && !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
+        good.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let major = number(&rest[..end])?;
+    let (stability, minor) = match &rest[end..] {
+        "" => return Some((2, major, 0)),
+        tail => match tail.strip_prefix("beta") {
+            Some(minor) => (1, minor),
+            None => (0, tail.strip_prefix("alpha")?),
+        },
+    };
+    let minor = if minor.is_empty() { 0 } else { number(minor)? };
+    Some((stability, major, minor))
+}

@@ -1,10 +1,9 @@
 //! Which OpenAPI a definition's schema may use, list types, and validation rules.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{said, structural, text};
-use crate::schema::wording;
-use crate::schema::{Cause, Path, Schema, rule_problems};
+use super::{internal, said, structural, text};
+use crate::schema::{Cause, Path, Schema};
 
 /// Checks the schema of a version; compiles it when it is good.
 pub(super) fn check(version: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) -> Option<Schema> {
@@ -19,23 +18,25 @@ pub(super) fn check(version: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) -
         causes.push(Cause::forbidden(&at, "nullable cannot be true at the root"));
     }
     let mut found = structural::check(schema, &at);
-    let mut compiled = None;
+    let mut unreadable = None;
     if found.is_empty() {
-        match Schema::compile_without_rules(schema) {
-            Ok(good) => {
-                found = good.validate_defaults(&at);
-                compiled = Some(good);
-            }
-            Err(error) => found.push(Cause::invalid_text(&at, "", &error.to_string())),
+        // Rules that do not compile are reported below; defaults are then checked without them.
+        match Schema::compile(schema).or_else(|_| Schema::compile_without_rules(schema)) {
+            Ok(good) => found = good.validate_defaults(&at),
+            Err(error) => unreadable = Some(Cause::invalid_text(&at, "", &error.to_string())),
         }
     }
-    let rules = found.is_empty();
+    let rules = found.is_empty() && unreadable.is_none();
     causes.append(&mut found);
     let mut errors = Errors::default();
     let place = Place { defaults: None, meta: false, uncorrelated: None, rules };
-    check_node(schema, &at, &place, true, compiled.as_ref(), &mut errors);
+    check_node(schema, &at, &place, true, &mut errors);
     causes.append(&mut errors.schema);
     causes.append(&mut errors.rules);
+    if causes.len() == before {
+        // What could not be read at all is only worth telling when nothing else is wrong.
+        causes.extend(unreadable);
+    }
     if causes.len() > before {
         return None;
     }
@@ -89,7 +90,7 @@ fn check_root_with_status(schema: &Value, path: &Path<'_>, causes: &mut Vec<Caus
             "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
             names.join(" ")
         );
-        causes.push(Cause::invalid(&path.child("openAPIV3Schema"), schema, &detail));
+        causes.push(Cause::invalid_shown(&path.child("openAPIV3Schema"), &internal::schema(schema), &detail));
     }
 }
 
@@ -133,14 +134,7 @@ impl Place {
     }
 }
 
-fn check_node(
-    schema: &Value,
-    path: &Path<'_>,
-    place: &Place,
-    root: bool,
-    compiled: Option<&Schema>,
-    errors: &mut Errors,
-) {
+fn check_node(schema: &Value, path: &Path<'_>, place: &Place, root: bool, errors: &mut Errors) {
     let Some(fields) = schema.as_object() else { return };
     let below = errors.schema.len();
     check_vocabulary(schema, path, place, &mut errors.schema);
@@ -159,7 +153,7 @@ fn check_node(
         if place.meta {
             inner.defaults = Some("inside additionalProperties applying to object metadata".to_owned());
         }
-        check_node(additional, &at, &inner, false, compiled, errors);
+        check_node(additional, &at, &inner, false, errors);
     }
     let embedded = schema["x-kubernetes-embedded-resource"] == true;
     let at = path.child("properties");
@@ -171,35 +165,29 @@ fn check_node(
                 inner.defaults = Some(format!("in top-level {name}"));
             }
         }
-        check_node(property, &at.key(name), &inner, false, compiled, errors);
+        check_node(property, &at.key(name), &inner, false, errors);
     }
-    check_branches(schema, path, place, compiled, errors);
+    check_branches(schema, path, place, errors);
     if let Some(items) = said(schema, "items") {
         let keyed = text(schema, "x-kubernetes-list-type") == "map";
         let inner = if keyed { place.clone() } else { place.uncorrelated(path) };
-        check_node(items, &path.child("items"), &inner, false, compiled, errors);
+        check_node(items, &path.child("items"), &inner, false, errors);
     }
     check_list_and_map_types(schema, path, &mut errors.schema);
     check_rule_fields(schema, path, &mut errors.schema);
     if errors.schema.len() == below && place.rules {
-        check_rules(schema, path, place, compiled, &mut errors.rules);
+        check_rules(schema, path, place, root, &mut errors.rules);
     }
 }
 
-fn check_branches(
-    schema: &Value,
-    path: &Path<'_>,
-    place: &Place,
-    compiled: Option<&Schema>,
-    errors: &mut Errors,
-) {
+fn check_branches(schema: &Value, path: &Path<'_>, place: &Place, errors: &mut Errors) {
     let inner = place.without_rules();
     if let Some(not) = said(schema, "not") {
-        check_node(not, &path.child("not"), &inner, false, compiled, errors);
+        check_node(not, &path.child("not"), &inner, false, errors);
     }
     for name in ["allOf", "oneOf", "anyOf"] {
         for (index, branch) in schema[name].as_array().into_iter().flatten().enumerate() {
-            check_node(branch, &path.child(name).index(index), &inner, false, compiled, errors);
+            check_node(branch, &path.child(name).index(index), &inner, false, errors);
         }
     }
 }
@@ -421,25 +409,25 @@ fn check_rule_fields(schema: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_rules(
-    schema: &Value,
-    path: &Path<'_>,
-    place: &Place,
-    compiled: Option<&Schema>,
-    causes: &mut Vec<Cause>,
-) {
-    if compiled.is_none() {
+fn check_rules(schema: &Value, path: &Path<'_>, place: &Place, root: bool, causes: &mut Vec<Cause>) {
+    if rules(schema).next().is_none() {
         return;
     }
+    let Ok(node) = Schema::compile_without_rules(schema) else { return };
+    let resource = root || schema["x-kubernetes-embedded-resource"] == true;
     let list = path.child("x-kubernetes-validations");
     for (index, rule) in rules(schema) {
         let at = list.index(index);
-        let problems = rule_problems(rule);
+        let problems = node.rule_problems(rule, resource);
         if let Some(problem) = problems.rule {
-            causes.push(Cause::invalid_shown(&at.child("rule"), &shown_rule(rule), &problem));
+            causes.push(Cause::invalid_shown(&at.child("rule"), &internal::rule(rule), &problem));
         }
         if let Some(problem) = problems.message_expression {
-            causes.push(Cause::invalid_shown(&at.child("messageExpression"), &shown_rule(rule), &problem));
+            causes.push(Cause::invalid_shown(
+                &at.child("messageExpression"),
+                &internal::rule(rule),
+                &problem,
+            ));
         }
         if problems.uses_old_self {
             if let Some(around) = &place.uncorrelated {
@@ -453,20 +441,4 @@ fn check_rules(
             causes.push(Cause::invalid(&at.child("optionalOldSelf"), optional, detail));
         }
     }
-}
-
-/// A rule as the real server prints it: its internal type.
-fn shown_rule(rule: &Value) -> String {
-    let empty = Map::new();
-    let fields = rule.as_object().unwrap_or(&empty);
-    let field = |name: &str, absent: Value| wording::json(fields.get(name).unwrap_or(&absent));
-    format!(
-        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
-        field("rule", json!("")),
-        field("message", json!("")),
-        field("messageExpression", json!("")),
-        field("reason", Value::Null),
-        field("fieldPath", json!("")),
-        field("optionalOldSelf", Value::Null),
-    )
 }

@@ -41,7 +41,8 @@ fn check_node(schema: &Value, level: Level, path: &Path<'_>, causes: &mut Vec<Ca
     let int_or_string = flag(schema, "x-kubernetes-int-or-string");
     match said(schema, "items") {
         None if ty == "array" => causes.push(Cause::required(&path.child("items"), "must be specified")),
-        None => {}
+        // A list of schemas is refused elsewhere.
+        None | Some(Value::Array(_)) => {}
         Some(items) => check_node(items, Level::Item, &path.child("items"), causes),
     }
     let at = path.child("properties");
@@ -169,8 +170,7 @@ fn check_conditions(
     if !pattern.is_empty()
         && let Err(problem) = crate::schema::regexp::compile(pattern)
     {
-        let detail =
-            format!("must be a valid regular expression, but isn't: error parsing regexp: {problem}");
+        let detail = format!("must be a valid regular expression, but isn't: {problem}");
         causes.push(Cause::invalid_text(&path.child("pattern"), pattern, &detail));
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::cause::Cause;
 use super::node::Node;
 use super::path::Path;
-use super::{lists, prune, validate as values};
+use super::{lists, prune, rules, validate as values};
 
 /// Sets every missing field that has a default, also inside of defaults, and nulls that may not be null.
 pub(super) fn apply(node: &Node, value: &mut Value) {
@@ -60,6 +60,12 @@ pub(super) fn validate(node: &Node, root: bool, path: &Path<'_>, causes: &mut Ve
         lists::validate_embedded(node, default, &at, causes);
         if causes.len() == before {
             values::validate(node, default, None, &at.to_string(), causes);
+        }
+        // As an update from itself, and as something new.
+        for old in [Some(default), None] {
+            if causes.len() == before {
+                rules::validate_part(node, default, old, &at, causes);
+            }
         }
     }
     if let Some(items) = &node.items {

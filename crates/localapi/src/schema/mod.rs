@@ -32,7 +32,7 @@ pub(crate) use node::SchemaError;
 pub(crate) use path::Path;
 pub(crate) use prune::whole_numbers;
 
-pub(crate) use rule::rule_problems;
+pub(crate) use rule::RuleProblems;
 
 use correlate::Correlated;
 use node::Node;
@@ -64,6 +64,11 @@ impl Schema {
     /// Follows a path that may have brackets.
     pub(crate) fn follow_any(&self, path: &str) -> Result<String, String> {
         fieldpath::resolve(path, &self.root, true).map(|(path, _)| path)
+    }
+
+    /// What is wrong with the expressions of a rule of this schema's root; `resource` when that is a resource.
+    pub(crate) fn rule_problems(&self, rule: &Value, resource: bool) -> RuleProblems {
+        rule::problems(rule, &self.root, resource)
     }
 
     /// Why defaults in the schema are refused: they must follow it themselves.

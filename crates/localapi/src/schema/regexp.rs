@@ -6,13 +6,23 @@
 
 use regex::Regex;
 
-/// Compiles a Go pattern. The error is a sentence about the pattern.
+/// Compiles a Go pattern. The error reads as Go's does, where it is one of the usual mistakes.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    regex::RegexBuilder::new(&translate(pattern)).size_limit(1 << 22).build().map_err(|error| match error {
-        regex::Error::Syntax(text) => {
-            text.lines().last().unwrap_or("syntax error").trim().trim_start_matches("error: ").to_owned()
-        }
-        other => other.to_string(),
+    regex::RegexBuilder::new(&translate(pattern)).size_limit(1 << 22).build().map_err(|error| {
+        let problem = match error {
+            regex::Error::Syntax(text) => {
+                text.lines().last().unwrap_or("syntax error").trim().trim_start_matches("error: ").to_owned()
+            }
+            other => other.to_string(),
+        };
+        let problem = match problem.as_str() {
+            "unclosed group" => "missing closing )",
+            "unopened group" => "unexpected )",
+            "unclosed character class" => "missing closing ]",
+            "repetition operator missing expression" => "missing argument to repetition operator",
+            other => other,
+        };
+        format!("error parsing regexp: {problem}: `{pattern}`")
     })
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::cel::Program;
+use super::cel::{Mistyped, Program};
 use super::fieldpath;
 use super::node::{Node, SchemaError};
 use super::path::Path;
@@ -100,18 +100,30 @@ pub(crate) struct RuleProblems {
     pub(crate) uses_old_self: bool,
 }
 
-/// Compiles the expressions of a rule and says what is wrong with them.
-pub(crate) fn rule_problems(rule: &Value) -> RuleProblems {
+/// Compiles the expressions of a rule of a node and says what is wrong with them.
+pub(super) fn problems(rule: &Value, node: &Node, resource: bool) -> RuleProblems {
     let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (problem, uses_old_self) = match Program::compile(text("rule")) {
-        Ok(program) => (None, program.uses_old_self()),
-        Err(problem) => (Some(format!("compilation failed: {problem}")), false),
+    let optional = rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false);
+    let compile = |name: &str, wanted: &str| -> Result<Program, String> {
+        let program =
+            Program::compile(text(name)).map_err(|problem| format!("compilation failed: {problem}"))?;
+        match program.check(node, resource, optional, wanted) {
+            Ok(()) => Ok(program),
+            Err(Mistyped::Inside(problem)) => Err(format!("compilation failed: {problem}")),
+            Err(Mistyped::Result) => Err(format!("must evaluate to a {wanted}")),
+        }
     };
+    let (problem, uses_old_self) = match compile("rule", "bool") {
+        Ok(program) => (None, program.uses_old_self()),
+        Err(problem) if problem.starts_with("must") => (Some(format!("cel expression {problem}")), false),
+        Err(problem) => (Some(problem), false),
+    };
+    // The real server looks at the message only when the rule is good.
     let message_expression = match text("messageExpression") {
-        "" => None,
-        source => Program::compile(source)
-            .err()
-            .map(|problem| format!("messageExpression compilation failed: {problem}")),
+        source if source.is_empty() || problem.is_some() => None,
+        _ => {
+            compile("messageExpression", "string").err().map(|problem| format!("messageExpression {problem}"))
+        }
     };
     RuleProblems { rule: problem, message_expression, uses_old_self }
 }

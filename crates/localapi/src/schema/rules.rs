@@ -67,6 +67,17 @@ pub(super) fn validate(
     walk(node, true, new, old, &Path::root(), ratchet, causes);
 }
 
+/// The same for a value of a part of the schema.
+pub(super) fn validate_part(
+    node: &Node,
+    new: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    walk(node, node.embedded, new, old, path, Ratchet::Off, causes);
+}
+
 fn walk(
     node: &Node,
     resource: bool,

@@ -110,12 +110,12 @@ impl<'a> Frame<'a> {
                 Val::Text(text) => Ok(Val::Bool(regex.is_match(&text))),
                 _ => Err(EvalError::no_such_overload()),
             },
-            Expr::Call(function, args) => {
+            Expr::Call(call, args) => {
                 let mut values = Vec::with_capacity(args.len());
                 for arg in args {
                     values.push(self.eval(arg)?);
                 }
-                functions::call(function, &values)
+                functions::call(&call.function, &values)
             }
         }
     }

@@ -43,7 +43,15 @@ pub(super) enum Expr {
     Loop(Box<Loop>),
     /// `target.matches('…')` with a pattern known at compile time.
     Matches(Box<Expr>, Regex),
-    Call(Function, Vec<Expr>),
+    Call(Call, Vec<Expr>),
+}
+
+/// A function, and how it was called.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) name: String,
+    pub(super) member: bool,
+    pub(super) function: Function,
 }
 
 /// Binary operators without short circuit.

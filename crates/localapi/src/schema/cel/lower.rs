@@ -9,7 +9,7 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::parser::Parser;
 
 use super::Program;
-use super::expr::{Expr, Loop, LoopKind, Operator};
+use super::expr::{Call, Expr, Loop, LoopKind, Operator};
 use super::functions::{self, Function};
 use crate::schema::regexp;
 
@@ -140,6 +140,9 @@ impl Lowering {
             && self.ident(namespace).is_err()
         {
             let qualified = format!("{namespace}.{name}");
+            if !functions::exists(&qualified) {
+                return Err(format!("undeclared reference to '{namespace}' (in container '')"));
+            }
             return self.function(&qualified, false, None, args);
         }
         let simple = |index: usize| match args.get(index).map(|a| &a.expr) {
@@ -182,23 +185,21 @@ impl Lowering {
         args: &[IdedExpr],
     ) -> Lowered {
         let count = args.len() + usize::from(target.is_some());
-        let Some(function) = functions::find(name, member, count) else {
-            return Err(if functions::exists(name) {
-                format!("found no matching overload for '{name}'")
-            } else {
-                format!("undeclared reference to '{name}' (in container '')")
-            });
+        let function = match functions::find(name, member, count) {
+            Some(function) => function,
+            // Called with too many arguments, or in the wrong way; the type check says so.
+            None if functions::exists(name) => Function::Misused,
+            None => return Err(format!("undeclared reference to '{name}' (in container '')")),
         };
         let mut lowered = Vec::with_capacity(count);
         for arg in target.into_iter().chain(args) {
             lowered.push(self.expr(arg)?);
         }
         if let (Function::Matches, [_, Expr::Text(pattern)]) = (&function, lowered.as_slice()) {
-            let regex =
-                regexp::compile(pattern).map_err(|problem| format!("invalid matches argument: {problem}"))?;
+            let regex = regexp::compile(pattern).map_err(|_| "invalid matches argument".to_owned())?;
             return Ok(Expr::Matches(Box::new(lowered.swap_remove(0)), regex));
         }
-        Ok(Expr::Call(function, lowered))
+        Ok(Expr::Call(Call { name: name.to_owned(), member, function }, lowered))
     }
 
     /// Recognises the loop that the parser made of `all`, `exists`, `exists_one`, `map` or `filter`.

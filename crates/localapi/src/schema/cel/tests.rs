@@ -36,6 +36,7 @@ fn object() -> Value {
 fn run(source: &str) -> Result<String, String> {
     let program = Program::compile(source)?;
     let (node, object) = (schema(), object());
+    let _ = program.check(&node, true, false, "bool");
     let this = Val::of(&object, &node, true).map_err(|e| e.0)?;
     let old = Val::of(&object, &node, true).map_err(|e| e.0)?;
     let scope = Scope { this, old: Some(old) };
@@ -328,11 +329,67 @@ fn what_a_real_server_does_not_have_does_not_compile() {
     ] {
         assert!(run(source).unwrap_err().contains("undeclared reference"), "{source}");
     }
-    for source in
-        ["self.", "1 +", "'", "self.int ==", "size(1, 2)", "self.list.all(1, true)", "'a'.matches('(')"]
-    {
+    for source in ["self.", "1 +", "'", "self.int ==", "self.list.all(1, true)", "'a'.matches('(')"] {
         assert!(Program::compile(source).is_err(), "{source}");
     }
+}
+
+#[test]
+fn types_are_checked_when_a_rule_is_compiled() {
+    let node = schema();
+    let check = |source: &str| Program::compile(source).unwrap().check(&node, true, false, "bool");
+    for source in [
+        "self.int > 1 && self.text.startsWith('a') && self.list.all(i, i > 0)",
+        "self.either == 1 || self.either == 'a'",
+        "self.int < self.number",
+        "self.keyed.exists(e, e.name == 'x')",
+        "self.map.all(k, self.map[k] != '')",
+        "self == oldSelf && self.inner == oldSelf.inner",
+        "self.time + duration('1h') > self.time",
+        "self.?inner.?x.orValue(1) == 1",
+        "self.list.map(i, string(i)).join(',') == '1'",
+        "self.set.filter(x, cidr(x).prefixLength() > 8).size() == 0",
+        "'%s %d %s'.format([self.text, self.int, self.list]) != ''",
+        "lists.range(3).sum() == 3",
+        "type(self.either) == string",
+        "self.dash__dash__ed == 'x'",
+        "self.metadata.name == 'x'",
+        "quantity(self.text).isGreaterThan(quantity('1'))",
+    ] {
+        assert_eq!(check(source), Ok(()), "{source}");
+    }
+    for (source, problem) in [
+        ("self.nothing", "ERROR: undefined field 'nothing'"),
+        (
+            "self.int == self.number",
+            "ERROR: found no matching overload for '_==_' applied to '(int, double)'",
+        ),
+        ("self.int.x", "ERROR: type 'int' does not support field selection"),
+        (
+            "self.inner.all(x, true)",
+            "ERROR: expression of type 'object' cannot be range of a comprehension (must be list, map, or dynamic)",
+        ),
+        ("self.text.size(1) > 1", "ERROR: found no matching overload for 'size' applied to 'string.(int)'"),
+        ("{'a': 1, 'b': 'c'} == {}", "ERROR: expected type 'int' but found 'string'"),
+        (
+            "'%d'.format([self.text]) == ''",
+            "ERROR: error during formatting: decimal clause can only be used on integers, was given string",
+        ),
+        (
+            "'%s'.format([self.inner]) == ''",
+            "ERROR: error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given object",
+        ),
+        (
+            "'%s'.format([1, 2]) == ''",
+            "ERROR: too many arguments supplied to string.format (expected 1, got 2)",
+        ),
+    ] {
+        assert_eq!(check(source), Err(Mistyped::Inside(problem.to_owned())), "{source}");
+    }
+    assert_eq!(check("self.int"), Err(Mistyped::Result));
+    let optional = Program::compile("oldSelf.hasValue() && oldSelf.value().int < self.int").unwrap();
+    assert_eq!(optional.check(&node, true, true, "bool"), Ok(()));
+    assert!(optional.check(&node, true, false, "bool").is_err());
 }
 
 proptest! {

@@ -537,7 +537,7 @@ impl<'a> Map<'a> {
 }
 
 /// The schema of a field as rules see it.
-fn property<'a>(node: &'a Node, resource: bool, name: &str) -> Option<&'a Node> {
+pub(super) fn property<'a>(node: &'a Node, resource: bool, name: &str) -> Option<&'a Node> {
     if resource {
         match name {
             "apiVersion" | "kind" => return Some(&RESOURCE.text),

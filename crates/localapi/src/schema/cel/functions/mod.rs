@@ -5,6 +5,7 @@ mod format;
 mod library;
 mod lists;
 mod net;
+pub(super) mod signatures;
 mod text;
 mod time;
 
@@ -25,6 +26,8 @@ pub(super) enum Function {
     Matches,
     /// One of kube-cel's.
     Library(LibraryCall),
+    /// One that exists, but not for a call like this.
+    Misused,
 }
 
 /// A function over its arguments; of a member function the target is the first.
@@ -57,6 +60,7 @@ pub(super) fn call<'a>(function: &Function, args: &[Val<'a>]) -> Result<Val<'a>,
         Function::Native(native) => native(args),
         Function::Matches => text::matches(args),
         Function::Library(library) => library::call(library, args),
+        Function::Misused => Err(EvalError::no_such_overload()),
     }
 }
 

@@ -38,9 +38,7 @@ pub(super) fn ends_with<'a>(args: &[Val<'a>]) -> Result<'a> {
 }
 
 fn pattern(value: &Val<'_>) -> std::result::Result<regex::Regex, EvalError> {
-    let pattern = text(value)?;
-    regexp::compile(pattern)
-        .map_err(|problem| EvalError::new(format!("error parsing regexp: {problem}: `{pattern}`")))
+    regexp::compile(text(value)?).map_err(EvalError::new)
 }
 
 pub(super) fn matches<'a>(args: &[Val<'a>]) -> Result<'a> {
