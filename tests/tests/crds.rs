@@ -1,5 +1,5 @@
-//! Our definitions on the real kube-apiserver: it takes them, applies their defaults, shows their columns, and
-//! accepts and refuses what the table of the `api` crate says, within its budget for rules.
+//! Our definitions on the real kube-apiserver and on the embedded one: both take them, apply their defaults, show
+//! their columns, and accept and refuse what the table of the `api` crate says, within the budget for rules.
 //! Needs etcd and kube-apiserver.
 
 use std::time::Duration;
@@ -17,26 +17,100 @@ use tenure_api::coil::{
 };
 use tenure_api::examples::Example;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
+use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_localapi::LocalApi;
 use tenure_testbed::control_plane::{ControlPlane, Options};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A control plane with our definitions.
-async fn start() -> Result<(ControlPlane, Client)> {
-    start_with(tenure_api::crds()).await
+/// Whoever serves our definitions.
+enum Server {
+    Real(Box<ControlPlane>),
+    Embedded(LocalApi),
 }
 
-async fn start_with(crds: Vec<CustomResourceDefinition>) -> Result<(ControlPlane, Client)> {
-    let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
-    let client = plane.client()?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in crds {
-        let name = crd.name_any();
-        definitions.create(&PostParams::default(), &crd).await.with_context(|| format!("creating {name}"))?;
-        let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-        tokio::time::timeout(SOON, established).await.with_context(|| format!("waiting for {name}"))??;
+impl Server {
+    async fn real() -> Result<Self> {
+        let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
+        Ok(Self::Real(Box::new(plane)))
     }
-    Ok((plane, client))
+
+    fn embedded() -> Self {
+        Self::Embedded(LocalApi::temporary(SystemClock, SeededEntropy::new(1)))
+    }
+
+    fn client(&self) -> Result<Client> {
+        match self {
+            Self::Real(plane) => Ok(plane.client()?),
+            Self::Embedded(server) => Ok(server.client()),
+        }
+    }
+
+    /// A client of it, once it serves these definitions.
+    async fn with(&self, crds: Vec<CustomResourceDefinition>) -> Result<Client> {
+        let client = self.client()?;
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for crd in crds {
+            let name = crd.name_any();
+            definitions
+                .create(&PostParams::default(), &crd)
+                .await
+                .with_context(|| format!("creating {name}"))?;
+            let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
+            tokio::time::timeout(SOON, established)
+                .await
+                .with_context(|| format!("waiting for {name}"))??;
+        }
+        Ok(client)
+    }
+}
+
+mod on_kube_apiserver {
+    use super::{Result, Server};
+
+    #[tokio::test]
+    async fn what_the_table_says_is_accepted_and_refused() -> Result<()> {
+        super::what_the_table_says_is_accepted_and_refused(&Server::real().await?).await
+    }
+
+    #[tokio::test]
+    async fn the_kinds_are_served_as_people_know_them() -> Result<()> {
+        super::the_kinds_are_served_as_people_know_them(&Server::real().await?).await
+    }
+
+    #[tokio::test]
+    async fn the_rules_stay_within_the_budget_at_their_bounds() -> Result<()> {
+        super::the_rules_stay_within_the_budget_at_their_bounds(&Server::real().await?).await
+    }
+
+    #[tokio::test]
+    async fn a_pool_from_before_the_rules_keeps_working_but_does_not_grow() -> Result<()> {
+        super::a_pool_from_before_the_rules_keeps_working_but_does_not_grow(&Server::real().await?).await
+    }
+}
+
+mod on_the_embedded_server {
+    use super::{Result, Server};
+
+    #[tokio::test]
+    async fn what_the_table_says_is_accepted_and_refused() -> Result<()> {
+        super::what_the_table_says_is_accepted_and_refused(&Server::embedded()).await
+    }
+
+    #[tokio::test]
+    async fn the_kinds_are_served_as_people_know_them() -> Result<()> {
+        super::the_kinds_are_served_as_people_know_them(&Server::embedded()).await
+    }
+
+    #[tokio::test]
+    async fn the_rules_stay_within_the_budget_at_their_bounds() -> Result<()> {
+        super::the_rules_stay_within_the_budget_at_their_bounds(&Server::embedded()).await
+    }
+
+    #[tokio::test]
+    async fn a_pool_from_before_the_rules_keeps_working_but_does_not_grow() -> Result<()> {
+        super::a_pool_from_before_the_rules_keeps_working_but_does_not_grow(&Server::embedded()).await
+    }
 }
 
 fn api_of(client: &Client, crd: &CustomResourceDefinition) -> Api<DynamicObject> {
@@ -100,9 +174,8 @@ fn disagreement(example: &Example, answer: Result<DynamicObject, Box<Status>>) -
     (!agreed).then(|| format!("{} {causes:#?}", status.code))
 }
 
-#[tokio::test]
-async fn the_server_accepts_and_refuses_what_the_table_says() -> Result<()> {
-    let (_plane, client) = start().await?;
+async fn what_the_table_says_is_accepted_and_refused(server: &Server) -> Result<()> {
+    let client = server.with(tenure_api::crds()).await?;
     let examples = Example::all()?;
     ensure!(examples.len() > 100, "the table has {} lines", examples.len());
     let mut wrong = Vec::new();
@@ -192,9 +265,8 @@ async fn table(client: &Client, path: &str) -> Result<(Vec<String>, Vec<Value>)>
     Ok((columns.collect(), each("rows", "cells")))
 }
 
-#[tokio::test]
-async fn the_server_serves_the_kinds_as_people_know_them() -> Result<()> {
-    let (_plane, client) = start().await?;
+async fn the_kinds_are_served_as_people_know_them(server: &Server) -> Result<()> {
+    let client = server.with(tenure_api::crds()).await?;
     let pools: Api<AddressPool> = Api::all(client.clone());
     let blocks: Api<AddressBlock> = Api::all(client.clone());
     let requests: Api<BlockRequest> = Api::all(client.clone());
@@ -291,9 +363,8 @@ fn causes(error: kube::Error) -> Vec<String> {
     }
 }
 
-#[tokio::test]
-async fn the_rules_stay_within_the_servers_budget_at_their_bounds() -> Result<()> {
-    let (_plane, client) = start().await?;
+async fn the_rules_stay_within_the_budget_at_their_bounds(server: &Server) -> Result<()> {
+    let client = server.with(tenure_api::crds()).await?;
     let pools: Api<AddressPool> = Api::all(client.clone());
     let pool = |name: &str, spec: Value| -> Result<AddressPool> {
         Ok(AddressPool::new(name, serde_json::from_value(spec)?))
@@ -375,12 +446,11 @@ fn without_rules(node: &mut Value) {
     }
 }
 
-#[tokio::test]
-async fn a_pool_from_before_the_rules_keeps_working_but_does_not_grow() -> Result<()> {
+async fn a_pool_from_before_the_rules_keeps_working_but_does_not_grow(server: &Server) -> Result<()> {
     let ours = tenure_api::crd_of::<AddressPool>();
     let mut before = serde_json::to_value(&ours)?;
     without_rules(&mut before);
-    let (_plane, client) = start_with(vec![serde_json::from_value(before)?]).await?;
+    let client = server.with(vec![serde_json::from_value(before)?]).await?;
     let pools: Api<AddressPool> = Api::all(client.clone());
     let overlapping = json!({"subnets": [{"ipv4": "10.0.0.0/16"}, {"ipv4": "10.0.1.0/24"}]});
     let mut pool = AddressPool::new("default", serde_json::from_value(overlapping)?);
@@ -388,8 +458,9 @@ async fn a_pool_from_before_the_rules_keeps_working_but_does_not_grow() -> Resul
     pools.create(&PostParams::default(), &pool).await?;
 
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let name = ours.name_any();
-    definitions.patch(&name, &PatchParams::apply("tests").force(), &Patch::Apply(&ours)).await?;
+    let mut stored = definitions.get(&ours.name_any()).await?;
+    stored.spec = ours.spec.clone();
+    definitions.replace(&ours.name_any(), &PostParams::default(), &stored).await?;
     let bad = AddressPool::new("bad", pool.spec.clone());
     let in_force = async {
         while pools.create(&PostParams::default(), &bad).await.is_ok() {
