@@ -48,7 +48,7 @@ pub struct AddressPoolSpec {
     pub subnets: Vec<SubnetSet>,
 
     /// Addresses that are never handed out, up to 1024 entries, each an address (`10.2.0.1`), a CIDR
-    /// (`10.2.0.0/29`) or a range with both ends (`10.2.0.10-10.2.0.19`). In a dual-stack pool an address
+    /// (`10.2.0.0/29`) or a range with both ends, in any order (`10.2.0.10-10.2.0.19`). In a dual-stack pool an address
     /// of one family takes its partner of the other family with it. Entries outside the subnets have no effect.
     /// What is held when its address becomes excluded stays held. (Tenure; Coil has no such field.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
