@@ -186,6 +186,11 @@ impl Core {
         i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX)
     }
 
+    /// The present moment, for ages.
+    pub(crate) fn moment(&self) -> jiff::Timestamp {
+        self.clock.now().to_jiff()
+    }
+
     /// A random number from 0 to 1.
     pub(crate) fn fraction(&self) -> f64 {
         f64::from(u32::try_from(self.entropy.next_u64() >> 32).unwrap_or(0)) / f64::from(u32::MAX)

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
+use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::decode::{self, Strictness};
 use crate::list::{ListOptions, Selection, list, parse_version};
-use crate::present;
 use crate::registry::{Registry, Resource};
 use crate::request::{Form, Place, Query, Target, Verb, content_type};
-use crate::respond::{self, Reply};
+use crate::respond::{self, Reply, View};
 use crate::scale::{ScaleChange, scale_of};
 use crate::status::Status;
 use crate::store::Key;
 use crate::watch::{WatchOptions, watch};
 use crate::write::{Change, DeleteOptions, Outcome, Part, Patch, WriteOptions, Writer, Written};
+use crate::{discovery, openapi, present};
 
 /// The longest body that is read.
 const BODY_LIMIT: usize = 3 << 20;
@@ -176,7 +177,11 @@ impl Route {
         if form == Form::Plain {
             return Ok(respond::json_text(StatusCode::OK, present::text(&self.resource, &object)));
         }
-        respond::one(StatusCode::OK, &self.resource, &present::value(&self.resource, &object), form, query)
+        self.view(core, form, query)?.one(StatusCode::OK, &present::value(&self.resource, &object))
+    }
+
+    fn view(&self, core: &Core, form: Form, query: &Query) -> Result<View<'_>, Status> {
+        View::new(&self.resource, form, query, core.moment())
     }
 
     fn list(&self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
@@ -184,14 +189,15 @@ impl Route {
         let options = ListOptions::parse(query)?;
         let form = self.form(call)?;
         let page = list(&core.store, &self.resource.collection, &selection, &options)?;
-        respond::page(&self.resource, &page, form, query)
+        self.view(core, form, query)?.page(&page)
     }
 
     fn watch(self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
         let selection = Selection::parse(&self.resource, &place.namespace, query)?;
         let options = WatchOptions::parse(query, &self.resource)?;
         let form = self.form(call)?;
-        Ok(respond::stream(watch(core, self.resource, selection, form, &options)))
+        let include = self.view(core, form, query)?.include;
+        Ok(respond::stream(watch(core, self.resource, selection, form, include, &options)))
     }
 
     async fn write(
@@ -246,7 +252,7 @@ impl Route {
                 writer.update(&place.namespace, &place.name, part, &change).await?
             }
         };
-        self.written(&written, form, query)
+        self.written(&written, self.view(core, form, query)?)
     }
 
     /// JSON is the one format that is read.
@@ -272,14 +278,14 @@ impl Route {
             let list_options = ListOptions::parse(query)?;
             let options = DeleteOptions::parse(query, &call.body)?;
             let page = writer.delete_collection(&selection, &list_options, &options).await?;
-            return respond::page(&self.resource, &page, form, query);
+            return self.view(core, form, query)?.page(&page);
         }
         let options = DeleteOptions::parse(query, &call.body)?;
         let written = writer.delete(&place.namespace, &place.name, &options).await?;
-        self.written(&written, form, query)
+        self.written(&written, self.view(core, form, query)?)
     }
 
-    fn written(&self, written: &Written, form: Form, query: &Query) -> Result<Reply, Status> {
+    fn written(&self, written: &Written, view: View<'_>) -> Result<Reply, Status> {
         let resource = &self.resource;
         let mut reply = match &written.outcome {
             Outcome::Gone(status) => respond::json_text(written.code, status.to_string()),
@@ -287,16 +293,14 @@ impl Route {
                 let scale = scale_of(resource, &present::value(resource, object))?;
                 respond::json_text(written.code, scale.to_string())
             }
-            Outcome::Stored(object) if form == Form::Plain => {
+            Outcome::Stored(object) if view.form == Form::Plain => {
                 respond::json_text(written.code, present::text(resource, object))
             }
-            Outcome::Stored(object) => {
-                respond::one(written.code, resource, &present::value(resource, object), form, query)?
-            }
+            Outcome::Stored(object) => view.one(written.code, &present::value(resource, object))?,
             Outcome::Unstored(value) if self.sub == Sub::Scale => {
                 respond::json_text(written.code, scale_of(resource, value)?.to_string())
             }
-            Outcome::Unstored(value) => respond::one(written.code, resource, value, form, query)?,
+            Outcome::Unstored(value) => view.one(written.code, value)?,
         };
         respond::warn(&mut reply, &written.warnings);
         Ok(reply)
@@ -309,9 +313,69 @@ fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status>
     if call.method != Method::GET && call.method != Method::HEAD {
         return Err(Status::method_not_allowed());
     }
-    let _ = core;
+    let registry = core.registry();
+    let ok = |document: Value| Ok(respond::json_text(StatusCode::OK, document.to_string()));
+    let maybe = |document: Option<Value>| document.map_or_else(|| Ok(respond::no_such_page()), ok);
     match segments.as_slice() {
+        [] => ok(json!({"paths": paths(&registry)})),
         ["healthz" | "livez" | "readyz", ..] => Ok(respond::plain_text(StatusCode::OK, "ok")),
+        ["version"] => ok(discovery::version()),
+        [root @ ("api" | "apis")] => {
+            let legacy = *root == "api";
+            let form =
+                Form::negotiate(&call.headers, |form| matches!(form, Form::Plain | Form::Discovery(_)))?;
+            match form {
+                Form::Discovery(version) => {
+                    Ok(respond::aggregated(version, &discovery::aggregated(&registry, legacy, version)))
+                }
+                _ if legacy => ok(discovery::legacy(&address(call))),
+                _ => ok(discovery::groups(&registry)),
+            }
+        }
+        ["api", version] => maybe(discovery::resources(&registry, "", version)),
+        ["apis", group] => maybe(discovery::group(&registry, group)),
+        ["apis", group, version] => maybe(discovery::resources(&registry, group, version)),
+        ["openapi", "v2"] => ok(openapi::v2(&registry)),
+        ["openapi", "v3"] => ok(openapi::index(&registry)),
+        ["openapi", "v3", "api", version] => api_document(&registry, "", version),
+        ["openapi", "v3", "apis", group, version] => api_document(&registry, group, version),
         _ => Ok(respond::no_such_page()),
     }
+}
+
+fn api_document(registry: &Registry, group: &str, version: &str) -> Result<Reply, Status> {
+    if !openapi::has_document(registry, group, version) {
+        return Ok(respond::no_such_page());
+    }
+    Ok(respond::json_text(StatusCode::OK, openapi::document(registry, group, version).to_string()))
+}
+
+/// Where the client found this server.
+fn address(call: &Call) -> String {
+    let host = call.headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
+    host.unwrap_or_default().to_owned()
+}
+
+/// Every path that answers something by itself.
+fn paths(registry: &Registry) -> Vec<String> {
+    let mut paths: Vec<String> = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for resource in registry.all().filter(|resource| !resource.group.is_empty()) {
+        paths.push(format!("/apis/{}", resource.group));
+        paths.push(format!("/apis/{}", resource.api_version));
+    }
+    paths.sort();
+    paths.dedup();
+    paths
 }

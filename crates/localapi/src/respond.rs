@@ -8,13 +8,15 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::list::Page;
 use crate::present;
 use crate::registry::Resource;
 use crate::request::{Form, Query};
-use crate::status::Status;
+use crate::status::{Status, quote};
+use crate::table::{Include, TableOptions, table};
 
 /// The body of an answer: one piece, or a stream of watch events.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -65,6 +67,13 @@ fn reply(code: StatusCode, kind: HeaderValue, body: Bytes) -> Reply {
     reply
 }
 
+/// Aggregated discovery, which says so in its type.
+pub(crate) fn aggregated(version: &str, document: &Value) -> Reply {
+    let kind = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    let kind = HeaderValue::from_str(&kind).unwrap_or(JSON);
+    reply(StatusCode::OK, kind, document.to_string().into())
+}
+
 /// Adds `Warning` headers.
 pub(crate) fn warn(reply: &mut Reply, warnings: &[String]) {
     for warning in warnings {
@@ -75,57 +84,92 @@ pub(crate) fn warn(reply: &mut Reply, warnings: &[String]) {
     }
 }
 
-/// One object as the endpoint shows it, in the wanted form.
-pub(crate) fn one(
-    code: StatusCode,
-    resource: &Resource,
-    value: &Value,
-    form: Form,
-    query: &Query,
-) -> Result<Reply, Status> {
-    Ok(match form {
-        Form::Table(version) => {
-            let metadata = list_metadata(value["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-            json_text(code, table(resource, &[value], version, query, metadata, true)?.to_string())
-        }
-        Form::Metadata(version) => json_text(code, present::metadata_of(value, version).to_string()),
-        Form::MetadataList(_) => return Err(Status::not_acceptable(&["application/json"])),
-        Form::Plain | Form::Discovery(_) => json_text(code, value.to_string()),
-    })
+/// In which form, and at what time, objects of a resource are to be shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    /// What they are objects of.
+    pub(crate) resource: &'a Resource,
+    /// The form.
+    pub(crate) form: Form,
+    /// How much of each object a table carries.
+    pub(crate) include: Include,
+    /// The present moment, for ages.
+    pub(crate) now: Timestamp,
 }
 
-/// A page of a list in the wanted form.
-pub(crate) fn page(resource: &Resource, page: &Page, form: Form, query: &Query) -> Result<Reply, Status> {
-    let mut metadata = list_metadata(&page.version.to_string());
-    if !page.continue_token.is_empty() {
-        metadata.insert("continue".to_owned(), json!(page.continue_token));
+impl<'a> View<'a> {
+    /// The view that a request asks for.
+    pub(crate) fn new(
+        resource: &'a Resource,
+        form: Form,
+        query: &Query,
+        now: Timestamp,
+    ) -> Result<Self, Status> {
+        let wanted = query.text("includeObject");
+        let include = match (form, Include::parse(wanted)) {
+            (Form::Table(_), None) => {
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                    quote(wanted)
+                )));
+            }
+            (_, include) => include.unwrap_or_default(),
+        };
+        Ok(Self { resource, form, include, now })
     }
-    if let Some(remaining) = page.remaining {
-        metadata.insert("remainingItemCount".to_owned(), json!(remaining));
+
+    /// One object as the endpoint shows it, in the wanted form.
+    pub(crate) fn one(&self, code: StatusCode, value: &Value) -> Result<Reply, Status> {
+        Ok(match self.form {
+            Form::Table(version) => json_text(code, self.table_of_one(value, version, true).to_string()),
+            Form::Metadata(version) => json_text(code, present::metadata_of(value, version).to_string()),
+            Form::MetadataList(_) => return Err(Status::not_acceptable(&["application/json"])),
+            Form::Plain | Form::Discovery(_) => json_text(code, value.to_string()),
+        })
     }
-    match form {
-        Form::Table(version) => {
-            let values: Vec<_> = page.objects.iter().map(|object| present::value(resource, object)).collect();
-            let values: Vec<&Value> = values.iter().map(|value| &**value).collect();
-            let table = table(resource, &values, version, query, metadata, true)?;
-            Ok(json_text(StatusCode::OK, table.to_string()))
+
+    /// A page of a list in the wanted form.
+    pub(crate) fn page(&self, page: &Page) -> Result<Reply, Status> {
+        let resource = self.resource;
+        let mut metadata = list_metadata(&page.version.to_string());
+        if !page.continue_token.is_empty() {
+            metadata.insert("continue".to_owned(), json!(page.continue_token));
         }
-        Form::MetadataList(version) => {
-            let items: Vec<Value> = page
-                .objects
-                .iter()
-                .map(|object| present::metadata_of(&present::value(resource, object), version))
-                .collect();
-            let list = json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
-                "metadata": metadata, "items": items,
-            });
-            Ok(json_text(StatusCode::OK, list.to_string()))
+        if let Some(remaining) = page.remaining {
+            metadata.insert("remainingItemCount".to_owned(), json!(remaining));
         }
-        Form::Metadata(_) => Err(Status::not_acceptable(&["application/json"])),
-        Form::Plain | Form::Discovery(_) => {
-            Ok(json_text(StatusCode::OK, list_text(resource, page, &metadata)))
+        let values = || page.objects.iter().map(|object| present::value(resource, object));
+        match self.form {
+            Form::Table(version) => {
+                let values: Vec<_> = values().collect();
+                let values: Vec<&Value> = values.iter().map(|value| &**value).collect();
+                let table = self.table(&values, version, metadata, true);
+                Ok(json_text(StatusCode::OK, table.to_string()))
+            }
+            Form::MetadataList(version) => {
+                let items: Vec<Value> = values().map(|value| present::metadata_of(&value, version)).collect();
+                let list = json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
+                    "metadata": metadata, "items": items,
+                });
+                Ok(json_text(StatusCode::OK, list.to_string()))
+            }
+            Form::Metadata(_) => Err(Status::not_acceptable(&["application/json"])),
+            Form::Plain | Form::Discovery(_) => {
+                Ok(json_text(StatusCode::OK, list_text(resource, page, &metadata)))
+            }
         }
+    }
+
+    /// A table with one row.
+    pub(crate) fn table_of_one(&self, value: &Value, version: &str, header: bool) -> Value {
+        let metadata = list_metadata(value["metadata"]["resourceVersion"].as_str().unwrap_or_default());
+        self.table(&[value], version, metadata, header)
+    }
+
+    fn table(&self, values: &[&Value], version: &str, metadata: Map<String, Value>, header: bool) -> Value {
+        let options = TableOptions { version, include: self.include, header, now: self.now };
+        table(self.resource, values, metadata, options)
     }
 }
 
@@ -156,25 +200,4 @@ fn list_text(resource: &Resource, page: &Page, metadata: &Map<String, Value>) ->
     }
     text.extend_from_slice(b"]}");
     text
-}
-
-/// A table of objects.
-fn table(
-    resource: &Resource,
-    values: &[&Value],
-    version: &str,
-    query: &Query,
-    metadata: Map<String, Value>,
-    with_header: bool,
-) -> Result<Value, Status> {
-    let _ = (resource, values, version, query, with_header);
-    Ok(json!({"metadata": metadata}))
-}
-
-/// A table with one row, as a watch sends it.
-pub(crate) fn table_of_one(resource: &Resource, value: &Value, version: &str, with_header: bool) -> Value {
-    let metadata = list_metadata(value["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-    let query = Query::default();
-    table(resource, &[value], version, &query, metadata, with_header)
-        .unwrap_or_else(|status| status.to_value())
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::{Value, json};
+use tenure_handles::Clock;
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
@@ -27,10 +28,11 @@ use crate::list::{Selection, invalid_options, version_problem};
 use crate::present;
 use crate::registry::Resource;
 use crate::request::{Form, Query};
-use crate::respond;
+use crate::respond::View;
 use crate::schema::{Cause, Path};
 use crate::status::{Status, quote};
 use crate::store::{Draft, Event, EventKind, Object, Store, Unreachable, frame};
+use crate::table::Include;
 
 /// How often a watcher that asked for bookmarks learns how far it has come.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
@@ -127,6 +129,7 @@ pub(crate) fn watch(
     resource: Arc<Resource>,
     selection: Selection,
     form: Form,
+    include: Include,
     options: &WatchOptions,
 ) -> impl Stream<Item = Bytes> + Send + use<> {
     let store = core.store.clone();
@@ -144,6 +147,8 @@ pub(crate) fn watch(
         end: None,
         bookmark_due: None,
         with_header: true,
+        include,
+        clock: core.clock.clone(),
         store,
         resource,
         selection,
@@ -194,6 +199,8 @@ struct Watcher {
     bookmark_due: Option<Pin<Box<Sleep>>>,
     /// A table names its columns once.
     with_header: bool,
+    include: Include,
+    clock: Arc<dyn Clock>,
 }
 
 impl Watcher {
@@ -289,10 +296,8 @@ impl Watcher {
     fn line(&mut self, kind: EventKind, object: &Object) -> Bytes {
         match self.form {
             Form::Table(version) => {
-                let value = present::value(&self.resource, object);
-                let table = respond::table_of_one(&self.resource, &value, version, self.with_header);
-                self.with_header = false;
-                line_of(kind.as_str(), &table)
+                let value = present::value(&self.resource, object).into_owned();
+                line_of(kind.as_str(), &self.table(&value, version))
             }
             Form::Metadata(version) | Form::MetadataList(version) => {
                 let value = present::value(&self.resource, object);
@@ -300,6 +305,14 @@ impl Watcher {
             }
             Form::Plain | Form::Discovery(_) => frame(kind, &present::text(&self.resource, object)),
         }
+    }
+
+    fn table(&mut self, value: &Value, version: &str) -> Value {
+        let now = self.clock.now().to_jiff();
+        let view = View { resource: &self.resource, form: self.form, include: self.include, now };
+        let table = view.table_of_one(value, version, self.with_header);
+        self.with_header = false;
+        table
     }
 
     fn bookmark(&mut self, initial: bool) -> Bytes {
@@ -312,11 +325,7 @@ impl Watcher {
             "kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata,
         });
         let object = match self.form {
-            Form::Table(version) => {
-                let table = respond::table_of_one(&self.resource, &object, version, self.with_header);
-                self.with_header = false;
-                table
-            }
+            Form::Table(version) => self.table(&object, version),
             Form::Metadata(version) | Form::MetadataList(version) => present::metadata_of(&object, version),
             Form::Plain | Form::Discovery(_) => object,
         };

@@ -139,6 +139,7 @@ impl Writer<'_> {
             Nature::Builtin(_) => value,
             Nature::Custom(custom) => {
                 value["apiVersion"] = json!(custom.stored_api_version);
+                crate::schema::whole_numbers(&mut value);
                 value
             }
         }
