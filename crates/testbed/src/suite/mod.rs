@@ -1,0 +1,162 @@
+//! One suite, two servers: every behaviour of the Kubernetes API that Tenure relies on, as scenarios that run
+//! against the embedded server and against the real kube-apiserver and leave transcripts that must be equal.
+//!
+//! - A [`Scenario`] talks plain HTTP through a [`Recorder`], so that status codes, messages and bodies are seen
+//!   as they are; [`Transcript`]s have what a server chooses (uids, versions, times, generated names) replaced by
+//!   placeholders that keep identity and order.
+//! - [`recordings`] holds the real server's transcripts, so that the embedded one is compared without a real one.
+//! - [`differences`] lists what may differ, with the reason; everything else is a [`Mismatch`].
+
+mod compare;
+pub mod differences;
+mod document;
+mod normalise;
+mod objects;
+mod recorder;
+pub mod recordings;
+mod scenarios;
+mod transcript;
+mod watching;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use kube::Client;
+
+pub use compare::{Mismatch, compare};
+pub use recorder::{Answer, Recorder};
+pub use transcript::{Step, Transcript};
+pub use watching::Watch;
+
+/// What a scenario returns: nothing, or why it could not go on.
+pub type Outcome = Result<(), SuiteError>;
+
+/// One behaviour, as a conversation with a server.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// The part of the API it belongs to: the name of its recording file.
+    pub area: &'static str,
+    /// The behaviour, as a sentence in snake case; unique in the suite.
+    pub name: &'static str,
+    /// The conversation.
+    pub run: for<'a> fn(&'a mut Recorder) -> BoxFuture<'a, Outcome>,
+}
+
+/// A scenario that could not go on, whichever server it talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum SuiteError {
+    /// The request got no answer at all.
+    #[error("sending {request} got no answer")]
+    Send {
+        /// Method and path.
+        request: String,
+        /// What the client says.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The request could not be built.
+    #[error("building {request} failed")]
+    Build {
+        /// Method and path.
+        request: String,
+        /// What is wrong with it.
+        #[source]
+        source: http::Error,
+    },
+    /// Something that should have happened did not within the suite's patience.
+    #[error("waited {waited:?} for {what}; last seen: {last}")]
+    Patience {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        waited: std::time::Duration,
+        /// The last answer.
+        last: String,
+    },
+    /// The answer lacks what the scenario needs to go on.
+    #[error("the answer to {request} ({status}) has no {field}: {body}")]
+    Lacks {
+        /// Method and path.
+        request: String,
+        /// Its HTTP status.
+        status: u16,
+        /// The missing field.
+        field: &'static str,
+        /// The whole answer.
+        body: String,
+    },
+    /// A preparation that is no part of the transcript was refused.
+    #[error("preparing: {request} was answered with {status}: {body}")]
+    Prepare {
+        /// Method and path.
+        request: String,
+        /// Its HTTP status.
+        status: u16,
+        /// The whole answer.
+        body: String,
+    },
+    /// A file that the suite needs cannot be read or written.
+    #[error("{act} {path} failed")]
+    File {
+        /// What was tried.
+        act: &'static str,
+        /// On which file.
+        path: std::path::PathBuf,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// How many scenarios talk to one server at the same time: each has names of its own, so they do not meet.
+const AT_ONCE: usize = 8;
+
+/// Every scenario of the suite, in the order of its areas.
+pub fn scenarios() -> Vec<Scenario> {
+    scenarios::all()
+}
+
+/// Runs `scenarios` against the server behind `client`; transcripts come back in the order of `scenarios`.
+/// A scenario that cannot go on has the reason in its transcript: the other server has none, so they differ.
+pub async fn run(client: &Client, scenarios: &[Scenario]) -> Vec<Transcript> {
+    let mut transcripts: Vec<(usize, Transcript)> = futures::stream::iter(scenarios.iter().copied().enumerate())
+        .map(|(index, scenario)| async move { (index, run_one(client.clone(), scenario).await) })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    transcripts.sort_by_key(|(index, _)| *index);
+    transcripts.into_iter().map(|(_, transcript)| transcript).collect()
+}
+
+async fn run_one(client: Client, scenario: Scenario) -> Transcript {
+    let mut recorder = Recorder::new(client, scenario.name);
+    let outcome = (scenario.run)(&mut recorder).await;
+    let mut transcript = normalise::transcript(scenario, recorder.into_steps());
+    transcript.stopped = outcome.err().map(|error| with_causes(&error));
+    transcript
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_scenario_has_a_name_of_its_own_that_fits_a_namespace() {
+        let mut seen = BTreeSet::new();
+        for scenario in scenarios() {
+            assert!(seen.insert(scenario.name), "{} is there twice", scenario.name);
+            assert!(scenario.name.len() <= 63, "{} is longer than 63 characters", scenario.name);
+        }
+        assert!(!seen.is_empty());
+    }
+}
