@@ -42,7 +42,7 @@ pub(crate) struct CrdVersion {
     pub(crate) served: bool,
     /// Whether objects are stored in it.
     pub(crate) storage: bool,
-    /// Whether answers carry a warning, and which.
+    /// The warning that answers carry, if clients should not use it any more.
     pub(crate) deprecation: Option<String>,
     /// Its schema.
     pub(crate) schema: Schema,
@@ -87,6 +87,7 @@ impl CrdInfo {
 }
 
 /// Checks the spec. What all versions say alike is reported as the spec's own, as the real server does.
+#[expect(clippy::struct_excessive_bools, reason = "one for each part that versions can have alike")]
 struct Checker<'a> {
     spec: &'a Value,
     versions: &'a [Value],
@@ -157,8 +158,9 @@ impl<'a> Checker<'a> {
             self.check_shared_parts(first, &path, schemas.first().and_then(Option::as_ref), causes);
         }
         self.check_conversion(&path.child("conversion"), causes);
+        let group = text(self.spec, "group");
         let built = self.versions.iter().zip(schemas);
-        built.filter_map(|(version, schema)| Some(version_info(version, schema?))).collect()
+        built.filter_map(|(version, schema)| Some(version_info(group, &names.kind, version, schema?))).collect()
     }
 
     fn check_group_and_scope(&self, path: &Path<'_>, causes: &mut Vec<Cause>) {
@@ -303,7 +305,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn version_info(version: &Value, schema: Schema) -> CrdVersion {
+fn version_info(group: &str, kind: &str, version: &Value, schema: Schema) -> CrdVersion {
     let subresources = &version["subresources"];
     let scale = said(subresources, "scale").map(|scale| ScalePaths {
         spec_replicas: text(scale, "specReplicasPath").to_owned(),
@@ -315,7 +317,10 @@ fn version_info(version: &Value, schema: Schema) -> CrdVersion {
         name: text(version, "name").to_owned(),
         served: version["served"] == true,
         storage: version["storage"] == true,
-        deprecation: (version["deprecated"] == true).then(|| text(version, "deprecationWarning").to_owned()),
+        deprecation: (version["deprecated"] == true).then(|| match text(version, "deprecationWarning") {
+            "" => format!("{group}/{} {kind} is deprecated", text(version, "name")),
+            warning => warning.to_owned(),
+        }),
         schema,
         open_api: version["schema"]["openAPIV3Schema"].clone(),
         status: said(subresources, "status").is_some(),

@@ -56,7 +56,7 @@ pub(crate) fn legacy(address: &str) -> Value {
 /// The answer to `/apis`.
 pub(crate) fn groups(registry: &Registry) -> Value {
     let groups: Vec<Value> = names(registry).iter().filter_map(|name| group_body(registry, name)).collect();
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups.into_iter().map(Value::from).collect::<Vec<_>>()})
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// The answer to `/apis/GROUP`; none when there is no such group.
@@ -128,8 +128,7 @@ fn aggregated_group(registry: &Registry, group: &str) -> Value {
     let versions: Vec<Value> = versions(registry, group)
         .iter()
         .map(|version| {
-            let listed: Vec<Value> =
-                of(registry, group, version).map(|resource| aggregated_resource(resource)).collect();
+            let listed: Vec<Value> = of(registry, group, version).map(aggregated_resource).collect();
             json!({"version": version, "resources": listed, "freshness": "Current"})
         })
         .collect();

@@ -59,7 +59,13 @@ pub(crate) async fn answer(core: &Arc<Core>, call: Call) -> Reply {
         Target::Resource(place) => {
             let registry = core.registry();
             match route(&registry, &call, &place, &query) {
-                Ok(route) => route.answer(core, &call, &place, &query).await,
+                Ok(route) => {
+                    let warning = route.resource.deprecation().map(str::to_owned);
+                    let result = route.answer(core, &call, &place, &query).await;
+                    let mut reply = result.unwrap_or_else(|status| respond::refusal(&status));
+                    respond::warn(&mut reply, warning.as_slice());
+                    return reply;
+                }
                 Err(reply) => return *reply,
             }
         }

@@ -19,8 +19,8 @@ pub(crate) enum PatchError {
     /// The patch is not one: `400 BadRequest` with this message.
     #[error("{0}")]
     Malformed(String),
-    /// The patch does not fit the object: `422 Invalid`. kube-apiserver keeps the reason to itself and answers
-    /// [`PatchError::UNFIT`].
+    /// The patch does not fit the object: `422 Invalid`. kube-apiserver keeps this message to itself and says
+    /// that the request was in error.
     #[error("{0}")]
     Unfit(String),
     /// More operations than are allowed: `413 RequestEntityTooLarge` with this message.
@@ -29,11 +29,6 @@ pub(crate) enum PatchError {
     /// The real server does not classify the failure: `500 InternalError` with this message.
     #[error("{0}")]
     Unclassified(String),
-}
-
-impl PatchError {
-    /// What a client reads for every [`PatchError::Unfit`].
-    pub(crate) const UNFIT: &'static str = "the server rejected our request due to an error in our request";
 }
 
 /// Applies a JSON merge patch: objects merge, `null` removes, everything else replaces.

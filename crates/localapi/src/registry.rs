@@ -122,6 +122,11 @@ impl Resource {
         self.served.load(Ordering::Acquire)
     }
 
+    /// The warning that every answer carries, if its version is deprecated.
+    pub(crate) fn deprecation(&self) -> Option<&str> {
+        self.custom().and_then(|custom| custom.info.versions[custom.index].deprecation.as_deref())
+    }
+
     /// The built-in kind, if it is one.
     pub(crate) fn builtin(&self) -> Option<&'static Builtin> {
         match &self.nature {

@@ -95,7 +95,7 @@ pub(crate) fn table(
     json!({
         "kind": "Table",
         "apiVersion": format!("meta.k8s.io/{}", options.version),
-        "metadata": metadata,
+        "metadata": Value::Object(metadata),
         "columnDefinitions": definitions,
         "rows": rows,
     })

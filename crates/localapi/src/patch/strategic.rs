@@ -313,7 +313,6 @@ fn arrange(
         let first = match (named.peek(), others.peek()) {
             (None, None) => return Ok(out),
             (Some(_), None) => true,
-            (None, Some(_)) => false,
             (Some((_, Some(a), _)), Some((_, Some(b), _))) => a < b,
             _ => false,
         };

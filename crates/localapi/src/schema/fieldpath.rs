@@ -32,7 +32,9 @@ pub(crate) fn resolve<'a>(text: &str, node: &'a Node, brackets: bool) -> Result<
         };
         if node.properties.is_empty() {
             node = node.additional.schema().ok_or("does not refer to a valid field")?;
-            out.push_str(&format!("[{name}]"));
+            out.push('[');
+            out.push_str(&name);
+            out.push(']');
         } else {
             node = node.properties.get(&name).ok_or("does not refer to a valid field")?;
             if !out.is_empty() {
@@ -85,9 +87,8 @@ fn unescape(text: &str) -> Result<String, String> {
             Some('t') => '\t',
             Some('v') => '\u{b}',
             Some('\'') => '\'',
-            Some('\\') => '\\',
+            Some('\\') | None => '\\',
             Some(other) => return Err(format!("invalid string literal: invalid escape char \\{other}")),
-            None => '\\',
         });
     }
     Ok(out)

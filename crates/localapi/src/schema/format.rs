@@ -307,7 +307,7 @@ fn is_isbn(text: &str, length: usize) -> bool {
         let weight = if length == 10 { 10 - position } else { [1, 3][index % 2] };
         sum += weight * value;
     }
-    sum % if length == 10 { 11 } else { 10 } == 0
+    sum.is_multiple_of(if length == 10 { 11 } else { 10 })
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -347,21 +347,22 @@ fn is_date_time(text: &str) -> bool {
             .is_some_and(|m| &m[1] <= "23" && &m[2] <= "59" && &m[3] <= "59")
 }
 
+const UNITS: [(&[&str], i64); 8] = [
+    (&["ns", "nano"], 1),
+    (&["us", "µs", "micro"], 1_000),
+    (&["ms", "milli"], 1_000_000),
+    (&["s", "sec"], 1_000_000_000),
+    (&["m", "min"], 60_000_000_000),
+    (&["h", "hr", "hour"], 3_600_000_000_000),
+    (&["d", "day"], 86_400_000_000_000),
+    (&["w", "wk", "week"], 604_800_000_000_000),
+];
+
 /// A duration in nanoseconds: Go's notation (`1h30m`), or numbers with words (`2 weeks`).
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     if let Some(nanos) = parse_go_duration(text) {
         return Some(nanos);
     }
-    const UNITS: [(&[&str], i64); 8] = [
-        (&["ns", "nano"], 1),
-        (&["us", "µs", "micro"], 1_000),
-        (&["ms", "milli"], 1_000_000),
-        (&["s", "sec"], 1_000_000_000),
-        (&["m", "min"], 60_000_000_000),
-        (&["h", "hr", "hour"], 3_600_000_000_000),
-        (&["d", "day"], 86_400_000_000_000),
-        (&["w", "wk", "week"], 604_800_000_000_000),
-    ];
     let mut total: Option<i64> = None;
     for part in DURATION_PART.as_ref()?.captures_iter(text) {
         let factor: i64 = part[1].parse().ok()?;

@@ -149,16 +149,16 @@ fn validate_resource(fields: &Map<String, Value>, path: &Path<'_>, causes: &mut 
     if let Some(metadata) = fields.get("metadata") {
         let at = path.child("metadata");
         let mut known = metadata.clone();
-        match crate::names::coerce(&mut known) {
-            Err(problem) => causes.push(Cause::invalid(&at, metadata, &problem)),
-            Ok(_) => {
-                if known.get("name").is_none() {
-                    known["name"] = json!("fakename");
-                }
-                let namespaced = known.get("namespace").is_some();
-                let rule = crate::names::NameRule::PathSegment;
-                crate::names::validate_create(&known, rule, namespaced, &at, causes);
-            }
+        if let Err(problem) = crate::names::coerce(&mut known) {
+            causes.push(Cause::invalid(&at, metadata, &problem));
+            return;
         }
+        if known.get("name").is_none() {
+            // It need not have a name; the rules do not know that.
+            known["name"] = json!("fakename");
+        }
+        let namespaced = known.get("namespace").is_some();
+        let rule = crate::names::NameRule::PathSegment;
+        crate::names::validate_create(&known, rule, namespaced, &at, causes);
     }
 }

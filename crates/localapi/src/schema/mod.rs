@@ -2,7 +2,7 @@
 //!
 //! [`Schema`] does what kube-apiserver does with a custom resource between decoding and storing it: drop what
 //! is unknown ([`Schema::prune`]), fill in defaults ([`Schema::default`]) and refuse what is invalid
-//! ([`Schema::validate`]), each with the same result and the same words. What it promises beyond that: no
+//! ([`Schema::validate_values`], [`Schema::validate_rest`]), each with the same result and the same words. What it promises beyond that: no
 //! object and no schema makes it panic, and a kind without validation rules pays nothing for them.
 
 mod cause;
@@ -89,7 +89,9 @@ impl Schema {
         default::apply(&self.root, object);
     }
 
-    /// Why a new object, or an object changed from `old`, is refused; nothing when it is accepted.
+    /// Why a new object, or an object changed from `old`, is refused; nothing when it is accepted. (Writes call the
+    /// two halves: the replicas are looked at between them.)
+    #[cfg(test)]
     pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
         self.validate_values(object, old, &mut causes);
@@ -97,15 +99,7 @@ impl Schema {
         causes
     }
 
-    /// Why an update of the status subresource is refused.
-    pub(crate) fn validate_status(&self, object: &Value, old: &Value) -> Vec<Cause> {
-        let mut causes = Vec::new();
-        self.validate_status_values(object, old, &mut causes);
-        self.validate_lists_and_rules(object, Some(old), &mut causes);
-        causes
-    }
-
-    /// The first half of [`Schema::validate`]: types, ranges, patterns and the like.
+    /// The first half of validation: types, ranges, patterns and the like.
     pub(crate) fn validate_values(&self, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         let correlated = old.map(|old| Correlated::new(&self.root, object, old));
         validate::validate(&self.root, object, correlated.as_ref(), "", causes);
@@ -120,7 +114,7 @@ impl Schema {
         validate::validate(node, status, correlated.as_ref(), "status", causes);
     }
 
-    /// The second half of [`Schema::validate`]: embedded resources, keyed lists and sets, and the validation
+    /// The second half of validation: embedded resources, keyed lists and sets, and the validation
     /// rules, which are left out when one of the causes so far makes them meaningless.
     pub(crate) fn validate_rest(&self, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         for property in self.root.properties.iter().filter(|(_, p)| p.has_embedded) {

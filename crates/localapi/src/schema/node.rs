@@ -25,6 +25,7 @@ pub(crate) struct SchemaError {
 
 /// A schema node.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the keywords of a schema, read by name")]
 pub(crate) struct Node {
     /// `type`, empty when absent; `integer,string` for int-or-string.
     pub(super) ty: String,

@@ -55,17 +55,16 @@ fn translate(pattern: &str) -> String {
                 out.push_str("\\[");
                 after
             }
-            '[' => match after.find(":]") {
-                Some(end) => {
+            '[' => {
+                if let Some(end) = after.find(":]") {
                     out.push('[');
                     out.push_str(&after[..end + 2]);
                     &after[end + 2..]
-                }
-                None => {
+                } else {
                     out.push_str("\\[");
                     after
                 }
-            },
+            }
             ']' if in_class => {
                 in_class = false;
                 out.push(']');

@@ -25,7 +25,7 @@ enum Ratchet<'c, 'a> {
     Around(&'c Correlated<'a>),
 }
 
-impl<'c, 'a> Ratchet<'c, 'a> {
+impl<'a> Ratchet<'_, 'a> {
     fn forgives(self) -> bool {
         match self {
             Self::Off => false,

@@ -127,11 +127,6 @@ impl FieldSelector {
     pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
-
-    /// The value that the selector demands of a field, if it demands one.
-    pub(crate) fn exact(&self, field: &str) -> Option<&str> {
-        self.terms.iter().find(|t| t.equal && t.field == field).map(|t| t.value.as_str())
-    }
 }
 
 fn split_terms(text: &str) -> Vec<&str> {

@@ -131,15 +131,12 @@ fn tokens(text: &str) -> Vec<Token> {
         rest = rest.trim_start_matches(space);
         let Some(first) = rest.chars().next() else { break };
         if special(first) {
-            match SYMBOLS.iter().find(|s| rest.starts_with(**s)) {
-                Some(symbol) => {
-                    out.push(Token::Symbol(symbol));
-                    rest = &rest[symbol.len()..];
-                }
-                None => {
-                    out.push(Token::Unknown(format!("error expected: keyword found '{first}'")));
-                    rest = &rest[first.len_utf8()..];
-                }
+            if let Some(symbol) = SYMBOLS.iter().find(|s| rest.starts_with(**s)) {
+                out.push(Token::Symbol(symbol));
+                rest = &rest[symbol.len()..];
+            } else {
+                out.push(Token::Unknown(format!("error expected: keyword found '{first}'")));
+                rest = &rest[first.len_utf8()..];
             }
         } else {
             let end = rest.find(|c: char| special(c) || space(c)).unwrap_or(rest.len());

@@ -43,7 +43,7 @@ impl<'a> Frame<'a> {
             Expr::Select(operand, field) => {
                 let operand = self.eval(operand)?;
                 let key = Val::Text(field.as_str().into());
-                self.required(&operand, &key)
+                required(&operand, &key)
             }
             Expr::Has(operand, field) => {
                 let operand = self.eval(operand)?;
@@ -62,7 +62,7 @@ impl<'a> Frame<'a> {
             Expr::Index(operand, index) => {
                 let operand = self.eval(operand)?;
                 let index = self.eval(index)?;
-                self.required(&operand, &index)
+                required(&operand, &index)
             }
             Expr::MaybeIndex(operand, index) => {
                 let operand = self.eval(operand)?;
@@ -117,21 +117,6 @@ impl<'a> Frame<'a> {
                 }
                 functions::call(&call.function, &values)
             }
-        }
-    }
-
-    /// The value under a key, through an optional if there is one.
-    fn required(&self, operand: &Val<'a>, key: &Val<'a>) -> Evaluated<'a> {
-        match operand {
-            Val::Optional(_) => maybe(operand, key),
-            Val::List(_) => match operand.get(key)? {
-                Some(value) => Ok(value),
-                None => Err(EvalError::new(format!("index out of bounds: {}", key.shown()))),
-            },
-            _ => match operand.get(key)? {
-                Some(value) => Ok(value),
-                None => Err(EvalError::new(format!("no such key: {}", key.shown()))),
-            },
         }
     }
 
@@ -288,6 +273,21 @@ fn add_entries<'a>(entries: &mut Vec<(Val<'a>, Val<'a>)>, made: &Val<'a>) -> Res
         }
     }
     Ok(())
+}
+
+/// The value under a key, through an optional if there is one.
+fn required<'a>(operand: &Val<'a>, key: &Val<'a>) -> Evaluated<'a> {
+    match operand {
+        Val::Optional(_) => maybe(operand, key),
+        Val::List(_) => match operand.get(key)? {
+            Some(value) => Ok(value),
+            None => Err(EvalError::new(format!("index out of bounds: {}", key.shown()))),
+        },
+        _ => match operand.get(key)? {
+            Some(value) => Ok(value),
+            None => Err(EvalError::new(format!("no such key: {}", key.shown()))),
+        },
+    }
 }
 
 /// `a.?b` and `a[?b]`: an optional value, empty when there is nothing.

@@ -73,12 +73,13 @@ impl<'a> Ty<'a> {
     /// Whether a value of this type can stand where the other is wanted.
     pub(super) fn fits(&self, wanted: &Self) -> bool {
         match (self, wanted) {
-            (Self::Dyn, _) | (_, Self::Dyn) => true,
+            (Self::Dyn, _)
+            | (_, Self::Dyn)
+            | (Self::Null, Self::Object(..) | Self::Optional(_))
+            | (Self::Object(..) | Self::Optional(_), Self::Null) => true,
             (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a.fits(b),
             (Self::Map(a, b), Self::Map(c, d)) => a.fits(c) && b.fits(d),
             (Self::Object(a, _), Self::Object(b, _)) => std::ptr::eq(*a, *b),
-            (Self::Null, Self::Object(..) | Self::Optional(_))
-            | (Self::Object(..) | Self::Optional(_), Self::Null) => true,
             (Self::Named(a), Self::Named(b)) => a == b,
             (Self::Variable(a), Self::Variable(b)) => a == b,
             _ => std::mem::discriminant(self) == std::mem::discriminant(wanted),

@@ -211,7 +211,7 @@ impl<'a> Val<'a> {
     /// Equality across numeric types; values of other different types are just not equal.
     pub(super) fn equals(&self, other: &Val<'a>) -> Result<bool, EvalError> {
         Ok(match (self, other) {
-            (Self::Null, Self::Null) => true,
+            (Self::Null, Self::Null) | (Self::Optional(None), Self::Optional(None)) => true,
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (Self::Text(a), Self::Text(b)) => a == b,
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
@@ -223,7 +223,6 @@ impl<'a> Val<'a> {
             (Self::Foreign(a), Self::Foreign(b)) => a == b,
             (Self::List(a), Self::List(b)) => a.equals(b)?,
             (Self::Map(a), Self::Map(b)) => a.equals(b)?,
-            (Self::Optional(None), Self::Optional(None)) => true,
             (Self::Optional(Some(a)), Self::Optional(Some(b))) => a.equals(b)?,
             _ => self.compare_numbers(other) == Some(Ordering::Equal),
         })

@@ -6,6 +6,9 @@ use super::super::EvalError;
 use super::super::value::Val;
 use jiff::{SignedDuration, Timestamp};
 
+/// The first float that is too large for a 64-bit integer.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
 type Converted<'a> = Result<Val<'a>, EvalError>;
 
 fn failed<'a>(from: &Val<'a>, to: &str) -> Converted<'a> {
@@ -17,11 +20,7 @@ pub(super) fn int<'a>(args: &[Val<'a>]) -> Converted<'a> {
     match &args[0] {
         value @ Val::Int(_) => Ok(value.clone()),
         Val::Uint(uint) => i64::try_from(*uint).map(Val::Int).map_err(|_| EvalError::new("integer overflow")),
-        Val::Double(double)
-            if *double > -9.223_372_036_854_775_8e18 && *double < 9.223_372_036_854_775_8e18 =>
-        {
-            Ok(Val::Int(*double as i64))
-        }
+        Val::Double(double) if double.abs() < TWO_TO_63 => Ok(Val::Int(*double as i64)),
         Val::Double(_) => Err(EvalError::new("integer overflow")),
         Val::Duration(duration) => {
             i64::try_from(duration.as_nanos()).map(Val::Int).map_err(|_| EvalError::new("integer overflow"))
@@ -41,9 +40,7 @@ pub(super) fn uint<'a>(args: &[Val<'a>]) -> Converted<'a> {
     match &args[0] {
         value @ Val::Uint(_) => Ok(value.clone()),
         Val::Int(int) => u64::try_from(*int).map(Val::Uint).map_err(|_| overflow()),
-        Val::Double(double) if *double >= 0.0 && *double < 1.844_674_407_370_955_2e19 => {
-            Ok(Val::Uint(*double as u64))
-        }
+        Val::Double(double) if *double >= 0.0 && *double < 2.0 * TWO_TO_63 => Ok(Val::Uint(*double as u64)),
         Val::Double(_) => Err(overflow()),
         Val::Text(text) => match text.parse() {
             Ok(uint) => Ok(Val::Uint(uint)),

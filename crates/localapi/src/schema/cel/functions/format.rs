@@ -196,7 +196,10 @@ fn octal(value: &Val<'_>) -> Formatted {
 }
 
 fn hex(value: &Val<'_>) -> Formatted {
-    let bytes = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let bytes = |bytes: &[u8]| {
+        let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+        bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 0xf)]).collect()
+    };
     match value {
         Val::Int(int) => Ok(signed(*int, &format!("{:x}", int.unsigned_abs()))),
         Val::Uint(uint) => Ok(format!("{uint:x}")),

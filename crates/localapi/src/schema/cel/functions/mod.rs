@@ -182,6 +182,7 @@ fn last_index_of<'a>(args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     if let Val::List(_) = args[0] { lists::last_index_of(args) } else { text::last_index_of(args) }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "all functions have one type")]
 fn of_non_zero<'a>(args: &[Val<'a>]) -> Result<Val<'a>, EvalError> {
     let zero = match &args[0] {
         Val::Null | Val::Bool(false) | Val::Int(0) | Val::Uint(0) | Val::Optional(None) => true,

@@ -207,9 +207,8 @@ fn member_signatures(name: &str) -> Vec<Signature> {
         "find" => vec![(&[Str, Str], Str)],
         // Whether items have an order shows when the rule runs.
         "isSorted" => vec![(&[ListA], Bool)],
-        "min" | "max" => vec![(&[ListA], A)],
+        "min" | "max" | "sum" => vec![(&[ListA], A)],
         "sort" | "reverse" | "distinct" => vec![(&[ListA], ListA)],
-        "sum" => vec![(&[ListA], A)],
         "slice" => vec![(&[ListA, Int, Int], ListA)],
         "flatten" => vec![(&[ListListA], ListA), (&[ListA], ListA), (&[ListA, Int], T::Dyn)],
         "first" | "last" => vec![(&[ListA], OptA)],
@@ -270,10 +269,10 @@ pub(in super::super) fn check_format(template: &str, types: &[Ty<'_>]) -> Result
             | ('f' | 'e', Ty::Double | Ty::Text)
             | ('b', Ty::Int | Ty::Uint | Ty::Bool)
             | ('x' | 'X', Ty::Int | Ty::Uint | Ty::Text | Ty::Bytes) => None,
-            ('s', Ty::Object(..) | Ty::Optional(_) | Ty::Named(_)) => Some(
+            ('s', ty) if !matches!(ty, Ty::Object(..) | Ty::Optional(_) | Ty::Named(_)) => None,
+            ('s', _) => Some(
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
             ),
-            ('s', _) => None,
             ('d', _) => Some("decimal clause can only be used on integers"),
             ('f', _) => Some("fixed-point clause can only be used on doubles"),
             ('e', _) => Some("scientific clause can only be used on doubles"),

@@ -102,13 +102,8 @@ pub(super) fn last_index_of<'a>(args: &[Val<'a>]) -> Result<'a> {
         }
     };
     let part: Vec<char> = part.chars().collect();
-    let found = chars
-        .windows(part.len())
-        .enumerate()
-        .take(limit.saturating_add(1))
-        .filter(|(_, w)| *w == part)
-        .last();
-    Ok(found.map_or(Val::Int(-1), |(index, _)| count(index)))
+    let last = chars.windows(part.len()).take(limit.saturating_add(1)).rposition(|window| window == part);
+    Ok(last.map_or(Val::Int(-1), count))
 }
 
 pub(super) fn lower_ascii<'a>(args: &[Val<'a>]) -> Result<'a> {

@@ -38,8 +38,8 @@ fn zone(name: &str) -> std::result::Result<TimeZone, EvalError> {
         .ok_or_else(|| EvalError::new(format!("unknown time zone {name}")))
 }
 
-fn int<'a>(value: impl Into<i64>) -> Result<'a> {
-    Ok(Val::Int(value.into()))
+fn int<'a>(value: impl Into<i64>) -> Val<'a> {
+    Val::Int(value.into())
 }
 
 fn span(args: &[Val<'_>]) -> Option<SignedDuration> {
@@ -50,53 +50,53 @@ fn span(args: &[Val<'_>]) -> Option<SignedDuration> {
 }
 
 pub(super) fn full_year<'a>(args: &[Val<'a>]) -> Result<'a> {
-    int(zoned(args)?.year())
+    Ok(int(zoned(args)?.year()))
 }
 
 pub(super) fn month<'a>(args: &[Val<'a>]) -> Result<'a> {
-    int(zoned(args)?.month() - 1)
+    Ok(int(zoned(args)?.month() - 1))
 }
 
 pub(super) fn day_of_year<'a>(args: &[Val<'a>]) -> Result<'a> {
-    int(zoned(args)?.day_of_year() - 1)
+    Ok(int(zoned(args)?.day_of_year() - 1))
 }
 
 pub(super) fn day_of_month<'a>(args: &[Val<'a>]) -> Result<'a> {
-    int(zoned(args)?.day() - 1)
+    Ok(int(zoned(args)?.day() - 1))
 }
 
 pub(super) fn date<'a>(args: &[Val<'a>]) -> Result<'a> {
-    int(zoned(args)?.day())
+    Ok(int(zoned(args)?.day()))
 }
 
 pub(super) fn day_of_week<'a>(args: &[Val<'a>]) -> Result<'a> {
-    int(zoned(args)?.weekday().to_sunday_zero_offset())
+    Ok(int(zoned(args)?.weekday().to_sunday_zero_offset()))
 }
 
 pub(super) fn hours<'a>(args: &[Val<'a>]) -> Result<'a> {
     match span(args) {
-        Some(duration) => int(duration.as_hours()),
-        None => int(zoned(args)?.hour()),
+        Some(duration) => Ok(int(duration.as_hours())),
+        None => Ok(int(zoned(args)?.hour())),
     }
 }
 
 pub(super) fn minutes<'a>(args: &[Val<'a>]) -> Result<'a> {
     match span(args) {
-        Some(duration) => int(duration.as_mins()),
-        None => int(zoned(args)?.minute()),
+        Some(duration) => Ok(int(duration.as_mins())),
+        None => Ok(int(zoned(args)?.minute())),
     }
 }
 
 pub(super) fn seconds<'a>(args: &[Val<'a>]) -> Result<'a> {
     match span(args) {
-        Some(duration) => int(duration.as_secs()),
-        None => int(zoned(args)?.second()),
+        Some(duration) => Ok(int(duration.as_secs())),
+        None => Ok(int(zoned(args)?.second())),
     }
 }
 
 pub(super) fn milliseconds<'a>(args: &[Val<'a>]) -> Result<'a> {
     match span(args) {
         Some(duration) => Ok(Val::Int(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))),
-        None => int(zoned(args)?.millisecond()),
+        None => Ok(int(zoned(args)?.millisecond())),
     }
 }
