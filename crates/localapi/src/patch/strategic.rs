@@ -6,6 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::{PatchError, without_nulls};
+use crate::schema::wording::plain;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -83,7 +84,11 @@ fn merge_map(mut original: Fields, mut patch: Fields, place: &Place<'_>) -> Resu
         return match directive.as_str() {
             Some("replace") => Ok(patch),
             Some("delete") => Ok(Map::new()),
-            _ => Err(PatchError::Unclassified(format!("unknown patch type: {directive} in map"))),
+            _ => {
+                let shown = plain(&directive);
+                patch.insert(DIRECTIVE.to_owned(), directive);
+                Err(unknown_directive(&shown, &Value::Object(patch)))
+            }
         };
     }
     retain_keys(&mut original, &mut patch)?;
@@ -195,12 +200,15 @@ fn check_order(change: &[Value], order: &[Value], rule: ListRule) -> Result<(), 
             wanted.next();
         }
     }
-    match wanted.peek() {
-        None => Ok(()),
-        Some(item) => Err(PatchError::Unclassified(format!(
-            "The order in patch list doesn't match {ELEMENT_ORDER} list: {item} is not there"
-        ))),
+    if wanted.peek().is_none() {
+        return Ok(());
     }
+    let (change, order) = (Value::from(change.to_vec()), Value::from(order.to_vec()));
+    Err(PatchError::Unclassified(format!(
+        "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
+        plain(&change),
+        plain(&order)
+    )))
 }
 
 fn merge_list(
@@ -255,9 +263,7 @@ fn merge_keyed(
                 let message = "merging lists cannot yet be specified in the patch";
                 return Err(PatchError::Unclassified(message.to_owned()));
             }
-            Some(other) => {
-                return Err(PatchError::Unclassified(format!("unknown patch type: {other} in map")));
-            }
+            Some(other) => return Err(unknown_directive(other, &item)),
         }
     }
     if replace {
@@ -312,9 +318,9 @@ fn arrange(
     loop {
         let first = match (named.peek(), others.peek()) {
             (None, None) => return Ok(out),
-            (Some(_), None) => true,
+            (None, Some(_)) => false,
             (Some((_, Some(a), _)), Some((_, Some(b), _))) => a < b,
-            _ => false,
+            _ => true,
         };
         let next = if first { named.next() } else { others.next() };
         out.extend(next.map(|(_, _, item)| item));
@@ -330,7 +336,7 @@ fn same(left: &Value, right: &Value, rule: ListRule) -> Result<bool, PatchError>
 
 fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
     item.get(key).ok_or_else(|| {
-        PatchError::Unclassified(format!("map: {item} does not contain declared merge key: {key}"))
+        PatchError::Unclassified(format!("map: {} does not contain declared merge key: {key}", plain(item)))
     })
 }
 
@@ -344,6 +350,10 @@ fn without_directives(value: Value) -> Option<Value> {
         Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
         other => Some(other),
     }
+}
+
+fn unknown_directive(directive: &str, item: &Value) -> PatchError {
+    PatchError::Unclassified(format!("unknown patch type: {directive} in map: {}", plain(item)))
 }
 
 fn malformed(message: &str) -> PatchError {

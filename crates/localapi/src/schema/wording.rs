@@ -47,6 +47,25 @@ pub(crate) fn value(value: &Value) -> String {
     }
 }
 
+/// A value as Go's `%v` prints it: `map[a:1 b:[x y]]`.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(plain).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(fields) => {
+            let mut entries: Vec<String> =
+                fields.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
+            entries.sort();
+            format!("map[{}]", entries.join(" "))
+        }
+        other => self::value(other),
+    }
+}
+
 /// A text in double quotes, escaped as Go's `%q` does.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -203,6 +222,11 @@ mod tests {
         }
         assert_eq!(json(&json!(1e-7)), "1e-7");
         assert_eq!(value(&json!(18_446_744_073_709_551_615_u64)), "1.8446744073709552e+19");
+    }
+
+    #[test]
+    fn maps_are_printed_as_go_prints_them() {
+        assert_eq!(plain(&json!({"b": [1, "x"], "a": null, "c": {"d": true}})), "map[a:<nil> b:[1 x] c:map[d:true]]");
     }
 
     #[test]
