@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::names;
 use crate::registry::{Nature, Resource};
 use crate::status::{Status, quote};
+use crate::{json, names};
 
 /// What is done about fields that a kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,31 +26,43 @@ pub(crate) struct Shaped {
     pub(crate) complaints: Vec<String>,
 }
 
-/// Reads a JSON object.
-pub(crate) fn parse(resource_kind: &str, body: &[u8]) -> Result<Value, Status> {
-    let parsed: Result<Value, _> = serde_json::from_slice(body);
-    let problem = match parsed {
-        Ok(value) if value.is_object() => return Ok(value),
-        Ok(value) => format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            json_word(&value)
-        ),
-        Err(error) if body.is_empty() || error.is_eof() => {
-            "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()
+/// Reads a JSON object; where there is nothing, an empty one.
+pub(crate) fn parse(kind: &str, body: &[u8]) -> Result<json::Read, Status> {
+    let problem = match json::read(body) {
+        Ok(mut read) if read.value.is_null() => {
+            read.value = Value::Object(Map::new());
+            return Ok(read);
         }
-        Err(error) => format!("couldn't get version/kind; json parse error: {error}"),
+        Ok(read) if read.value.is_object() => return Ok(read),
+        Ok(read) => format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            json::word(&read.value)
+        ),
+        Err(problem) => problem,
     };
-    Err(Status::bad_request(format!(
-        "the object provided is unrecognized (must be of type {resource_kind}): {problem} ({})",
+    Err(unrecognized(kind, &format!("couldn't get version/kind; json parse error: {problem}"), body))
+}
+
+fn unrecognized(kind: &str, problem: &str, body: &[u8]) -> Status {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {problem} ({})",
         summary(body)
-    )))
+    ))
 }
 
 /// Reads a body as an object of the resource's kind; complaints are the caller's to act on.
 pub(crate) fn decode(resource: &Resource, body: &[u8]) -> Result<Shaped, Status> {
-    let mut value = parse(&resource.kind, body)?;
-    check_kind(resource, &mut value)?;
-    shape(resource, value).map_err(|problem| Status::bad_request(cannot_handle(resource, &problem)))
+    let json::Read { mut value, duplicates } = parse(&resource.kind, body)?;
+    check_kind(resource, &mut value, body)?;
+    let mut shaped =
+        shape(resource, value).map_err(|problem| Status::bad_request(cannot_handle(resource, &problem)))?;
+    shaped.complaints.splice(..0, duplicates.iter().map(|path| duplicate_field(path)));
+    Ok(shaped)
+}
+
+/// The complaint about a field that came twice.
+pub(crate) fn duplicate_field(path: &str) -> String {
+    format!("duplicate field {}", quote(path))
 }
 
 /// The sentence about an object that its kind cannot hold.
@@ -67,24 +79,23 @@ pub(crate) fn strict_error(complaints: &[String]) -> String {
     format!("strict decoding error: {}", complaints.join(", "))
 }
 
-fn check_kind(resource: &Resource, value: &mut Value) -> Result<(), Status> {
-    let builtin = resource.builtin().is_some();
+fn check_kind(resource: &Resource, value: &mut Value, body: &[u8]) -> Result<(), Status> {
     for field in ["apiVersion", "kind"] {
         if !value[field].is_string() && !value[field].is_null() {
             let problem = format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-                json_word(&value[field])
+                json::word(&value[field])
             );
-            return Err(Status::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): {problem} ({})",
-                resource.kind,
-                summary(value.to_string().as_bytes())
-            )));
+            return Err(unrecognized(&resource.kind, &problem, body));
         }
     }
     let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
-    if builtin {
+    if api_version.matches('/').count() > 1 {
+        let problem = format!("unexpected GroupVersion string: {api_version}");
+        return Err(unrecognized(&resource.kind, &problem, body));
+    }
+    if resource.builtin().is_some() {
         let api_version = if api_version.is_empty() { resource.api_version.clone() } else { api_version };
         let kind = if kind.is_empty() { resource.kind.clone() } else { kind };
         if api_version != resource.api_version || kind != resource.kind {
@@ -95,11 +106,8 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<(), Status> {
         return Ok(());
     }
     if kind.is_empty() {
-        return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{value}' ({})",
-            resource.kind,
-            summary(value.to_string().as_bytes())
-        )));
+        let problem = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+        return Err(unrecognized(&resource.kind, &problem, body));
     }
     if api_version != resource.api_version {
         return Err(Status::bad_request(format!(
@@ -136,7 +144,7 @@ fn foreign(resource: &Resource, api_version: &str, kind: &str) -> String {
         );
     }
     format!(
-        "{kind} in version {} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        "{kind} in version {} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
         quote(version),
         resource.kind,
         quote(kind),
@@ -152,27 +160,30 @@ pub(crate) fn shape(resource: &Resource, mut value: Value) -> Result<Shaped, Str
         *metadata = Value::Object(Map::new());
     }
     let mut unknown = names::coerce(metadata)?;
+    unknown.sort();
     if let Value::Object(metadata) = metadata {
         // Who changed what is not tracked here.
         metadata.remove("managedFields");
         metadata.remove("selfLink");
     }
+    let mut lost_elsewhere = Vec::new();
     let after = match &resource.nature {
         Nature::Builtin(builtin) => {
             let before = value.clone();
             let mut after = builtin.coerce(value)?;
             // The typed round trip knows the same metadata, in other spellings of empty.
             after["metadata"] = merge_metadata(&before["metadata"], &after["metadata"]);
-            lost(&before, &after, &mut String::new(), &mut unknown);
+            lost(&before, &after, &mut String::new(), &mut lost_elsewhere);
             after
         }
         Nature::Custom(custom) => {
-            unknown.extend(custom.schema().prune(&mut value));
+            lost_elsewhere.extend(custom.schema().prune(&mut value));
             custom.schema().default(&mut value);
             value
         }
     };
-    unknown.sort();
+    lost_elsewhere.sort();
+    unknown.append(&mut lost_elsewhere);
     let complaints = unknown.iter().map(|path| format!("unknown field {}", quote(path))).collect();
     Ok(Shaped { value: after, complaints })
 }
@@ -223,17 +234,6 @@ fn is_nothing(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
         _ => false,
-    }
-}
-
-fn json_word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::decode::{self, Strictness};
-use crate::list::{ListOptions, Selection, list, parse_version};
+use crate::list::{ListOptions, Selection, list, parse_version, uncaught_version};
 use crate::registry::{Registry, Resource};
 use crate::request::{Form, Place, Query, Target, Verb, content_type};
 use crate::respond::{self, Reply, View};
@@ -19,6 +19,8 @@ use crate::store::Key;
 use crate::watch::{WatchOptions, watch};
 use crate::write::{Change, DeleteOptions, Outcome, Part, Patch, WriteOptions, Writer, Written};
 use crate::{discovery, openapi, present};
+
+const JSON: &str = "application/json";
 
 /// The longest body that is read.
 const BODY_LIMIT: usize = 3 << 20;
@@ -87,11 +89,12 @@ enum Sub {
     Status,
     Scale,
     Finalize,
+    Binding,
 }
 
 /// Finds the resource and checks that it has the verb there.
 fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Result<Route, Box<Reply>> {
-    let nowhere = || Box::new(respond::no_such_page());
+    let nowhere = || Box::new(nothing_at(registry, &place.group));
     let resource = registry.find(&place.group, &place.version, &place.resource).ok_or_else(nowhere)?;
     let custom = resource.custom().is_some();
     let verb = Verb::of(&call.method, place, query);
@@ -104,6 +107,7 @@ fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Resu
     }
     let sub = match place.subresource.as_str() {
         "" => Sub::Object,
+        "binding" if resource.kind == "Pod" && !custom => Sub::Binding,
         "status" if resource.status => Sub::Status,
         "scale" if resource.scale.is_some() => Sub::Scale,
         "finalize" if resource.kind == "Namespace" && !custom => Sub::Finalize,
@@ -123,8 +127,13 @@ fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Resu
     };
     let Some(verb) = verb else { return Err(refuse(None)) };
     let allowed = match (sub, verb) {
+        (Sub::Object, Verb::Update | Verb::Patch) if custom && place.name.is_empty() && !everywhere => {
+            let status = Status::bad_request("name must be provided");
+            return Err(Box::new(respond::refusal(&status)));
+        }
         (Sub::Object, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete) => !place.name.is_empty(),
-        (Sub::Object, Verb::Create) => place.name.is_empty() && !everywhere,
+        (Sub::Object, Verb::Create) => (custom || place.name.is_empty()) && !everywhere,
+        (Sub::Binding, verb) => verb == Verb::Create,
         (Sub::Object, Verb::DeleteCollection) => {
             !everywhere && resource.builtin().is_none_or(|builtin| !builtin.traits.no_delete_collection)
         }
@@ -161,12 +170,15 @@ impl Route {
     }
 
     fn form(&self, call: &Call) -> Result<Form, Status> {
-        Form::negotiate(&call.headers, |form| !matches!(form, Form::Discovery(_)))
+        Form::negotiate(&call.headers, |form| !matches!(form, Form::Discovery(_))).map_err(|status| {
+            if self.resource.custom().is_some() { status } else { Status::no_representation(&[JSON]) }
+        })
     }
 
     fn get(&self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
         let form = self.form(call)?;
-        let version = parse_version(query.text("resourceVersion"))?;
+        let wanted = query.text("resourceVersion");
+        let version = parse_version(wanted).map_err(|_| uncaught_version(wanted))?;
         let current = core.store.version();
         if version > current {
             return Err(Status::too_new(version, current));
@@ -200,7 +212,7 @@ impl Route {
 
     fn watch(self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
         let selection = Selection::parse(&self.resource, &place.namespace, query)?;
-        let options = WatchOptions::parse(query, &self.resource)?;
+        let options = WatchOptions::parse(query)?;
         let form = self.form(call)?;
         let include = self.view(core, form, query)?.include;
         Ok(respond::stream(watch(core, self.resource, selection, form, include, &options)))
@@ -222,6 +234,9 @@ impl Route {
         if matches!(self.verb, Verb::Delete | Verb::DeleteCollection) {
             return self.delete(core, call, place, query, form).await;
         }
+        if self.sub == Sub::Binding {
+            return self.bind(core, call, place, query).await;
+        }
         let change = match self.verb {
             Verb::Create => None,
             Verb::Patch => {
@@ -235,7 +250,7 @@ impl Route {
             _ => {
                 self.check_media(call)?;
                 Some(if self.sub == Sub::Scale {
-                    Change::Scale(ScaleChange::Replace(decode::parse("Scale", &call.body)?))
+                    Change::Scale(ScaleChange::Replace(decode::parse("Scale", &call.body)?.value))
                 } else {
                     Change::Replace(decode::decode(&self.resource, &call.body)?)
                 })
@@ -253,7 +268,7 @@ impl Route {
                 let part = match self.sub {
                     Sub::Status => Part::Status,
                     Sub::Finalize => Part::Finalizers,
-                    Sub::Object | Sub::Scale => Part::Whole,
+                    Sub::Object | Sub::Scale | Sub::Binding => Part::Whole,
                 };
                 writer.update(&place.namespace, &place.name, part, &change).await?
             }
@@ -261,12 +276,30 @@ impl Route {
         self.written(&written, self.view(core, form, query)?)
     }
 
+    /// Puts a pod on a node.
+    async fn bind(
+        &self,
+        core: &Arc<Core>,
+        call: &Call,
+        place: &Place,
+        query: &Query,
+    ) -> Result<Reply, Status> {
+        self.check_media(call)?;
+        let binding = decode::parse("Binding", &call.body)?.value;
+        let options = WriteOptions::parse(query, "CreateOptions")?;
+        let writer = Writer { core, resource: &self.resource, options };
+        writer.bind(&place.namespace, &place.name, &binding).await?;
+        let done =
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+        Ok(respond::json_text(StatusCode::CREATED, done.to_string()))
+    }
+
     /// JSON is the one format that is read.
     fn check_media(&self, call: &Call) -> Result<(), Status> {
-        if content_type(&call.headers) == "application/json" {
+        if content_type(&call.headers) == JSON {
             return Ok(());
         }
-        Err(Status::unsupported_media_type(&["application/json"]))
+        Err(Status::unsupported_media_type(&[JSON]))
     }
 
     async fn delete(
@@ -316,12 +349,26 @@ impl Route {
 /// Discovery, health, versions: what is no resource.
 fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status> {
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-    if call.method != Method::GET && call.method != Method::HEAD {
+    let registry = core.registry();
+    // Definitions, and the list of groups, do not look at the method.
+    let any_method = match segments.as_slice() {
+        ["apis"] => true,
+        ["apis", group, ..] => !is_builtin(&registry, group),
+        _ => false,
+    };
+    if !any_method && call.method != Method::GET && call.method != Method::HEAD {
         return Err(Status::method_not_allowed());
     }
-    let registry = core.registry();
     let ok = |document: Value| Ok(respond::json_text(StatusCode::OK, document.to_string()));
-    let maybe = |document: Option<Value>| document.map_or_else(|| Ok(respond::no_such_page()), ok);
+    let found = |group: &str, document: Option<Value>| match document {
+        Some(document) => ok(document),
+        None => Ok(nothing_at(&registry, group)),
+    };
+    let resources = |group: &str, version: &str| {
+        openapi::has_document(&registry, group, version)
+            .then(|| discovery::resources(&registry, group, version))
+            .flatten()
+    };
     match segments.as_slice() {
         [] => ok(json!({"paths": paths(&registry)})),
         ["healthz" | "livez" | "readyz", ..] => Ok(respond::plain_text(StatusCode::OK, "ok")),
@@ -338,14 +385,28 @@ fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status>
                 _ => ok(discovery::groups(&registry)),
             }
         }
-        ["api", version] => maybe(discovery::resources(&registry, "", version)),
-        ["apis", group] => maybe(discovery::group(&registry, group)),
-        ["apis", group, version] => maybe(discovery::resources(&registry, group, version)),
+        ["api", version] => found("", resources("", version)),
+        ["apis", group] => found(group, discovery::group(&registry, group)),
+        ["apis", group, version] => found(group, resources(group, version)),
         ["openapi", "v2"] => ok(openapi::v2(&registry)),
         ["openapi", "v3"] => ok(openapi::index(&registry)),
         ["openapi", "v3", "api", version] => api_document(&registry, "", version),
         ["openapi", "v3", "apis", group, version] => api_document(&registry, group, version),
         _ => Ok(respond::no_such_page()),
+    }
+}
+
+/// Whether a group is one that every cluster has.
+fn is_builtin(registry: &Registry, group: &str) -> bool {
+    registry.all().any(|resource| resource.group == group && resource.builtin().is_some())
+}
+
+/// The answer where a group has nothing.
+fn nothing_at(registry: &Registry, group: &str) -> Reply {
+    if is_builtin(registry, group) {
+        respond::refusal(&Status::no_such_resource())
+    } else {
+        respond::no_such_page()
     }
 }
 

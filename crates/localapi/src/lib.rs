@@ -20,6 +20,7 @@ mod definitions;
 mod discovery;
 mod dispatch;
 mod janitor;
+mod json;
 mod kinds;
 mod list;
 mod meta;

@@ -217,8 +217,13 @@ pub(crate) fn parse_version(text: &str) -> Result<u64, Status> {
         .map_err(|_| Status::bad_request(format!("invalid resource version: {}", version_problem(text))))
 }
 
+/// 500 about a resource version that is no number, where kube-apiserver does not catch it earlier.
+pub(crate) fn uncaught_version(text: &str) -> Status {
+    Status::plain(http::StatusCode::INTERNAL_SERVER_ERROR, "", version_problem(text))
+}
+
 /// What is wrong with a resource version that is no number.
-pub(crate) fn version_problem(text: &str) -> String {
+fn version_problem(text: &str) -> String {
     let shown = quote(text);
     format!("resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: invalid syntax")
 }
@@ -246,7 +251,9 @@ impl Token {
             Status::bad_request(format!("invalid continue token: continue key is not valid{why}"))
         };
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(format!(": {error}")))?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| bad(format!(": {error}")))?;
+        let token: Self = crate::json::read(&bytes)
+            .and_then(|read| serde_json::from_value(read.value).map_err(|error| error.to_string()))
+            .map_err(|problem| bad(format!(": {problem}")))?;
         if token.v != TOKEN_VERSION {
             return Err(bad(format!(": server does not recognize this encoded version {}", token.v)));
         }

@@ -49,6 +49,7 @@ pub(crate) fn refusal(status: &Status) -> Reply {
     if let Some(seconds) = retry.and_then(Value::as_u64) {
         reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
+    warn(&mut reply, &status.warnings);
     reply
 }
 
@@ -132,7 +133,9 @@ impl<'a> View<'a> {
     pub(crate) fn page(&self, page: &Page) -> Result<Reply, Status> {
         let resource = self.resource;
         let mut metadata = list_metadata(&page.version.to_string());
-        if !page.continue_token.is_empty() {
+        // Lists of custom resources say so, too, when there is no next page.
+        let always = resource.custom().is_some() && self.form == Form::Plain;
+        if always || !page.continue_token.is_empty() {
             metadata.insert("continue".to_owned(), json!(page.continue_token));
         }
         if let Some(remaining) = page.remaining {

@@ -19,8 +19,23 @@ pub(crate) enum ScaleChange {
 }
 
 fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
-    let found = path.trim_start_matches('.').split('.').try_fold(value, |value, name| value.get(name))?;
-    (!found.is_null()).then_some(found)
+    look(value, path).ok().flatten()
+}
+
+/// What a path leads to; the error says which value on the way is no object.
+fn look<'v>(value: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v Value> {
+    let mut found = value;
+    for name in path.trim_start_matches('.').split('.') {
+        match found {
+            Value::Object(fields) => match fields.get(name) {
+                Some(next) => found = next,
+                None => return Ok(None),
+            },
+            Value::Null => return Ok(None),
+            other => return Err(other),
+        }
+    }
+    Ok((!found.is_null()).then_some(found))
 }
 
 /// The scale of an object.
@@ -79,11 +94,24 @@ fn selector_text(selector: &Value) -> String {
 pub(crate) fn validate(paths: &ScalePaths, value: &Value, status_only: bool) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut check = |path: &str| {
-        let Some(number) = at(value, path) else { return };
-        let problem = match number.as_i64() {
-            None => {
-                format!("{path} accessor error: {number} is of the type {}, expected int64", go_type(number))
+        let accessor = |found: &Value, expected: &str| {
+            format!(
+                "{path} accessor error: {} is of the type {}, expected {expected}",
+                go_text(found),
+                go_type(found)
+            )
+        };
+        let number = match look(value, path) {
+            Ok(None) => return,
+            Ok(Some(number)) => number,
+            Err(found) => {
+                let problem = accessor(found, "map[string]interface{}");
+                causes.push(Cause::invalid(&Path::Text(path), &json!(0), &problem));
+                return;
             }
+        };
+        let problem = match number.as_i64() {
+            None => accessor(number, "int64"),
             Some(number) if number < 0 => "should be a non-negative integer".to_owned(),
             Some(number) if number > i64::from(i32::MAX) => {
                 format!("should be less than or equal to {}", i32::MAX)
@@ -98,6 +126,22 @@ pub(crate) fn validate(paths: &ScalePaths, value: &Value, status_only: bool) -> 
     }
     check(&paths.status_replicas);
     causes
+}
+
+/// A value as Go's `%v` prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}:{}", go_text(value)));
+            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
 }
 
 fn go_type(value: &Value) -> &'static str {
@@ -137,15 +181,16 @@ impl Writer<'_> {
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
+        let builtin = self.resource.builtin().is_some();
         let replicas = match &scale["spec"]["replicas"] {
+            Value::Null if !builtin && scale_of(self.resource, &value).is_err() => {
+                let path = crate::status::quote(&paths.spec_replicas);
+                return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
+            }
             Value::Null => 0,
-            number => number.as_i64().ok_or_else(|| {
-                Status::bad_request(format!(
-                    "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {number} into Go struct field ScaleSpec.spec.replicas of type int32"
-                ))
-            })?,
+            number => number.as_i64().ok_or_else(|| mistyped(change, &scale, number))?,
         };
-        if replicas < 0 {
+        if builtin && replicas < 0 {
             let detail = "must be greater than or equal to 0";
             let cause = Cause::invalid(&Path::Text("spec.replicas"), &json!(replicas), detail);
             let kind = Grouped { group: "autoscaling", name: "Scale" };
@@ -165,6 +210,20 @@ impl Writer<'_> {
             meta::set(&mut value, "resourceVersion", json!(version));
         }
         self.judge(existing, value, crate::write::Part::Whole, warnings)
+    }
+}
+
+/// The refusal of replicas that are no number.
+fn mistyped(change: &ScaleChange, scale: &Value, found: &Value) -> Status {
+    let problem = format!(
+        "json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
+        crate::json::word(found)
+    );
+    match change {
+        ScaleChange::Replace(_) => {
+            Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {problem}"))
+        }
+        ScaleChange::Patch(_) => crate::write::unfit_patch(scale, &problem),
     }
 }
 

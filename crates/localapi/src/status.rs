@@ -22,6 +22,8 @@ pub(crate) struct Status {
     pub(crate) details: Option<Map<String, Value>>,
     /// For an expired list: the token that goes on without consistency.
     pub(crate) continue_token: String,
+    /// Warnings that go along.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A resource or a kind with its group, as messages name it: `leases.coordination.k8s.io`, `Lease.coordination.k8s.io`.
@@ -116,10 +118,26 @@ impl Status {
         status
     }
 
+    /// 404: a path of a built-in group that names nothing.
+    pub(crate) fn no_such_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        let mut status = Self::plain(StatusCode::NOT_FOUND, "NotFound", message);
+        status.details = Some(Map::new());
+        status
+    }
+
     /// 406: no format that the client accepts can be written.
     pub(crate) fn not_acceptable(accepted: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", accepted.join(", "));
         Self::plain(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// 406 as built-in groups word it.
+    pub(crate) fn no_representation(available: &[&str]) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", available.join(", "));
+        let mut status = Self::plain(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message);
+        status.details = Some(Map::new());
+        status
     }
 
     /// 415: the body has a format that cannot be read.
@@ -172,7 +190,14 @@ impl Status {
 
     /// An answer with nothing but a code, a reason and a message.
     pub(crate) fn plain(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, continue_token: String::new() }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: String::new(),
+            warnings: Vec::new(),
+        }
     }
 
     fn about(
@@ -190,6 +215,13 @@ impl Status {
             }
         }
         status
+    }
+
+    /// The same with warnings, before those that it has.
+    pub(crate) fn with_warnings(mut self, mut warnings: Vec<String>) -> Self {
+        warnings.append(&mut self.warnings);
+        self.warnings = warnings;
+        self
     }
 
     /// Adds or replaces one detail.

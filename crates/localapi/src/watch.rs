@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use crate::core::Core;
-use crate::list::{Selection, invalid_options, version_problem};
+use crate::list::{Selection, invalid_options, uncaught_version};
 use crate::present;
 use crate::registry::Resource;
 use crate::request::{Form, Query};
@@ -56,7 +56,7 @@ pub(crate) struct WatchOptions {
 
 impl WatchOptions {
     /// Reads and checks the parameters.
-    pub(crate) fn parse(query: &Query, resource: &Resource) -> Result<Self, Status> {
+    pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
         query.number("limit")?;
         let timeout = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
         let version = query.text("resourceVersion");
@@ -70,22 +70,8 @@ impl WatchOptions {
         if !causes.is_empty() {
             return Err(invalid_options(&causes));
         }
-        let number: u64 = if version.is_empty() {
-            0
-        } else {
-            version.parse().map_err(|_| {
-                let (_, message) = version_problem(version).split_once(": ").map_or_else(
-                    || (String::new(), String::new()),
-                    |(field, message)| (field.to_owned(), message.to_owned()),
-                );
-                let cause = Cause {
-                    reason: "FieldValueInvalid".to_owned(),
-                    field: "resourceVersion".to_owned(),
-                    message,
-                };
-                Status::invalid(resource.grouped(), "", &[cause])
-            })?
-        };
+        let number: u64 =
+            if version.is_empty() { 0 } else { version.parse().map_err(|_| uncaught_version(version))? };
         let bookmarks = query.flag("allowWatchBookmarks");
         Ok(Self {
             after: match initial {
@@ -321,9 +307,20 @@ impl Watcher {
         if initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = json!({
+        let mut object = json!({
             "kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata,
         });
+        // Built-in kinds show the parts that they always have.
+        if self.resource.builtin().is_some() {
+            let parts: &[&str] = match self.resource.kind.as_str() {
+                "Lease" => &["spec"],
+                "Namespace" | "Node" | "Pod" | "Service" => &["spec", "status"],
+                _ => &[],
+            };
+            for part in parts {
+                object[*part] = json!({});
+            }
+        }
         let object = match self.form {
             Form::Table(version) => self.table(&object, version),
             Form::Metadata(version) | Form::MetadataList(version) => present::metadata_of(&object, version),

@@ -48,14 +48,41 @@ fn path() -> impl Strategy<Value = String> {
 
 fn parameter() -> impl Strategy<Value = String> {
     let key = prop::sample::select(vec![
-        "limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector",
-        "timeoutSeconds", "dryRun", "fieldValidation", "sendInitialEvents", "allowWatchBookmarks",
-        "propagationPolicy", "gracePeriodSeconds", "orphanDependents", "includeObject", "fieldManager", "pretty",
+        "limit",
+        "continue",
+        "resourceVersion",
+        "resourceVersionMatch",
+        "labelSelector",
+        "fieldSelector",
+        "timeoutSeconds",
+        "dryRun",
+        "fieldValidation",
+        "sendInitialEvents",
+        "allowWatchBookmarks",
+        "propagationPolicy",
+        "gracePeriodSeconds",
+        "orphanDependents",
+        "includeObject",
+        "fieldManager",
+        "pretty",
     ]);
     let value = prop_oneof![
         prop::sample::select(vec![
-            "0", "1", "2", "true", "false", "All", "Strict", "Exact", "NotOlderThan", "Background", "Foreground",
-            "Orphan", "a%3Db", "metadata.name%3Da", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0",
+            "0",
+            "1",
+            "2",
+            "true",
+            "false",
+            "All",
+            "Strict",
+            "Exact",
+            "NotOlderThan",
+            "Background",
+            "Foreground",
+            "Orphan",
+            "a%3Db",
+            "metadata.name%3Da",
+            "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0",
         ])
         .prop_map(str::to_owned),
         "[a-z0-9=,!()%. -]{0,10}".prop_map(|text| text.replace(' ', "+")),
@@ -109,7 +136,8 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         json!({"kind": "DeleteOptions", "propagationPolicy": "Foreground", "preconditions": {"uid": "x"}}),
     ]);
     let spoiled = (good.clone(), "[a-z]{0,3}", tree()).prop_map(|(mut value, at, noise)| {
-        let pointers = ["/metadata", "/spec", "/metadata/name", "/spec/versions", "/spec/versions/0/schema", "/status"];
+        let pointers =
+            ["/metadata", "/spec", "/metadata/name", "/spec/versions", "/spec/versions/0/schema", "/status"];
         let pointer = pointers[at.len() * 7 % pointers.len()];
         if let Some(place) = value.pointer_mut(pointer) {
             *place = noise;
@@ -134,24 +162,36 @@ struct Asked {
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
-    let method = prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS"]);
+    let method =
+        prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS"]);
     let media = prop::sample::select(vec![
-        "application/json", "application/merge-patch+json", "application/json-patch+json",
-        "application/strategic-merge-patch+json", "application/apply-patch+yaml", "text/plain", "",
+        "application/json",
+        "application/merge-patch+json",
+        "application/json-patch+json",
+        "application/strategic-merge-patch+json",
+        "application/apply-patch+yaml",
+        "text/plain",
+        "",
     ]);
     let accept = prop::sample::select(vec![
-        "application/json", "*/*", "", "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json",
+        "*/*",
+        "",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
         "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/yaml",
+        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        "application/yaml",
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
     ]);
     let query = prop::collection::vec(parameter(), 0..3).prop_map(|parameters| parameters.join("&"));
-    (method, path(), query, media, accept, body()).prop_map(|(method, path, query, media, accept, body)| Asked {
-        method: method.to_owned(),
-        uri: if query.is_empty() { path } else { format!("{path}?{query}") },
-        media: media.to_owned(),
-        accept: accept.to_owned(),
-        body,
+    (method, path(), query, media, accept, body()).prop_map(|(method, path, query, media, accept, body)| {
+        Asked {
+            method: method.to_owned(),
+            uri: if query.is_empty() { path } else { format!("{path}?{query}") },
+            media: media.to_owned(),
+            accept: accept.to_owned(),
+            body,
+        }
     })
 }
 
@@ -163,7 +203,8 @@ fn check(asked: &Asked, code: u16, media: &str, bytes: &[u8]) {
         assert!(code == 404 || bytes == b"ok", "{asked:?}: {code} {}", String::from_utf8_lossy(bytes));
         return;
     }
-    let value: Value = serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{asked:?}: {code}: {error}"));
+    let value: Value =
+        serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{asked:?}: {code}: {error}"));
     if code >= 400 {
         assert_eq!(value["kind"], "Status", "{asked:?}: {value}");
         assert_eq!(value["status"], "Failure");

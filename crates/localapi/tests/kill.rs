@@ -170,11 +170,8 @@ fn check(path: &Path, round: u64, known: &mut BTreeMap<String, Known>, version: 
         *version = found;
         let maps: Api<ConfigMap> = Api::default_namespaced(api.client());
         let list = maps.list(&ListParams::default()).await.unwrap();
-        let mut there: BTreeMap<String, String> = list
-            .items
-            .iter()
-            .map(|map| (map.name_any(), map.data.as_ref().unwrap()["k"].clone()))
-            .collect();
+        let mut there: BTreeMap<String, String> =
+            list.items.iter().map(|map| (map.name_any(), map.data.as_ref().unwrap()["k"].clone())).collect();
         for (name, entry) in known.iter_mut() {
             let actual = there.remove(name);
             let fits = actual == entry.acknowledged || entry.under_way.as_ref() == Some(&actual);

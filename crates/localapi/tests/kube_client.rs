@@ -11,7 +11,9 @@ use harness::{Host, crd, widget};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::controller::Action;
 use kube::runtime::watcher::{self, InitialListStrategy};
@@ -55,7 +57,8 @@ async fn a_reflector_follows_with_both_ways_to_start() {
         }
         let (store, writer) = reflector::store();
         let config = watcher::Config { initial_list_strategy: strategy, ..watcher::Config::default() };
-        let stream = watcher::watcher(maps.clone(), config).default_backoff().reflect(writer).applied_objects();
+        let stream =
+            watcher::watcher(maps.clone(), config).default_backoff().reflect(writer).applied_objects();
         let task = tokio::spawn(stream.for_each(|event| async move {
             event.unwrap();
         }));
@@ -81,8 +84,12 @@ async fn a_watch_resumes_where_a_list_ended() {
     maps.create(&PostParams::default(), &map("a", "1")).await.unwrap();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     let mut events = maps.watch(&WatchParams::default(), &version).await.unwrap().boxed();
-    assert!(matches!(soon(events.try_next()).await.unwrap(), Some(WatchEvent::Added(one)) if one.name_any() == "a"));
-    assert!(matches!(soon(events.try_next()).await.unwrap(), Some(WatchEvent::Deleted(one)) if one.name_any() == "a"));
+    assert!(
+        matches!(soon(events.try_next()).await.unwrap(), Some(WatchEvent::Added(one)) if one.name_any() == "a")
+    );
+    assert!(
+        matches!(soon(events.try_next()).await.unwrap(), Some(WatchEvent::Deleted(one)) if one.name_any() == "a")
+    );
 }
 
 #[tokio::test]

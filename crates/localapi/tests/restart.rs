@@ -74,7 +74,9 @@ async fn garbage_left_by_a_crash_is_collected_after_the_start() {
     api.close();
     let api = open(&path, 2);
     let maps: Api<ConfigMap> = Api::default_namespaced(api.client());
-    maps.create(&PostParams::default(), &map("any write wakes the janitor".replace(' ', "-").as_str())).await.unwrap();
+    maps.create(&PostParams::default(), &map("any write wakes the janitor".replace(' ', "-").as_str()))
+        .await
+        .unwrap();
     for _ in 0..500 {
         if maps.get_opt("child").await.unwrap().is_none() {
             return;

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 /// Fills in the defaults of `kind`.
-pub(super) fn apply(kind: &str, object: &mut Value) {
+pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
     match kind {
+        "Event" => event(group, object),
         "Namespace" => {
             default(object, &["spec"], json!({}));
             default(object, &["status", "phase"], json!("Active"));
@@ -114,7 +115,34 @@ fn service(object: &mut Value) {
         let number = port["port"].clone();
         default(port, &["targetPort"], number);
     }
+    if kind != "ExternalName" {
+        default(object, &["spec", "ipFamilies"], json!(["IPv4"]));
+        default(object, &["spec", "ipFamilyPolicy"], json!("SingleStack"));
+        if let Some(address) = object["spec"]["clusterIP"].as_str().filter(|address| !address.is_empty()) {
+            let addresses = json!([address]);
+            default(object, &["spec", "clusterIPs"], addresses);
+        }
+    }
     default(object, &["status", "loadBalancer"], json!({}));
+}
+
+/// Events write fields that say nothing.
+fn event(group: &str, object: &mut Value) {
+    default(object, &["eventTime"], Value::Null);
+    if group.is_empty() {
+        default(object, &["source"], json!({}));
+        for field in ["firstTimestamp", "lastTimestamp"] {
+            default(object, &[field], Value::Null);
+        }
+        for field in ["reportingComponent", "reportingInstance"] {
+            default(object, &[field], json!(""));
+        }
+    } else {
+        default(object, &["deprecatedSource"], json!({}));
+        for field in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
+            default(object, &[field], Value::Null);
+        }
+    }
 }
 
 fn pod(object: &mut Value) {

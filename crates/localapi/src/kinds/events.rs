@@ -20,9 +20,8 @@ pub(crate) fn to_stored(mut value: Value) -> Value {
         rename(fields, RENAMED.iter().copied());
         fields.insert("apiVersion".to_owned(), json!("v1"));
         // Written even when they say nothing.
-        fields.entry("source").or_insert_with(|| json!({}));
-        for time in ["firstTimestamp", "lastTimestamp"] {
-            fields.entry(time).or_insert(Value::Null);
+        for text in ["reportingComponent", "reportingInstance"] {
+            fields.entry(text).or_insert_with(|| json!(""));
         }
     }
     value

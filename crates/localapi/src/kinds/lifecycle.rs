@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::defaults::{label_with_name, set};
+use super::defaults::{default, label_with_name, set};
 
 /// Sets what a new object starts with, whatever its author wrote there.
 pub(crate) fn prepare_create(kind: &str, object: &mut Value) {
@@ -18,7 +18,10 @@ pub(crate) fn prepare_create(kind: &str, object: &mut Value) {
             }
             label_with_name(object);
         }
-        "Pod" => object["status"] = json!({"phase": "Pending", "qosClass": quality(&object["spec"])}),
+        "Pod" => {
+            admit_pod(object);
+            object["status"] = json!({"phase": "Pending", "qosClass": quality(&object["spec"])});
+        }
         _ => {
             if let Some(status) = initial_status(kind) {
                 object["status"] = status;
@@ -28,6 +31,29 @@ pub(crate) fn prepare_create(kind: &str, object: &mut Value) {
     if counts_generations(kind) {
         set(object, &["metadata", "generation"], json!(1));
     }
+}
+
+/// What a cluster's admission fills into every pod: an account, a priority, patience with failing nodes.
+fn admit_pod(object: &mut Value) {
+    default(object, &["spec", "serviceAccountName"], json!("default"));
+    let account = object["spec"]["serviceAccountName"].clone();
+    default(object, &["spec", "serviceAccount"], account);
+    default(object, &["spec", "priority"], json!(0));
+    default(object, &["spec", "preemptionPolicy"], json!("PreemptLowerPriority"));
+    let mut tolerations = object["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = |one: &Value| {
+            let effect = one["effect"].as_str().unwrap_or_default();
+            let about = one["key"].as_str().unwrap_or_default();
+            (about.is_empty() || about == key) && (effect.is_empty() || effect == "NoExecute")
+        };
+        if !tolerations.iter().any(tolerated) {
+            tolerations.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+            }));
+        }
+    }
+    set(object, &["spec", "tolerations"], Value::Array(tolerations));
 }
 
 /// Takes back what an update of the object itself may not change, and counts the generation.

@@ -6,6 +6,7 @@
 mod defaults;
 mod events;
 mod lifecycle;
+mod mistyped;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::json;
 
 pub(crate) use events::{from_stored as event_from_stored, to_stored as event_to_stored};
 pub(crate) use lifecycle::{prepare_create, prepare_status_update, prepare_update};
@@ -275,11 +278,43 @@ impl Builtin {
     /// A field of a wrong type is an error.
     pub(crate) fn coerce(&self, value: Value) -> Result<Value, String> {
         let value = as_go_reads(self.kind, value);
-        let mut value = (self.coerce)(value).map_err(|error| error.to_string())?;
-        drop_empty_lists(&mut value);
-        defaults::apply(self.kind, &mut value);
-        Ok(value)
+        for pointer in micro_times(self.kind) {
+            if let Some(time) = value.pointer(pointer).and_then(Value::as_str) {
+                check_micro_time(time)?;
+            }
+        }
+        let mut shaped = (self.coerce)(value.clone()).map_err(|error| {
+            let check = |value| (self.coerce)(value).err().map(|error| error.to_string());
+            mistyped::explain(self.kind, &value, &error.to_string(), check)
+        })?;
+        drop_empty_lists(&mut shaped);
+        json::settle_numbers(&mut shaped);
+        defaults::apply(self.group, self.kind, &mut shaped);
+        Ok(shaped)
     }
+}
+
+/// Times that are written to the microsecond.
+fn micro_times(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "Lease" => &["/spec/acquireTime", "/spec/renewTime"],
+        "Event" => &["/eventTime", "/series/lastObservedTime"],
+        _ => &[],
+    }
+}
+
+/// Such a time has exactly six digits after the point.
+fn check_micro_time(time: &str) -> Result<(), String> {
+    let layout = "2006-01-02T15:04:05.000000Z07:00";
+    let seconds = "2006-01-02T15:04:05".len();
+    let fraction = time.get(seconds..).unwrap_or_default();
+    let digits = fraction.strip_prefix('.').map(|rest| rest.chars().take_while(char::is_ascii_digit).count());
+    if time.parse::<jiff::Timestamp>().is_ok() && digits == Some(6) {
+        return Ok(());
+    }
+    let time = crate::status::quote(time);
+    let rest = crate::status::quote(fraction);
+    Err(format!("parsing time {time} as \"{layout}\": cannot parse {rest} as \".000000\""))
 }
 
 fn typed<T: DeserializeOwned + Serialize>(value: Value) -> Result<Value, serde_json::Error> {

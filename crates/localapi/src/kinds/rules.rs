@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use crate::schema::{Cause, Path};
 
 /// Causes for which `object` is refused; `old` is what it replaces.
-pub(crate) fn validate(kind: &str, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     match kind {
+        "Event" => event(group, object, old, &mut causes),
         "ConfigMap" => bag(object, old, &["data", "binaryData"], &mut causes),
         "Secret" => {
             bag(object, old, &["data"], &mut causes);
@@ -37,11 +38,7 @@ fn immutable(object: &Value, old: &Value, path: &[&str], causes: &mut Vec<Cause>
     let (new, old) = (find(object), find(old));
     if new != old {
         let name = path.join(".");
-        if new.is_object() || new.is_array() {
-            causes.push(Cause::invalid(&at(&name), &new, "field is immutable"));
-        } else {
-            causes.push(Cause::invalid(&at(&name), &new, "field is immutable"));
-        }
+        causes.push(Cause::invalid(&at(&name), &new, "field is immutable"));
     }
 }
 
@@ -96,6 +93,63 @@ fn lease(object: &Value, causes: &mut Vec<Cause>) {
     if transitions.as_i64().is_some_and(|transitions| transitions < 0) {
         let detail = "must be greater than or equal to 0";
         causes.push(Cause::invalid(&at("spec.leaseTransitions"), transitions, detail));
+    }
+}
+
+fn event(group: &str, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let newer = group == "events.k8s.io";
+    let subject = text(&object[if newer { "regarding" } else { "involvedObject" }]["namespace"]);
+    let namespace = text(&object["metadata"]["namespace"]);
+    let reporter = if newer { "reportingController" } else { "reportingComponent" };
+    let misplaced = if object["eventTime"].is_null() {
+        if subject.is_empty() { namespace != "default" } else { subject != namespace }
+    } else {
+        subject.is_empty() && namespace != "default" && namespace != "kube-system"
+    };
+    if misplaced {
+        let path = at("involvedObject.namespace");
+        causes.push(Cause::invalid_text(&path, &subject, "does not match event.namespace"));
+    }
+    if !object["eventTime"].is_null() {
+        for (name, limit) in
+            [(reporter, usize::MAX), ("reportingInstance", 128), ("action", 128), ("reason", 128)]
+        {
+            let value = text(&object[name]);
+            if value.is_empty() {
+                causes.push(Cause::required(&at(name), ""));
+            } else if value.chars().count() > limit {
+                let detail = format!("can have at most {limit} characters");
+                causes.push(Cause::invalid_text(&at(name), "", &detail));
+            } else if name == reporter {
+                for problem in crate::names::qualified_name_problems(&value) {
+                    causes.push(Cause::invalid_text(&at(name), &value, &problem));
+                }
+            }
+        }
+    }
+    if !newer || old.is_some() {
+        return;
+    }
+    // Those who use the newer API leave the older API's fields alone.
+    if object["eventTime"].is_null() {
+        causes.push(Cause::required(&at("eventTime"), ""));
+    }
+    let kind = text(&object["type"]);
+    if kind != "Normal" && kind != "Warning" {
+        causes.push(Cause::invalid_text(&at("type"), "", &format!("has invalid value: {kind}")));
+    }
+    let unset = [
+        ("firstTimestamp", &object["deprecatedFirstTimestamp"]),
+        ("lastTimestamp", &object["deprecatedLastTimestamp"]),
+        ("count", &object["deprecatedCount"]),
+        ("source", &object["deprecatedSource"]),
+    ];
+    for (name, value) in unset {
+        let empty = value.is_null() || *value == json!(0) || *value == json!({});
+        if !empty {
+            causes.push(Cause::invalid_text(&at(name), "", "needs to be unset"));
+        }
     }
 }
 

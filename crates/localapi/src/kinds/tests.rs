@@ -39,7 +39,11 @@ fn fields_that_a_kind_does_not_have_are_dropped_and_defaults_filled_in() {
 fn a_field_of_the_wrong_type_is_an_error() {
     let mut value = deployment();
     value["spec"]["replicas"] = json!("three");
-    assert!(builtin("Deployment").coerce(value).is_err());
+    let problem = builtin("Deployment").coerce(value).unwrap_err();
+    assert_eq!(
+        problem,
+        "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"
+    );
 }
 
 #[test]
@@ -70,6 +74,7 @@ fn the_status_of_a_new_object_is_the_servers() {
     });
     prepare_create("Pod", &mut pod);
     assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
+    assert_eq!(pod["spec"]["serviceAccountName"], "default");
     assert_eq!(pod["metadata"]["generation"], 1);
     let mut namespace = json!({"metadata": {"name": "a"}, "spec": {}});
     prepare_create("Namespace", &mut namespace);
@@ -94,9 +99,12 @@ fn refusals_name_the_field_and_the_value() {
     let mut value = builtin("Deployment").coerce(deployment()).unwrap();
     value["spec"]["template"]["metadata"]["labels"] = json!({"app": "b"});
     value["spec"]["replicas"] = json!(-1);
-    let causes = validate("Deployment", &value, None);
+    let causes = validate("apps", "Deployment", &value, None);
     let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
     assert_eq!(fields, ["spec.replicas", "spec.template.metadata.labels"]);
     let lease = json!({"spec": {"leaseDurationSeconds": 0}});
-    assert_eq!(validate("Lease", &lease, None)[0].message, "Invalid value: 0: must be greater than 0");
+    assert_eq!(
+        validate("coordination.k8s.io", "Lease", &lease, None)[0].message,
+        "Invalid value: 0: must be greater than 0"
+    );
 }

@@ -42,9 +42,7 @@ impl Writer<'_> {
             let mut candidate = value.clone();
             meta::set(&mut candidate, "name", json!(name));
             match self.create_named(namespace, candidate, warnings.clone()).await {
-                Err(status) if status.reason == "AlreadyExists" => {
-                    refused = Some(Status::no_name_free(self.resource.grouped(), &name));
-                }
+                Err(status) if status.reason == "AlreadyExists" => refused = Some(status),
                 other => return other,
             }
         }
@@ -79,13 +77,26 @@ impl Writer<'_> {
         name
     }
 
-    /// Creates an object whose name is settled.
+    /// Creates an object whose name is settled. Warnings go with the answer, whatever it is.
     pub(super) async fn create_named(
         &self,
         namespace: &str,
-        mut value: Value,
+        value: Value,
         mut warnings: Vec<String>,
     ) -> Result<Written, Status> {
+        let result = self.try_create(namespace, value, &mut warnings).await;
+        match result {
+            Ok(outcome) => Ok(Written { code: StatusCode::CREATED, outcome, warnings }),
+            Err(status) => Err(status.with_warnings(warnings)),
+        }
+    }
+
+    async fn try_create(
+        &self,
+        namespace: &str,
+        mut value: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Status> {
         let name = meta::text(&value, "name").to_owned();
         self.check_home(namespace, &name).await?;
         meta::set(&mut value, "uid", json!(self.core.entropy.uuid()));
@@ -104,18 +115,21 @@ impl Writer<'_> {
             ));
         }
         let key = Key::new(if self.resource.namespaced { namespace } else { "" }, &name);
-        let written = |outcome| Written { code: StatusCode::CREATED, outcome, warnings: warnings.clone() };
         loop {
             let latest = self.core.store.latest(&self.resource.collection, &key);
             if let Some(existing) = latest.object {
-                let mut status = Status::already_exists(self.resource.grouped(), &name);
+                let mut status = if meta::text(&value, "generateName").is_empty() {
+                    Status::already_exists(self.resource.grouped(), &name)
+                } else {
+                    Status::no_name_free(self.resource.grouped(), &name)
+                };
                 if existing.is_terminating() {
                     status.message = format!("object is being deleted: {}", status.message);
                 }
                 return Err(self.refuse(latest.settled_at, status).await);
             }
             if self.options.dry_run {
-                return Ok(written(Outcome::Unstored(value)));
+                return Ok(Outcome::Unstored(value));
             }
             let mut alive = Vec::new();
             if self.resource.namespaced {
@@ -126,7 +140,7 @@ impl Writer<'_> {
             }
             let stored = self.to_stored(value.clone());
             if let Some(event) = self.commit(&key, None, stored, false, alive).await? {
-                return Ok(written(Outcome::Stored(event.object.clone())));
+                return Ok(Outcome::Stored(event.object.clone()));
             }
             // Either someone else made it, or its home is going away: the next look tells.
             self.check_home(namespace, &name).await?;

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::{Outcome, Writer, Written, dry_run};
 use crate::definitions;
 use crate::list::{ListOptions, Page, Selection, list};
-use crate::meta;
 use crate::registry::Resource;
 use crate::request::Query;
 use crate::schema::{Cause, Path};
-use crate::status::{Grouped, Status};
+use crate::status::{Grouped, Status, quote};
 use crate::store::{Key, Object};
+use crate::{json, meta};
 
 /// What becomes of the objects that an object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +44,7 @@ pub(crate) struct DeleteOptions {
 impl DeleteOptions {
     /// Reads them from a body, or without one from the parameters.
     pub(crate) fn parse(query: &Query, body: &[u8]) -> Result<Self, Status> {
-        let given: Value = if body.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(body).map_err(|error| Status::bad_request(error.to_string()))?
-        };
-        if !given.is_null() && !given.is_object() {
-            return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
-        }
-        if given.get("kind").is_some_and(|kind| !kind.is_null() && kind != "DeleteOptions" && kind != "") {
-            return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
-        }
+        let given: Value = if body.is_empty() { Value::Null } else { decode_options(body)? };
         let (grace_seconds, orphan, policy, dry) = if given.is_null() {
             (
                 query.number("gracePeriodSeconds")?,
@@ -112,6 +102,27 @@ impl DeleteOptions {
     }
 }
 
+fn decode_options(body: &[u8]) -> Result<Value, Status> {
+    let parse_error = "couldn't get version/kind; json parse error";
+    let value =
+        json::read(body).map_err(|problem| Status::bad_request(format!("{parse_error}: {problem}")))?.value;
+    if !value.is_object() {
+        let word = json::word(&value);
+        return Err(Status::bad_request(format!(
+            "{parse_error}: json: cannot unmarshal {word} into Go value of type v1.DeleteOptions"
+        )));
+    }
+    let kind = value["kind"].as_str().unwrap_or_default();
+    if !kind.is_empty() && kind != "DeleteOptions" {
+        return Err(Status::bad_request(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+            quote(kind),
+            quote(value["apiVersion"].as_str().unwrap_or_default())
+        )));
+    }
+    Ok(value)
+}
+
 fn typed<T>(
     given: &Value,
     field: &str,
@@ -122,7 +133,8 @@ fn typed<T>(
         None | Some(Value::Null) => Ok(None),
         Some(value) => read(value).map(Some).ok_or_else(|| {
             Status::bad_request(format!(
-                "json: cannot unmarshal {value} into Go struct field DeleteOptions.{field} of type {wanted}"
+                "json: cannot unmarshal {} into Go struct field DeleteOptions.{field} of type {wanted}",
+                json::word(value)
             ))
         }),
     }

@@ -3,6 +3,7 @@
 //! Every write is decided outside all locks from the newest state of the object, and then proposed to the store on
 //! the condition that this state has not changed. If it has, the decision is made again.
 
+mod bind;
 mod create;
 mod delete;
 mod update;
@@ -13,14 +14,14 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
-pub(crate) use update::{Change, Part, Patch, Verdict};
+pub(crate) use update::{Change, Part, Patch, Verdict, unfit_patch};
 
 use crate::core::Core;
 use crate::decode::Strictness;
 use crate::registry::{NAMESPACES, Nature, Resource};
 use crate::request::Query;
 use crate::schema::{Cause, Path};
-use crate::status::{Grouped, Status, quote};
+use crate::status::{Grouped, Status};
 use crate::store::{CommitError, Draft, Event, Key, Object, Proposal, Refused};
 use crate::{meta, names, present};
 
@@ -89,14 +90,10 @@ impl WriteOptions {
 /// Whether nothing is to be changed.
 fn dry_run(values: &[&str], causes: &mut Vec<Cause>) -> bool {
     if values.iter().any(|value| *value != "All") {
-        let shown: Vec<String> = values.iter().map(|value| quote(value)).collect();
         causes.push(Cause {
             reason: "FieldValueNotSupported".to_owned(),
             field: "dryRun".to_owned(),
-            message: format!(
-                "Unsupported value: []string{{{}}}: supported values: \"All\"",
-                shown.join(", ")
-            ),
+            message: format!("Unsupported value: {}: supported values: \"All\"", json!(values)),
         });
     }
     !values.is_empty()
@@ -189,7 +186,7 @@ impl Writer<'_> {
                 causes.extend(if builtin.kind == "CustomResourceDefinition" {
                     crate::definitions::validate(value, old)
                 } else {
-                    crate::kinds::validate(builtin.kind, value, old)
+                    crate::kinds::validate(builtin.group, builtin.kind, value, old)
                 });
             }
             Nature::Builtin(_) => {}
@@ -223,7 +220,15 @@ impl Writer<'_> {
     }
 
     fn invalid(&self, value: &Value, causes: &[Cause]) -> Status {
-        Status::invalid(self.resource.grouped_kind(), meta::text(value, "name"), causes)
+        // A custom resource may have claimed to be something else; a refusal takes it at its word.
+        let (api_version, kind) = (value["apiVersion"].as_str(), value["kind"].as_str());
+        let kind = match (&self.resource.nature, api_version, kind) {
+            (Nature::Custom(_), Some(api_version), Some(kind)) => {
+                Grouped { group: api_version.split_once('/').map_or("", |(group, _)| group), name: kind }
+            }
+            _ => self.resource.grouped_kind(),
+        };
+        Status::invalid(kind, meta::text(value, "name"), causes)
     }
 
     /// Warnings that the object's content earns.

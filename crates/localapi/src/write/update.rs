@@ -12,7 +12,7 @@ use crate::scale::ScaleChange;
 use crate::schema::{Cause, Path};
 use crate::status::{Grouped, MODIFIED, Status, quote};
 use crate::store::{Key, Object};
-use crate::{kinds, meta, names};
+use crate::{json, kinds, meta, names};
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +63,15 @@ impl Patch {
                 return Err(Status::unsupported_media_type(&accepted));
             }
         };
-        let patch: Value = serde_json::from_slice(body)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        let read = json::read(body)
+            .map_err(|problem| Status::bad_request(format!("error decoding patch: {problem}")))?;
+        let patch = read.value;
         match (&patch, media) {
-            (Value::Object(_), _) | (Value::Array(_), "application/json-patch+json") => Ok(make(patch)),
+            (Value::Array(_), "application/json-patch+json") => Ok(make(patch)),
+            (Value::Object(_), media) if media != "application/json-patch+json" => Ok(make(patch)),
             _ => Err(Status::bad_request(format!(
                 "error decoding patch: json: cannot unmarshal {} into Go value of type {}",
-                word(&patch),
+                json::word(&patch),
                 if media == "application/json-patch+json" {
                     "[]handlers.jsonPatchOp"
                 } else {
@@ -102,17 +104,6 @@ impl Patch {
                 Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
             }
         })
-    }
-}
-
-fn word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 
@@ -172,7 +163,9 @@ impl Writer<'_> {
             };
             let verdict = match verdict {
                 Ok(verdict) => verdict,
-                Err(status) => return Err(self.refuse(latest.settled_at, status).await),
+                Err(status) => {
+                    return Err(self.refuse(latest.settled_at, status.with_warnings(warnings)).await);
+                }
             };
             let written = |outcome| Written { code: StatusCode::OK, outcome, warnings };
             let (value, delete) = match verdict {
@@ -251,14 +244,7 @@ impl Writer<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Verdict, Status> {
         let patched = patch.apply(&self.resource.kind, &self.shown(existing))?;
-        let refuse = |problem: &str| {
-            let cause = Cause {
-                reason: "FieldValueInvalid".to_owned(),
-                field: "patch".to_owned(),
-                message: format!("Invalid value: {}: {problem}", quote(&patched.to_string())),
-            };
-            Status::invalid(Grouped { group: "", name: "" }, "", &[cause])
-        };
+        let refuse = |problem: &str| unfit_patch(&patched, problem);
         if !patched.is_object() {
             return Err(refuse("json: cannot unmarshal the patched value into an object"));
         }
@@ -317,7 +303,7 @@ impl Writer<'_> {
         let resource = self.resource.grouped();
         if version == 0 && conditional {
             let path = Path::Text("metadata.resourceVersion");
-            let cause = Cause::invalid_shown(&path, "0x0", "must be specified for an update");
+            let cause = Cause::invalid_shown(&path, "0", "must be specified for an update");
             return Err(Status::invalid(resource, existing.key.name(), &[cause]));
         }
         if version != 0 && version != existing.version {
@@ -395,6 +381,12 @@ impl Writer<'_> {
             && value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         meta::is_terminating(old) && grace == 0 && meta::finalizers(value).is_empty() && !holds
     }
+}
+
+/// 422 about a patch whose result is no object of the kind.
+pub(crate) fn unfit_patch(patched: &Value, problem: &str) -> Status {
+    let cause = Cause::invalid_text(&Path::Text("patch"), &patched.to_string(), problem);
+    Status::invalid(Grouped { group: "", name: "" }, "", &[cause])
 }
 
 fn check_name(value: &Value, name: &str) -> Result<(), Status> {
