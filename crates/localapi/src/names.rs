@@ -53,7 +53,7 @@ const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.'
 
 /// Problems with a DNS-1123 subdomain.
 pub(crate) fn subdomain_problems(value: &str) -> Vec<String> {
-    let mut problems = too_long(value, 253);
+    let mut problems = too_long_name(value, 253);
     if !is_subdomain(value) {
         problems.push(mismatch(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
@@ -66,7 +66,7 @@ pub(crate) fn subdomain_problems(value: &str) -> Vec<String> {
 
 /// Problems with a DNS-1123 label.
 pub(crate) fn label_problems(value: &str) -> Vec<String> {
-    let mut problems = too_long(value, 63);
+    let mut problems = too_long_name(value, 63);
     if !is_label(value) {
         problems.push(if is_subdomain(value) {
             "must not contain dots".to_owned()
@@ -83,7 +83,7 @@ pub(crate) fn label_problems(value: &str) -> Vec<String> {
 
 /// Problems with a DNS-1035 label: as a DNS-1123 label, but the first character is a letter.
 pub(crate) fn label1035_problems(value: &str) -> Vec<String> {
-    let mut problems = too_long(value, 63);
+    let mut problems = too_long_name(value, 63);
     if !is_label(value) || !value.starts_with(|c: char| c.is_ascii_lowercase()) {
         problems.push(mismatch(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
@@ -165,7 +165,16 @@ fn is_key(value: &str) -> bool {
 }
 
 fn too_long(value: &str, max: usize) -> Vec<String> {
-    if value.len() > max { vec![format!("must be no more than {max} bytes")] } else { Vec::new() }
+    longer_than(value, max, "bytes")
+}
+
+/// The same length, in the unit that the real server names for DNS names.
+fn too_long_name(value: &str, max: usize) -> Vec<String> {
+    longer_than(value, max, "characters")
+}
+
+fn longer_than(value: &str, max: usize, unit: &str) -> Vec<String> {
+    if value.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Vec::new() }
 }
 
 fn mismatch(rule: &str, regex: &str, examples: &[&str]) -> String {

@@ -22,7 +22,11 @@ pub(super) fn explain(
     loop {
         let here = at(value, &path).unwrap_or(&Value::Null);
         let children: Vec<Step> = match here {
-            Value::Object(fields) => fields.keys().cloned().map(Step::Field).collect(),
+            // What it is was settled before.
+            Value::Object(fields) => {
+                let settled = |name: &&String| path.is_empty() && (*name == "apiVersion" || *name == "kind");
+                fields.keys().filter(|name| !settled(name)).cloned().map(Step::Field).collect()
+            }
             Value::Array(items) => (0..items.len()).map(Step::Item).collect(),
             _ => Vec::new(),
         };

@@ -287,7 +287,13 @@ impl Builtin {
             let check = |value| (self.coerce)(value).err().map(|error| error.to_string());
             mistyped::explain(self.kind, &value, &error.to_string(), check)
         })?;
+        let no_versions =
+            shaped.pointer("/spec/versions").is_some_and(|list| *list == Value::Array(Vec::new()));
         drop_empty_lists(&mut shaped);
+        if no_versions {
+            // A definition without versions is to be refused as such.
+            defaults::default(&mut shaped, &["spec", "versions"], Value::Array(Vec::new()));
+        }
         json::settle_numbers(&mut shaped);
         defaults::apply(self.group, self.kind, &mut shaped);
         Ok(shaped)
