@@ -1,0 +1,170 @@
+//! Objects of one kind, as far as they are known: from a watch, and from the answers to our own writes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use kube::{Resource, ResourceExt};
+
+/// How many UIDs of objects that are gone are remembered: far more than writes are under way at a time.
+const GONE: usize = 4096;
+
+/// Objects by name. The newer one of two versions stays, whichever arrives first, and what is gone stays gone.
+#[derive(Debug)]
+pub struct Cache<K> {
+    objects: BTreeMap<String, Arc<K>>,
+    /// While a list comes in, the names that it has not mentioned yet.
+    unseen: Option<BTreeSet<String>>,
+    complete: bool,
+    /// UIDs of objects that are gone, so that the late answer to a write does not bring one back.
+    gone: BTreeSet<String>,
+    gone_in_order: VecDeque<String>,
+}
+
+impl<K> Default for Cache<K> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            unseen: None,
+            complete: false,
+            gone: BTreeSet::new(),
+            gone_in_order: VecDeque::new(),
+        }
+    }
+}
+
+impl<K: Resource> Cache<K> {
+    /// A list begins: what it does not mention by its end is gone.
+    pub fn begin(&mut self) {
+        self.unseen = Some(self.objects.keys().cloned().collect());
+    }
+
+    /// An object as a watch, a list or the answer to a write shows it.
+    pub fn apply(&mut self, object: K) {
+        let name = object.name_any();
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(&name);
+        }
+        if object.uid().is_some_and(|uid| self.gone.contains(&uid)) {
+            return;
+        }
+        let newer = self.objects.get(&name).is_none_or(|known| version(&object) >= version(&**known));
+        if newer {
+            self.objects.insert(name, Arc::new(object));
+        }
+    }
+
+    /// The list is complete.
+    pub fn finish(&mut self) {
+        for name in self.unseen.take().into_iter().flatten() {
+            if let Some(uid) = self.objects.remove(&name).and_then(|object| object.uid()) {
+                self.bury(uid);
+            }
+        }
+        self.complete = true;
+    }
+
+    /// The object of that name and UID is gone. Another one of the same name stays.
+    pub fn remove(&mut self, name: &str, uid: &str) {
+        if self.objects.get(name).is_some_and(|known| known.uid().as_deref() == Some(uid)) {
+            self.objects.remove(name);
+        }
+        self.bury(uid.to_owned());
+    }
+
+    fn bury(&mut self, uid: String) {
+        if self.gone.insert(uid.clone()) {
+            self.gone_in_order.push_back(uid);
+        }
+        if self.gone_in_order.len() > GONE
+            && let Some(oldest) = self.gone_in_order.pop_front()
+        {
+            self.gone.remove(&oldest);
+        }
+    }
+
+    /// Whether a list has come in completely.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The object of that name.
+    pub fn get(&self, name: &str) -> Option<&K> {
+        self.objects.get(name).map(AsRef::as_ref)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// All objects, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &K> {
+        self.objects.values().map(AsRef::as_ref)
+    }
+}
+
+/// Resource versions of one kind are numbers that grow.
+fn version(object: &impl Resource) -> u128 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Node;
+
+    fn node(name: &str, uid: &str, version: u64) -> Node {
+        let mut node = Node::default();
+        node.metadata.name = Some(name.into());
+        node.metadata.uid = Some(uid.into());
+        node.metadata.resource_version = Some(version.to_string());
+        node
+    }
+
+    #[test]
+    fn an_old_event_does_not_undo_the_answer_to_a_write() {
+        let mut cache = Cache::default();
+        cache.apply(node("a", "1", 20));
+        cache.apply(node("a", "1", 9));
+        assert_eq!(cache.get("a").unwrap().resource_version().as_deref(), Some("20"));
+    }
+
+    #[test]
+    fn what_a_list_does_not_mention_is_gone() {
+        let mut cache = Cache::default();
+        cache.apply(node("a", "1", 1));
+        cache.apply(node("b", "2", 2));
+        cache.begin();
+        cache.apply(node("b", "2", 2));
+        cache.finish();
+        assert_eq!((cache.get("a").is_none(), cache.get("b").is_some()), (true, true));
+    }
+
+    #[test]
+    fn a_late_deletion_does_not_touch_a_successor_of_the_same_name() {
+        let mut cache = Cache::default();
+        cache.apply(node("a", "new", 5));
+        cache.remove("a", "old");
+        assert!(cache.get("a").is_some());
+    }
+
+    #[test]
+    fn the_late_answer_to_a_write_does_not_bring_back_what_is_gone() {
+        let mut cache = Cache::default();
+        cache.apply(node("a", "1", 5));
+        cache.remove("a", "1");
+        cache.apply(node("a", "1", 6));
+        assert!(cache.get("a").is_none());
+        cache.apply(node("a", "2", 9));
+        assert!(cache.get("a").is_some(), "a successor has another UID");
+        for number in 0..GONE + 10 {
+            cache.remove("b", &number.to_string());
+        }
+        assert_eq!(cache.gone.len(), GONE, "and the memory of the dead is bounded");
+    }
+}

@@ -1,0 +1,81 @@
+//! Which blocks are taken, by pool, gathered once for a plan.
+
+use std::collections::HashMap;
+
+use kube::ResourceExt;
+use tenure_api::coil::{AddressBlock, AddressPool, split_block_name};
+use tenure_ipam::{Cidr, IntervalSet};
+
+use super::requests::promise_of;
+use crate::world::World;
+
+/// What of each pool is taken.
+pub(super) struct Carved<'a> {
+    pools: HashMap<&'a str, Taken>,
+    /// Blocks by the UID of the request that they answer.
+    pub(super) answers: HashMap<&'a str, &'a AddressBlock>,
+    /// The networks of blocks whose pool is gone. No pool may carve them a second time.
+    pub(super) orphans: Vec<Cidr>,
+}
+
+/// Numbers of a pool's blocks.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// Those that exist.
+    pub(super) carved: IntervalSet,
+    /// Those that a waiting request was promised.
+    pub(super) promised: IntervalSet,
+    /// How many objects say that they belong to the pool. A finalizer comes off only at zero, so this counts also those
+    /// whose name is not that of a block.
+    pub(super) objects: usize,
+}
+
+impl<'a> Carved<'a> {
+    /// What is taken in `world`.
+    pub(super) fn of(world: &'a World) -> Self {
+        let mut pools: HashMap<&str, Taken> = HashMap::new();
+        let (mut answers, mut orphans) = (HashMap::new(), Vec::new());
+        for block in world.blocks.iter() {
+            let named = block.metadata.name.as_deref().and_then(split_block_name);
+            if let Some((pool, index)) = named {
+                pools.entry(pool).or_default().carved.insert(index, index);
+            }
+            if let Some(pool) = block.pool().or(named.map(|(pool, _)| pool)) {
+                pools.entry(pool).or_default().objects += 1;
+            }
+            let pool = block.pool().and_then(|pool| world.pools.get(pool));
+            if pool.is_none_or(|pool| !belongs_to(block, pool))
+                && let Ok(subnet) = block.spec.to_subnet()
+            {
+                orphans.extend([subnet.ipv4, subnet.ipv6].into_iter().flatten());
+            }
+            if let Some(uid) = block.request_uid() {
+                answers.insert(uid, block);
+            }
+        }
+        for request in world.requests.iter() {
+            if let Some((pool, index)) = promise_of(request) {
+                pools.entry(pool).or_default().promised.insert(index, index);
+            }
+        }
+        Self { pools, answers, orphans }
+    }
+
+    /// What of this pool is taken.
+    pub(super) fn from(&self, pool: &str) -> Option<&Taken> {
+        self.pools.get(pool)
+    }
+}
+
+/// Whether the block was carved from this very pool, and not from an earlier one of the same name.
+fn belongs_to(block: &AddressBlock, pool: &AddressPool) -> bool {
+    let uid = pool.uid();
+    block.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref())
+}
+
+impl Taken {
+    /// Whether the pool has to stay: a block exists, or one may be about to.
+    pub(super) fn keeps_pool(&self) -> bool {
+        self.objects > 0 || !self.promised.is_empty()
+    }
+}

@@ -1,0 +1,342 @@
+//! Two leaders at once, each with its own idea of the world, on one API server: whatever they know late, whichever of
+//! their writes are late, repeated, or lost with a crash, what they write together is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::ResourceExt;
+use proptest::prelude::*;
+use tenure_api::coil::RequestOutcome;
+
+use super::model::{Outcome, Server, tell};
+use super::*;
+
+const POOLS: [&str; 3] = ["p", "q", "r"];
+const NODES: [&str; 4] = ["a", "b", "c", "d"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Request {
+        node: usize,
+        pool: usize,
+    },
+    ForgetRequest(usize),
+    ReturnBlock(usize),
+    DeletePool(usize),
+    DeleteNode(usize),
+    AddNode(usize),
+    GrowPool(usize),
+    /// A leader hears of so many changes.
+    Hear {
+        leader: usize,
+        changes: usize,
+    },
+    /// A leader plans; what it planned before and has not written yet may still arrive.
+    Plan {
+        leader: usize,
+    },
+    /// A write arrives at the server, in any order; its answer may get lost.
+    Arrive {
+        leader: usize,
+        write: usize,
+        heard: bool,
+    },
+    /// A leader starts anew. Its writes stay on their way.
+    Crash {
+        leader: usize,
+    },
+    Pass(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let leader = 0_usize..2;
+    prop_oneof![
+        6 => (0..NODES.len(), 0..POOLS.len()).prop_map(|(node, pool)| Op::Request { node, pool }),
+        1 => any::<usize>().prop_map(Op::ForgetRequest),
+        2 => any::<usize>().prop_map(Op::ReturnBlock),
+        1 => (0..POOLS.len()).prop_map(Op::DeletePool),
+        1 => (0..NODES.len()).prop_map(Op::DeleteNode),
+        1 => (0..NODES.len()).prop_map(Op::AddNode),
+        1 => (0..POOLS.len()).prop_map(Op::GrowPool),
+        8 => (leader.clone(), 1_usize..8).prop_map(|(leader, changes)| Op::Hear { leader, changes }),
+        8 => leader.clone().prop_map(|leader| Op::Plan { leader }),
+        16 => (leader.clone(), any::<usize>(), any::<bool>())
+            .prop_map(|(leader, write, heard)| Op::Arrive { leader, write, heard }),
+        1 => leader.prop_map(|leader| Op::Crash { leader }),
+        3 => (1_u64..15_000).prop_map(Op::Pass),
+    ]
+}
+
+struct Leader {
+    world: World,
+    planner: Planner,
+    /// How much of the log it has heard.
+    heard: usize,
+    on_their_way: Vec<Write>,
+}
+
+struct Run {
+    server: Server,
+    leaders: Vec<Leader>,
+    asked: u32,
+    /// Which node each request came from, by UID.
+    askers: BTreeMap<String, String>,
+    /// UIDs of blocks whose creation arrived when their request had been dealt with already. Only a write that
+    /// outlives its term does that; all it can do is to give the node that asked a block too many.
+    late: BTreeSet<String>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let mut server = Server::default();
+        server.pool("p", 1, &["10.0.0.0/29"], &["10.0.0.2-10.0.0.3"]);
+        server.now += 2_000;
+        server.pool("q", 1, &["10.0.0.4/30", "10.0.1.0/30"], &[]);
+        server.pool("r", 0, &["10.0.2.0/31"], &[]);
+        NODES.iter().for_each(|node| server.node(node, None));
+        let leaders = (0..2).map(|_| Leader {
+            world: server.world(),
+            planner: Planner::default(),
+            heard: server.log.len(),
+            on_their_way: Vec::new(),
+        });
+        let leaders = leaders.collect();
+        Self { server, leaders, asked: 0, askers: BTreeMap::new(), late: BTreeSet::new() }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Request { node, pool } => {
+                self.asked += 1;
+                let name = format!("r{}", self.asked);
+                if self.server.nodes.contains_key(NODES[node]) {
+                    let uid = self.server.request(&name, NODES[node], POOLS[pool]);
+                    self.askers.insert(uid, NODES[node].to_owned());
+                }
+            }
+            Op::ForgetRequest(number) => {
+                if let Some(name) = pick(self.server.requests.keys(), number) {
+                    self.server.delete_request(&name);
+                }
+            }
+            Op::ReturnBlock(number) => {
+                if let Some(name) = pick(self.server.blocks.keys(), number) {
+                    self.server.return_block(&name);
+                }
+            }
+            Op::DeletePool(pool) => self.server.delete_pool(POOLS[pool]),
+            Op::DeleteNode(node) => self.server.delete_node(NODES[node]),
+            Op::AddNode(node) => {
+                if !self.server.nodes.contains_key(NODES[node]) {
+                    self.server.node(NODES[node], None);
+                }
+            }
+            Op::GrowPool(pool) => {
+                if let Some(mut known) = self.server.pools.get(POOLS[pool]).cloned()
+                    && known.spec.subnets.len() < 4
+                {
+                    let mut next = known.spec.subnets[0].clone();
+                    next.ipv4 = Some(format!("10.{}.{}.0/30", pool + 1, known.spec.subnets.len()));
+                    known.spec.subnets.push(next);
+                    self.server.put_pool(known);
+                }
+            }
+            Op::Hear { leader, changes } => {
+                let leader = &mut self.leaders[leader];
+                let news = self.server.log.iter().skip(leader.heard).take(changes).cloned();
+                news.for_each(|news| {
+                    leader.heard += 1;
+                    tell(&mut leader.world, news);
+                });
+            }
+            Op::Plan { leader } => {
+                let leader = &mut self.leaders[leader];
+                let plan = leader.planner.plan(&leader.world, self.server.timestamp());
+                leader.on_their_way.extend(plan);
+            }
+            Op::Arrive { leader, write, heard } => self.arrive(leader, write, heard),
+            Op::Crash { leader } => {
+                let on_their_way = std::mem::take(&mut self.leaders[leader].on_their_way);
+                let (world, heard) = (self.server.world(), self.server.log.len());
+                self.leaders[leader] = Leader { world, planner: Planner::default(), heard, on_their_way };
+            }
+            Op::Pass(millis) => self.server.now += millis,
+        }
+    }
+
+    fn arrive(&mut self, leader: usize, number: usize, heard: bool) {
+        let leader = &mut self.leaders[leader];
+        if leader.on_their_way.is_empty() {
+            return;
+        }
+        let write = leader.on_their_way.swap_remove(number % leader.on_their_way.len());
+        let mut late = false;
+        if let Write::Create { block } = &write {
+            // No creation outlives the term in which its pool was there.
+            let pool = self.server.pools.get(block.pool().unwrap());
+            if pool.and_then(ResourceExt::uid) != Some(block.owner_references()[0].uid.clone()) {
+                return;
+            }
+            let request =
+                self.server.requests.values().find(|request| request.uid().as_deref() == block.request_uid());
+            let promised = request
+                .filter(|request| request.outcome() == RequestOutcome::Pending)
+                .and_then(|request| request.status.as_ref()?.address_block_name.clone());
+            late = promised != Some(block.name_any());
+        }
+        let before = self.server.log.len();
+        let outcome = self.server.write(&write);
+        if let (Write::Create { block }, Outcome::Done) = (&write, &outcome)
+            && late
+        {
+            self.late.insert(self.server.blocks[&block.name_any()].uid().unwrap());
+        }
+        if heard {
+            // The answer shows the object as it is, or what stands in the way.
+            match (&write, outcome) {
+                (_, Outcome::Done) => {
+                    self.server.log[before..].iter().cloned().for_each(|news| tell(&mut leader.world, news));
+                }
+                (Write::Create { block }, Outcome::AlreadyExists) => {
+                    leader.world.blocks.apply(self.server.blocks[&block.name_any()].clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What always holds.
+    fn check(&self) -> Result<(), TestCaseError> {
+        let mut held: Vec<(u128, u128, &str)> = Vec::new();
+        let mut of_request: BTreeMap<&str, &str> = BTreeMap::new();
+        for (name, block) in &self.server.blocks {
+            let range = block.spec.to_subnet().unwrap().ipv4.unwrap();
+            held.push((range.first().bits(), range.first().bits() + range.last_offset(), name));
+            prop_assert!(name != "p-1", "a block of excluded addresses was carved");
+            let uid = block.request_uid().unwrap();
+            prop_assert_eq!(
+                block.node(),
+                self.askers.get(uid).map(String::as_str),
+                "it belongs to whom it was for"
+            );
+            if self.late.contains(&block.uid().unwrap()) {
+                continue;
+            }
+            if let Some(other) = of_request.insert(uid, name) {
+                prop_assert!(false, "one request has both {other} and {name}");
+            }
+            let request = self.server.requests.values().find(|request| request.uid().as_deref() == Some(uid));
+            match request.map(tenure_api::coil::BlockRequest::outcome) {
+                Some(RequestOutcome::Failed { reason, .. }) => {
+                    prop_assert!(false, "{name} exists for a request that was refused: {reason}");
+                }
+                Some(RequestOutcome::Block(answer)) => prop_assert_eq!(answer, name.as_str()),
+                Some(RequestOutcome::Pending) | None => {}
+            }
+        }
+        held.sort_unstable();
+        for pair in held.windows(2) {
+            prop_assert!(pair[0].1 < pair[1].0, "{} and {} share addresses", pair[0].2, pair[1].2);
+        }
+        Ok(())
+    }
+
+    /// What holds in the end, with one leader and nothing on its way.
+    fn settle(&mut self) -> Result<(), TestCaseError> {
+        let mut planner = Planner::default();
+        for _ in 0..3 {
+            self.server.settle(&mut planner);
+            self.check()?;
+            self.server.now += 20_000;
+        }
+        self.server.settle(&mut planner);
+        for request in self.server.requests.values() {
+            prop_assert_ne!(
+                request.outcome(),
+                RequestOutcome::Pending,
+                "{} waits for ever",
+                request.name_any()
+            );
+        }
+        for block in self.server.blocks.values() {
+            prop_assert!(
+                self.server.nodes.contains_key(block.node().unwrap()),
+                "{} leaked",
+                block.name_any()
+            );
+        }
+        for (name, pool) in &self.server.pools {
+            let used = self.server.blocks.values().any(|block| block.pool() == Some(name));
+            prop_assert!(used || pool.metadata.deletion_timestamp.is_none(), "pool {name} never goes");
+        }
+        Ok(())
+    }
+}
+
+fn pick<'a>(names: impl ExactSizeIterator<Item = &'a String>, number: usize) -> Option<String> {
+    let count = names.len();
+    let mut names = names;
+    if count == 0 { None } else { names.nth(number % count).cloned() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn two_leaders_with_old_news_and_late_writes_give_no_address_twice_and_no_request_two_blocks(
+        ops in proptest::collection::vec(op(), 1..150)
+    ) {
+        let mut run = Run::new();
+        for op in &ops {
+            run.apply(op);
+            run.check()?;
+        }
+        run.leaders.clear();
+        run.settle()?;
+    }
+
+    #[test]
+    fn a_crash_between_any_two_writes_loses_nothing(
+        asks in proptest::collection::vec((0..NODES.len(), 0..POOLS.len()), 1..12),
+        survive in proptest::collection::vec(0_usize..4, 1..20),
+    ) {
+        let mut run = Run::new();
+        for (node, pool) in asks {
+            run.apply(&Op::Request { node, pool });
+        }
+        // Each leader gets to write so many of its writes, and is then succeeded by one that knows only the API.
+        for writes in survive {
+            let plan = Planner::default().plan(&run.server.world(), run.server.timestamp());
+            for write in plan.iter().take(writes) {
+                prop_assert_eq!(run.server.write(write), Outcome::Done);
+            }
+            run.check()?;
+        }
+        run.settle()?;
+    }
+
+    #[test]
+    fn what_a_deposed_leader_writes_late_changes_nothing(
+        asks in proptest::collection::vec((0..NODES.len(), 0..POOLS.len()), 1..12),
+        steps in 0_usize..3,
+    ) {
+        let mut run = Run::new();
+        for (node, pool) in asks {
+            run.apply(&Op::Request { node, pool });
+        }
+        let mut deposed = Planner::default();
+        for _ in 0..steps {
+            for write in deposed.plan(&run.server.world(), run.server.timestamp()) {
+                run.server.write(&write);
+            }
+        }
+        // It is deposed with everything planned and nothing written; its successor finishes the work.
+        let late = deposed.plan(&run.server.world(), run.server.timestamp());
+        let mut successor = Planner::default();
+        run.server.settle(&mut successor);
+        let before = run.server.log.len();
+        for write in late {
+            prop_assert_ne!(run.server.write(&write), Outcome::Done, "{:?}", write);
+        }
+        prop_assert_eq!(run.server.log.len(), before);
+    }
+}

@@ -1,0 +1,172 @@
+//! Serving requests: each gets the lowest block of its pool that nobody has, was promised, or must not have.
+//!
+//! What was promised is kept, even if the pool is being deleted meanwhile: another leader may be creating the block at
+//! this moment, so nobody can know that there is none. For the same reason a request is promised another block only
+//! after somebody else was seen to have the first one.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use tenure_api::coil::condition::reason;
+use tenure_api::coil::{
+    AddressBlock, AddressPool, BlockRequest, BlockRequestStatus, EnginePool, RequestOutcome, block_name,
+    split_block_name,
+};
+use tenure_api::overlap::Overlaps;
+use tenure_handles::Timestamp;
+use tenure_ipam::IntervalSet;
+
+use super::carved::Carved;
+use super::suspicions::Suspicions;
+use super::{at, time};
+use crate::world::World;
+use crate::write::Write;
+
+/// The next write for every request that waits, the oldest request first.
+pub(super) fn serve(
+    world: &World,
+    overlaps: &Overlaps,
+    carved: &Carved<'_>,
+    without_pool: &mut Suspicions,
+    now: Timestamp,
+) -> Vec<Write> {
+    without_pool.look_again();
+    let mut waiting: Vec<&BlockRequest> = world.requests.iter().filter(|request| waits(request)).collect();
+    waiting.sort_by_cached_key(|request| (request.creation_timestamp(), request.name_any()));
+    let mut desk = Desk { world, overlaps, carved, now, pools: BTreeMap::new() };
+    let of_live_nodes = waiting.into_iter().filter(|request| !world.saw_deletion_of(&request.spec.node_name));
+    of_live_nodes
+        .filter_map(|request| match desk.next_step(request) {
+            Ok(write) => write,
+            // Not before a second look: the pool may only be late.
+            Err(refusal) if refusal.reason == reason::POOL_NOT_FOUND => {
+                let lasted = without_pool.suspect(request.uid().unwrap_or_default(), now);
+                lasted.then(|| refusal.answer(request, now))
+            }
+            Err(refusal) => Some(refusal.answer(request, now)),
+        })
+        .collect()
+}
+
+/// The pool and the number of the block that a waiting request was promised.
+pub(super) fn promise_of(request: &BlockRequest) -> Option<(&str, u128)> {
+    let name = request.status.as_ref().filter(|_| waits(request))?.address_block_name.as_deref()?;
+    split_block_name(name).filter(|(pool, _)| *pool == request.spec.pool_name)
+}
+
+fn waits(request: &BlockRequest) -> bool {
+    request.outcome() == RequestOutcome::Pending && request.metadata.deletion_timestamp.is_none()
+}
+
+/// What of each pool can still be promised.
+struct Desk<'a> {
+    world: &'a World,
+    overlaps: &'a Overlaps,
+    carved: &'a Carved<'a>,
+    now: Timestamp,
+    pools: BTreeMap<&'a str, Result<Shelf<'a>, Refusal>>,
+}
+
+/// A pool, and the numbers of its blocks that are not free.
+struct Shelf<'a> {
+    pool: &'a AddressPool,
+    engine: EnginePool,
+    taken: IntervalSet,
+    /// What this plan creates: two leaders may have promised one block to two requests.
+    created: IntervalSet,
+}
+
+/// Why a pool gives nothing.
+#[derive(Clone)]
+struct Refusal {
+    reason: &'static str,
+    message: String,
+}
+
+impl<'a> Desk<'a> {
+    /// The next write that serves this request, if it is its turn.
+    fn next_step(&mut self, request: &'a BlockRequest) -> Result<Option<Write>, Refusal> {
+        let uid = request.uid().unwrap_or_default();
+        if let Some(block) = self.carved.answers.get(uid.as_str()) {
+            let status = BlockRequestStatus::carved(&block.name_any(), &time(self.now));
+            return Ok(Some(Write::Answer { request: at(request), status, unless_exists: None }));
+        }
+        let world = self.world;
+        let shelf = self.shelf(&request.spec.pool_name)?;
+        let Some((pool, index)) = promise_of(request) else { return shelf.promise(request).map(Some) };
+        if world.blocks.get(&block_name(pool, index)).is_some() {
+            // It exists and answers another request, so it was never created for this one.
+            return shelf.promise(request).map(Some);
+        }
+        if shelf.created.contains(index) {
+            // Two leaders have promised it twice. One of the two gets it; the other one is promised another block as
+            // soon as it is known which.
+            return Ok(None);
+        }
+        shelf.created.insert(index, index);
+        let node = &request.spec.node_name;
+        let block = AddressBlock::carve(shelf.pool, index, node, Some(&uid)).map_err(Refusal::invalid)?;
+        Ok(Some(Write::Create { block: Box::new(block) }))
+    }
+
+    fn shelf(&mut self, name: &'a str) -> Result<&mut Shelf<'a>, Refusal> {
+        let (world, overlaps, carved) = (self.world, self.overlaps, self.carved);
+        let shelf = self.pools.entry(name).or_insert_with(|| Shelf::open(world, overlaps, carved, name));
+        shelf.as_mut().map_err(|refusal| refusal.clone())
+    }
+}
+
+impl<'a> Shelf<'a> {
+    fn open(world: &'a World, overlaps: &Overlaps, carved: &Carved<'_>, name: &str) -> Result<Self, Refusal> {
+        let pool = world.pools.get(name).ok_or_else(|| Refusal {
+            reason: reason::POOL_NOT_FOUND,
+            message: format!(
+                "there is no AddressPool \"{name}\"; create it, or correct the namespace's annotation"
+            ),
+        })?;
+        let engine = EnginePool::try_from(&pool.spec).map_err(Refusal::invalid)?;
+        let mut taken = engine.excluded_blocks();
+        if let Some(overlap) = overlaps.younger.get(name) {
+            taken.extend(overlap.withheld.iter());
+        }
+        if let Some(there) = carved.from(name) {
+            taken.extend(there.carved.iter());
+            taken.extend(there.promised.iter());
+        }
+        for network in &carved.orphans {
+            taken.extend(engine.pool().indexes_overlapping(network));
+        }
+        Ok(Self { pool, engine, taken, created: IntervalSet::new() })
+    }
+
+    /// Promises the lowest free block.
+    fn promise(&mut self, request: &BlockRequest) -> Result<Write, Refusal> {
+        let name = &request.spec.pool_name;
+        if self.pool.metadata.deletion_timestamp.is_some() {
+            let message = format!("pool \"{name}\" is being deleted and gives no more blocks");
+            return Err(Refusal { reason: reason::DELETING, message });
+        }
+        let index = self.engine.pool().lowest_free(&self.taken).ok_or_else(|| Refusal {
+            reason: reason::OUT_OF_BLOCKS,
+            message: format!(
+                "pool \"{name}\" has no free block; append a subnet to spec.subnets, or free addresses so that nodes \
+                 return blocks"
+            ),
+        })?;
+        self.taken.insert(index, index);
+        Ok(Write::Reserve { request: at(request), block: block_name(name, index) })
+    }
+}
+
+impl Refusal {
+    fn invalid(error: impl std::fmt::Display) -> Self {
+        Self { reason: reason::INVALID, message: error.to_string() }
+    }
+
+    /// The refusal as the answer to a request. It is final: whoever still needs a block asks again.
+    fn answer(&self, request: &BlockRequest, now: Timestamp) -> Write {
+        let status = BlockRequestStatus::failed(self.reason, &self.message, &time(now));
+        let unless_exists = promise_of(request).map(|(pool, index)| block_name(pool, index));
+        Write::Answer { request: at(request), status, unless_exists }
+    }
+}

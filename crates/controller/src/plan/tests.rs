@@ -1,0 +1,394 @@
+//! What is planned in given situations; the scenarios P1 to P5 and P7 of Coil's own tests among them.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use tenure_api::coil::{AddressPool, BlockRequest, FINALIZER, RequestOutcome};
+use tenure_handles::{Clock, SystemClock};
+
+use super::model::{News, Outcome, Server, tell};
+use super::*;
+use crate::write::Because;
+
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+fn outcome<'a>(server: &'a Server, request: &str) -> RequestOutcome<'a> {
+    server.requests[request].outcome()
+}
+
+fn failed(request: &BlockRequest) -> (&str, &str) {
+    match request.outcome() {
+        RequestOutcome::Failed { reason, message } => (reason, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn condition<'a>(pool: &'a AddressPool, type_: &str) -> (&'a str, &'a str) {
+    let conditions = &pool.status.as_ref().expect("a status").conditions;
+    let condition = conditions.iter().find(|condition| condition.type_ == type_).expect(type_);
+    (&condition.status, &condition.reason)
+}
+
+/// A pool of `blocks` blocks of two addresses, and nodes `a`, `b` and `c`.
+fn server(blocks: u32) -> Server {
+    let mut server = Server::default();
+    let subnet = format!("10.0.0.0/{}", 31 - blocks.ilog2());
+    server.pool("p", 1, &[&subnet], &[]);
+    for node in ["a", "b", "c"] {
+        server.node(node, None);
+    }
+    server
+}
+
+#[test]
+fn p1_blocks_are_numbered_through_subnets_and_the_lowest_free_one_is_taken() {
+    let mut server = Server::default();
+    server.node("a", None);
+    server.pool("p", 1, &["10.0.0.0/30", "10.1.0.0/29"], &[]);
+    let mut planner = Planner::default();
+    for index in 0..6 {
+        let name = format!("r{index}");
+        server.request(&name, "a", "p");
+        server.settle(&mut planner);
+        assert_eq!(outcome(&server, &name), RequestOutcome::Block(&format!("p-{index}")));
+    }
+    server.request("r6", "a", "p");
+    server.settle(&mut planner);
+    assert_eq!(failed(&server.requests["r6"]).0, "OutOfBlocks");
+    server.return_block("p-4");
+    server.request("r7", "a", "p");
+    server.settle(&mut planner);
+    assert_eq!(outcome(&server, "r7"), RequestOutcome::Block("p-4"));
+    assert_eq!(server.blocks["p-4"].spec.ipv4.as_deref(), Some("10.1.0.4/31"), "in the second subnet");
+}
+
+#[test]
+fn p2_p3_the_status_counts_blocks_exactly_and_is_written_only_when_it_changes() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.settle(&mut planner);
+    let counts = |server: &Server| {
+        let blocks = server.pools["p"].status.clone().unwrap().blocks.unwrap();
+        (blocks.capacity, blocks.allocated, blocks.free)
+    };
+    let is = |counts: (String, String, String), expected: [&str; 3]| {
+        assert_eq!([counts.0, counts.1, counts.2], expected)
+    };
+    is(counts(&server), ["4", "0", "4"]);
+    assert_eq!(condition(&server.pools["p"], "Ready"), ("True", "BlocksFree"));
+    for (name, node) in [("r0", "a"), ("r1", "b"), ("r2", "b"), ("r3", "c")] {
+        server.request(name, node, "p");
+    }
+    server.settle(&mut planner);
+    is(counts(&server), ["4", "4", "0"]);
+    assert_eq!(condition(&server.pools["p"], "Exhausted"), ("True", "OutOfBlocks"));
+    assert_eq!(condition(&server.pools["p"], "Ready").0, "False");
+    server.now += 3_600_000;
+    assert_eq!(planner.plan(&server.world(), server.timestamp()), [], "an hour later nothing is to be said");
+    server.return_block("p-1");
+    server.settle(&mut planner);
+    is(counts(&server), ["4", "3", "1"]);
+}
+
+#[test]
+fn p4_a_request_that_was_there_before_the_start_is_served() {
+    let mut server = server(4);
+    server.request("early", "a", "p");
+    server.settle(&mut Planner::default());
+    assert_eq!(outcome(&server, "early"), RequestOutcome::Block("p-0"));
+    let block = &server.blocks["p-0"];
+    assert_eq!((block.node(), block.pool()), (Some("a"), Some("p")));
+    assert_eq!(block.request_uid(), server.requests["early"].uid().as_deref());
+    assert_eq!(block.finalizers(), [FINALIZER]);
+    assert_eq!(block.owner_references()[0].uid, server.pools["p"].uid().unwrap());
+}
+
+#[test]
+fn p4_a_request_whose_block_exists_gets_its_answer_and_no_second_block() {
+    let mut server = server(4);
+    let uid = server.request("r", "a", "p");
+    let pool = server.pools["p"].clone();
+    let block = tenure_api::coil::AddressBlock::carve(&pool, 3, "a", Some(&uid)).unwrap();
+    server.put_block(block);
+    server.settle(&mut Planner::default());
+    assert_eq!(outcome(&server, "r"), RequestOutcome::Block("p-3"));
+    assert_eq!(server.blocks.len(), 1);
+}
+
+#[test]
+fn p4_an_exhausted_pool_gives_nothing_and_says_what_to_do() {
+    let mut server = server(1);
+    server.request("first", "a", "p");
+    server.request("second", "b", "p");
+    let mut planner = Planner::default();
+    server.settle(&mut planner);
+    assert_eq!(server.blocks.len(), 1);
+    let (reason, message) = failed(&server.requests["second"]);
+    assert_eq!(reason, "OutOfBlocks");
+    assert!(message.contains("append a subnet to spec.subnets"), "{message}");
+    // A refusal is final: the node asks again when it still needs one.
+    server.pool("p", 1, &["10.0.0.0/31", "10.0.1.0/31"], &[]);
+    server.settle(&mut planner);
+    assert_eq!(failed(&server.requests["second"]).0, "OutOfBlocks");
+    server.request("again", "b", "p");
+    server.settle(&mut planner);
+    assert_eq!(outcome(&server, "again"), RequestOutcome::Block("p-1"), "the appended subnet is used");
+}
+
+#[test]
+fn p5_a_pool_keeps_its_finalizer_while_it_has_blocks_and_goes_after_the_last() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.request("r", "a", "p");
+    server.settle(&mut planner);
+    assert_eq!(server.pools["p"].finalizers(), [FINALIZER]);
+    server.delete_pool("p");
+    server.request("late", "b", "p");
+    server.settle(&mut planner);
+    assert_eq!(failed(&server.requests["late"]).0, "Deleting", "no allocation while deleting");
+    assert_eq!(condition(&server.pools["p"], "Ready"), ("False", "Deleting"));
+    server.return_block("p-0");
+    server.settle(&mut planner);
+    assert!(!server.pools.contains_key("p"), "the last block is gone, and so is the pool");
+}
+
+#[test]
+fn p5_what_was_promised_before_a_pool_was_deleted_is_given_and_the_pool_waits_for_it() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.settle(&mut planner);
+    server.request("r", "a", "p");
+    let reserve = planner.plan(&server.world(), server.timestamp()).remove(0);
+    server.write(&reserve);
+    server.delete_pool("p");
+    let plan = planner.plan(&server.world(), server.timestamp());
+    assert!(!plan.iter().any(|write| matches!(write, Write::PoolFinalizers { .. })), "{plan:?}");
+    server.settle(&mut planner);
+    assert_eq!(outcome(&server, "r"), RequestOutcome::Block("p-0"));
+    server.return_block("p-0");
+    server.settle(&mut planner);
+    assert!(!server.pools.contains_key("p"));
+}
+
+#[test]
+fn p7_invariant_9_blocks_of_missing_nodes_go_after_two_observations_never_one() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.request("ra", "a", "p");
+    server.request("rb", "b", "p");
+    server.settle(&mut planner);
+    server.delete_node("b");
+    let releases =
+        |writes: &[Write]| writes.iter().filter(|write| matches!(write, Write::ReleaseBlock { .. })).count();
+    // A leader that has only just started sees that the node is missing, not that it was deleted.
+    for (passed, expected) in [(0, 0), (9_999, 0), (1, 1)] {
+        server.now += passed;
+        let plan = planner.plan(&server.world(), server.timestamp());
+        assert_eq!(releases(&plan), expected, "after {} ms", server.now);
+    }
+    assert!(planner.next_look().is_some(), "it would have looked again by itself");
+    server.settle(&mut planner);
+    assert_eq!(server.blocks.keys().collect::<Vec<_>>(), ["p-0"], "the other node keeps its block");
+    // Even long after, one look is not enough for a planner that has just been made.
+    let mut fresh = Planner::default();
+    server.delete_node("a");
+    server.now += 3_600_000;
+    assert_eq!(releases(&fresh.plan(&server.world(), server.timestamp())), 0);
+    server.node("a", None);
+    fresh.plan(&server.world(), server.timestamp());
+    server.delete_node("a");
+    server.now += 20_000;
+    assert_eq!(releases(&fresh.plan(&server.world(), server.timestamp())), 0, "it came back in between");
+}
+
+#[test]
+fn invariant_9_a_node_whose_deletion_was_seen_loses_its_blocks_at_once() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.request("r", "a", "p");
+    server.settle(&mut planner);
+    let mut world = server.world();
+    let seen = server.log.len();
+    server.delete_node("a");
+    server.log[seen..].iter().cloned().for_each(|news| tell(&mut world, news));
+    let plan = planner.plan(&world, server.timestamp());
+    assert!(
+        matches!(&plan[..], [Write::ReleaseBlock { node, because: Because::NodeIsGone, finalizers, .. }]
+            if node == "a" && finalizers.is_empty()),
+        "{plan:?}"
+    );
+    // It is registered again before anything was written.
+    server.node("a", None);
+    tell(&mut world, server.log.last().cloned().unwrap());
+    assert_eq!(planner.plan(&world, server.timestamp()), []);
+    assert_eq!(server.write(&plan[0]), Outcome::Conflict, "and a live look stops what was planned before");
+}
+
+#[test]
+fn a_node_out_of_service_gives_its_blocks_back_after_a_look_at_its_pods() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.request("r", "a", "p");
+    server.settle(&mut planner);
+    server.node("a", Some("node.kubernetes.io/unreachable"));
+    assert_eq!(planner.plan(&server.world(), server.timestamp()), [], "it may come back");
+    server.node("a", Some(OUT_OF_SERVICE));
+    let plan = planner.plan(&server.world(), server.timestamp());
+    let addresses = server.blocks["p-0"].spec.to_subnet().ok();
+    assert!(
+        matches!(&plan[..], [Write::ReleaseBlock { because: Because::OutOfService { addresses: checked }, .. }]
+            if *checked == addresses),
+        "{plan:?}"
+    );
+}
+
+#[test]
+fn reserved_blocks_are_never_touched() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.request("r", "a", "p");
+    server.settle(&mut planner);
+    server.reserve("p-0");
+    server.delete_node("a");
+    server.now += 60_000;
+    server.settle(&mut planner);
+    server.now += 60_000;
+    server.settle(&mut planner);
+    assert!(server.blocks.contains_key("p-0"));
+}
+
+#[test]
+fn blocks_of_an_older_pool_are_withheld_from_a_younger_one() {
+    let mut server = server(4);
+    server.now += 5_000;
+    server.pool("young", 1, &["10.0.0.4/30", "10.9.0.0/31"], &[]);
+    let mut planner = Planner::default();
+    for name in ["r0", "r1"] {
+        server.request(name, "a", "young");
+    }
+    server.settle(&mut planner);
+    assert_eq!(outcome(&server, "r0"), RequestOutcome::Block("young-2"));
+    assert_eq!(failed(&server.requests["r1"]).0, "OutOfBlocks");
+    assert_eq!(condition(&server.pools["young"], "Overlapping"), ("True", "OverlapsOlderPool"));
+    assert_eq!(condition(&server.pools["p"], "Overlapping"), ("False", "Distinct"));
+}
+
+#[test]
+fn a_block_that_outlived_its_pool_is_not_carved_from_another_one() {
+    let mut server = server(1);
+    let mut planner = Planner::default();
+    server.request("r", "a", "p");
+    server.settle(&mut planner);
+    let orphan = server.pools.remove("p").unwrap();
+    server.log.push(News::PoolGone(orphan));
+    server.pool("q", 1, &["10.0.0.0/30"], &[]);
+    server.request("rq", "b", "q");
+    server.settle(&mut planner);
+    assert_eq!(
+        outcome(&server, "rq"),
+        RequestOutcome::Block("q-1"),
+        "10.0.0.0 and .1 still belong to node a"
+    );
+}
+
+#[test]
+fn blocks_without_an_address_to_hand_out_are_skipped() {
+    let mut server = Server::default();
+    server.node("a", None);
+    server.pool("p", 1, &["10.0.0.0/29"], &["10.0.0.0-10.0.0.2", "10.0.0.6/31"]);
+    let mut planner = Planner::default();
+    for name in ["r0", "r1", "r2"] {
+        server.request(name, "a", "p");
+    }
+    server.settle(&mut planner);
+    assert_eq!(server.blocks.keys().collect::<Vec<_>>(), ["p-1", "p-2"]);
+    assert_eq!(failed(&server.requests["r2"]).0, "OutOfBlocks");
+}
+
+#[test]
+fn a_pool_that_is_late_is_waited_for_and_one_that_never_comes_is_named() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.settle(&mut planner);
+    server.request("r", "a", "typo");
+    server.request("late", "a", "late");
+    assert_eq!(planner.plan(&server.world(), server.timestamp()), [], "not at the first look");
+    let next = planner.next_look().expect("a second look");
+    assert_eq!(next.since(server.timestamp()), Duration::from_secs(1));
+    server.pool("late", 1, &["10.5.0.0/24"], &[]);
+    server.now += 1_000;
+    server.settle(&mut planner);
+    assert_eq!(outcome(&server, "late"), RequestOutcome::Block("late-0"));
+    let (reason, message) = failed(&server.requests["r"]);
+    assert_eq!(reason, "PoolNotFound");
+    assert!(message.starts_with("there is no AddressPool \"typo\"; create it"), "{message}");
+}
+
+#[test]
+fn a_pool_that_cannot_be_understood_serves_nobody_and_says_why() {
+    let mut server = server(4);
+    server.pool("bad", 1, &["10.0.0.0/33"], &[]);
+    server.request("r", "a", "bad");
+    server.settle(&mut Planner::default());
+    assert_eq!(condition(&server.pools["bad"], "Ready"), ("False", "Invalid"));
+    let (reason, message) = failed(&server.requests["r"]);
+    assert_eq!(reason, "Invalid");
+    assert!(message.contains("10.0.0.0/33"), "{message}");
+}
+
+#[test]
+fn a_request_of_a_deleted_node_is_not_served() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.settle(&mut planner);
+    let mut world = server.world();
+    let seen = server.log.len();
+    server.request("r", "a", "p");
+    server.delete_node("a");
+    let news = server.log[seen..].iter().filter(|news| !matches!(news, News::RequestGone(_)));
+    news.cloned().for_each(|news| tell(&mut world, news));
+    assert_eq!(planner.plan(&world, server.timestamp()), []);
+}
+
+#[test]
+fn nothing_is_planned_before_everything_is_known() {
+    let mut server = server(4);
+    server.request("r", "a", "p");
+    let mut world = World::default();
+    server.log.iter().cloned().for_each(|news| tell(&mut world, news));
+    assert_eq!(Planner::default().plan(&world, server.timestamp()), [], "absence means nothing yet");
+}
+
+#[test]
+fn the_oldest_requests_are_served_first() {
+    let mut server = server(2);
+    for (name, node) in [("z", "a"), ("m", "b"), ("a", "c")] {
+        server.request(name, node, "p");
+        server.now += 1_000;
+    }
+    server.settle(&mut Planner::default());
+    assert_eq!(outcome(&server, "z"), RequestOutcome::Block("p-0"));
+    assert_eq!(outcome(&server, "m"), RequestOutcome::Block("p-1"));
+    assert_eq!(failed(&server.requests["a"]).0, "OutOfBlocks");
+}
+
+#[test]
+fn ten_thousand_requests_are_planned_in_a_fraction_of_a_second_and_without_squares() {
+    fn planned_in(count: u32) -> Duration {
+        let mut server = Server::default();
+        server.pool("p", 5, &["10.0.0.0/8"], &[]);
+        for number in 0..count {
+            server.request(&format!("r{number}"), &format!("n{}", number % 1000), "p");
+        }
+        let world = server.world();
+        let before = SystemClock.now();
+        let plan = Planner::default().plan(&world, server.timestamp());
+        assert_eq!(plan.len(), usize::try_from(count).unwrap() + 1);
+        SystemClock.now().since(before)
+    }
+    planned_in(100);
+    let (small, large) = (planned_in(1_000), planned_in(10_000));
+    assert!(large < Duration::from_secs(5), "10,000 took {large:?}");
+    let allowed = small.max(Duration::from_millis(20)) * 40;
+    assert!(large < allowed, "1,000 took {small:?}, 10,000 took {large:?}");
+}

@@ -1,0 +1,68 @@
+//! What the controller knows.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+
+use crate::cache::Cache;
+
+/// Pools, blocks, requests and nodes, as far as they are known.
+#[derive(Debug, Default)]
+pub struct World {
+    /// Pools.
+    pub pools: Cache<AddressPool>,
+    /// Blocks.
+    pub blocks: Cache<AddressBlock>,
+    /// Requests.
+    pub requests: Cache<BlockRequest>,
+    nodes: Cache<Node>,
+    /// Nodes whose deletion was seen, and not only their absence.
+    deleted_nodes: BTreeSet<String>,
+}
+
+impl World {
+    /// Whether everything has come in at least once. Before, absence means nothing.
+    pub fn is_complete(&self) -> bool {
+        self.pools.is_complete()
+            && self.blocks.is_complete()
+            && self.requests.is_complete()
+            && self.nodes.is_complete()
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> &Cache<Node> {
+        &self.nodes
+    }
+
+    /// A list of nodes begins.
+    pub fn begin_nodes(&mut self) {
+        self.nodes.begin();
+    }
+
+    /// The list of nodes is complete.
+    pub fn finish_nodes(&mut self) {
+        self.nodes.finish();
+    }
+
+    /// A node as it is.
+    pub fn apply_node(&mut self, node: Node) {
+        self.deleted_nodes.remove(&node.name_any());
+        self.nodes.apply(node);
+    }
+
+    /// A node was deleted: it will not come back as the same one, so nobody has to wait for a second look.
+    pub fn delete_node(&mut self, node: &Node) {
+        let name = node.name_any();
+        self.nodes.remove(&name, &node.uid().unwrap_or_default());
+        if self.nodes.get(&name).is_none() {
+            self.deleted_nodes.insert(name);
+        }
+    }
+
+    /// Whether the deletion of this node was seen.
+    pub fn saw_deletion_of(&self, node: &str) -> bool {
+        self.deleted_nodes.contains(node)
+    }
+}

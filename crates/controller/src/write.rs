@@ -1,0 +1,122 @@
+//! What the controller writes, and why a deposed leader's writes do nothing.
+//!
+//! A request is served in three writes, each of which any leader may repeat or take over:
+//!
+//! ```text
+//!    pending ──Reserve──▶ reserved(block name) ──Create──▶ the block exists ──Complete──▶ complete
+//!       │       (CAS on the request)     (its name is the lock)      (CAS on the request)
+//!       └──Refuse (CAS on the request)──▶ failed
+//! ```
+//!
+//! `Reserve`, `Refuse` and `Complete` name the resource version that was read: if anyone else has decided since, they
+//! conflict. `Create` makes exactly the block that the request's status names; if it is there already, it is done.
+//!
+//! `Create` is the one write that no resource version can guard, because what it creates does not exist yet. It is
+//! sent only within the leader's term and given up at its end. Should it arrive later all the same, after the block was
+//! created, used and returned, then the node that asked has a block too many: no address has two holders, because the
+//! name is still the lock, and the node returns the block as any other that is empty.
+
+use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
+use tenure_ipam::Subnet;
+
+/// An object at the version that a decision was based on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// One write to the API.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Notes in a request's status which block it will get.
+    Reserve {
+        /// The request.
+        request: At,
+        /// The block's name.
+        block: String,
+    },
+    /// Creates a block that a request's status names. "Already exists" is success.
+    Create {
+        /// The block.
+        block: Box<AddressBlock>,
+    },
+    /// Answers a request: complete, or complete and failed.
+    Answer {
+        /// The request.
+        request: At,
+        /// The answer.
+        status: BlockRequestStatus,
+        /// The block that was promised to a request which is now to be refused. If a live look shows that it exists
+        /// and answers this request, there is no refusal.
+        unless_exists: Option<String>,
+    },
+    /// Writes the status of a pool.
+    PoolStatus {
+        /// The pool.
+        pool: At,
+        /// Its status.
+        status: Box<AddressPoolStatus>,
+    },
+    /// Sets a pool's finalizers, so that it stays while blocks exist or goes when none do.
+    PoolFinalizers {
+        /// The pool.
+        pool: At,
+        /// All of its finalizers.
+        finalizers: Vec<String>,
+    },
+    /// Deletes a block and takes our finalizer off it, provided that a live look confirms that nobody can use its
+    /// addresses any more.
+    ReleaseBlock {
+        /// The block.
+        block: At,
+        /// Its finalizers without ours.
+        finalizers: Vec<String>,
+        /// The node that owned it.
+        node: String,
+        /// What a live look has to confirm.
+        because: Because,
+    },
+}
+
+/// Why nobody can use a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// There is no such node.
+    NodeIsGone,
+    /// The node is out of service, and no pod on it has or may still get an address of the block.
+    OutOfService {
+        /// The addresses of the block; `None` if it does not say any that can be understood.
+        addresses: Option<Subnet>,
+    },
+}
+
+impl Write {
+    /// One word for what it does.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Reserve { .. } => "reserve",
+            Self::Create { .. } => "create",
+            Self::Answer { .. } => "answer",
+            Self::PoolStatus { .. } => "pool_status",
+            Self::PoolFinalizers { .. } => "pool_finalizers",
+            Self::ReleaseBlock { .. } => "release",
+        }
+    }
+
+    /// What it is about, the same for repeated attempts: the UID of the request, pool or block.
+    pub fn subject(&self) -> &str {
+        match self {
+            Self::Reserve { request: at, .. }
+            | Self::Answer { request: at, .. }
+            | Self::PoolStatus { pool: at, .. }
+            | Self::PoolFinalizers { pool: at, .. }
+            | Self::ReleaseBlock { block: at, .. } => &at.uid,
+            Self::Create { block } => block.request_uid().unwrap_or_default(),
+        }
+    }
+}
