@@ -1,0 +1,192 @@
+//! Finding a journal, and what is done with one that cannot be used.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::Origin;
+use super::writer::write_anew;
+use crate::journal::codec::{self, ReadError};
+use crate::journal::image::Image;
+
+const NAME: &str = "journal";
+const LOCK: &str = "journal.lock";
+/// How many journals that were set aside are kept: enough to look into, and never a full `/run`.
+const KEPT_ASIDE: usize = 8;
+
+/// What a person should know about how a journal was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Note {
+    /// Its end was torn by a crash; what was torn had not been reported as committed.
+    #[error("cut {bytes} bytes of a torn record off the journal {}", .path.display())]
+    Torn {
+        /// The journal.
+        path: PathBuf,
+        /// How much.
+        bytes: usize,
+    },
+    /// It was set aside.
+    #[error("set a journal aside as {}: {reason}", .path.display())]
+    SetAside {
+        /// Its new name.
+        path: PathBuf,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// Why a journal was set aside.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// It is none, or of another version.
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
+    /// It describes another boot or another node.
+    #[error("it is of boot {:?} of node {:?}, and this is boot {:?} of node {:?}", .found.boot, .found.node, .here.boot, .here.node)]
+    Foreign {
+        /// Where it comes from.
+        found: Origin,
+        /// Where we are.
+        here: Origin,
+    },
+    /// Parts of it are damaged; the other parts were used.
+    #[error("{bytes} of its bytes are damaged; its {records} other records were used")]
+    Damaged {
+        /// How much.
+        bytes: usize,
+        /// What was used.
+        records: u64,
+    },
+}
+
+/// Why there is no journal.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("cannot use the journal in {}: another process does", .directory.display())]
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Something about the files does not work.
+    #[error("cannot {act} {}", .path.display())]
+    Act {
+        /// What was tried.
+        act: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Keeps other processes from the journal as long as it lives.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "closing the file is what unlocks it")] File);
+
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) len: u64,
+    pub(super) image: Image,
+    pub(super) notes: Vec<Note>,
+    pub(super) lock: Lock,
+}
+
+pub(super) fn open(directory: &Path, origin: &Origin) -> Result<Found, OpenError> {
+    let fail = |act, path: &Path| {
+        let path = path.to_owned();
+        move |source| OpenError::Act { act, path, source }
+    };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(fail("make the directory", directory))?;
+    let lock = lock(directory)?;
+    let path = directory.join(NAME);
+    let mut notes = Vec::new();
+    let (image, keep) = match read(&path).map_err(fail("read the journal", &path))? {
+        None => (Image::default(), None),
+        Some(bytes) => match usable(&bytes, origin) {
+            Usable::Whole { image, len, torn } => {
+                if torn > 0 {
+                    notes.push(Note::Torn { path: path.clone(), bytes: torn });
+                }
+                (image, Some(len))
+            }
+            Usable::SetAside { image, reason } => {
+                let aside = name_aside(directory);
+                fs::rename(&path, &aside).map_err(fail("set aside the journal", &path))?;
+                notes.push(Note::SetAside { path: aside, reason });
+                (image, None)
+            }
+        },
+    };
+    let (file, len) = match keep {
+        Some(len) => (cut(&path, len).map_err(fail("cut the torn end of the journal", &path))?, len),
+        None => write_anew(&path, origin, &image).map_err(fail("begin the journal", &path))?,
+    };
+    Ok(Found { path, file, len, image, notes, lock })
+}
+
+fn lock(directory: &Path) -> Result<Lock, OpenError> {
+    let path = directory.join(LOCK);
+    let fail = |act| {
+        let path = path.clone();
+        move |source| OpenError::Act { act, path, source }
+    };
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(fail("open the lock file"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Lock(file)),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { directory: directory.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(fail("lock")(source)),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?.read_to_end(&mut bytes)?,
+    };
+    Ok(Some(bytes))
+}
+
+enum Usable {
+    Whole { image: Image, len: u64, torn: usize },
+    SetAside { image: Image, reason: Reason },
+}
+
+fn usable(bytes: &[u8], here: &Origin) -> Usable {
+    let unused = |reason| Usable::SetAside { image: Image::default(), reason };
+    match codec::read(bytes) {
+        Err(error) => unused(error.into()),
+        Ok(reading) if reading.origin != *here => {
+            unused(Reason::Foreign { found: reading.origin, here: here.clone() })
+        }
+        Ok(reading) if reading.damaged > 0 => Usable::SetAside {
+            image: reading.image,
+            reason: Reason::Damaged { bytes: reading.damaged, records: reading.records },
+        },
+        Ok(reading) => {
+            Usable::Whole { image: reading.image, len: reading.whole as u64, torn: reading.torn }
+        }
+    }
+}
+
+/// A name that is not taken yet, or else the one that has been taken longest.
+fn name_aside(directory: &Path) -> PathBuf {
+    let names = (1..=KEPT_ASIDE).map(|number| directory.join(format!("{NAME}.aside-{number}")));
+    let taken_since = |path: &PathBuf| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    names.min_by_key(taken_since).unwrap_or_else(|| directory.join(format!("{NAME}.aside")))
+}
+
+fn cut(path: &Path, len: u64) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(len)?;
+    file.seek(SeekFrom::Start(len))?;
+    Ok(file)
+}

@@ -1,0 +1,225 @@
+use std::fs;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use tenure_handles::Timestamp;
+use tenure_ipam::{Addresses, Sequence, Subnet};
+
+use super::*;
+use crate::journal::record::{BlockFacts, Held, Released};
+use crate::key::{HoldKey, Pod};
+
+fn here() -> Origin {
+    Origin { boot: "boot-1".into(), node: "node-1".into() }
+}
+
+fn open(directory: &Path, origin: &Origin) -> (Opened, Receiver<Commit>) {
+    let (told, tells) = mpsc::channel();
+    let opened = Journal::open(directory, origin, move |commit| drop(told.send(commit))).unwrap();
+    (opened, tells)
+}
+
+fn held(number: u64) -> Held {
+    Held {
+        block: "uid-1".into(),
+        key: HoldKey::new("net", format!("c{number}"), "eth0").unwrap(),
+        pod: Pod::default(),
+        interface: true,
+        addresses: Addresses {
+            ipv4: Some(u32::try_from(0x0a00_0000 + number % 1024).unwrap().into()),
+            ipv6: None,
+        },
+        sequence: Sequence::from_u64(number + 1),
+        since: Timestamp::from_millis(number),
+    }
+}
+
+fn owned() -> Record {
+    let subnet = Subnet::single("10.0.0.0/22".parse().unwrap());
+    Record::Owned(BlockFacts { uid: "uid-1".into(), name: "p-0".into(), pool: "p".into(), subnet })
+}
+
+fn containers(image: &Image) -> Vec<String> {
+    let mut containers: Vec<String> = image.holds().map(|held| held.key.container().to_owned()).collect();
+    containers.sort();
+    containers
+}
+
+/// Appends, and waits until all is committed.
+fn append(opened: &Opened, tells: &Receiver<Commit>, records: Vec<Record>, position: u64) {
+    opened.journal.append(records).unwrap();
+    while tells.recv_timeout(Duration::from_secs(10)).unwrap() != Commit::UpTo(position) {}
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    assert!(opened.image.is_empty() && opened.notes.is_empty());
+    append(&opened, &tells, vec![owned(), Record::Held(held(1)), Record::Held(held(2))], 3);
+    // Not even the end of the process matters: the bytes are in the file.
+    let copy = tempfile::tempdir().unwrap();
+    fs::copy(opened.journal.path(), copy.path().join("journal")).unwrap();
+    let (again, _) = open(copy.path(), &here());
+    assert_eq!(containers(&again.image), ["c1", "c2"]);
+    assert!(again.notes.is_empty());
+}
+
+#[test]
+fn many_records_share_few_writes_and_all_are_committed_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    for number in 0..500 {
+        opened.journal.append(vec![Record::Held(held(number))]).unwrap();
+    }
+    let mut last = 0;
+    while last < 500 {
+        let Commit::UpTo(position) = tells.recv_timeout(Duration::from_secs(10)).unwrap() else { panic!() };
+        assert!(position > last);
+        last = position;
+    }
+    drop(opened);
+    assert_eq!(open(directory.path(), &here()).0.image.holds().count(), 500);
+}
+
+#[test]
+fn what_waits_when_it_is_closed_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, _tells) = open(directory.path(), &here());
+    opened.journal.append(vec![Record::Held(held(7))]).unwrap();
+    drop(opened);
+    assert_eq!(containers(&open(directory.path(), &here()).0.image), ["c7"]);
+}
+
+#[test]
+fn a_torn_end_is_cut_and_said_and_writing_goes_on_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    append(&opened, &tells, vec![Record::Held(held(1))], 1);
+    let path = opened.journal.path().to_owned();
+    drop(opened);
+    let whole = fs::read(&path).unwrap();
+    let torn = &whole[whole.len() - 30..whole.len() - 5];
+    let mut longer = Vec::new();
+    crate::journal::codec::put(&Record::Held(held(2)), &mut longer);
+    longer.truncate(longer.len() - 3);
+    fs::write(&path, [&whole[..], &longer].concat()).unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    assert_eq!(opened.notes, [Note::Torn { path: path.clone(), bytes: longer.len() }]);
+    assert_eq!(containers(&opened.image), ["c1"], "{} bytes of noise", torn.len());
+    append(&opened, &tells, vec![Record::Held(held(3))], 1);
+    drop(opened);
+    let (opened, _) = open(directory.path(), &here());
+    assert_eq!(containers(&opened.image), ["c1", "c3"]);
+    assert!(opened.notes.is_empty());
+}
+
+#[test]
+fn a_journal_of_another_boot_or_node_is_set_aside_and_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    append(&opened, &tells, vec![Record::Held(held(1))], 1);
+    drop(opened);
+    for other in [Origin { boot: "boot-2".into(), ..here() }, Origin { node: "node-2".into(), ..here() }] {
+        let (opened, _) = open(directory.path(), &other);
+        assert!(opened.image.is_empty());
+        let [Note::SetAside { path, reason: Reason::Foreign { .. } }] = &opened.notes[..] else {
+            panic!("{:?}", opened.notes)
+        };
+        assert!(path.exists(), "it can still be looked into");
+        let said = opened.notes[0].to_string();
+        assert!(said.contains("boot-1") && said.contains(&other.boot), "{said}");
+    }
+}
+
+#[test]
+fn a_damaged_journal_is_set_aside_and_what_is_left_of_it_is_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    append(&opened, &tells, (1..=3).map(|number| Record::Held(held(number))).collect(), 3);
+    let path = opened.journal.path().to_owned();
+    drop(opened);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x20;
+    fs::write(&path, &bytes).unwrap();
+    let (opened, _) = open(directory.path(), &here());
+    assert_eq!(containers(&opened.image), ["c1", "c3"]);
+    let [Note::SetAside { path: aside, reason: Reason::Damaged { records: 2, .. } }] = &opened.notes[..] else {
+        panic!("{:?}", opened.notes)
+    };
+    assert_eq!(fs::read(aside).unwrap(), bytes);
+    drop(opened);
+    let (opened, _) = open(directory.path(), &here());
+    assert_eq!((containers(&opened.image), opened.notes.len()), (vec!["c1".to_owned(), "c3".to_owned()], 0));
+}
+
+#[test]
+fn something_else_under_its_name_is_set_aside_however_often() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..12 {
+        fs::write(directory.path().join("journal"), format!("not a journal {round}")).unwrap();
+        let (opened, _) = open(directory.path(), &here());
+        let [Note::SetAside { path, .. }] = &opened.notes[..] else { panic!("{:?}", opened.notes) };
+        assert_eq!(fs::read(path).unwrap(), format!("not a journal {round}").as_bytes());
+    }
+    assert!(fs::read_dir(directory.path()).unwrap().count() <= 8 + 2, "and they do not fill the disk");
+}
+
+#[test]
+fn two_processes_cannot_have_it_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, _tells) = open(directory.path(), &here());
+    let refused = Journal::open(directory.path(), &here(), |_| {});
+    assert!(matches!(refused, Err(OpenError::Locked { .. })), "{refused:?}");
+    drop(opened);
+    open(directory.path(), &here());
+}
+
+#[test]
+fn it_does_not_grow_with_what_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    append(&opened, &tells, vec![owned(), Record::Held(held(9_999))], 2);
+    let mut position = 2;
+    for round in 0..100 {
+        let records: Vec<Record> = (0..50)
+            .flat_map(|number| {
+                let hold = held(round * 50 + number);
+                let at = Timestamp::from_millis(round * 50 + number);
+                [Record::Held(hold.clone()), Record::Released(Released { hold, at, until: at })]
+            })
+            .collect();
+        position += records.len() as u64;
+        append(&opened, &tells, records, position);
+    }
+    let path = opened.journal.path().to_owned();
+    drop(opened);
+    let len = fs::metadata(&path).unwrap().len();
+    assert!(len < 300_000, "10,000 records of about 100 bytes leave {len}");
+    assert_eq!(containers(&open(directory.path(), &here()).0.image), ["c9999"]);
+}
+
+#[test]
+fn a_full_disk_is_said_and_everything_is_written_when_it_is_not_full_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let (told, tells) = mpsc::channel();
+    let path = directory.path().join("journal");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let writer = Writer::new(path.clone(), full, 0, here(), Image::default());
+    let (orders, received) = mpsc::channel();
+    orders.send(Order::Append(vec![Record::Held(held(1))])).unwrap();
+    orders.send(Order::Stop).unwrap();
+    writer.run(&received, move |commit| drop(told.send(commit)));
+    let Commit::Failed(message) = tells.recv().unwrap() else { panic!("written to a full disk") };
+    assert!(message.contains("No space left"), "{message}");
+    // A file that refuses once: the record is still there for the next attempt.
+    let (file, len) = writer::write_anew(&path, &here(), &Image::default()).unwrap();
+    let read_only = fs::File::open(&path).unwrap();
+    let mut writer = Writer::new(path.clone(), read_only, len, here(), Image::default());
+    assert!(writer.try_commit(vec![Record::Held(held(1))]).is_err());
+    writer.replace_file(file);
+    assert_eq!(writer.try_commit(vec![Record::Held(held(2))]).unwrap(), 2);
+    drop(writer);
+    assert_eq!(containers(&open(directory.path(), &here()).0.image), ["c1", "c2"]);
+}

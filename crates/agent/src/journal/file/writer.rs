@@ -1,0 +1,148 @@
+//! The journal's thread.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use super::{Commit, Origin};
+use crate::journal::codec;
+use crate::journal::image::Image;
+use crate::journal::record::Record;
+
+/// How long after a failure writing is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// A file is written anew when it is larger than this and several times as large as when it was last.
+const SMALLEST_TO_COMPACT: u64 = 64 << 10;
+const GROWTH: u64 = 4;
+
+/// What the thread is asked to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    Append(Vec<Record>),
+    Stop,
+}
+
+pub(super) struct Writer {
+    path: PathBuf,
+    origin: Origin,
+    file: File,
+    /// The bytes of the file that are whole.
+    len: u64,
+    /// Whether a write that failed may have left more bytes than that.
+    tainted: bool,
+    /// What the file had when it was last written anew.
+    compact_len: u64,
+    image: Image,
+    /// Records that are not in the file yet.
+    waiting: Vec<Record>,
+    committed: u64,
+}
+
+impl Writer {
+    pub(super) fn new(path: PathBuf, file: File, len: u64, origin: Origin, image: Image) -> Self {
+        Self { path, origin, file, len, tainted: false, compact_len: len, image, waiting: Vec::new(), committed: 0 }
+    }
+
+    pub(super) fn run(mut self, orders: &Receiver<Order>, mut told: impl FnMut(Commit)) {
+        loop {
+            let retrying = !self.waiting.is_empty();
+            let first = if retrying {
+                orders.recv_timeout(RETRY)
+            } else {
+                orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            let mut stop = false;
+            match first {
+                Ok(order) => stop |= self.take(order),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => stop = true,
+            }
+            // Whatever else waits shares the write.
+            while !stop && let Ok(order) = orders.try_recv() {
+                stop |= self.take(order);
+            }
+            if !self.waiting.is_empty() {
+                match self.commit() {
+                    Ok(()) => told(Commit::UpTo(self.committed)),
+                    Err(error) => told(Commit::Failed(format!(
+                        "cannot write to the journal {}: {error}",
+                        self.path.display()
+                    ))),
+                }
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Takes an order; true if it is the last.
+    fn take(&mut self, order: Order) -> bool {
+        match order {
+            Order::Append(records) => {
+                self.waiting.extend(records);
+                false
+            }
+            Order::Stop => true,
+        }
+    }
+
+    /// Writes all that waits, or nothing.
+    fn commit(&mut self) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.waiting.iter().for_each(|record| codec::put(record, &mut bytes));
+        if std::mem::replace(&mut self.tainted, true) {
+            self.file.set_len(self.len)?;
+            self.file.seek(SeekFrom::Start(self.len))?;
+        }
+        self.file.write_all(&bytes)?;
+        self.file.sync_data()?;
+        self.tainted = false;
+        self.len += bytes.len() as u64;
+        self.committed += self.waiting.len() as u64;
+        self.waiting.drain(..).for_each(|record| self.image.apply(record));
+        if self.len > SMALLEST_TO_COMPACT.max(GROWTH * self.compact_len) {
+            self.compact();
+        }
+        Ok(())
+    }
+
+    /// Writes the file anew. Where that fails, the old one goes on.
+    fn compact(&mut self) {
+        self.image.prune();
+        match write_anew(&self.path, &self.origin, &self.image) {
+            Ok((file, len)) => (self.file, self.len, self.compact_len) = (file, len, len),
+            // Try again when it has grown as much once more.
+            Err(_) => self.compact_len = self.len,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Writer {
+    /// One attempt to write, as the thread makes it.
+    pub(super) fn try_commit(&mut self, records: Vec<Record>) -> io::Result<u64> {
+        self.take(Order::Append(records));
+        self.commit().map(|()| self.committed)
+    }
+
+    /// What comes of an operator who makes room.
+    pub(super) fn replace_file(&mut self, file: File) {
+        self.file = file;
+    }
+}
+
+/// Writes a journal that says what `image` does, beside, and renames it into place.
+pub(super) fn write_anew(path: &Path, origin: &Origin, image: &Image) -> io::Result<(File, u64)> {
+    let beside = path.with_extension("new");
+    let mut bytes = codec::begin(origin);
+    image.records().for_each(|record| codec::put(&record, &mut bytes));
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
+    file.write_all(&bytes)?;
+    file.sync_data()?;
+    fs::rename(&beside, path)?;
+    Ok((file, bytes.len() as u64))
+}

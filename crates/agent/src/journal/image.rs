@@ -1,0 +1,179 @@
+//! What all records together say.
+//!
+//! A journal is read into an image, and compacting a journal is writing down its image. An image takes records in any
+//! order and any number of times: a release never touches a successor, and what is missing because it was damaged leaves
+//! a hold standing rather than losing one.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tenure_handles::Timestamp;
+use tenure_ipam::Addresses;
+
+use super::record::{BlockFacts, Held, Record, Released};
+use crate::key::HolderId;
+
+/// Blocks with their holds and what cools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    blocks: BTreeMap<String, ImageBlock>,
+    /// Where each holder's hold is.
+    places: BTreeMap<HolderId, (String, Place)>,
+    /// The time of the latest record.
+    latest: Timestamp,
+}
+
+/// One block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageBlock {
+    /// What is known of it; nothing if the record that said so was damaged.
+    pub facts: Option<BlockFacts>,
+    /// Whether nothing is handed out of it any more.
+    pub fenced: bool,
+    entries: BTreeMap<Place, ImageEntry>,
+}
+
+/// An address that is held, or was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageEntry {
+    /// The hold.
+    pub hold: Held,
+    /// Set when it has ended.
+    pub freed: Option<Freed>,
+}
+
+/// The end of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// When it was freed.
+    pub at: Timestamp,
+    /// Until when it cools.
+    pub until: Timestamp,
+}
+
+/// Addresses, in an order.
+type Place = (Option<Ipv4Addr>, Option<Ipv6Addr>);
+
+fn place(addresses: &Addresses) -> Place {
+    (addresses.ipv4, addresses.ipv6)
+}
+
+impl Image {
+    /// Takes one more record in.
+    pub fn apply(&mut self, record: Record) {
+        self.latest = self.latest.max(record.at().unwrap_or_default());
+        match record {
+            Record::Owned(facts) => {
+                let block = self.block(facts.uid.clone());
+                block.facts = Some(facts);
+            }
+            Record::Fenced { uid } => self.block(uid).fenced = true,
+            Record::Forgotten { uid } => {
+                self.blocks.remove(&uid);
+                self.places.retain(|_, (block, _)| *block != uid);
+            }
+            Record::Held(hold) => self.hold(hold),
+            Record::Released(released) => self.release(released),
+        }
+    }
+
+    /// The blocks by their UIDs.
+    pub fn blocks(&self) -> impl Iterator<Item = (&str, &ImageBlock)> {
+        self.blocks.iter().map(|(uid, block)| (uid.as_str(), block))
+    }
+
+    /// All holds.
+    pub fn holds(&self) -> impl Iterator<Item = &Held> {
+        self.blocks.values().flat_map(ImageBlock::holds)
+    }
+
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Drops what cooled long enough. The youngest number of each block stays, so that none is ever given twice.
+    pub fn prune(&mut self) {
+        for block in self.blocks.values_mut() {
+            let youngest = block.entries.values().map(|entry| entry.hold.sequence).max();
+            block.entries.retain(|_, entry| {
+                let over = entry.freed.is_some_and(|freed| freed.until <= self.latest);
+                !over || Some(entry.hold.sequence) == youngest
+            });
+        }
+    }
+
+    /// The records that lead to this image.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.blocks.iter().flat_map(|(uid, block)| {
+            let owned = block.facts.clone().map(Record::Owned);
+            let fenced = block.fenced.then(|| Record::Fenced { uid: uid.clone() });
+            let entries = block.entries.values().map(|entry| match entry.freed {
+                None => Record::Held(entry.hold.clone()),
+                Some(Freed { at, until }) => {
+                    Record::Released(Released { hold: entry.hold.clone(), at, until })
+                }
+            });
+            owned.into_iter().chain(fenced).chain(entries)
+        })
+    }
+
+    fn block(&mut self, uid: String) -> &mut ImageBlock {
+        self.blocks.entry(uid).or_default()
+    }
+
+    fn hold(&mut self, hold: Held) {
+        let (id, at) = (hold.key.id(), place(&hold.addresses));
+        let uid = hold.block.clone();
+        if let Some(entry) = self.blocks.get(&uid).and_then(|block| block.entries.get(&at))
+            && entry.hold.sequence > hold.sequence
+        {
+            return;
+        }
+        if let Some((block, before)) = self.places.insert(id, (uid.clone(), at))
+            && (block != uid || before != at)
+            && let Some(block) = self.blocks.get_mut(&block)
+        {
+            block.entries.remove(&before);
+        }
+        let replaced = self.block(uid).entries.insert(at, ImageEntry { hold, freed: None });
+        if let Some(replaced) = replaced.filter(|entry| entry.freed.is_none() && entry.hold.key.id() != id) {
+            self.places.remove(&replaced.hold.key.id());
+        }
+    }
+
+    fn release(&mut self, released: Released) {
+        let Released { hold, at: freed_at, until } = released;
+        let (id, at) = (hold.key.id(), place(&hold.addresses));
+        let (uid, sequence) = (hold.block.clone(), hold.sequence);
+        let block = self.block(uid.clone());
+        if block.entries.get(&at).is_some_and(|entry| entry.hold.sequence > sequence) {
+            return;
+        }
+        let freed = Some(Freed { at: freed_at, until });
+        let replaced = block.entries.insert(at, ImageEntry { hold, freed });
+        for id in [Some(id), replaced.map(|entry| entry.hold.key.id())].into_iter().flatten() {
+            if self.places.get(&id).is_some_and(|(block, place)| *block == uid && *place == at) {
+                self.places.remove(&id);
+            }
+        }
+    }
+}
+
+impl ImageBlock {
+    /// Its holds.
+    pub fn holds(&self) -> impl Iterator<Item = &Held> {
+        self.entries.values().filter(|entry| entry.freed.is_none()).map(|entry| &entry.hold)
+    }
+
+    /// What was freed, first freed first.
+    pub fn freed(&self) -> Vec<(&Held, Freed)> {
+        let freed = self.entries.values().filter_map(|entry| Some((&entry.hold, entry.freed?)));
+        let mut freed: Vec<_> = freed.collect();
+        freed.sort_by_key(|(hold, freed)| (freed.at, hold.sequence));
+        freed
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Records as protobuf messages: an older agent reads what a newer one wrote, and the other way round, as long as the
+//! file's version is the same.
+
+use prost::Message as _;
+use tenure_handles::Timestamp;
+use tenure_ipam::{Addresses, Sequence, Subnet};
+
+use super::record::{BlockFacts, Held, Record, Released};
+use crate::key::{HoldKey, Pod};
+
+/// A record's body.
+pub(super) fn encode(record: &Record) -> Vec<u8> {
+    let kind = match record {
+        Record::Owned(facts) => Kind::Owned(BlockMessage {
+            uid: facts.uid.clone(),
+            name: facts.name.clone(),
+            pool: facts.pool.clone(),
+            ipv4: facts.subnet.ipv4.map(|cidr| cidr.to_string()).unwrap_or_default(),
+            ipv6: facts.subnet.ipv6.map(|cidr| cidr.to_string()).unwrap_or_default(),
+        }),
+        Record::Fenced { uid } => Kind::Fenced(uid.clone()),
+        Record::Forgotten { uid } => Kind::Forgotten(uid.clone()),
+        Record::Held(held) => Kind::Held(hold_message(held)),
+        Record::Released(released) => Kind::Released(ReleasedMessage {
+            hold: Some(hold_message(&released.hold)),
+            at: released.at.as_millis(),
+            until: released.until.as_millis(),
+        }),
+    };
+    RecordMessage { kind: Some(kind) }.encode_to_vec()
+}
+
+/// The record with this body; `None` if there is none.
+pub(super) fn decode(body: &[u8]) -> Option<Record> {
+    Some(match RecordMessage::decode(body).ok()?.kind? {
+        Kind::Owned(block) => {
+            let cidr = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+            let subnet = Subnet { ipv4: cidr(&block.ipv4)?, ipv6: cidr(&block.ipv6)? };
+            Record::Owned(BlockFacts { uid: block.uid, name: block.name, pool: block.pool, subnet })
+        }
+        Kind::Fenced(uid) => Record::Fenced { uid },
+        Kind::Forgotten(uid) => Record::Forgotten { uid },
+        Kind::Held(held) => Record::Held(read_hold(held)?),
+        Kind::Released(released) => Record::Released(Released {
+            hold: read_hold(released.hold?)?,
+            at: Timestamp::from_millis(released.at),
+            until: Timestamp::from_millis(released.until),
+        }),
+    })
+}
+
+fn hold_message(held: &Held) -> HoldMessage {
+    HoldMessage {
+        block: held.block.clone(),
+        network: held.key.network().to_owned(),
+        container: held.key.container().to_owned(),
+        ifname: held.key.interface().to_owned(),
+        pod_namespace: held.pod.namespace.clone(),
+        pod_name: held.pod.name.clone(),
+        pod_uid: held.pod.uid.clone(),
+        interface: held.interface,
+        ipv4: held.addresses.ipv4.map(|ip| ip.octets().to_vec()).unwrap_or_default(),
+        ipv6: held.addresses.ipv6.map(|ip| ip.octets().to_vec()).unwrap_or_default(),
+        sequence: held.sequence.as_u64(),
+        since: held.since.as_millis(),
+    }
+}
+
+fn read_hold(message: HoldMessage) -> Option<Held> {
+    let addresses = Addresses {
+        ipv4: address::<4>(&message.ipv4)?.map(Into::into),
+        ipv6: address::<16>(&message.ipv6)?.map(Into::into),
+    };
+    addresses.iter().next()?;
+    Some(Held {
+        block: message.block,
+        key: HoldKey::new(message.network, message.container, message.ifname).ok()?,
+        pod: Pod { namespace: message.pod_namespace, name: message.pod_name, uid: message.pod_uid },
+        interface: message.interface,
+        addresses,
+        sequence: Sequence::from_u64(message.sequence),
+        since: Timestamp::from_millis(message.since),
+    })
+}
+
+/// An address of `N` bytes, or none for no bytes.
+fn address<const N: usize>(bytes: &[u8]) -> Option<Option<[u8; N]>> {
+    if bytes.is_empty() { Some(None) } else { bytes.try_into().ok().map(Some) }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RecordMessage {
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5")]
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Kind {
+    #[prost(message, tag = "1")]
+    Owned(BlockMessage),
+    #[prost(string, tag = "2")]
+    Fenced(String),
+    #[prost(string, tag = "3")]
+    Forgotten(String),
+    #[prost(message, tag = "4")]
+    Held(HoldMessage),
+    #[prost(message, tag = "5")]
+    Released(ReleasedMessage),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct BlockMessage {
+    #[prost(string, tag = "1")]
+    uid: String,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(string, tag = "3")]
+    pool: String,
+    #[prost(string, tag = "4")]
+    ipv4: String,
+    #[prost(string, tag = "5")]
+    ipv6: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct HoldMessage {
+    #[prost(string, tag = "1")]
+    block: String,
+    #[prost(string, tag = "2")]
+    network: String,
+    #[prost(string, tag = "3")]
+    container: String,
+    #[prost(string, tag = "4")]
+    ifname: String,
+    #[prost(string, tag = "5")]
+    pod_namespace: String,
+    #[prost(string, tag = "6")]
+    pod_name: String,
+    #[prost(string, tag = "7")]
+    pod_uid: String,
+    #[prost(bool, tag = "8")]
+    interface: bool,
+    #[prost(bytes = "vec", tag = "9")]
+    ipv4: Vec<u8>,
+    #[prost(bytes = "vec", tag = "10")]
+    ipv6: Vec<u8>,
+    #[prost(uint64, tag = "11")]
+    sequence: u64,
+    #[prost(uint64, tag = "12")]
+    since: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ReleasedMessage {
+    #[prost(message, optional, tag = "1")]
+    hold: Option<HoldMessage>,
+    #[prost(uint64, tag = "2")]
+    at: u64,
+    #[prost(uint64, tag = "3")]
+    until: u64,
+}
+
+/// Where a journal comes from.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct HeaderMessage {
+    /// The kernel's boot id.
+    #[prost(string, tag = "1")]
+    pub(super) boot: String,
+    /// The node's name.
+    #[prost(string, tag = "2")]
+    pub(super) node: String,
+}

@@ -1,0 +1,84 @@
+//! One thing that happened on a node.
+//!
+//! Every record stands on its own: what it says does not depend on records before it, so that one that is lost to damage
+//! takes nothing else with it.
+
+use tenure_handles::Timestamp;
+use tenure_ipam::{Addresses, Sequence, Subnet};
+
+use crate::key::{HoldKey, Pod};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// This node owns a block from now on.
+    Owned(BlockFacts),
+    /// Nothing is handed out of a block from now on, for good.
+    Fenced {
+        /// The block's UID.
+        uid: String,
+    },
+    /// A block is gone, and nothing is held in it any more.
+    Forgotten {
+        /// The block's UID.
+        uid: String,
+    },
+    /// An address (or pair) is held from now on. The key's earlier hold, if any, has moved here.
+    Held(Held),
+    /// An address (or pair) was freed.
+    Released(Released),
+}
+
+/// What is known of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockFacts {
+    /// The UID of its object.
+    pub uid: String,
+    /// The name of its object.
+    pub name: String,
+    /// The pool that it was carved from.
+    pub pool: String,
+    /// Its networks.
+    pub subnet: Subnet,
+}
+
+/// A hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The UID of the block that the address is of.
+    pub block: String,
+    /// Whose it is.
+    pub key: HoldKey,
+    /// The pod that it is for.
+    pub pod: Pod,
+    /// Whether the interface is ours too, and not only the address.
+    pub interface: bool,
+    /// The address, or the address of each family.
+    pub addresses: Addresses,
+    /// The hold's number in its block.
+    pub sequence: Sequence,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// The end of a hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// What was held.
+    pub hold: Held,
+    /// When it was freed.
+    pub at: Timestamp,
+    /// Until when it cools.
+    pub until: Timestamp,
+}
+
+impl Record {
+    /// When it happened, where it says so.
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Held(held) => Some(held.since),
+            Self::Released(released) => Some(released.at),
+            Self::Owned(_) | Self::Fenced { .. } | Self::Forgotten { .. } => None,
+        }
+    }
+}

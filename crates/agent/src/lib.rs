@@ -1,0 +1,18 @@
+//! The node agent.
+//!
+//! What decides is apart from what does:
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`key`] | whose a hold is: network, container and interface |
+//! | [`node`] | **what a node does**: a state machine without I/O; events and the time in, actions out |
+//! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
+//!
+//! The rest carries events in and actions out, and decides nothing.
+
+pub mod journal;
+pub mod key;
+pub mod node;
+
+pub use key::{HoldKey, HolderId, InvalidKey, Pod};
+pub use node::{Action, Event, Node, Settings};

@@ -1,0 +1,207 @@
+//! What a node does: hand out addresses of its blocks, remember who holds them, and keep itself stocked.
+//!
+//! A state machine without I/O. [`Event`]s and the time go in, [`Action`]s come out; whoever carries actions out sends
+//! what became of them back as events. The same events give the same actions in every process, so that a run replays
+//! from its seed.
+//!
+//! ```text
+//!              Add                      an address                    recorded and wired
+//!   nothing ─────────▶ waiting for one ─────────────▶ being set up ──────────────────────▶ held
+//!      ▲                     │                            │                                 │
+//!      │   deadline, Del     │       Del, wiring failed,  │                     Del, Gc     │
+//!      ├─────────────────────┘       block taken away     ▼                                 │
+//!      │                                              being unwired ◀───────────────────────┘
+//!      │             recorded                             │
+//!      └──────────────────────────── being released ◀─────┘
+//! ```
+//!
+//! What it promises:
+//!
+//! - An answer leaves only after what it says is committed to the journal, and the interface is in place or gone.
+//! - ADD is idempotent by key, also while the first is under way. DEL succeeds when there is nothing to do.
+//! - Nothing is handed out before journal, kernel and API have all been read ([`replay`]).
+//! - Nothing is handed out of a block any more once its object is gone, has another UID or names another node, and
+//!   nothing ever again ([`fence`]).
+//! - Who waits for an address is served in order as addresses come, whatever makes them come: every event ends with
+//!   looking at who waits and what there is, so no wake-up can be lost ([`serve`]).
+//! - The API is needed for new blocks only.
+
+mod action;
+mod adopt;
+mod attach;
+mod attachment;
+mod block;
+mod commit;
+mod detach;
+mod event;
+mod fence;
+mod pool;
+mod refusal;
+mod replay;
+mod returns;
+mod serve;
+mod settings;
+mod stock;
+mod timing;
+pub mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_cni::Failure;
+use tenure_handles::Timestamp;
+use tenure_ipam::Cidr;
+
+pub use action::{Action, Done, Fence, Report, Urgency, WireJob};
+pub use event::{Attach, Event, Found, Link, PoolFacts, Refusal, RefusalKind, SeenBlock, Wiring};
+pub use settings::Settings;
+
+use crate::journal::Record;
+use crate::key::HolderId;
+use attachment::{Attachment, Former};
+use block::Owned;
+use commit::Commits;
+use detach::Sweep;
+use fence::Lost;
+use pool::Pool;
+use replay::Start;
+use stock::Ask;
+
+/// A call that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Something that was given to the kernel to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Job(pub u64);
+
+/// A wish for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AskId(pub u64);
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    settings: Settings,
+    /// The time of the last event.
+    now: Timestamp,
+    /// What has been read so far of journal, kernel and API; nothing once all is replayed.
+    start: Option<Start>,
+    pools: BTreeMap<String, Pool>,
+    /// By UID.
+    blocks: BTreeMap<String, Owned>,
+    /// UIDs that were fenced and forgotten, in case a late event speaks of one.
+    lost: Lost,
+    attachments: BTreeMap<HolderId, Attachment>,
+    /// Who held what cools.
+    former: BTreeMap<HolderId, Former>,
+    jobs: BTreeMap<Job, attach::Purpose>,
+    sweeps: BTreeMap<Ticket, Sweep>,
+    asks: BTreeMap<AskId, Ask>,
+    commits: Commits,
+    exported: Option<BTreeSet<Cidr>>,
+    /// Pools to look at before the event is over.
+    touched: BTreeSet<String>,
+    last_number: u64,
+    actions: Vec<Action>,
+}
+
+impl Node {
+    /// A node that knows nothing yet and hands out nothing.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            now: Timestamp::default(),
+            start: Some(Start::default()),
+            pools: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            lost: Lost::default(),
+            attachments: BTreeMap::new(),
+            former: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            sweeps: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            commits: Commits::default(),
+            exported: None,
+            touched: BTreeSet::new(),
+            last_number: 0,
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes an event in and says what is to be done, in this order.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Action> {
+        self.notice(now);
+        match event {
+            Event::Journal(image) => self.read_journal(image),
+            Event::Kernel(found) => self.read_kernel(found),
+            Event::ApiRead => self.read_api(),
+            Event::PoolChanged { name, facts } => self.pool_changed(name, Some(facts)),
+            Event::PoolGone { name } => self.pool_changed(name, None),
+            Event::BlockSeen(block) => self.block_seen(block),
+            Event::BlockGone { uid, .. } => self.block_gone(&uid),
+            Event::BlockGranted { ask, block } => self.block_granted(ask, block),
+            Event::BlockRefused { ask, refusal } => self.block_refused(ask, refusal),
+            Event::Add { ticket, attach } => self.add(ticket, attach),
+            Event::Del { ticket, key, interface } => self.del(ticket, key, interface),
+            Event::Gc { ticket, network, alive } => self.gc(ticket, &network, &alive),
+            Event::Check { ticket, attach, expected } => self.check(ticket, attach, &expected),
+            Event::Committed { up_to } => self.committed(up_to),
+            Event::JournalFailed { message } => self.journal_failed(&message),
+            Event::Wired { job, link } => self.wired(job, link),
+            Event::WiringFailed { job, failure } => self.wiring_failed(job, failure),
+            Event::Unwired { job } => self.unwired(job),
+            Event::UnwiringFailed { job, failure } => self.unwiring_failed(job, failure),
+            Event::Inspected { job, differences } => self.inspected(job, &differences),
+            Event::Tick => self.tick(),
+        }
+        self.settle();
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Looks at every pool that the event may have changed anything for.
+    fn settle(&mut self) {
+        if self.start.is_some() {
+            return;
+        }
+        while let Some(pool) = self.touched.pop_first() {
+            self.advance(&pool);
+            self.serve(&pool);
+            self.stock(&pool);
+            self.fail_hopeless(&pool);
+            self.give_back(&pool);
+        }
+        self.export();
+    }
+
+    fn touch(&mut self, pool: &str) {
+        if !self.touched.contains(pool) {
+            self.touched.insert(pool.to_owned());
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, outcome: Result<Done, Failure>) {
+        self.actions.push(Action::Answer { ticket, outcome });
+    }
+
+    fn report(&mut self, report: Report) {
+        self.actions.push(Action::Report(report));
+    }
+
+    /// Writes a record down and says its position.
+    fn record(&mut self, record: Record) -> u64 {
+        let position = self.commits.next_position();
+        self.actions.push(Action::Record { position, record });
+        position
+    }
+
+    /// A number that this node has not used before.
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}
+
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;

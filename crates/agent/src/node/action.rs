@@ -1,0 +1,192 @@
+//! What a node wants done.
+
+use std::collections::BTreeSet;
+
+use tenure_cni::Failure;
+use tenure_ipam::{Address, Addresses, Cidr, Subnet};
+
+use super::event::{Link, Wiring};
+use super::{AskId, Job, Ticket};
+use crate::journal::{Held, Record};
+use crate::key::{HoldKey, Pod};
+
+/// What a node wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Append a record to the journal. Positions count from 1.
+    Record {
+        /// Its position since the start.
+        position: u64,
+        /// The record.
+        record: Record,
+    },
+    /// Make an interface.
+    Wire(WireJob),
+    /// Take an interface out of service.
+    Unwire {
+        /// To be named in the answer.
+        job: Job,
+        /// Whose it is.
+        key: HoldKey,
+        /// The pod that it was for.
+        pod: Pod,
+    },
+    /// Look whether an interface is as it should be.
+    Inspect(WireJob),
+    /// After a start: see to it that routes lead to these holders' interfaces.
+    Repair(Vec<(HoldKey, Addresses)>),
+    /// Answer a call.
+    Answer {
+        /// The call.
+        ticket: Ticket,
+        /// The answer.
+        outcome: Result<Done, Failure>,
+    },
+    /// Ask the controller for a block.
+    AskForBlock {
+        /// To be named in the answer.
+        ask: AskId,
+        /// Of which pool.
+        pool: String,
+        /// Whether anybody waits for it.
+        urgency: Urgency,
+    },
+    /// Delete a block's object, if it still has this UID. Told by [`Event::BlockGone`](super::Event::BlockGone).
+    ReturnBlock {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Export exactly these networks.
+    Export(BTreeSet<Cidr>),
+    /// Tell people.
+    Report(Report),
+}
+
+/// An interface to make or to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireJob {
+    /// To be named in the answer.
+    pub job: Job,
+    /// Whose it is.
+    pub key: HoldKey,
+    /// The pod that it is for.
+    pub pod: Pod,
+    /// Its addresses.
+    pub addresses: Addresses,
+    /// What else is to be known.
+    pub wiring: Wiring,
+}
+
+/// A call that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The addresses are held, and the interface, if it is ours, is in place.
+    Added {
+        /// The addresses.
+        addresses: Addresses,
+        /// The interface.
+        link: Option<Link>,
+    },
+    /// Nothing is held.
+    Removed,
+    /// All is as it should be.
+    Checked,
+    /// This many holds that were not alive have ended.
+    Swept(usize),
+}
+
+/// Whether anybody waits for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// So many do.
+    Waiting(usize),
+    /// It is for those who come next.
+    Ahead,
+}
+
+/// Why nothing is handed out of a block any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Its object is gone.
+    Gone,
+    /// Its object says that another node owns it.
+    OtherNode(String),
+    /// There is an object of the same name with this other UID.
+    Replaced(String),
+    /// Its object has other networks than before.
+    Changed,
+    /// It was given back.
+    Returned,
+    /// It was fenced before the agent was restarted.
+    Before,
+}
+
+/// What people should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// All that is held is known; addresses are handed out from now on.
+    Replayed {
+        /// Blocks of this node.
+        blocks: usize,
+        /// Holds.
+        holds: usize,
+    },
+    /// Nothing is handed out of a block any more; its holds stay until they are released.
+    Fenced {
+        /// The block's name.
+        block: String,
+        /// Its UID.
+        uid: String,
+        /// Why.
+        fence: Fence,
+        /// What is held in it.
+        holds: Vec<Held>,
+    },
+    /// A link uses addresses that are of no block of this node, or that somebody else holds. They are not handed out
+    /// until it is released.
+    Stray {
+        /// Whose link.
+        key: HoldKey,
+        /// The pod.
+        pod: Pod,
+        /// The addresses.
+        addresses: Vec<Address>,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// A block's networks cannot be used.
+    Invalid {
+        /// The block's name.
+        block: String,
+        /// Its networks.
+        subnet: Subnet,
+    },
+    /// A block's networks overlap with another one's, so that nothing is handed out of it.
+    Overlap {
+        /// The block.
+        block: String,
+        /// The one that has the addresses.
+        other: String,
+    },
+    /// There are no blocks for a pool.
+    PoolRefused {
+        /// The pool.
+        pool: String,
+        /// Why, and what to do.
+        message: String,
+    },
+    /// There are blocks for a pool again.
+    PoolHealed {
+        /// The pool.
+        pool: String,
+    },
+    /// The journal cannot be written; nothing new is handed out until it can.
+    JournalFailed {
+        /// Why.
+        message: String,
+    },
+    /// The journal can be written again.
+    JournalHealed,
+}

@@ -1,0 +1,261 @@
+//! New blocks, and what of their addresses is in use already.
+//!
+//! A block may come with addresses that somebody here has: its object was deleted and made again, the node was
+//! registered anew, or the journal was lost. Such holds move into the block, and what cools goes on cooling there. What
+//! does not fit is kept back until it is released.
+
+use std::time::Duration;
+
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Granted};
+
+use super::attachment::{Attachment, Place};
+use super::block::{Object, Owned};
+use super::commit::Upon;
+use super::event::SeenBlock;
+use super::{Fence, Node, Report};
+use crate::journal::{BlockFacts, Held, Record, Released};
+use crate::key::HolderId;
+
+impl Node {
+    pub(super) fn block_seen(&mut self, seen: SeenBlock) {
+        if let Some(start) = &mut self.start {
+            start.blocks.insert(seen.uid.clone(), seen);
+            return;
+        }
+        let ours = seen.node == self.settings.node;
+        if self.blocks.contains_key(&seen.uid) {
+            self.see_again(&seen, ours);
+        } else if self.lost.contains(&seen.uid) {
+            if ours {
+                self.take_back(seen);
+            }
+        } else {
+            self.replace(&seen);
+            if ours {
+                self.adopt(seen);
+            }
+        }
+    }
+
+    /// A block that is known: whose is it now?
+    fn see_again(&mut self, seen: &SeenBlock, ours: bool) {
+        let Some(block) = self.blocks.get_mut(&seen.uid) else { return };
+        block.object = if ours { Object::Ours } else { Object::Elsewhere };
+        block.reserved = seen.reserved;
+        block.deleting = seen.deleting;
+        let changed = block.facts != facts_of(seen);
+        let pool = block.facts.pool.clone();
+        self.touch(&pool);
+        if !ours {
+            self.fence(&seen.uid, Fence::OtherNode(seen.node.clone()));
+        } else if changed {
+            self.fence(&seen.uid, Fence::Changed);
+        }
+        self.dismiss(&seen.uid);
+    }
+
+    /// An object that was given up and is there after all: nothing is handed out of it, it is given back.
+    fn take_back(&mut self, seen: SeenBlock) {
+        let cooling = self.cooling(&seen.pool);
+        let Some(mut block) = Owned::new(facts_of(&seen), cooling, self.now) else { return };
+        block.fence = Some(Fence::Before);
+        self.record(Record::Owned(block.facts.clone()));
+        block.fence_position = self.record(Record::Fenced { uid: seen.uid.clone() });
+        self.commits.upon(block.fence_position, Upon::Fenced(seen.uid.clone()));
+        self.blocks.insert(seen.uid, block);
+    }
+
+    /// An unknown UID under a known name: the old object is gone, and we were not told yet.
+    fn replace(&mut self, seen: &SeenBlock) {
+        let same_name = self.blocks.iter().filter(|(_, block)| block.facts.name == seen.name);
+        let replaced: Vec<String> = same_name.map(|(uid, _)| uid.clone()).collect();
+        for uid in replaced {
+            if let Some(block) = self.blocks.get_mut(&uid) {
+                block.object = Object::Gone;
+            }
+            self.fence(&uid, Fence::Replaced(seen.uid.clone()));
+            self.dismiss(&uid);
+        }
+    }
+
+    /// Takes a block of ours into use.
+    pub(super) fn adopt(&mut self, seen: SeenBlock) {
+        let cooling = self.cooling(&seen.pool);
+        let (uid, facts) = (seen.uid.clone(), facts_of(&seen));
+        let Some(block) = Owned::new(facts.clone(), cooling, self.now) else {
+            return self.report(Report::Invalid { block: seen.name, subnet: seen.subnet });
+        };
+        self.record(Record::Owned(facts));
+        let block = Owned { reserved: seen.reserved, deleting: seen.deleting, ..block };
+        self.blocks.insert(uid.clone(), block);
+        self.clear(&uid);
+        let asked_for = self.asks.values().any(|ask| ask.pool == seen.pool);
+        self.granted_is_here(&seen.name);
+        let useless = |block: &Owned| !block.is_usable() || block.engine.counts().free == 0;
+        if asked_for && self.blocks.get(&uid).is_some_and(useless) {
+            // Else the next one would be asked for at once, and the next.
+            self.useless(&seen.pool, &seen.name);
+        }
+    }
+
+    /// Finds out what of a block's addresses is in use elsewhere.
+    pub(super) fn clear(&mut self, uid: &str) {
+        let Some(block) = self.blocks.get_mut(uid) else { return };
+        block.shadow = None;
+        let (subnet, name, pool) = (block.facts.subnet, block.facts.name.clone(), block.facts.pool.clone());
+        self.touch(&pool);
+        let shadow = self.blocks.iter().find(|(other, block)| {
+            *other != uid && block.fence.is_none() && block.shadow.is_none() && block.overlaps(&subnet)
+        });
+        if let Some((other, block)) = shadow {
+            let (other, other_name) = (other.clone(), block.facts.name.clone());
+            if let Some(block) = self.blocks.get_mut(uid) {
+                block.shadow = Some(other);
+            }
+            return self.report(Report::Overlap { block: name, other: other_name });
+        }
+        self.inherit(uid);
+        self.reserve(uid);
+    }
+
+    /// Moves holds and what cools out of fenced blocks with the same addresses, and strays, into this one.
+    fn inherit(&mut self, uid: &str) {
+        let Some(subnet) = self.blocks.get(uid).map(|block| block.facts.subnet) else { return };
+        let fenced = self.blocks.iter().filter(|(other, block)| {
+            *other != uid && block.fence.is_some() && block.overlaps(&subnet)
+        });
+        let fenced: Vec<String> = fenced.map(|(uid, _)| uid.clone()).collect();
+        self.inherit_cooling(&fenced, uid);
+        let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
+            Place::Nowhere => false,
+            Place::Block { uid, .. } => fenced.contains(uid),
+            Place::Stray(_) => true,
+        });
+        let movable: Vec<HolderId> = movable.map(|(id, _)| *id).collect();
+        for id in movable {
+            self.move_into(id, uid);
+        }
+        for old in fenced {
+            self.dismiss(&old);
+        }
+    }
+
+    /// Lets what cools in fenced blocks go on cooling in this one.
+    fn inherit_cooling(&mut self, fenced: &[String], uid: &str) {
+        let mut cooling: Vec<(Timestamp, HolderId, Vec<Address>)> = Vec::new();
+        for source in fenced.iter().filter_map(|uid| self.blocks.get(uid)) {
+            let rest = u64::try_from(source.engine.rest().as_millis()).unwrap_or(u64::MAX);
+            cooling.extend(source.engine.cooling().map(|it| {
+                let freed_at = Timestamp::from_millis(it.until.as_millis().saturating_sub(rest));
+                (freed_at, *it.last.key, it.addresses.iter().collect())
+            }));
+        }
+        // The engine takes releases in the order of their times.
+        cooling.sort_by_key(|(freed_at, ..)| *freed_at);
+        for (freed_at, id, addresses) in cooling {
+            self.cool(uid, id, &addresses, freed_at);
+        }
+        let subnet = self.blocks.get(uid).map(|block| block.facts.subnet);
+        for old in fenced {
+            if let Some(source) = self.blocks.get_mut(old).filter(|it| Some(it.facts.subnet) == subnet) {
+                // All of it cools in the new block.
+                source.engine.set_rest(Duration::ZERO);
+                source.engine.advance(self.now);
+            }
+        }
+    }
+
+    /// Moves one hold into a block, if it is exactly an address (or pair) of it that nobody else has.
+    fn move_into(&mut self, id: HolderId, uid: &str) {
+        let Some(attachment) = self.attachments.get(&id) else { return };
+        let addresses = attachment.every_address();
+        let Some(block) = self.blocks.get_mut(uid) else { return };
+        let Some(first) = addresses.first().copied().filter(|address| block.has(*address)) else { return };
+        let Ok(Granted::New(hold)) = block.engine.replay(id, first, None) else { return };
+        let fits = addresses.iter().all(|address| hold.addresses.iter().any(|own| own == *address));
+        if !fits {
+            block.engine.release(&id, hold.sequence, self.now);
+            return;
+        }
+        let pool = block.facts.pool.clone();
+        let place = Place::Block { uid: uid.to_owned(), hold };
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut attachment.place, place);
+        attachment.pool = pool;
+        let held = attachment.held();
+        if let Place::Block { uid: old, hold } = before
+            && let Some(old) = self.blocks.get_mut(&old)
+        {
+            old.engine.release(&id, hold.sequence, self.now);
+        }
+        if let Some(held) = held {
+            self.record(Record::Held(held));
+        }
+    }
+
+    /// Keeps back what a pool excludes and what somebody has who is not in the block.
+    pub(super) fn reserve(&mut self, uid: &str) {
+        let Some(block) = self.blocks.get(uid) else { return };
+        let pool = self.pools.get(&block.facts.pool).and_then(|pool| pool.facts.as_ref());
+        let excluded = pool.into_iter().flat_map(|facts| &facts.exclusions);
+        let mut kept_back: Vec<(Address, Address)> = excluded.map(|it| (it.first(), it.last())).collect();
+        let others = self.attachments.values().filter(|it| it.block() != Some(uid));
+        let others = others.flat_map(Attachment::every_address);
+        kept_back.extend(others.filter(|address| block.has(*address)).map(|address| (address, address)));
+        let networks: Vec<_> = block.networks().collect();
+        let Some(block) = self.blocks.get_mut(uid) else { return };
+        for network in networks {
+            // Cannot fail: these are its own networks. What lies outside of them does not matter to it.
+            let _ = block.engine.unreserve(network.first(), network.last());
+        }
+        for (first, last) in kept_back {
+            let _ = block.engine.reserve(first, last);
+        }
+    }
+
+    /// Addresses that were kept back in blocks where their holder was not: there they cool now.
+    pub(super) fn cool_elsewhere(&mut self, id: HolderId, addresses: &[Address], released_in: Option<&str>) {
+        let others = self.blocks.iter().filter(|(uid, block)| {
+            let other = released_in != Some(uid.as_str()) && block.fence.is_none();
+            other && addresses.iter().any(|address| block.has(*address))
+        });
+        let others: Vec<String> = others.map(|(uid, _)| uid.clone()).collect();
+        for uid in others {
+            self.reserve(&uid);
+            self.cool(&uid, id, addresses, self.now);
+        }
+    }
+
+    /// Lets an address of a block cool as if it had been held there.
+    fn cool(&mut self, uid: &str, id: HolderId, addresses: &[Address], freed_at: Timestamp) {
+        let Some(block) = self.blocks.get_mut(uid) else { return };
+        let Some(address) = addresses.iter().copied().find(|address| block.has(*address)) else { return };
+        let Ok(Granted::New(hold)) = block.engine.replay(id, address, None) else { return };
+        block.engine.release(&id, hold.sequence, freed_at);
+        let until = freed_at.plus(block.engine.rest());
+        let pool = block.facts.pool.clone();
+        self.touch(&pool);
+        let Some(former) = self.former.get(&id) else { return };
+        let held = Held {
+            block: uid.to_owned(),
+            key: former.key.clone(),
+            pod: former.pod.clone(),
+            interface: false,
+            addresses: hold.addresses,
+            sequence: hold.sequence,
+            since: freed_at,
+        };
+        self.record(Record::Released(Released { hold: held, at: freed_at, until }));
+    }
+}
+
+/// What the journal keeps of a block.
+pub(super) fn facts_of(seen: &SeenBlock) -> BlockFacts {
+    BlockFacts {
+        uid: seen.uid.clone(),
+        name: seen.name.clone(),
+        pool: seen.pool.clone(),
+        subnet: seen.subnet,
+    }
+}

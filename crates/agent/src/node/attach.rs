@@ -1,0 +1,233 @@
+//! ADD and CHECK, and what the kernel says about them.
+
+use tenure_cni::{Code, Failure};
+use tenure_ipam::{Address, Hold};
+
+use super::attachment::{Attachment, Phase, Place, Setting, Wire};
+use super::commit::Upon;
+use super::event::{Attach, Link};
+use super::{Action, Done, Job, Node, Ticket, WireJob, refusal};
+use crate::journal::Record;
+use crate::key::HolderId;
+
+/// What a job of the kernel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Wire(HolderId),
+    Unwire(HolderId),
+    Inspect(Ticket),
+}
+
+impl Node {
+    pub(super) fn add(&mut self, ticket: Ticket, attach: Attach) {
+        if let Err(failure) = self.ready() {
+            return self.answer(ticket, Err(failure));
+        }
+        let (id, now) = (attach.key.id(), self.now);
+        let Some(attachment) = self.attachments.get_mut(&id) else { return self.begin(ticket, attach) };
+        if attachment.key != attach.key {
+            let failure = refusal::same_id(&attach.key, &attachment.key);
+            return self.answer(ticket, Err(failure));
+        }
+        if attachment.is_leaving() {
+            attachment.next.push((ticket, attach));
+            return;
+        }
+        match attachment.phase {
+            Phase::Held => self.repeat(id, ticket, attach),
+            _ => attachment.adds.push((ticket, now)),
+        }
+    }
+
+    /// Lets a new holder wait for an address; [`Node::settle`] serves it at once if there is one.
+    fn begin(&mut self, ticket: Ticket, attach: Attach) {
+        let pool = self.pools.get_mut(&attach.pool);
+        let facts = pool.as_ref().and_then(|pool| pool.facts.as_ref());
+        let problem = match facts {
+            _ if self.commits.is_broken() => Some(refusal::journal_broken()),
+            None => Some(refusal::no_pool(&attach.pool, &attach.pod)),
+            Some(facts) if facts.deleting => Some(refusal::pool_deleting(&attach.pool)),
+            Some(_) => None,
+        };
+        match (problem, pool) {
+            (None, Some(pool)) => {
+                let id = attach.key.id();
+                pool.queue.push_back(id);
+                self.touch(&attach.pool);
+                let mut attachment = Attachment::new(attach);
+                attachment.adds.push((ticket, self.now));
+                self.attachments.insert(id, attachment);
+            }
+            (problem, _) => {
+                let failure = problem.unwrap_or_else(|| refusal::no_pool(&attach.pool, &attach.pod));
+                self.answer(ticket, Err(failure));
+            }
+        }
+    }
+
+    /// An ADD for what is held already: the interface is verified, the address stays.
+    fn repeat(&mut self, id: HolderId, ticket: Ticket, attach: Attach) {
+        let (now, job) = (self.now, Job(self.number()));
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        let addresses = attachment.addresses();
+        let Some(wiring) = attach.wiring else {
+            return self.answer(ticket, Ok(Done::Added { addresses, link: None }));
+        };
+        attachment.interface = true;
+        attachment.adds.push((ticket, now));
+        let wire = Wire::Running(job);
+        attachment.phase = Phase::Setting(Setting { fresh: false, committed: true, wire, undo: false });
+        self.jobs.insert(job, Purpose::Wire(id));
+        let wire_job = WireJob { job, key: attach.key, pod: attach.pod, addresses, wiring };
+        self.actions.push(Action::Wire(wire_job));
+    }
+
+    /// A waiting holder got an address: records and wires it, both at once. Should the agent die in between, either of
+    /// the two is enough to find the hold again.
+    pub(super) fn set_up(&mut self, id: HolderId, uid: String, hold: Hold) {
+        let job = Job(self.number());
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        attachment.since = self.now;
+        attachment.place = Place::Block { uid, hold };
+        let wire_job = attachment.wiring.take().map(|wiring| WireJob {
+            job,
+            key: attachment.key.clone(),
+            pod: attachment.pod.clone(),
+            addresses: hold.addresses,
+            wiring,
+        });
+        let wire = if wire_job.is_some() { Wire::Running(job) } else { Wire::Nothing };
+        attachment.phase = Phase::Setting(Setting { fresh: true, committed: false, wire, undo: false });
+        if let Some(held) = attachment.held() {
+            let position = self.record(Record::Held(held));
+            self.commits.upon(position, Upon::Held(id));
+        }
+        if let Some(wire_job) = wire_job {
+            self.jobs.insert(job, Purpose::Wire(id));
+            self.actions.push(Action::Wire(wire_job));
+        }
+    }
+
+    pub(super) fn wired(&mut self, job: Job, link: Link) {
+        let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_))) else {
+            return;
+        };
+        if let Some(setting) = self.setting(id) {
+            setting.wire = Wire::Done(link);
+        }
+        self.proceed(id);
+    }
+
+    pub(super) fn wiring_failed(&mut self, job: Job, failure: Failure) {
+        let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_))) else {
+            return;
+        };
+        let Some(setting) = self.setting(id) else { return };
+        setting.wire = Wire::Nothing;
+        if setting.fresh {
+            // The kernel may have kept a part: it is taken away before the address is.
+            self.undo(id, failure);
+        } else {
+            // A running pod keeps its address, whatever became of this look at its interface.
+            let undo = setting.undo;
+            self.fail_adds(id, &failure);
+            match self.attachments.get_mut(&id) {
+                Some(attachment) if !undo => attachment.phase = Phase::Held,
+                _ => self.proceed(id),
+            }
+        }
+    }
+
+    /// Ends an ADD that is under way: those who wait are told at once, and the rest is undone.
+    pub(super) fn undo(&mut self, id: HolderId, failure: Failure) {
+        self.fail_adds(id, &failure);
+        if let Some(setting) = self.setting(id) {
+            setting.undo = true;
+        }
+        self.proceed(id);
+    }
+
+    /// Goes on with a holder that is being set up, if nothing that it waits for is left.
+    pub(super) fn proceed(&mut self, id: HolderId) {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        let Phase::Setting(setting) = &mut attachment.phase else { return };
+        if matches!(setting.wire, Wire::Running(_)) {
+            return;
+        }
+        if setting.undo {
+            return self.unwire(id);
+        }
+        if !setting.committed {
+            return;
+        }
+        let link = match std::mem::replace(&mut setting.wire, Wire::Nothing) {
+            Wire::Done(link) => Some(link),
+            Wire::Nothing | Wire::Running(_) => None,
+        };
+        attachment.phase = Phase::Held;
+        let addresses = attachment.addresses();
+        for (ticket, _) in std::mem::take(&mut attachment.adds) {
+            self.answer(ticket, Ok(Done::Added { addresses, link: link.clone() }));
+        }
+    }
+
+    pub(super) fn check(&mut self, ticket: Ticket, attach: Attach, expected: &[Address]) {
+        if let Err(failure) = self.ready() {
+            return self.answer(ticket, Err(failure));
+        }
+        let attachment = self.attachments.get(&attach.key.id());
+        let held = attachment.filter(|attachment| {
+            attachment.key == attach.key && matches!(attachment.phase, Phase::Held | Phase::Setting(_))
+        });
+        let Some(attachment) = held else {
+            return self.answer(ticket, Err(refusal::nothing_held(&attach.key)));
+        };
+        let (addresses, every) = (attachment.addresses(), attachment.every_address());
+        if let Some(other) = expected.iter().find(|address| !every.contains(address)) {
+            return self.answer(ticket, Err(refusal::other_address(&attach.key, *other, addresses)));
+        }
+        match attach.wiring {
+            None => self.answer(ticket, Ok(Done::Checked)),
+            Some(wiring) => {
+                let job = Job(self.number());
+                self.jobs.insert(job, Purpose::Inspect(ticket));
+                let inspect = WireJob { job, key: attach.key, pod: attach.pod, addresses, wiring };
+                self.actions.push(Action::Inspect(inspect));
+            }
+        }
+    }
+
+    pub(super) fn inspected(&mut self, job: Job, differences: &[String]) {
+        let Some(Purpose::Inspect(ticket)) = self.take_job(job, |it| matches!(it, Purpose::Inspect(_))) else {
+            return;
+        };
+        let outcome = if differences.is_empty() {
+            Ok(Done::Checked)
+        } else {
+            let message = format!("the interface is not as it was given: {}", differences.join("; "));
+            Err(Failure::new(Code::Internal, message).detail("a repeated ADD puts it right"))
+        };
+        self.answer(ticket, outcome);
+    }
+
+    /// Takes a job off the list if it is of this kind. What is late, repeated or from before a restart is not there.
+    pub(super) fn take_job(&mut self, job: Job, is: impl Fn(&Purpose) -> bool) -> Option<Purpose> {
+        self.jobs.get(&job).is_some_and(is).then(|| self.jobs.remove(&job)).flatten()
+    }
+
+    /// What being set up has come to, if it is being set up.
+    pub(super) fn setting(&mut self, id: HolderId) -> Option<&mut Setting> {
+        match &mut self.attachments.get_mut(&id)?.phase {
+            Phase::Setting(setting) => Some(setting),
+            Phase::Waiting | Phase::Held | Phase::Unwiring | Phase::Releasing => None,
+        }
+    }
+
+    /// Tells all ADDs that wait for a holder that they failed.
+    pub(super) fn fail_adds(&mut self, id: HolderId, failure: &Failure) {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        for (ticket, _) in std::mem::take(&mut attachment.adds) {
+            self.answer(ticket, Err(failure.clone()));
+        }
+    }
+}

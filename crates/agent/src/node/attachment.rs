@@ -1,0 +1,168 @@
+//! One holder: where its address is, how far it is, and who waits for that.
+
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Addresses, Hold};
+
+use super::event::{Attach, Link, Wiring};
+use super::{Job, Ticket};
+use crate::journal::Held;
+use crate::key::{HoldKey, Pod};
+
+/// One holder.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    pub(super) key: HoldKey,
+    pub(super) pod: Pod,
+    /// The pool that its address is of, or shall be.
+    pub(super) pool: String,
+    /// Whether the interface is ours too.
+    pub(super) interface: bool,
+    /// The interface that the ADD under way asks for.
+    pub(super) wiring: Option<Wiring>,
+    /// Since when it has its address.
+    pub(super) since: Timestamp,
+    pub(super) place: Place,
+    pub(super) phase: Phase,
+    /// ADDs that wait, each since when.
+    pub(super) adds: Vec<(Ticket, Timestamp)>,
+    pub(super) dels: Vec<Deleter>,
+    /// ADDs that came while it was being removed: they begin when that is over.
+    pub(super) next: Vec<(Ticket, Attach)>,
+}
+
+/// Where an address is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// There is none.
+    Nowhere,
+    /// In a block, which may be fenced.
+    Block { uid: String, hold: Hold },
+    /// In none that is known here, or where somebody else is: only the kernel knows of it.
+    Stray(Vec<Address>),
+}
+
+/// How far a holder is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Waits for an address.
+    Waiting,
+    /// Has an address, and is being recorded and wired.
+    Setting(Setting),
+    /// Has an address, and nothing is under way.
+    Held,
+    /// The interface is being taken out of service; then it is released.
+    Unwiring,
+    /// The release is being recorded.
+    Releasing,
+}
+
+/// What being set up has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    /// Whether the address is new; else it is a repeated ADD.
+    pub(super) fresh: bool,
+    pub(super) committed: bool,
+    pub(super) wire: Wire,
+    /// Whether all is to be undone as soon as the kernel is done.
+    pub(super) undo: bool,
+}
+
+/// What the kernel is doing for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    Nothing,
+    Running(Job),
+    Done(Link),
+}
+
+/// Who wants a hold to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deleter {
+    /// A DEL.
+    Call(Ticket),
+    /// A GC.
+    Sweep(Ticket),
+}
+
+/// Who held an address that cools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Former {
+    pub(super) key: HoldKey,
+    pub(super) pod: Pod,
+}
+
+impl Attachment {
+    pub(super) fn new(attach: Attach) -> Self {
+        let Attach { key, pool, pod, wiring } = attach;
+        Self {
+            key,
+            pod,
+            pool,
+            interface: wiring.is_some(),
+            wiring,
+            since: Timestamp::default(),
+            place: Place::Nowhere,
+            phase: Phase::Waiting,
+            adds: Vec::new(),
+            dels: Vec::new(),
+            next: Vec::new(),
+        }
+    }
+
+    /// Its addresses, one a family.
+    pub(super) fn addresses(&self) -> Addresses {
+        match &self.place {
+            Place::Nowhere => Addresses { ipv4: None, ipv6: None },
+            Place::Block { hold, .. } => hold.addresses,
+            Place::Stray(addresses) => {
+                let mut one_a_family = Addresses { ipv4: None, ipv6: None };
+                for address in addresses {
+                    let Addresses { ipv4, ipv6 } = Addresses::from(*address);
+                    one_a_family.ipv4 = one_a_family.ipv4.or(ipv4);
+                    one_a_family.ipv6 = one_a_family.ipv6.or(ipv6);
+                }
+                one_a_family
+            }
+        }
+    }
+
+    /// All its addresses.
+    pub(super) fn every_address(&self) -> Vec<Address> {
+        match &self.place {
+            Place::Nowhere => Vec::new(),
+            Place::Block { hold, .. } => hold.addresses.iter().collect(),
+            Place::Stray(addresses) => addresses.clone(),
+        }
+    }
+
+    /// The block that its address is in.
+    pub(super) fn block(&self) -> Option<&str> {
+        match &self.place {
+            Place::Block { uid, .. } => Some(uid),
+            Place::Nowhere | Place::Stray(_) => None,
+        }
+    }
+
+    /// Whether it is on its way out.
+    pub(super) fn is_leaving(&self) -> bool {
+        match &self.phase {
+            Phase::Setting(setting) => setting.undo,
+            Phase::Unwiring | Phase::Releasing => true,
+            Phase::Waiting | Phase::Held => false,
+        }
+    }
+
+    /// As the journal has it.
+    pub(super) fn held(&self) -> Option<Held> {
+        let Place::Block { uid, hold } = &self.place else { return None };
+        Some(Held {
+            block: uid.clone(),
+            key: self.key.clone(),
+            pod: self.pod.clone(),
+            interface: self.interface,
+            addresses: hold.addresses,
+            sequence: hold.sequence,
+            since: self.since,
+        })
+    }
+}

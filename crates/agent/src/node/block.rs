@@ -1,0 +1,101 @@
+//! A block that this node owns, or owned.
+
+use std::time::Duration;
+
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Block, Cidr, Subnet};
+
+use super::Fence;
+use crate::journal::BlockFacts;
+use crate::key::HolderId;
+
+/// A block that this node owns, or owned as long as anything is held in it.
+#[derive(Debug)]
+pub(super) struct Owned {
+    pub(super) facts: BlockFacts,
+    pub(super) engine: Block<HolderId>,
+    pub(super) object: Object,
+    /// Nobody hands out of it; but it is routed here.
+    pub(super) reserved: bool,
+    /// Its object is being deleted.
+    pub(super) deleting: bool,
+    /// Set for good once nothing is handed out of it any more.
+    pub(super) fence: Option<Fence>,
+    /// Where the journal says so.
+    pub(super) fence_position: u64,
+    /// The UID of a block that has some of its addresses.
+    pub(super) shadow: Option<String>,
+    /// Since when nothing is held in it.
+    pub(super) empty_since: Timestamp,
+    /// When it was last given back.
+    pub(super) sent: Option<Timestamp>,
+}
+
+/// What became of a block's object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// It names this node.
+    Ours,
+    /// It names another.
+    Elsewhere,
+    /// There is none any more.
+    Gone,
+}
+
+impl Owned {
+    /// A block in which nothing is held; `None` if these networks make no space.
+    pub(super) fn new(facts: BlockFacts, cooling: Duration, now: Timestamp) -> Option<Self> {
+        let engine = Block::new(facts.subnet.space()?.ok()?, cooling);
+        Some(Self {
+            facts,
+            engine,
+            object: Object::Ours,
+            reserved: false,
+            deleting: false,
+            fence: None,
+            fence_position: 0,
+            shadow: None,
+            empty_since: now,
+            sent: None,
+        })
+    }
+
+    /// Whether addresses may be handed out of it, if its pool allows.
+    pub(super) fn is_usable(&self) -> bool {
+        self.fence.is_none()
+            && self.object == Object::Ours
+            && self.shadow.is_none()
+            && !self.reserved
+            && !self.deleting
+    }
+
+    /// Its networks.
+    pub(super) fn networks(&self) -> impl Iterator<Item = Cidr> {
+        networks(&self.facts.subnet)
+    }
+
+    /// Whether the address is one of its.
+    pub(super) fn has(&self, address: Address) -> bool {
+        self.networks().any(|network| network.contains(address))
+    }
+
+    /// Whether it has an address in common with `subnet`.
+    pub(super) fn overlaps(&self, subnet: &Subnet) -> bool {
+        self.networks().any(|own| networks(subnet).any(|other| own.overlaps(&other)))
+    }
+
+    /// Whether nothing is held, and nothing cools either.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let counts = self.engine.counts();
+        counts.held == 0 && counts.cooling == 0
+    }
+
+    /// When the last of what cools has cooled.
+    pub(super) fn cool_at(&self) -> Option<Timestamp> {
+        self.engine.cooling().map(|cooling| cooling.until).max()
+    }
+}
+
+fn networks(subnet: &Subnet) -> impl Iterator<Item = Cidr> + use<> {
+    [subnet.ipv4, subnet.ipv6].into_iter().flatten()
+}

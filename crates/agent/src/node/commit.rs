@@ -1,0 +1,109 @@
+//! What waits for the journal.
+
+use std::collections::BTreeMap;
+
+use super::attachment::Phase;
+use super::{Node, Report, refusal};
+use crate::key::HolderId;
+
+/// How far the journal is, and what waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    /// Of the last record.
+    position: u64,
+    committed: u64,
+    awaited: BTreeMap<u64, Upon>,
+    broken: bool,
+}
+
+/// What goes on when a record is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Upon {
+    /// A hold: its ADD may be answered.
+    Held(HolderId),
+    /// A release: its DEL may be answered.
+    Released(HolderId),
+    /// A fence: the block's object may be deleted. Not before: an agent that is restarted while the deletion is under way
+    /// must know that it has to leave the block alone.
+    Fenced(String),
+}
+
+impl Commits {
+    pub(super) fn next_position(&mut self) -> u64 {
+        self.position += 1;
+        self.position
+    }
+
+    pub(super) fn upon(&mut self, position: u64, upon: Upon) {
+        self.awaited.insert(position, upon);
+    }
+
+    /// Whether the record at this position is safe.
+    pub(super) fn is_committed(&self, position: u64) -> bool {
+        position <= self.committed
+    }
+
+    /// Whether records cannot be written at present.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    fn take(&mut self, up_to: u64) -> BTreeMap<u64, Upon> {
+        self.committed = self.committed.max(up_to.min(self.position));
+        let later = self.awaited.split_off(&(self.committed + 1));
+        std::mem::replace(&mut self.awaited, later)
+    }
+}
+
+impl Node {
+    pub(super) fn committed(&mut self, up_to: u64) {
+        if std::mem::take(&mut self.commits.broken) {
+            self.report(Report::JournalHealed);
+        }
+        for upon in self.commits.take(up_to).into_values() {
+            match upon {
+                Upon::Held(id) => {
+                    if let Some(setting) = self.setting(id) {
+                        setting.committed = true;
+                    }
+                    self.proceed(id);
+                }
+                Upon::Released(id) => {
+                    if self.attachments.get(&id).is_some_and(|it| it.phase == Phase::Releasing) {
+                        self.finish(id);
+                    }
+                }
+                Upon::Fenced(uid) => self.dismiss(&uid),
+            }
+        }
+    }
+
+    /// Those whose answer waits for the journal are told that it cannot be given. What they asked for goes on, and is
+    /// found done when they ask again.
+    pub(super) fn journal_failed(&mut self, message: &str) {
+        if !std::mem::replace(&mut self.commits.broken, true) {
+            self.report(Report::JournalFailed { message: message.to_owned() });
+        }
+        let failure = refusal::journal(message);
+        let waiting: Vec<HolderId> = self.commits.awaited.values().filter_map(Upon::holder).collect();
+        for id in waiting {
+            self.fail_adds(id, &failure);
+            let Some(attachment) = self.attachments.get_mut(&id) else { continue };
+            if attachment.phase == Phase::Releasing {
+                let dels = std::mem::take(&mut attachment.dels);
+                let next: Vec<_> = attachment.next.drain(..).collect();
+                next.into_iter().for_each(|(ticket, _)| self.answer(ticket, Err(failure.clone())));
+                self.tell_deleters(id, dels, &Err(failure.clone()));
+            }
+        }
+    }
+}
+
+impl Upon {
+    fn holder(&self) -> Option<HolderId> {
+        match self {
+            Self::Held(id) | Self::Released(id) => Some(*id),
+            Self::Fenced(_) => None,
+        }
+    }
+}

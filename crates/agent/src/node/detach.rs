@@ -1,0 +1,208 @@
+//! DEL and GC: an interface is taken out of service before its address is freed, and an address is freed before
+//! anybody is told.
+
+use std::collections::BTreeSet;
+
+use tenure_cni::{Code, Failure};
+use tenure_ipam::Release;
+
+use super::attach::Purpose;
+use super::attachment::{Attachment, Deleter, Former, Phase, Place};
+use super::commit::Upon;
+use super::event::Attach;
+use super::{Action, Done, Job, Node, Ticket, refusal};
+use crate::journal::{Record, Released};
+use crate::key::{HoldKey, HolderId, Pod};
+
+/// A GC under way.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    left: BTreeSet<HolderId>,
+    ended: usize,
+    failures: Vec<String>,
+}
+
+impl Node {
+    pub(super) fn del(&mut self, ticket: Ticket, key: HoldKey, interface: bool) {
+        if let Err(failure) = self.ready() {
+            return self.answer(ticket, Err(failure));
+        }
+        let id = key.id();
+        match self.attachments.get_mut(&id) {
+            Some(attachment) if attachment.key == key => {
+                attachment.interface |= interface;
+                self.remove(id, Deleter::Call(ticket));
+            }
+            // An interface may be there although nobody knows of it; looking costs next to nothing.
+            None if interface => {
+                let (pod, pool) = (Pod::default(), String::new());
+                let mut attachment = Attachment::new(Attach { key, pool, pod, wiring: None });
+                attachment.interface = true;
+                attachment.dels.push(Deleter::Call(ticket));
+                self.attachments.insert(id, attachment);
+                self.unwire(id);
+            }
+            _ => self.answer(ticket, Ok(Done::Removed)),
+        }
+    }
+
+    pub(super) fn gc(&mut self, ticket: Ticket, network: &str, alive: &BTreeSet<(String, String)>) {
+        if let Err(failure) = self.ready() {
+            return self.answer(ticket, Err(failure));
+        }
+        let dead: Vec<HolderId> = self
+            .attachments
+            .iter()
+            // What is under way was asked for after the list of those alive was made.
+            .filter(|(_, it)| it.phase == Phase::Held && it.key.network() == network)
+            .filter(|(_, it)| !alive.contains(&(it.key.container().to_owned(), it.key.interface().to_owned())))
+            .map(|(id, _)| *id)
+            .collect();
+        if dead.is_empty() {
+            return self.answer(ticket, Ok(Done::Swept(0)));
+        }
+        let left = dead.iter().copied().collect();
+        self.sweeps.insert(ticket, Sweep { left, ..Sweep::default() });
+        for id in dead {
+            self.remove(id, Deleter::Sweep(ticket));
+        }
+    }
+
+    /// Ends a hold, however far it is.
+    fn remove(&mut self, id: HolderId, deleter: Deleter) {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        attachment.dels.push(deleter);
+        let cancelled: Vec<Ticket> = attachment.next.drain(..).map(|(ticket, _)| ticket).collect();
+        for ticket in cancelled {
+            self.answer(ticket, Err(refusal::deleted_meanwhile()));
+        }
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        match attachment.phase {
+            Phase::Waiting => {
+                let pool = attachment.pool.clone();
+                if let Some(pool) = self.pools.get_mut(&pool) {
+                    pool.queue.retain(|waiting| *waiting != id);
+                }
+                self.touch(&pool);
+                self.fail_adds(id, &refusal::deleted_meanwhile());
+                self.finish(id);
+            }
+            Phase::Setting(_) => self.undo(id, refusal::deleted_meanwhile()),
+            Phase::Held => self.unwire(id),
+            Phase::Unwiring | Phase::Releasing => {}
+        }
+    }
+
+    /// Takes the interface out of service, if it is ours; then frees the address.
+    pub(super) fn unwire(&mut self, id: HolderId) {
+        let job = Job(self.number());
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        if !attachment.interface {
+            return self.release(id);
+        }
+        attachment.phase = Phase::Unwiring;
+        let (key, pod) = (attachment.key.clone(), attachment.pod.clone());
+        self.jobs.insert(job, Purpose::Unwire(id));
+        self.actions.push(Action::Unwire { job, key, pod });
+    }
+
+    pub(super) fn unwired(&mut self, job: Job) {
+        if let Some(Purpose::Unwire(id)) = self.take_job(job, |it| matches!(it, Purpose::Unwire(_))) {
+            self.release(id);
+        }
+    }
+
+    /// The address stays held: it must not be given to another while packets for it may still arrive here.
+    pub(super) fn unwiring_failed(&mut self, job: Job, failure: Failure) {
+        let Some(Purpose::Unwire(id)) = self.take_job(job, |it| matches!(it, Purpose::Unwire(_))) else {
+            return;
+        };
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        attachment.phase = Phase::Held;
+        let dels = std::mem::take(&mut attachment.dels);
+        let next: Vec<Ticket> = attachment.next.drain(..).map(|(ticket, _)| ticket).collect();
+        if attachment.place == Place::Nowhere {
+            self.attachments.remove(&id);
+        }
+        for ticket in next {
+            self.answer(ticket, Err(failure.clone()));
+        }
+        self.tell_deleters(id, dels, &Err(failure));
+    }
+
+    /// Frees the address and writes that down.
+    fn release(&mut self, id: HolderId) {
+        let now = self.now;
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        let held = attachment.held();
+        match std::mem::replace(&mut attachment.place, Place::Nowhere) {
+            Place::Nowhere => self.finish(id),
+            Place::Stray(addresses) => {
+                self.cool_elsewhere(id, &addresses, None);
+                self.finish(id);
+            }
+            Place::Block { uid, hold } => {
+                attachment.phase = Phase::Releasing;
+                let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
+                self.former.insert(id, former);
+                let mut until = now;
+                if let Some(block) = self.blocks.get_mut(&uid) {
+                    if let Release::Freed(_) = block.engine.release(&id, hold.sequence, now) {
+                        until = now.plus(block.engine.rest());
+                    }
+                    if block.engine.is_empty() {
+                        block.empty_since = now;
+                    }
+                    let pool = block.facts.pool.clone();
+                    self.touch(&pool);
+                }
+                if let Some(hold) = held {
+                    let position = self.record(Record::Released(Released { hold, at: now, until }));
+                    self.commits.upon(position, Upon::Released(id));
+                }
+                let addresses: Vec<_> = hold.addresses.iter().collect();
+                self.cool_elsewhere(id, &addresses, Some(&uid));
+            }
+        }
+    }
+
+    /// Nothing is held any more: tells those who wanted it, and begins what came meanwhile.
+    pub(super) fn finish(&mut self, id: HolderId) {
+        let Some(attachment) = self.attachments.remove(&id) else { return };
+        self.tell_deleters(id, attachment.dels, &Ok(Done::Removed));
+        for (ticket, attach) in attachment.next {
+            self.add(ticket, attach);
+        }
+    }
+
+    /// Tells those who wanted a hold to end what became of it.
+    pub(super) fn tell_deleters(&mut self, id: HolderId, dels: Vec<Deleter>, outcome: &Result<Done, Failure>) {
+        for deleter in dels {
+            match deleter {
+                Deleter::Call(ticket) => self.answer(ticket, outcome.clone()),
+                Deleter::Sweep(ticket) => self.swept(ticket, id, outcome),
+            }
+        }
+    }
+
+    fn swept(&mut self, ticket: Ticket, id: HolderId, outcome: &Result<Done, Failure>) {
+        let Some(sweep) = self.sweeps.get_mut(&ticket) else { return };
+        sweep.left.remove(&id);
+        match outcome {
+            Ok(_) => sweep.ended += 1,
+            Err(failure) => sweep.failures.push(failure.to_string()),
+        }
+        if !sweep.left.is_empty() {
+            return;
+        }
+        let Some(sweep) = self.sweeps.remove(&ticket) else { return };
+        let outcome = if sweep.failures.is_empty() {
+            Ok(Done::Swept(sweep.ended))
+        } else {
+            let message =
+                format!("{} holds ended, {} could not: {}", sweep.ended, sweep.failures.len(), sweep.failures.join("; "));
+            Err(Failure::new(Code::TryAgainLater, message))
+        };
+        self.answer(ticket, outcome);
+    }
+}

@@ -1,0 +1,243 @@
+//! What a node is told.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tenure_cni::Failure;
+use tenure_ipam::{Address, Exclusion, Subnet};
+
+use super::{AskId, Job, Ticket};
+use crate::journal::Image;
+use crate::key::{HoldKey, Pod};
+
+/// What a node is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// At a start: what the journal says.
+    Journal(Image),
+    /// At a start: the links that the kernel has of ours.
+    Kernel(Vec<Found>),
+    /// At a start: all pools and blocks that the API has were told.
+    ApiRead,
+
+    /// A pool is there, or is different.
+    PoolChanged {
+        /// Its name.
+        name: String,
+        /// What it is.
+        facts: PoolFacts,
+    },
+    /// A pool is gone.
+    PoolGone {
+        /// Its name.
+        name: String,
+    },
+    /// A block's object is there, or is different.
+    BlockSeen(SeenBlock),
+    /// A block's object is gone, or is no longer this node's.
+    BlockGone {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// The controller carved a block for a wish; the block itself is told by [`Event::BlockSeen`], before or after this.
+    BlockGranted {
+        /// The wish.
+        ask: AskId,
+        /// The block's name.
+        block: String,
+    },
+    /// There is no block for a wish. Every wish is granted or refused in the end, also one whose request vanished.
+    BlockRefused {
+        /// The wish.
+        ask: AskId,
+        /// Why.
+        refusal: Refusal,
+    },
+
+    /// CNI ADD.
+    Add {
+        /// Who asks.
+        ticket: Ticket,
+        /// What is asked for.
+        attach: Attach,
+    },
+    /// CNI DEL.
+    Del {
+        /// Who asks.
+        ticket: Ticket,
+        /// Whose hold is to end.
+        key: HoldKey,
+        /// Whether the interface is ours too.
+        interface: bool,
+    },
+    /// CNI GC: all holds of the network that are not among the ones alive are to end.
+    Gc {
+        /// Who asks.
+        ticket: Ticket,
+        /// The network's name.
+        network: String,
+        /// Container and interface of those alive.
+        alive: BTreeSet<(String, String)>,
+    },
+    /// CNI CHECK.
+    Check {
+        /// Who asks.
+        ticket: Ticket,
+        /// What was asked for at the ADD.
+        attach: Attach,
+        /// The addresses that the result of the ADD has; empty if it is not known.
+        expected: Vec<Address>,
+    },
+
+    /// The journal is committed up to a position.
+    Committed {
+        /// The position of the last record that is safe.
+        up_to: u64,
+    },
+    /// The journal cannot be written at present.
+    JournalFailed {
+        /// Why.
+        message: String,
+    },
+
+    /// An interface is in place.
+    Wired {
+        /// Of [`Action::Wire`](super::Action::Wire).
+        job: Job,
+        /// The interface.
+        link: Link,
+    },
+    /// An interface could not be made.
+    WiringFailed {
+        /// Of [`Action::Wire`](super::Action::Wire).
+        job: Job,
+        /// Why.
+        failure: Failure,
+    },
+    /// An interface is out of service.
+    Unwired {
+        /// Of [`Action::Unwire`](super::Action::Unwire).
+        job: Job,
+    },
+    /// An interface could not be taken out of service.
+    UnwiringFailed {
+        /// Of [`Action::Unwire`](super::Action::Unwire).
+        job: Job,
+        /// Why.
+        failure: Failure,
+    },
+    /// An interface was looked at.
+    Inspected {
+        /// Of [`Action::Inspect`](super::Action::Inspect).
+        job: Job,
+        /// What is not as it should be.
+        differences: Vec<String>,
+    },
+
+    /// Time has passed.
+    Tick,
+}
+
+/// What an ADD asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// Whose the hold will be.
+    pub key: HoldKey,
+    /// The pool to hand out of.
+    pub pool: String,
+    /// The pod that it is for.
+    pub pod: Pod,
+    /// The interface to make; none if somebody else does.
+    pub wiring: Option<Wiring>,
+}
+
+/// The interface to make, as far as an address does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wiring {
+    /// The path of the pod's namespace.
+    pub netns: String,
+    /// The largest packet; else as large as the uplink's.
+    pub mtu: Option<u32>,
+    /// The Ethernet address of the pod's end; else one that follows from the key.
+    pub mac: Option<String>,
+}
+
+/// An interface that is in place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The name of the host end.
+    pub host_name: String,
+    /// The Ethernet address of the host end.
+    pub host_mac: String,
+    /// The Ethernet address of the pod's end.
+    pub pod_mac: String,
+    /// The largest packet.
+    pub mtu: u32,
+}
+
+/// A link of ours that was found in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Whose it is.
+    pub key: HoldKey,
+    /// The pod that it is for.
+    pub pod: Pod,
+    /// The addresses that lead to it.
+    pub addresses: Vec<Address>,
+}
+
+/// A pool, as far as a node is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolFacts {
+    /// A block has two to this power addresses.
+    pub block_bits: u8,
+    /// How long a freed address cools; else the node's own setting.
+    pub cooling: Option<Duration>,
+    /// What is never handed out.
+    pub exclusions: Vec<Exclusion>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether its status says that no block is free.
+    pub exhausted: bool,
+}
+
+/// A block's object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenBlock {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The node that owns it.
+    pub node: String,
+    /// The pool that it was carved from.
+    pub pool: String,
+    /// Its networks.
+    pub subnet: Subnet,
+    /// Whether nobody hands out of it.
+    pub reserved: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+/// Why there is no block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What it means for those who wait.
+    pub kind: RefusalKind,
+    /// What to tell them.
+    pub message: String,
+}
+
+/// What a refusal means for those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The pool has no block left: waiting does not help.
+    Exhausted,
+    /// The pool cannot be carved at all (it is invalid, being deleted or gone): waiting does not help.
+    Unusable,
+    /// The API server or the controller could not be asked: waiting may help.
+    Unreachable,
+}

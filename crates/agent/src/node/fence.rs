@@ -1,0 +1,98 @@
+//! Fences: when a block is no longer this node's, nothing is handed out of it, at once and for good.
+//!
+//! Its holds stay until they are released: their pods run, and taking an address away from a running pod helps nobody.
+//! They are reported.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::attachment::Phase;
+use super::block::Object;
+use super::commit::Upon;
+use super::{Fence, Node, Report, refusal};
+use crate::journal::{Held, Record};
+use crate::key::HolderId;
+
+/// How many UIDs of forgotten blocks are remembered. Events are late by seconds, not by thousands of blocks.
+const REMEMBERED: usize = 4096;
+
+/// UIDs of blocks that were fenced and forgotten. A late event that speaks of one must not bring it back.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    known: BTreeSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Lost {
+    pub(super) fn insert(&mut self, uid: &str) {
+        if self.known.insert(uid.to_owned()) {
+            self.order.push_back(uid.to_owned());
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    pub(super) fn contains(&self, uid: &str) -> bool {
+        self.known.contains(uid)
+    }
+}
+
+impl Node {
+    pub(super) fn block_gone(&mut self, uid: &str) {
+        if let Some(start) = &mut self.start {
+            start.blocks.remove(uid);
+            return;
+        }
+        let Some(block) = self.blocks.get_mut(uid) else { return self.lost.insert(uid) };
+        block.object = Object::Gone;
+        self.fence(uid, Fence::Gone);
+        self.dismiss(uid);
+    }
+
+    /// Stops handing out of a block. The first reason counts.
+    pub(super) fn fence(&mut self, uid: &str, fence: Fence) {
+        let Some(block) = self.blocks.get_mut(uid).filter(|block| block.fence.is_none()) else { return };
+        block.fence = Some(fence.clone());
+        let (name, pool) = (block.facts.name.clone(), block.facts.pool.clone());
+        let position = self.record(Record::Fenced { uid: uid.to_owned() });
+        self.commits.upon(position, Upon::Fenced(uid.to_owned()));
+        if let Some(block) = self.blocks.get_mut(uid) {
+            block.fence_position = position;
+        }
+        self.touch(&pool);
+        if fence != Fence::Returned {
+            let holds = self.holds_in(uid);
+            self.report(Report::Fenced { block: name.clone(), uid: uid.to_owned(), fence, holds });
+        }
+        self.undo_in(uid, &name);
+        self.unshadow(uid);
+    }
+
+    /// What is held in a block.
+    pub(super) fn holds_in(&self, uid: &str) -> Vec<Held> {
+        self.attachments.values().filter(|it| it.block() == Some(uid)).filter_map(|it| it.held()).collect()
+    }
+
+    /// Ends the ADDs under way that have an address of this block: nobody was told of it yet.
+    fn undo_in(&mut self, uid: &str, name: &str) {
+        let under_way = self.attachments.iter().filter(|(_, it)| {
+            let fresh = matches!(&it.phase, Phase::Setting(setting) if setting.fresh && !setting.undo);
+            fresh && it.block() == Some(uid)
+        });
+        let under_way: Vec<HolderId> = under_way.map(|(id, _)| *id).collect();
+        for id in under_way {
+            self.undo(id, refusal::block_taken_away(name));
+        }
+    }
+
+    /// Blocks that could not be used because of this one may be usable now.
+    pub(super) fn unshadow(&mut self, uid: &str) {
+        let shadowed = self.blocks.iter().filter(|(_, block)| block.shadow.as_deref() == Some(uid));
+        let shadowed: Vec<String> = shadowed.map(|(uid, _)| uid.clone()).collect();
+        for uid in shadowed {
+            self.clear(&uid);
+        }
+    }
+}

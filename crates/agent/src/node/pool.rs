@@ -1,0 +1,111 @@
+//! A pool, as far as this node uses it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tenure_handles::Timestamp;
+
+use super::event::{PoolFacts, RefusalKind};
+use super::{Node, Report};
+use crate::key::HolderId;
+
+/// A pool.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    /// What it is; nothing if it is gone.
+    pub(super) facts: Option<PoolFacts>,
+    /// Who waits for an address, first come first.
+    pub(super) queue: VecDeque<HolderId>,
+    /// The last refusal, until there is reason to think better of it.
+    pub(super) trouble: Option<Trouble>,
+    /// How many refusals there were in a row.
+    pub(super) refusals: u32,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) kind: RefusalKind,
+    pub(super) message: String,
+    pub(super) since: Timestamp,
+    /// How long after it a block is asked for again.
+    pub(super) retry: Duration,
+}
+
+impl Pool {
+    /// Whether new addresses may be handed out of it.
+    pub(super) fn is_giving(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| !facts.deleting)
+    }
+
+    /// How many addresses a block has.
+    pub(super) fn block_size(&self) -> u128 {
+        let bits = self.facts.as_ref().map_or(0, |facts| facts.block_bits);
+        1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX)
+    }
+
+    /// Whether its last refusal says that waiting does not help.
+    pub(super) fn is_refused(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.kind != RefusalKind::Unreachable)
+    }
+
+    /// When a block may be asked for again; nothing if at once.
+    pub(super) fn ask_again_at(&self) -> Option<Timestamp> {
+        self.trouble.as_ref().map(|trouble| trouble.since.plus(trouble.retry))
+    }
+}
+
+impl Node {
+    /// A pool is different, or gone.
+    pub(super) fn pool_changed(&mut self, name: String, facts: Option<PoolFacts>) {
+        if facts.is_none() && !self.pools.contains_key(&name) {
+            return;
+        }
+        if facts.is_none() {
+            // Nobody answers wishes for a pool that is gone.
+            self.asks.retain(|_, ask| ask.pool != name);
+        }
+        let pool = self.pools.entry(name.clone()).or_default();
+        if pool.facts != facts {
+            let exhausted = facts.as_ref().is_some_and(|facts| facts.exhausted);
+            pool.facts = facts;
+            if !exhausted {
+                // Whatever was wrong, it may be right now: those who wait next find out.
+                self.forget_trouble(&name);
+            }
+        }
+        if self.start.is_some() {
+            return;
+        }
+        let cooling = self.cooling(&name);
+        let of_pool: Vec<String> = self.uids_of(&name).map(str::to_owned).collect();
+        for uid in of_pool {
+            if let Some(block) = self.blocks.get_mut(&uid) {
+                block.engine.set_rest(cooling);
+            }
+            self.reserve(&uid);
+        }
+        self.touch(&name);
+    }
+
+    /// How long freed addresses of a pool cool.
+    pub(super) fn cooling(&self, pool: &str) -> Duration {
+        let facts = self.pools.get(pool).and_then(|pool| pool.facts.as_ref());
+        facts.and_then(|facts| facts.cooling).unwrap_or(self.settings.cooling)
+    }
+
+    /// Blocks can be had again, or may be.
+    pub(super) fn forget_trouble(&mut self, name: &str) {
+        let Some(pool) = self.pools.get_mut(name) else { return };
+        pool.refusals = 0;
+        if pool.trouble.take().is_some() {
+            self.report(Report::PoolHealed { pool: name.to_owned() });
+        }
+    }
+
+    /// The UIDs of a pool's blocks.
+    pub(super) fn uids_of(&self, pool: &str) -> impl Iterator<Item = &str> {
+        let blocks = self.blocks.iter().filter(move |(_, block)| block.facts.pool == pool);
+        blocks.map(|(uid, _)| uid.as_str())
+    }
+}

@@ -1,0 +1,85 @@
+//! What those are told who do not get what they asked for: what is wrong, with its value, and what to do.
+
+use std::time::Duration;
+
+use tenure_cni::{Code, Failure};
+use tenure_ipam::{Address, Addresses};
+
+use crate::key::{HoldKey, Pod};
+
+pub(super) fn not_replayed(missing: &str) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("tenured has just started and has not yet read {missing}"))
+        .detail("nothing is handed out before every existing hold is known; this usually takes less than a second")
+}
+
+pub(super) fn no_pool(pool: &str, pod: &Pod) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("there is no AddressPool {pool:?}, which namespace {:?} uses", pod.namespace))
+        .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool")
+}
+
+pub(super) fn pool_deleting(pool: &str) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("AddressPool {pool:?} is being deleted and gives no new addresses"))
+        .detail("name another pool in the namespace's annotation coil.cybozu.com/pool")
+}
+
+pub(super) fn pool_gone(pool: &str) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("AddressPool {pool:?} is gone"))
+        .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool")
+}
+
+pub(super) fn exhausted(pool: &str, message: &str) -> Failure {
+    Failure::new(
+        Code::TryAgainLater,
+        format!("AddressPool {pool:?} has no address left for this node: {message}"),
+    )
+    .detail("append a subnet to the pool, delete pods that use it, or name another pool in the namespace's annotation coil.cybozu.com/pool")
+}
+
+pub(super) fn unusable(pool: &str, message: &str) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("AddressPool {pool:?} cannot be carved into blocks: {message}"))
+        .detail("kubectl describe addresspool says what is wrong with it")
+}
+
+pub(super) fn timed_out(pool: &str, waited: Duration, trouble: Option<&str>) -> Failure {
+    let waited = waited.as_secs_f32();
+    let reason = trouble.map(|message| format!(": {message}")).unwrap_or_default();
+    Failure::new(
+        Code::TryAgainLater,
+        format!("no block of AddressPool {pool:?} came for this node within {waited} s{reason}"),
+    )
+    .detail("is tenure-controller running, and can this node reach the API server?")
+}
+
+pub(super) fn deleted_meanwhile() -> Failure {
+    Failure::new(Code::TryAgainLater, "the attachment was deleted while it was being made")
+}
+
+pub(super) fn block_taken_away(block: &str) -> Failure {
+    Failure::new(
+        Code::TryAgainLater,
+        format!("AddressBlock {block:?} was taken away from this node while the pod was given an address of it"),
+    )
+    .detail("the next attempt gets an address of another block")
+}
+
+pub(super) fn journal(message: &str) -> Failure {
+    Failure::new(Code::Io, message).detail("what was asked for is done when the journal can be written again; is /run full?")
+}
+
+pub(super) fn journal_broken() -> Failure {
+    Failure::new(Code::TryAgainLater, "tenured cannot write its journal and hands out nothing until it can")
+        .detail("is /run full?")
+}
+
+pub(super) fn same_id(asked: &HoldKey, other: &HoldKey) -> Failure {
+    let message = format!("the keys {asked} and {other} have the same 128-bit id");
+    Failure::new(Code::Internal, message).detail("another container id will do; this happens by chance once in 10^30 pods")
+}
+
+pub(super) fn nothing_held(key: &HoldKey) -> Failure {
+    Failure::new(Code::UnknownContainer, format!("nothing is held for {key}"))
+}
+
+pub(super) fn other_address(key: &HoldKey, expected: Address, held: Addresses) -> Failure {
+    Failure::new(Code::Internal, format!("{key} holds {held}, and not {expected} as its result says"))
+}

@@ -1,0 +1,249 @@
+//! A start: nothing is handed out before all that is held is known, from the journal, the kernel and the API.
+//!
+//! Each of the three knows what the others may not. The API knows which blocks are this node's. The journal knows holds
+//! without an interface of ours, numbers, and what cools. The kernel knows what was wired just before a crash, and what
+//! is really in use when a journal was lost. Where they disagree about a running pod, the kernel is right.
+
+use std::collections::BTreeMap;
+
+use tenure_cni::Failure;
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Granted};
+
+use super::adopt::facts_of;
+use super::attachment::{Attachment, Former, Phase, Place};
+use super::block::{Object, Owned};
+use super::event::{Attach, Found, SeenBlock};
+use super::{Action, Fence, Node, Report, refusal};
+use crate::journal::{Held, Image, ImageBlock, Record, Released};
+use crate::key::{HoldKey, HolderId, Pod};
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    journal: Option<Image>,
+    kernel: Option<Vec<Found>>,
+    api: bool,
+    /// What the API has, by UID.
+    pub(super) blocks: BTreeMap<String, SeenBlock>,
+}
+
+impl Node {
+    /// Whether all is replayed, or what is missing.
+    pub(super) fn ready(&self) -> Result<(), Failure> {
+        let Some(start) = &self.start else { return Ok(()) };
+        let missing = [
+            ("its journal", start.journal.is_some()),
+            ("the kernel's links", start.kernel.is_some()),
+            ("its pools and blocks from the API server", start.api),
+        ];
+        let missing: Vec<&str> = missing.iter().filter(|(_, read)| !read).map(|(name, _)| *name).collect();
+        Err(refusal::not_replayed(&missing.join(" and ")))
+    }
+
+    pub(super) fn read_journal(&mut self, image: Image) {
+        if let Some(start) = &mut self.start {
+            start.journal.get_or_insert(image);
+        }
+        self.try_replay();
+    }
+
+    pub(super) fn read_kernel(&mut self, found: Vec<Found>) {
+        if let Some(start) = &mut self.start {
+            start.kernel.get_or_insert(found);
+        }
+        self.try_replay();
+    }
+
+    pub(super) fn read_api(&mut self) {
+        if let Some(start) = &mut self.start {
+            start.api = true;
+        }
+        self.try_replay();
+    }
+
+    fn try_replay(&mut self) {
+        match self.start.take() {
+            Some(Start { journal: Some(journal), kernel: Some(kernel), api: true, blocks }) => {
+                self.replay(&journal, kernel, blocks);
+            }
+            unfinished => self.start = unfinished,
+        }
+    }
+
+    fn replay(&mut self, journal: &Image, kernel: Vec<Found>, mut blocks: BTreeMap<String, SeenBlock>) {
+        for (uid, block) in journal.blocks() {
+            self.restore(uid, block, blocks.remove(uid));
+        }
+        let restored: Vec<String> = self.blocks.keys().cloned().collect();
+        for uid in &restored {
+            if self.blocks.get(uid).is_some_and(|block| block.fence.is_none()) {
+                self.clear(uid);
+            }
+        }
+        blocks.retain(|_, seen| seen.node == self.settings.node);
+        blocks.into_values().for_each(|seen| self.adopt(seen));
+        for found in kernel {
+            self.found(found);
+        }
+        // What was found may stand in the way anywhere.
+        let known: Vec<String> = self.blocks.keys().cloned().collect();
+        for uid in &known {
+            self.reserve(uid);
+            self.dismiss(uid);
+        }
+        let pools = self.pools.keys().chain(self.blocks.values().map(|block| &block.facts.pool));
+        self.touched = pools.cloned().collect();
+        let wired = self.attachments.values().filter(|it| it.interface && it.phase == Phase::Held);
+        let wired: Vec<_> = wired.map(|it| (it.key.clone(), it.addresses())).collect();
+        self.actions.push(Action::Repair(wired));
+        let holds = self.attachments.values().filter(|it| it.place != Place::Nowhere).count();
+        self.report(Report::Replayed { blocks: self.blocks.len(), holds });
+    }
+
+    /// Puts a block back as the journal knows it, into the state that the API says.
+    fn restore(&mut self, uid: &str, image: &ImageBlock, seen: Option<SeenBlock>) {
+        let facts = image.facts.clone().or_else(|| seen.as_ref().map(facts_of));
+        let cooling = facts.as_ref().map_or(self.settings.cooling, |facts| self.cooling(&facts.pool));
+        let Some(mut block) = facts.and_then(|facts| Owned::new(facts, cooling, self.now)) else {
+            // Nobody knows what block this was: what was held in it must not be handed out, wherever it lies.
+            image.holds().for_each(|held| self.put_stray(held));
+            self.record(Record::Forgotten { uid: uid.to_owned() });
+            return;
+        };
+        block.fence = image.fenced.then_some(Fence::Before);
+        for (held, freed) in image.freed() {
+            let (id, address) = (held.key.id(), held.addresses.iter().next());
+            let replayed = address.map(|address| block.engine.replay(id, address, Some(held.sequence)));
+            if let Some(Ok(Granted::New(hold))) = replayed {
+                block.engine.release(&id, hold.sequence, freed.at);
+                self.former.insert(id, Former { key: held.key.clone(), pod: held.pod.clone() });
+            }
+        }
+        let mut strays = Vec::new();
+        for held in image.holds() {
+            let (id, address) = (held.key.id(), held.addresses.iter().next());
+            let replayed = address.map(|address| block.engine.replay(id, address, Some(held.sequence)));
+            match replayed {
+                Some(Ok(Granted::New(hold))) if hold.addresses == held.addresses => {
+                    let place = Place::Block { uid: uid.to_owned(), hold };
+                    self.put_held(held, &block.facts.pool, place);
+                }
+                _ => strays.push(held),
+            }
+        }
+        let changed = seen.as_ref().is_some_and(|seen| facts_of(seen) != block.facts);
+        let fence = match &seen {
+            None => Some((Object::Gone, Fence::Gone)),
+            Some(seen) if seen.node != self.settings.node => {
+                Some((Object::Elsewhere, Fence::OtherNode(seen.node.clone())))
+            }
+            Some(_) => changed.then_some((Object::Ours, Fence::Changed)),
+        };
+        if let Some(seen) = &seen {
+            (block.reserved, block.deleting) = (seen.reserved, seen.deleting);
+        }
+        if let Some((object, _)) = &fence {
+            block.object = *object;
+        }
+        let before = block.fence.is_some();
+        let name = block.facts.name.clone();
+        self.blocks.insert(uid.to_owned(), block);
+        strays.into_iter().for_each(|held| self.put_stray(held));
+        let holds = if before { self.holds_in(uid) } else { Vec::new() };
+        if !holds.is_empty() {
+            self.report(Report::Fenced { block: name, uid: uid.to_owned(), fence: Fence::Before, holds });
+        }
+        if let Some((_, fence)) = fence {
+            self.fence(uid, fence);
+        }
+    }
+
+    /// A link that the kernel has.
+    fn found(&mut self, found: Found) {
+        let Found { key, pod, addresses } = found;
+        let id = key.id();
+        match self.attachments.get_mut(&id) {
+            Some(known) if addresses.is_empty() => known.interface = true,
+            // Made, and cut short before it had an address.
+            None if addresses.is_empty() => {
+                self.attachments.insert(id, attachment(key, pod, String::new(), true, self.now));
+                self.unwire(id);
+            }
+            Some(known) if addresses.iter().any(|address| known.every_address().contains(address)) => {
+                known.interface = true;
+            }
+            Some(_) => {
+                self.give_up(id);
+                self.place_found(id, key, pod, addresses);
+            }
+            None => self.place_found(id, key, pod, addresses),
+        }
+    }
+
+    /// Ends a hold that the kernel contradicts.
+    fn give_up(&mut self, id: HolderId) {
+        let Some(attachment) = self.attachments.remove(&id) else { return };
+        let (Place::Block { uid, hold }, Some(held)) = (&attachment.place, attachment.held()) else { return };
+        let Some(block) = self.blocks.get_mut(uid) else { return };
+        block.engine.release(&id, hold.sequence, self.now);
+        let until = self.now.plus(block.engine.rest());
+        self.record(Record::Released(Released { hold: held, at: self.now, until }));
+    }
+
+    /// Holds what a link uses, in the block that it is of.
+    fn place_found(&mut self, id: HolderId, key: HoldKey, pod: Pod, addresses: Vec<Address>) {
+        let has = |block: &&mut Owned| addresses.iter().any(|address| block.has(*address));
+        let block = self.blocks.values_mut().filter(has).min_by_key(|block| block.fence.is_some());
+        let (mut pool, mut place, mut problem) =
+            (String::new(), None, "they are of no block of this node".to_owned());
+        if let (Some(block), Some(first)) = (block, addresses.first().copied()) {
+            pool.clone_from(&block.facts.pool);
+            match block.engine.replay(id, first, None) {
+                Ok(granted) => {
+                    let hold = granted.hold();
+                    if addresses.iter().all(|address| hold.addresses.iter().any(|own| own == *address)) {
+                        place = Some(Place::Block { uid: block.facts.uid.clone(), hold });
+                    } else {
+                        problem = format!("AddressBlock {:?} does not pair them so", block.facts.name);
+                        block.engine.release(&id, hold.sequence, self.now);
+                    }
+                }
+                Err(error) => problem = error.to_string(),
+            }
+        }
+        let mut attachment = attachment(key, pod, pool, true, self.now);
+        if let Some(place) = place {
+            attachment.place = place;
+            if let Some(held) = attachment.held() {
+                self.record(Record::Held(held));
+            }
+        } else {
+            let (key, pod) = (attachment.key.clone(), attachment.pod.clone());
+            self.report(Report::Stray { key, pod, addresses: addresses.clone(), problem });
+            attachment.place = Place::Stray(addresses);
+        }
+        self.attachments.insert(id, attachment);
+    }
+
+    fn put_held(&mut self, held: &Held, pool: &str, place: Place) {
+        let mut attachment =
+            attachment(held.key.clone(), held.pod.clone(), pool.to_owned(), held.interface, held.since);
+        attachment.place = place;
+        self.attachments.insert(held.key.id(), attachment);
+    }
+
+    /// A hold of the journal that fits no block.
+    fn put_stray(&mut self, held: &Held) {
+        let addresses: Vec<Address> = held.addresses.iter().collect();
+        let problem = "the journal's block does not have them".to_owned();
+        let (key, pod) = (held.key.clone(), held.pod.clone());
+        self.report(Report::Stray { key, pod, addresses: addresses.clone(), problem });
+        self.put_held(held, "", Place::Stray(addresses));
+    }
+}
+
+fn attachment(key: HoldKey, pod: Pod, pool: String, interface: bool, since: Timestamp) -> Attachment {
+    let attach = Attach { key, pool, pod, wiring: None };
+    Attachment { interface, since, phase: Phase::Held, ..Attachment::new(attach) }
+}

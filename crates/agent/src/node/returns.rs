@@ -1,0 +1,90 @@
+//! Giving blocks back.
+//!
+//! An empty block rests before it goes back, so that a burst of pods that come and go does not send blocks to and fro, and
+//! the last one of a pool stays. It does not go either while anything cools in it, because the next owner does not know
+//! of that, or when the node would have to ask for another at once.
+
+use tenure_handles::Timestamp;
+
+use super::block::{Object, Owned};
+use super::{Action, Fence, Node};
+use crate::journal::Record;
+
+impl Node {
+    /// Gives back the blocks of a pool that are not needed.
+    pub(super) fn give_back(&mut self, name: &str) {
+        let draining = !self.pools.get(name).is_some_and(|pool| pool.is_giving());
+        let kept = self.blocks.values().filter(|block| block.facts.pool == name && is_kept(block));
+        let mut empty: Vec<(bool, Timestamp, String)> = kept
+            .filter(|block| block.engine.is_empty() && !block.reserved)
+            .map(|block| (draining || block.deleting, block.empty_since, block.facts.uid.clone()))
+            .collect();
+        // Those that have been empty longest go first.
+        empty.sort();
+        for (leaving, _, uid) in empty {
+            if leaving || self.is_spare(name, &uid) {
+                self.fence(&uid, Fence::Returned);
+            }
+        }
+        let fenced = self.uids_of(name).filter(|uid| self.blocks.get(*uid).is_some_and(|it| it.fence.is_some()));
+        let fenced: Vec<String> = fenced.map(str::to_owned).collect();
+        for uid in fenced {
+            self.dismiss(&uid);
+        }
+    }
+
+    /// Whether an empty block can go.
+    fn is_spare(&self, name: &str, uid: &str) -> bool {
+        let Some(pool) = self.pools.get(name) else { return true };
+        let Some(block) = self.blocks.get(uid) else { return false };
+        let rested = block.empty_since.plus(self.settings.rest) <= self.now;
+        if !rested || !block.is_at_rest() {
+            return false;
+        }
+        let others = || self.blocks.values().filter(|it| it.facts.pool == name && it.facts.uid != uid);
+        if others().filter(|block| is_kept(block) && block.is_usable()).count() < self.settings.keep {
+            return false;
+        }
+        let idle = pool.queue.is_empty() && others().all(|block| block.engine.is_empty());
+        let free = others().filter(|block| block.is_usable()).map(|block| block.engine.counts().free);
+        let needed = (pool.queue.len() as u128).saturating_add(2 * self.low_water(name));
+        idle || free.fold(0, u128::saturating_add) >= needed
+    }
+
+    /// Goes on with a fenced block: gives its object back, or forgets it. Called whenever either may have become possible.
+    pub(super) fn dismiss(&mut self, uid: &str) {
+        let now = self.now;
+        let Some(block) = self.blocks.get_mut(uid).filter(|block| block.fence.is_some()) else { return };
+        // The addresses of a pool that goes away have no next owner who would have to wait for them to cool.
+        let draining = !self.pools.get(&block.facts.pool).is_some_and(super::pool::Pool::is_giving);
+        block.engine.advance(now);
+        if !block.engine.is_empty() || !self.commits.is_committed(block.fence_position) {
+            return;
+        }
+        match block.object {
+            Object::Ours => {
+                let patience = self.settings.return_patience;
+                let cool = draining || block.is_at_rest();
+                if !cool || block.reserved || block.sent.is_some_and(|sent| sent.plus(patience) > now) {
+                    return;
+                }
+                block.sent = Some(now);
+                let (name, uid) = (block.facts.name.clone(), uid.to_owned());
+                self.actions.push(Action::ReturnBlock { name, uid });
+            }
+            // Should the same addresses come back in another block, they go on cooling there.
+            Object::Gone | Object::Elsewhere if block.is_at_rest() => {
+                self.blocks.remove(uid);
+                self.lost.insert(uid);
+                self.record(Record::Forgotten { uid: uid.to_owned() });
+                self.unshadow(uid);
+            }
+            Object::Gone | Object::Elsewhere => {}
+        }
+    }
+}
+
+/// Whether it is still in this node's possession.
+fn is_kept(block: &Owned) -> bool {
+    block.fence.is_none() && block.object == Object::Ours
+}

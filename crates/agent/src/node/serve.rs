@@ -1,0 +1,108 @@
+//! Handing out: first come, first served, as soon as there is an address, whatever made it come.
+
+use tenure_ipam::{Choice, Hold};
+
+use super::{Node, refusal};
+use crate::key::HolderId;
+
+impl Node {
+    /// Brings a pool's blocks to the present: what cooled long enough is free.
+    pub(super) fn advance(&mut self, pool: &str) {
+        for block in self.blocks.values_mut().filter(|block| block.facts.pool == pool) {
+            block.engine.advance(self.now);
+        }
+    }
+
+    /// Gives addresses to those who wait.
+    pub(super) fn serve(&mut self, name: &str) {
+        while let Some(pool) = self.pools.get(name).filter(|pool| pool.is_giving())
+            && let Some(id) = pool.queue.front().copied()
+        {
+            let Some((uid, hold)) = self.hand_out(name, id) else { return };
+            if let Some(pool) = self.pools.get_mut(name) {
+                pool.queue.pop_front();
+            }
+            self.set_up(id, uid, hold);
+        }
+    }
+
+    fn hand_out(&mut self, name: &str, id: HolderId) -> Option<(String, Hold)> {
+        let uid = self.fullest(name).or_else(|| self.cooled_longest(name).filter(|_| self.gives_way(name)))?;
+        let block = self.blocks.get_mut(&uid)?;
+        let hold = block.engine.hold(id, Choice::NextAfterLast, self.now).ok()?.hold();
+        Some((uid, hold))
+    }
+
+    /// The block with the fewest free addresses: so that others get empty and can be given back.
+    fn fullest(&self, name: &str) -> Option<String> {
+        let free = self.usable_blocks(name).map(|block| (block.engine.counts().free, block));
+        let fullest = free.filter(|(free, _)| *free > 0).min_by_key(|(free, block)| (*free, &block.facts.name));
+        fullest.map(|(_, block)| block.facts.uid.clone())
+    }
+
+    /// The block with the address that has cooled longest, of those that may be handed out at all.
+    fn cooled_longest(&self, name: &str) -> Option<String> {
+        let cooling = self.usable_blocks(name).filter_map(|block| {
+            let reserved = block.engine.reserved();
+            let oldest = block.engine.cooling().find(|it| !reserved.contains(it.offset))?;
+            Some((oldest.until, &block.facts.name, &block.facts.uid))
+        });
+        cooling.min().map(|(_, _, uid)| uid.clone())
+    }
+
+    /// Whether cooling gives way now. A new block is better, if one may come soon; failing is worse.
+    fn gives_way(&self, name: &str) -> bool {
+        let Some(pool) = self.pools.get(name) else { return false };
+        let first = pool.queue.front().and_then(|id| self.attachments.get(id));
+        let since = first.and_then(|it| it.adds.first()).map_or(self.now, |(_, since)| *since);
+        pool.trouble.is_some() || since.plus(self.settings.cooling_gives_way_after) <= self.now
+    }
+
+    /// A pool's blocks that addresses may be handed out of.
+    pub(super) fn usable_blocks(&self, pool: &str) -> impl Iterator<Item = &super::block::Owned> {
+        self.blocks.values().filter(move |block| block.facts.pool == pool && block.is_usable())
+    }
+
+    /// Tells those for whom there will be no address, as far as one can know; those who came last go first.
+    pub(super) fn fail_hopeless(&mut self, name: &str) {
+        let Some(pool) = self.pools.get(name) else { return };
+        let failure = match &pool.facts {
+            None => refusal::pool_gone(name),
+            Some(facts) if facts.deleting => refusal::pool_deleting(name),
+            Some(_) if !pool.is_refused() => return,
+            Some(_) => pool.trouble.as_ref().map_or_else(|| refusal::pool_gone(name), |it| it.failure(name)),
+        };
+        let coming = if pool.is_giving() { self.coming(name) } else { 0 };
+        while let Some(pool) = self.pools.get_mut(name)
+            && pool.queue.len() as u128 > coming
+            && let Some(id) = pool.queue.pop_back()
+        {
+            self.fail_adds(id, &failure);
+            self.attachments.remove(&id);
+        }
+    }
+
+    /// Tells those who waited too long.
+    pub(super) fn expire(&mut self, name: &str) {
+        let Some(pool) = self.pools.get(name) else { return };
+        let trouble = pool.trouble.as_ref().map(|trouble| trouble.message.clone());
+        let waiting: Vec<HolderId> = pool.queue.iter().copied().collect();
+        let (now, patience) = (self.now, self.settings.patience);
+        for id in waiting {
+            let Some(attachment) = self.attachments.get_mut(&id) else { continue };
+            let over = |(_, since): &(_, tenure_handles::Timestamp)| since.plus(patience) <= now;
+            let (late, left): (Vec<_>, Vec<_>) = attachment.adds.drain(..).partition(over);
+            let nobody = left.is_empty();
+            attachment.adds = left;
+            for (ticket, _) in late {
+                self.answer(ticket, Err(refusal::timed_out(name, patience, trouble.as_deref())));
+            }
+            if nobody {
+                self.attachments.remove(&id);
+                if let Some(pool) = self.pools.get_mut(name) {
+                    pool.queue.retain(|waiting| *waiting != id);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Keeping stocked: the next block is asked for before the free addresses run out, counting those who wait, and as many
+//! blocks at once as are missing.
+
+use std::time::Duration;
+
+use tenure_handles::Timestamp;
+
+use super::event::{Refusal, RefusalKind};
+use super::pool::Trouble;
+use super::{Action, AskId, Node, Report, Urgency};
+
+/// A wish for a block that is under way.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) pool: String,
+    /// When it was made, or granted.
+    pub(super) since: Timestamp,
+    /// The block that was granted, until it is seen.
+    pub(super) granted: Option<String>,
+}
+
+impl Node {
+    /// Asks for blocks if addresses run low.
+    pub(super) fn stock(&mut self, name: &str) {
+        let Some(pool) = self.pools.get(name).filter(|pool| pool.is_giving()) else { return };
+        if pool.ask_again_at().is_some_and(|at| at > self.now) {
+            return;
+        }
+        let (waiting, size) = (pool.queue.len(), pool.block_size());
+        // A pool that nobody uses here needs no stock.
+        let used = waiting > 0 || self.usable_blocks(name).any(|block| !block.engine.is_empty());
+        if !used {
+            return;
+        }
+        let free = self.usable_blocks(name).map(|block| block.engine.counts().free);
+        let expected = free.fold(0, u128::saturating_add).saturating_add(self.coming(name));
+        let wanted = (waiting as u128).saturating_add(self.low_water(name));
+        let missing = wanted.saturating_sub(expected).div_ceil(size);
+        let under_way = self.asks.values().filter(|ask| ask.pool == name).count() as u128;
+        let room = u128::from(self.settings.asks_at_once).saturating_sub(under_way);
+        let urgency = if waiting > 0 { Urgency::Waiting(waiting) } else { Urgency::Ahead };
+        for _ in 0..missing.min(room) {
+            let ask = AskId(self.number());
+            self.asks.insert(ask, Ask { pool: name.to_owned(), since: self.now, granted: None });
+            self.actions.push(Action::AskForBlock { ask, pool: name.to_owned(), urgency });
+        }
+    }
+
+    /// How many free addresses there shall be beyond those that are waited for.
+    pub(super) fn low_water(&self, name: &str) -> u128 {
+        let size = self.pools.get(name).map_or(1, super::pool::Pool::block_size);
+        let part = size / u128::from(self.settings.low_water_divisor.max(1));
+        part.clamp(1, u128::from(self.settings.low_water_most.max(1)))
+    }
+
+    /// How many addresses are under way.
+    pub(super) fn coming(&self, name: &str) -> u128 {
+        let size = self.pools.get(name).map_or(1, super::pool::Pool::block_size);
+        let asks = self.asks.values().filter(|ask| ask.pool == name).count();
+        size.saturating_mul(asks as u128)
+    }
+
+    /// A block was carved. Until it is seen the wish stays, so that no other is asked for in its place.
+    pub(super) fn block_granted(&mut self, ask: AskId, block: String) {
+        let Some(wish) = self.asks.get_mut(&ask) else { return };
+        let pool = wish.pool.clone();
+        let here = self.blocks.values().any(|it| it.facts.name == block && it.fence.is_none());
+        if here {
+            self.asks.remove(&ask);
+        } else {
+            wish.granted = Some(block);
+            wish.since = self.now;
+        }
+        self.forget_trouble(&pool);
+        self.touch(&pool);
+    }
+
+    /// A block of this name is here: whoever was granted it has it.
+    pub(super) fn granted_is_here(&mut self, name: &str) {
+        self.asks.retain(|_, ask| ask.granted.as_deref() != Some(name));
+    }
+
+    pub(super) fn block_refused(&mut self, ask: AskId, refusal: Refusal) {
+        if let Some(Ask { pool, .. }) = self.asks.remove(&ask) {
+            self.refuse(&pool, refusal);
+        }
+    }
+
+    /// A block came that has no address to hand out.
+    pub(super) fn useless(&mut self, pool: &str, block: &str) {
+        let message = format!("AddressBlock {block:?} has no address to hand out");
+        self.refuse(pool, Refusal { kind: RefusalKind::Unreachable, message });
+    }
+
+    fn refuse(&mut self, name: &str, refusal: Refusal) {
+        let Some(pool) = self.pools.get_mut(name) else { return };
+        let Refusal { kind, message } = refusal;
+        // Several wishes that are refused together are one refusal.
+        let again = pool.ask_again_at().is_some_and(|at| at > self.now);
+        if !again {
+            pool.refusals = pool.refusals.saturating_add(1);
+        }
+        let news = pool.trouble.as_ref().is_none_or(|trouble| trouble.kind != kind);
+        let doubled = self.settings.retry_first.saturating_mul(1 << (pool.refusals.clamp(1, 16) - 1));
+        let retry: Duration = doubled.min(self.settings.retry_last);
+        pool.trouble = Some(Trouble { kind, message: message.clone(), since: self.now, retry });
+        if news {
+            self.report(Report::PoolRefused { pool: name.to_owned(), message });
+        }
+        self.touch(name);
+    }
+
+    /// Gives up on blocks that were granted and never seen.
+    pub(super) fn expire_grants(&mut self) {
+        let (now, patience) = (self.now, self.settings.grant_patience);
+        self.asks.retain(|_, ask| ask.granted.is_none() || ask.since.plus(patience) > now);
+    }
+}
+
+impl Trouble {
+    /// What those are told who do not get an address because of it.
+    pub(super) fn failure(&self, pool: &str) -> tenure_cni::Failure {
+        match self.kind {
+            RefusalKind::Exhausted => super::refusal::exhausted(pool, &self.message),
+            RefusalKind::Unusable => super::refusal::unusable(pool, &self.message),
+            RefusalKind::Unreachable => super::refusal::timed_out(pool, Duration::ZERO, Some(&self.message)),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What happens because time passes.
+
+use std::collections::BTreeSet;
+
+use tenure_handles::Timestamp;
+
+use super::Node;
+use super::block::{Object, Owned};
+use crate::key::HolderId;
+
+impl Node {
+    /// Takes note of the time. When the clock was set back, everything that began later than now began now: nothing
+    /// waits longer than it would have.
+    pub(super) fn notice(&mut self, now: Timestamp) {
+        if now < self.now {
+            let earlier = |moment: &mut Timestamp| *moment = (*moment).min(now);
+            for attachment in self.attachments.values_mut() {
+                attachment.adds.iter_mut().for_each(|(_, since)| earlier(since));
+            }
+            for block in self.blocks.values_mut() {
+                earlier(&mut block.empty_since);
+                block.sent.iter_mut().for_each(earlier);
+            }
+            let troubles = self.pools.values_mut().filter_map(|pool| pool.trouble.as_mut());
+            troubles.for_each(|trouble| earlier(&mut trouble.since));
+            self.asks.values_mut().for_each(|ask| earlier(&mut ask.since));
+        }
+        self.now = now;
+    }
+
+    pub(super) fn tick(&mut self) {
+        if self.start.is_some() {
+            return;
+        }
+        self.expire_grants();
+        let pools: Vec<String> = self.pools.keys().cloned().collect();
+        for pool in &pools {
+            // Whoever can be served is, before anybody is told that there was nothing.
+            self.advance(pool);
+            self.serve(pool);
+            self.expire(pool);
+        }
+        self.touched.extend(pools);
+        let orphans = self.blocks.values().map(|block| &block.facts.pool);
+        let orphans: BTreeSet<String> = orphans.filter(|pool| !self.pools.contains_key(*pool)).cloned().collect();
+        self.touched.extend(orphans);
+        self.forget_formers();
+    }
+
+    /// Forgets who held what has cooled.
+    fn forget_formers(&mut self) {
+        let cooling = self.blocks.values().flat_map(|block| block.engine.cooling());
+        let cooling: BTreeSet<HolderId> = cooling.map(|cooling| *cooling.last.key).collect();
+        self.former.retain(|id, _| cooling.contains(id));
+    }
+
+    /// When the next [`Tick`](super::Event::Tick) is due, if nothing else happens before.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if self.start.is_some() {
+            return None;
+        }
+        let settings = &self.settings;
+        let waiting = self.pools.values().flat_map(|pool| pool.queue.iter());
+        let waiting = waiting.filter_map(|id| self.attachments.get(id)).flat_map(|it| it.adds.iter());
+        let waiting = waiting.flat_map(|(_, since)| {
+            [since.plus(settings.patience), since.plus(settings.cooling_gives_way_after)]
+        });
+        let troubles = self.pools.values().filter_map(super::pool::Pool::ask_again_at);
+        let grants = self.asks.values().filter(|ask| ask.granted.is_some());
+        let grants = grants.map(|ask| ask.since.plus(settings.grant_patience));
+        let blocks = self.blocks.values().filter_map(|block| self.wake_for(block));
+        let moments = waiting.chain(troubles).chain(grants).chain(blocks);
+        // What was due before has been looked at, and waits for something else.
+        moments.filter(|moment| *moment > self.now).min()
+    }
+
+    /// When something may be done about a block.
+    fn wake_for(&self, block: &Owned) -> Option<Timestamp> {
+        let someone_waits = self.pools.get(&block.facts.pool).is_some_and(|pool| !pool.queue.is_empty());
+        if someone_waits && block.is_usable() {
+            return block.engine.cooling().next().map(|cooling| cooling.until);
+        }
+        if !block.engine.is_empty() || block.reserved {
+            return None;
+        }
+        let due = match (&block.fence, block.object) {
+            (None, _) => Some(block.empty_since.plus(self.settings.rest)),
+            (Some(_), Object::Ours) => block.sent.map(|sent| sent.plus(self.settings.return_patience)),
+            (Some(_), Object::Gone | Object::Elsewhere) => None,
+        };
+        due.max(block.cool_at())
+    }
+}

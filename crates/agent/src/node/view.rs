@@ -1,0 +1,223 @@
+//! Looking at a node: for STATUS, for people, and for `check`.
+
+use std::collections::BTreeSet;
+
+use tenure_cni::{Code, Failure};
+use tenure_handles::Timestamp;
+use tenure_ipam::block::State;
+use tenure_ipam::{Address, Addresses, Cidr, Counts, Subnet};
+
+use super::attachment::{Phase, Place};
+use super::block::Object;
+use super::{Action, Fence, Node};
+use crate::key::{HoldKey, Pod};
+
+/// What is known of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Somebody has it.
+    Held(HoldView),
+    /// Somebody had it, and nobody gets it before then unless nothing else is left.
+    Cooling {
+        /// The block that it is of.
+        block: String,
+        /// Who had it last, if that is still known.
+        last: Option<(HoldKey, Pod)>,
+        /// When it has cooled.
+        until: Timestamp,
+    },
+    /// Nobody has it.
+    Free {
+        /// The block that it is of.
+        block: String,
+    },
+    /// It is not handed out: excluded, or in a block that nothing is handed out of.
+    KeptBack {
+        /// The block that it is of.
+        block: String,
+    },
+    /// It is of no block of this node.
+    NotHere,
+}
+
+/// A hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldView {
+    /// Whose it is.
+    pub key: HoldKey,
+    /// The pod that it is for.
+    pub pod: Pod,
+    /// Its pool; empty if it is not known.
+    pub pool: String,
+    /// The name of its block; nothing if it is in none of this node's.
+    pub block: Option<String>,
+    /// The addresses.
+    pub addresses: Addresses,
+    /// Since when.
+    pub since: Timestamp,
+    /// Whether the interface is ours too.
+    pub interface: bool,
+}
+
+/// A block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockView {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its networks.
+    pub subnet: Subnet,
+    /// Its addresses.
+    pub counts: Counts,
+    /// Why nothing is handed out of it any more, if so.
+    pub fence: Option<Fence>,
+    /// Whether addresses are handed out of it.
+    pub usable: bool,
+}
+
+/// A pool, as far as this node uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolView {
+    /// Its name.
+    pub name: String,
+    /// Blocks that addresses are handed out of.
+    pub blocks: usize,
+    /// The addresses of those.
+    pub counts: Counts,
+    /// ADDs that wait for an address.
+    pub waiting: usize,
+    /// Blocks that were asked for.
+    pub asked: usize,
+    /// The last refusal, as long as it counts.
+    pub trouble: Option<String>,
+}
+
+impl Node {
+    /// Whether an ADD could be served: for STATUS.
+    pub fn status(&self) -> Result<(), Failure> {
+        let unavailable = |failure: Failure| Failure { code: Code::NotAvailable.number(), ..failure };
+        self.ready().map_err(unavailable)?;
+        if self.commits.is_broken() {
+            return Err(unavailable(super::refusal::journal_broken()));
+        }
+        let giving: Vec<PoolView> =
+            self.pools().into_iter().filter(|it| self.pools.get(&it.name).is_some_and(|pool| pool.is_giving())).collect();
+        if giving.is_empty() {
+            let failure = Failure::new(Code::NotAvailable, "there is no AddressPool to hand out of");
+            return Err(failure.detail("create an AddressPool named \"default\""));
+        }
+        let refused = |view: &PoolView| {
+            let refused = self.pools.get(&view.name).is_some_and(super::pool::Pool::is_refused);
+            refused && view.counts.free == 0 && view.counts.cooling == 0
+        };
+        if giving.iter().any(|view| !refused(view)) {
+            return Ok(());
+        }
+        let reasons: Vec<String> =
+            giving.iter().map(|it| format!("{}: {}", it.name, it.trouble.as_deref().unwrap_or_default())).collect();
+        Err(Failure::new(Code::NotAvailable, format!("no pool has an address left ({})", reasons.join("; ")))
+            .detail("append a subnet to a pool, or delete pods"))
+    }
+
+    /// Who has an address.
+    pub fn who(&self, address: Address) -> Who {
+        let holder = self.attachments.values().find(|it| it.every_address().contains(&address));
+        if let Some(held) = holder {
+            return Who::Held(self.hold_view(held));
+        }
+        let blocks = self.blocks.values().filter(|block| block.has(address));
+        let Some(block) = blocks.min_by_key(|block| block.fence.is_some()) else { return Who::NotHere };
+        let name = block.facts.name.clone();
+        match block.engine.state(address) {
+            Ok(State::Cooling(cooling)) => {
+                let last = self.former.get(cooling.last.key).map(|it| (it.key.clone(), it.pod.clone()));
+                Who::Cooling { block: name, last, until: cooling.until }
+            }
+            Ok(State::Free) if block.is_usable() => Who::Free { block: name },
+            _ => Who::KeptBack { block: name },
+        }
+    }
+
+    /// All holds, ordered by key.
+    pub fn holds(&self) -> Vec<HoldView> {
+        let held = self.attachments.values().filter(|it| it.place != Place::Nowhere);
+        let mut holds: Vec<HoldView> = held.map(|it| self.hold_view(it)).collect();
+        holds.sort_by(|one, other| one.key.cmp(&other.key));
+        holds
+    }
+
+    /// All blocks, ordered by name.
+    pub fn blocks(&self) -> Vec<BlockView> {
+        let views = self.blocks.values().map(|block| BlockView {
+            name: block.facts.name.clone(),
+            uid: block.facts.uid.clone(),
+            pool: block.facts.pool.clone(),
+            subnet: block.facts.subnet,
+            counts: block.engine.counts(),
+            fence: block.fence.clone(),
+            usable: block.is_usable(),
+        });
+        let mut views: Vec<BlockView> = views.collect();
+        views.sort_by(|one, other| (&one.name, &one.uid).cmp(&(&other.name, &other.uid)));
+        views
+    }
+
+    /// All pools, ordered by name.
+    pub fn pools(&self) -> Vec<PoolView> {
+        let view = |(name, pool): (&String, &super::pool::Pool)| {
+            let mut counts = Counts::default();
+            for block in self.usable_blocks(name).map(|block| block.engine.counts()) {
+                counts.capacity = counts.capacity.saturating_add(block.capacity);
+                counts.held += block.held;
+                counts.cooling += block.cooling;
+                counts.reserved = counts.reserved.saturating_add(block.reserved);
+                counts.free = counts.free.saturating_add(block.free);
+            }
+            PoolView {
+                name: name.clone(),
+                blocks: self.usable_blocks(name).count(),
+                counts,
+                waiting: pool.queue.len(),
+                asked: self.asks.values().filter(|ask| ask.pool == *name).count(),
+                trouble: pool.trouble.as_ref().map(|trouble| trouble.message.clone()),
+            }
+        };
+        self.pools.iter().map(view).collect()
+    }
+
+    /// Whether all is replayed.
+    pub fn is_ready(&self) -> bool {
+        self.start.is_none()
+    }
+
+    /// Whether nothing is under way: every call was answered.
+    pub fn is_idle(&self) -> bool {
+        self.attachments.values().all(|it| it.phase == Phase::Held) && self.jobs.is_empty()
+    }
+
+    /// Exports the blocks whose object says that they are this node's, if that has changed.
+    pub(super) fn export(&mut self) {
+        let ours = self.blocks.values().filter(|block| block.object == Object::Ours);
+        let networks: BTreeSet<Cidr> = ours.flat_map(|block| block.networks().collect::<Vec<_>>()).collect();
+        if self.exported.as_ref() != Some(&networks) {
+            self.exported = Some(networks.clone());
+            self.actions.push(Action::Export(networks));
+        }
+    }
+
+    fn hold_view(&self, attachment: &super::attachment::Attachment) -> HoldView {
+        let block = attachment.block().and_then(|uid| self.blocks.get(uid));
+        HoldView {
+            key: attachment.key.clone(),
+            pod: attachment.pod.clone(),
+            pool: attachment.pool.clone(),
+            block: block.map(|block| block.facts.name.clone()),
+            addresses: attachment.addresses(),
+            since: attachment.since,
+            interface: attachment.interface,
+        }
+    }
+}
