@@ -2,6 +2,7 @@
 //!
 //! Everything is computed from the registry; nothing here knows a kind by name.
 
+mod sha256;
 #[cfg(test)]
 mod tests;
 
@@ -137,11 +138,16 @@ fn aggregated_group(registry: &Registry, group: &str) -> Value {
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
+    // The real server leaves out the group and version of kinds that are built in.
+    let (own_group, own_version) = match resource.custom() {
+        Some(_) => (resource.group.as_str(), resource.version.as_str()),
+        None => ("", ""),
+    };
     let kind =
         |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let mut out = json!({
         "resource": resource.plural,
-        "responseKind": kind(&resource.group, &resource.version, &resource.kind),
+        "responseKind": kind(own_group, own_version, &resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
         "verbs": verbs(resource),
@@ -150,11 +156,8 @@ fn aggregated_resource(resource: &Resource) -> Value {
     let subs: Vec<Value> = subresources(resource)
         .iter()
         .map(|sub| {
-            let (group, version) = if sub.group.is_empty() {
-                (resource.group.as_str(), resource.version.as_str())
-            } else {
-                (sub.group, "v1")
-            };
+            let (group, version) =
+                if sub.group.is_empty() { (own_group, own_version) } else { (sub.group, "v1") };
             json!({"subresource": sub.name, "responseKind": kind(group, version, &sub.kind), "verbs": sub.verbs})
         })
         .collect();
@@ -173,7 +176,22 @@ fn resource_entry(resource: &Resource) -> Value {
         "verbs": verbs(resource),
     });
     add_names(resource, &mut out);
+    out["storageVersionHash"] = json!(storage_version_hash(resource));
     out
+}
+
+/// Tells clients whether the version in which objects are stored has changed.
+fn storage_version_hash(resource: &Resource) -> String {
+    use base64::Engine as _;
+    let stored = match resource.custom() {
+        Some(custom) => custom.stored_api_version.as_str(),
+        // Events are stored in the core group, wherever they are read.
+        None if resource.kind == "Event" => "v1",
+        None => resource.api_version.as_str(),
+    };
+    let (group, version) = stored.split_once('/').unwrap_or(("", stored));
+    let hash = sha256::sha256(format!("{group}/{version}/{}", resource.kind).as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(&hash[..8])
 }
 
 fn add_names(resource: &Resource, out: &mut Value) {
@@ -225,12 +243,18 @@ fn of<'r>(registry: &'r Registry, group: &'r str, version: &'r str) -> impl Iter
     registry.all().map(AsRef::as_ref).filter(move |r: &&Resource| r.group == group && r.version == version)
 }
 
+/// The built-in groups in the order in which the real server lists them.
+const GROUPS: [&str; 5] = ["apps", "events.k8s.io", "policy", "apiextensions.k8s.io", "coordination.k8s.io"];
+
 /// The groups but the core group: first those that are built in.
 fn names(registry: &Registry) -> Vec<String> {
-    let mut names: Vec<(bool, &str)> = registry
+    let mut names: Vec<(usize, &str)> = registry
         .all()
         .filter(|resource| !resource.group.is_empty())
-        .map(|resource| (resource.custom().is_some(), resource.group.as_str()))
+        .map(|resource| {
+            let place = GROUPS.iter().position(|group| *group == resource.group);
+            (place.unwrap_or(GROUPS.len()), resource.group.as_str())
+        })
         .collect();
     names.sort_unstable();
     let mut out: Vec<String> = Vec::new();

@@ -53,7 +53,11 @@ const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.'
 
 /// Problems with a DNS-1123 subdomain.
 pub(crate) fn subdomain_problems(value: &str) -> Vec<String> {
-    let mut problems = too_long_name(value, 253);
+    subdomain_problems_in(value, CHARACTERS)
+}
+
+fn subdomain_problems_in(value: &str, unit: &str) -> Vec<String> {
+    let mut problems = too_long(value, 253, unit);
     if !is_subdomain(value) {
         problems.push(mismatch(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
@@ -66,7 +70,7 @@ pub(crate) fn subdomain_problems(value: &str) -> Vec<String> {
 
 /// Problems with a DNS-1123 label.
 pub(crate) fn label_problems(value: &str) -> Vec<String> {
-    let mut problems = too_long_name(value, 63);
+    let mut problems = too_long(value, 63, CHARACTERS);
     if !is_label(value) {
         problems.push(if is_subdomain(value) {
             "must not contain dots".to_owned()
@@ -83,7 +87,7 @@ pub(crate) fn label_problems(value: &str) -> Vec<String> {
 
 /// Problems with a DNS-1035 label: as a DNS-1123 label, but the first character is a letter.
 pub(crate) fn label1035_problems(value: &str) -> Vec<String> {
-    let mut problems = too_long_name(value, 63);
+    let mut problems = too_long(value, 63, CHARACTERS);
     if !is_label(value) || !value.starts_with(|c: char| c.is_ascii_lowercase()) {
         problems.push(mismatch(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
@@ -104,7 +108,9 @@ pub(crate) fn qualified_name_problems(value: &str) -> Vec<String> {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(subdomain_problems(prefix).into_iter().map(|p| format!("prefix part {p}")));
+                problems.extend(
+                    subdomain_problems_in(prefix, BYTES).into_iter().map(|p| format!("prefix part {p}")),
+                );
             }
             *name
         }
@@ -118,7 +124,7 @@ pub(crate) fn qualified_name_problems(value: &str) -> Vec<String> {
     if name.is_empty() {
         problems.push("name part must be non-empty".to_owned());
     } else {
-        problems.extend(too_long(name, 63).into_iter().map(|p| format!("name part {p}")));
+        problems.extend(too_long(name, 63, BYTES).into_iter().map(|p| format!("name part {p}")));
     }
     if !is_key(name) {
         problems.push(format!("name part {}", mismatch(KEY_RULE, KEY, &["MyName", "my.name", "123-abc"])));
@@ -128,7 +134,7 @@ pub(crate) fn qualified_name_problems(value: &str) -> Vec<String> {
 
 /// Problems with a label value.
 pub(crate) fn label_value_problems(value: &str) -> Vec<String> {
-    let mut problems = too_long(value, 63);
+    let mut problems = too_long(value, 63, BYTES);
     if !value.is_empty() && !is_key(value) {
         problems.push(mismatch(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
@@ -164,16 +170,12 @@ fn is_key(value: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-fn too_long(value: &str, max: usize) -> Vec<String> {
-    longer_than(value, max, "bytes")
-}
+/// The unit of lengths in messages about names; the lengths themselves are always bytes.
+const CHARACTERS: &str = "characters";
+/// The same in messages about labels and annotations.
+const BYTES: &str = "bytes";
 
-/// The same length, in the unit that the real server names for DNS names.
-fn too_long_name(value: &str, max: usize) -> Vec<String> {
-    longer_than(value, max, "characters")
-}
-
-fn longer_than(value: &str, max: usize, unit: &str) -> Vec<String> {
+fn too_long(value: &str, max: usize, unit: &str) -> Vec<String> {
     if value.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Vec::new() }
 }
 

@@ -17,9 +17,11 @@ pub(super) fn check(version: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) -
         let at = path.child("openAPIV3Schema.nullable");
         causes.push(Cause::forbidden(&at, "nullable cannot be true at the root"));
     }
-    let mut found = structural::check(schema, &at);
-    let mut unreadable = None;
-    if found.is_empty() {
+    let mut unreadable = structural::unsupported(schema).map(|keyword| {
+        Cause::invalid_text(&at, "", &format!("OpenAPIV3Schema '{keyword}' is not supported"))
+    });
+    let mut found = if unreadable.is_none() { structural::check(schema, &at) } else { Vec::new() };
+    if found.is_empty() && unreadable.is_none() {
         // Rules that do not compile are reported below; defaults are then checked without them.
         match Schema::compile(schema).or_else(|_| Schema::compile_without_rules(schema)) {
             Ok(good) => found = good.validate_defaults(&at),

@@ -21,6 +21,30 @@ pub(super) fn check(schema: &Value, path: &Path<'_>) -> Vec<Cause> {
     causes
 }
 
+/// A keyword that no structural schema has, wherever in the schema it is.
+pub(super) fn unsupported(schema: &Value) -> Option<&'static str> {
+    for keyword in
+        ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"]
+    {
+        let empty = match said(schema, keyword) {
+            None => true,
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Object(fields)) => fields.is_empty(),
+            Some(_) => false,
+        };
+        if !empty {
+            return Some(keyword);
+        }
+    }
+    let below =
+        ["items", "additionalProperties", "not"].into_iter().filter_map(|keyword| said(schema, keyword));
+    let branches = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| branches(schema, name));
+    let mut all = below
+        .chain(branches.map(|(_, branch)| branch))
+        .chain(properties(schema).map(|(_, property)| property));
+    all.find_map(unsupported)
+}
+
 fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool).unwrap_or(false)
 }

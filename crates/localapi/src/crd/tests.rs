@@ -105,7 +105,10 @@ fn a_definition_gives_everything_that_serving_needs() {
     assert_eq!(first.scale.as_ref().unwrap().spec_replicas, ".spec.size");
     assert_eq!(first.selectable_fields, ["spec.color"]);
     assert_eq!((first.columns[0].name.as_str(), first.columns[0].priority), ("Size", 1));
-    assert_eq!((first.deprecation.is_none(), second.deprecation.as_deref()), (true, Some("example.com/v1alpha1 Widget is deprecated")));
+    assert_eq!(
+        (first.deprecation.is_none(), second.deprecation.as_deref()),
+        (true, Some("example.com/v1alpha1 Widget is deprecated"))
+    );
     assert_eq!(first.schema.validate(&json!({"spec": {"size": "x"}}), None).len(), 1);
 }
 

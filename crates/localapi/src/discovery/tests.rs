@@ -18,7 +18,7 @@ fn a_definition_is_discovered_with_its_versions_and_subresources() {
         resources(&registry, "example.com", "v1").unwrap(),
         json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "example.com/v1", "resources": [
             {"name": "widgets", "singularName": "widget", "namespaced": true, "kind": "Widget", "verbs": verbs,
-             "shortNames": ["wd"], "categories": ["all"]},
+             "shortNames": ["wd"], "categories": ["all"], "storageVersionHash": "gIwvi5rymmg="},
             {"name": "widgets/status", "singularName": "", "namespaced": true, "kind": "Widget", "verbs": ["get", "patch", "update"]},
             {"name": "widgets/scale", "singularName": "", "namespaced": true, "group": "autoscaling", "version": "v1", "kind": "Scale",
              "verbs": ["get", "patch", "update"]},
@@ -38,6 +38,8 @@ fn the_core_group_has_its_own_ways() {
     assert_eq!(namespace["verbs"], json!(["create", "delete", "get", "list", "patch", "update", "watch"]));
     assert!(listed.iter().any(|r| r["name"] == "namespaces/finalize" && r["verbs"] == json!(["update"])));
     assert_eq!(legacy("x:1")["versions"], json!(["v1"]));
+    let hash = |name: &str| listed.iter().find(|r| r["name"] == name).unwrap()["storageVersionHash"].clone();
+    assert_eq!((hash("pods"), hash("events")), (json!("xPOwRZ+Yhw8="), json!("r2yiGXH7wu8=")));
     let names: Vec<&Value> = listed.iter().map(|r| &r["name"]).collect();
     assert!(names.contains(&&json!("pods/status")));
 }

@@ -182,12 +182,18 @@ impl Shape {
     }
 
     fn check(self, field: &str, value: &Value) -> Result<(), String> {
-        let fail = |found: &Value, path: &str, wanted: &str| {
+        let fail_at = |found: &Value, place: &str, wanted: &str| {
+            let number = match found {
+                Value::Number(number) if wanted == "int64" => format!(" {number}"),
+                _ => String::new(),
+            };
+            let word = json_word(found);
             Err(format!(
-                "json: cannot unmarshal {} into Go struct field ObjectMeta.{path} of type {wanted}",
-                json_word(found)
+                "json: cannot unmarshal {word}{number} into Go struct field {place} of type {wanted}"
             ))
         };
+        let fail =
+            |found: &Value, path: &str, wanted: &str| fail_at(found, &format!("ObjectMeta.{path}"), wanted);
         match (self, value) {
             (_, Value::Null) | (Self::Text, Value::String(_)) | (Self::ManagedFields, Value::Array(_)) => {
                 Ok(())
@@ -227,7 +233,7 @@ impl Shape {
                             _ if flag => "bool",
                             _ => "string",
                         };
-                        fail(value, &format!("ownerReferences.{key}"), wanted)
+                        fail_at(value, &format!("OwnerReference.ownerReferences.{key}"), wanted)
                     }
                 }),
                 Value::Null => Ok(()),

@@ -1,6 +1,6 @@
 //! The part of Kubernetes' JSONPath that definitions use: fields, items, wildcards and filters.
 //!
-//! `.spec.size`, `.metadata.labels['a.b']`, `.status.conditions[?(@.type=="Ready")].status`, `.items[*].name`.
+//! `.spec.size`, `.metadata.labels['a\.b']`, `.status.conditions[?(@.type=="Ready")].status`, `.items[*].name`.
 
 use serde_json::Value;
 
@@ -157,12 +157,15 @@ fn bracket<'a>(text: &'a str, out: &mut Vec<Step>) -> Result<&'a str, String> {
     }
     let end = outside_quotes(text, "]").ok_or_else(unclosed)?;
     let (inside, rest) = (text[..end].trim(), &text[end + 1..]);
-    let step = match (unquote(inside), inside) {
-        (Some(name), _) => Step::Field(name),
-        (None, "*" | "" | ":") => Step::All,
-        (None, number) => Step::Index(number.parse().map_err(|_| format!("invalid array index {number:?}"))?),
-    };
-    out.push(step);
+    // A name in brackets is read like one after a dot, dots in it included: `['a\.b']` is one field.
+    if let Some(name) = inside.strip_prefix('\'').and_then(|name| name.strip_suffix('\'')) {
+        out.extend(steps(&format!(".{name}"))?);
+        return Ok(rest);
+    }
+    out.push(match inside {
+        "*" | "" | ":" => Step::All,
+        number => Step::Index(number.parse().map_err(|_| format!("invalid array index {number:?}"))?),
+    });
     Ok(rest)
 }
 
@@ -227,7 +230,8 @@ mod tests {
         for (path, value) in [
             (".spec.a", Some(json!(1))),
             ("{.spec.a}", Some(json!(1))),
-            (".spec['b.c']", Some(json!("x"))),
+            (".spec['b\\.c']", Some(json!("x"))),
+            (".spec['b.c']", None),
             (".spec.b\\.c", Some(json!("x"))),
             (".list[0].type", Some(json!("A"))),
             (".list[-1].type", Some(json!("B"))),
