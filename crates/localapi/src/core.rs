@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::registry::{DEFINITIONS, NAMESPACES, Registry};
-use crate::store::{CommitError, Draft, Event, Key, Proposal, Refused, Scope, Store};
+use crate::store::{CommitError, Draft, Event, History, Key, Proposal, Refused, Scope, Store};
 use crate::{definitions, janitor, kinds, meta};
 
 /// The namespaces that every cluster has.
@@ -32,11 +32,30 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// The state on top of a store.
-    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+    /// The state on top of a store. Waits for the disk when the store is new.
+    pub(crate) fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, CommitError> {
+        let core = Self::on(store, clock, entropy);
+        core.make_first_namespaces()?;
+        Ok(core)
+    }
+
+    /// The state on top of an empty store in memory, where nothing can fail.
+    pub(crate) fn temporary(history: History, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+        let core = Self::on(Store::temporary(history), clock, entropy);
+        if let Err(error) = core.make_first_namespaces() {
+            tracing::error!(%error, "a store in memory refused its first objects");
+        }
+        core
+    }
+
+    fn on(store: Store, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
         let definitions = store.list(DEFINITIONS, &Scope::All, "").objects;
         let registry = Registry::build(&definitions, None);
-        let core = Self {
+        Self {
             store: Arc::new(store),
             clock,
             entropy,
@@ -44,12 +63,11 @@ impl Core {
             registry_changes: watch::Sender::new(0),
             closing: watch::Sender::new(false),
             janitor: Mutex::new(None),
-        };
-        core.make_first_namespaces();
-        core
+        }
     }
 
-    fn make_first_namespaces(&self) {
+    fn make_first_namespaces(&self) -> Result<(), CommitError> {
+        let mut tickets = Vec::new();
         for name in FIRST_NAMESPACES {
             let key = Key::new("", name);
             if self.store.latest(NAMESPACES, &key).object.is_some() {
@@ -71,11 +89,18 @@ impl Core {
                 delete: false,
                 alive: Vec::new(),
             };
-            // Not waited for: who reads it before it is on disk does not see it, and the next writer waits.
-            if let Err(error) = self.store.propose(proposal) {
-                tracing::error!(name, ?error, "a first namespace could not be made");
+            match self.store.propose(proposal) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(Refused::Ended(error)) => return Err(error),
+                // Nobody else has the store yet.
+                Err(Refused::Stale | Refused::NotAlive) => {}
             }
         }
+        // One commit for all of them; it happens on the committer's thread.
+        for ticket in tickets {
+            futures::executor::block_on(ticket.settle())?;
+        }
+        Ok(())
     }
 
     /// The resources there are now.

@@ -162,10 +162,7 @@ impl Route {
             Verb::Get => self.get(core, call, place, query),
             Verb::List => self.list(core, call, place, query),
             Verb::Watch => self.watch(core, call, place, query),
-            _ => {
-                core.ensure_janitor();
-                self.write(core, call, place, query).await
-            }
+            _ => self.write(core, call, place, query).await,
         }
     }
 

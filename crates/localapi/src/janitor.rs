@@ -1,15 +1,17 @@
-//! The server's own work in the background: garbage of gone owners, namespaces and definitions on their way out.
+//! The server's own work in the background: garbage of gone owners, namespaces and definitions on their way out,
+//! events that nobody reads any more.
 //!
-//! Woken by every change; decides from what is on disk. Nothing is lost when it is interrupted: after a restart it
+//! Woken by every change, and once a minute; decides from what is on disk. Nothing is lost when it is interrupted: after a restart it
 //! looks at everything once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::StreamExt;
 use serde_json::Value;
 
-use crate::core::Core;
+use crate::core::{Core, seconds_of};
 use crate::decode::Strictness;
 use crate::definitions::CLEANUP;
 use crate::meta;
@@ -24,6 +26,15 @@ const UNCOLLECTED: &str = "events";
 
 /// After a failure things are looked at again, even if nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How often old events are looked for.
+const PATROL: Duration = Duration::from_secs(60);
+
+/// Events are kept for so long after they were last seen.
+const EVENT_LIFETIME: i64 = 60 * 60;
+
+/// Deletions under way at once, so that they share commits.
+const AT_ONCE: usize = 64;
 
 /// Works until the API is dropped or closed.
 pub(crate) async fn run(core: Weak<Core>) {
@@ -41,7 +52,7 @@ pub(crate) async fn run(core: Weak<Core>) {
         };
         drop(strong);
         let result = match done {
-            Ok(Progress::Done) => changes.changed().await,
+            Ok(Progress::Done) => tokio::time::timeout(PATROL, changes.changed()).await.unwrap_or(Ok(())),
             Ok(Progress::Retry) => tokio::time::timeout(RETRY, changes.changed()).await.unwrap_or(Ok(())),
             Ok(Progress::Lost) => {
                 janitor = None;
@@ -74,14 +85,16 @@ struct Janitor {
     version: u64,
     /// Namespaces and definitions on their way out.
     leaving: BTreeMap<(&'static str, Key), Arc<Object>>,
+    /// When old events were last looked for, in seconds.
+    patrolled: i64,
 }
 
 impl Janitor {
     /// Looks at everything.
     fn survey(core: &Core) -> Self {
-        let mut janitor = Self { graph: Graph::default(), version: 0, leaving: BTreeMap::new() };
         // Changes after this moment are told once more, which does no harm.
-        janitor.version = core.store.version();
+        let version = core.store.version();
+        let mut janitor = Self { graph: Graph::default(), version, leaving: BTreeMap::new(), patrolled: 0 };
         for collection in core.store.collections() {
             for object in core.store.list(&collection, &Scope::All, "").objects {
                 janitor.see(&collection, &object);
@@ -128,22 +141,32 @@ impl Janitor {
                 let resource = registry.of_kind(api_version, kind)?;
                 Some(KindPlace { collection: resource.collection.clone(), namespaced: resource.namespaced })
             });
-            let mut failed = false;
-            for chore in &chores {
-                if let Err(status) = carry_out(core, &registry, chore).await {
+            let registry = &registry;
+            let under_way: Vec<_> = chores
+                .iter()
+                .map(|chore| async move {
+                    let status = carry_out(core, registry, chore).await.err()?;
                     tracing::warn!(?chore, message = status.message, "a chore failed");
-                    self.graph.suspect(&chore.uid);
-                    failed = true;
-                }
+                    Some(chore)
+                })
+                .collect();
+            let failed: Vec<&Chore> = futures::stream::iter(under_way)
+                .buffer_unordered(AT_ONCE)
+                .filter_map(std::future::ready)
+                .collect()
+                .await;
+            for chore in &failed {
+                self.graph.suspect(&chore.uid);
             }
+            self.expire_events(core, registry).await;
             for object in self.leaving.values().cloned().collect::<Vec<_>>() {
                 if object.value["kind"] == "Namespace" {
-                    empty_namespace(core, &registry, &object).await?;
+                    empty_namespace(core, registry, &object).await?;
                 } else {
-                    empty_definition(core, &registry, &object).await?;
+                    empty_definition(core, registry, &object).await?;
                 }
             }
-            if failed {
+            if !failed.is_empty() {
                 return Ok(Progress::Retry);
             }
             if core.store.version() == self.version {
@@ -151,6 +174,31 @@ impl Janitor {
             }
         }
     }
+}
+
+impl Janitor {
+    /// Removes events that were last seen long ago, at most once a minute.
+    async fn expire_events(&mut self, core: &Arc<Core>, registry: &Registry) {
+        let now = core.now_seconds();
+        if now - self.patrolled < i64::try_from(PATROL.as_secs()).unwrap_or(i64::MAX) {
+            return;
+        }
+        self.patrolled = now;
+        let mut old = core.store.list(UNCOLLECTED, &Scope::All, "").objects;
+        old.retain(|event| now - last_seen(&event.value) > EVENT_LIFETIME);
+        remove_all(core, registry, UNCOLLECTED, &old).await;
+    }
+}
+
+/// When an event was last told, in seconds since the epoch.
+fn last_seen(event: &Value) -> i64 {
+    let times = [
+        &event["metadata"]["creationTimestamp"],
+        &event["lastTimestamp"],
+        &event["eventTime"],
+        &event["series"]["lastObservedTime"],
+    ];
+    times.into_iter().filter_map(|time| seconds_of(time.as_str()?)).max().unwrap_or(0)
 }
 
 async fn carry_out(core: &Arc<Core>, registry: &Registry, chore: &Chore) -> Result<(), Status> {
@@ -260,12 +308,15 @@ async fn empty_definition(core: &Arc<Core>, registry: &Registry, object: &Object
 }
 
 async fn remove_all(core: &Arc<Core>, registry: &Registry, collection: &str, objects: &[Arc<Object>]) {
-    for object in objects.iter().filter(|object| !object.is_terminating()) {
-        let uid = object.uid();
-        if let Err(status) =
-            delete(core, registry, collection, &object.key, uid, Propagation::Background).await
-        {
-            tracing::warn!(key = ?object.key, message = status.message, "an object could not be deleted");
-        }
-    }
+    let present = objects.iter().filter(|object| !object.is_terminating());
+    let under_way: Vec<_> = present
+        .map(|object| async move {
+            let deleted =
+                delete(core, registry, collection, &object.key, object.uid(), Propagation::Background);
+            if let Err(status) = deleted.await {
+                tracing::warn!(key = ?object.key, message = status.message, "an object could not be deleted");
+            }
+        })
+        .collect();
+    futures::stream::iter(under_way).buffer_unordered(AT_ONCE).collect::<()>().await;
 }

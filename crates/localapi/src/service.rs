@@ -61,14 +61,16 @@ impl Options {
         clock: impl Clock,
         entropy: impl Entropy,
     ) -> Result<LocalApi, OpenError> {
-        let store = Store::open(path.as_ref(), self.durability, self.history)?;
-        Ok(LocalApi { core: Arc::new(Core::new(store, Arc::new(clock), Arc::new(entropy))) })
+        let path = path.as_ref();
+        let store = Store::open(path, self.durability, self.history)?;
+        let core = Core::new(store, Arc::new(clock), Arc::new(entropy))
+            .map_err(|error| OpenError::Start { path: path.to_owned(), reason: error.to_string() })?;
+        Ok(LocalApi { core: Arc::new(core) })
     }
 
     /// An API whose objects live as long as it does.
     pub fn temporary(self, clock: impl Clock, entropy: impl Entropy) -> LocalApi {
-        let store = Store::temporary(self.history);
-        LocalApi { core: Arc::new(Core::new(store, Arc::new(clock), Arc::new(entropy))) }
+        LocalApi { core: Arc::new(Core::temporary(self.history, Arc::new(clock), Arc::new(entropy))) }
     }
 }
 
@@ -118,6 +120,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let core = self.core.clone();
         Box::pin(async move {
+            core.ensure_janitor();
             Ok(match Call::read(request).await {
                 Ok(call) => answer(&core, call).await,
                 Err(status) => refusal(&status),

@@ -380,3 +380,21 @@ async fn paths_that_name_nothing_and_formats_that_are_not_spoken_are_refused() {
         host.send("POST", "/api/v1/namespaces/default/configmaps", "application/json", b"{").await;
     assert_eq!((code, &status["reason"]), (400, &json!("BadRequest")));
 }
+
+#[tokio::test]
+async fn events_are_kept_for_an_hour() {
+    use std::sync::Arc;
+    use tenure_handles::{ManualClock, SeededEntropy, Timestamp};
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+    let api = tenure_localapi::LocalApi::temporary(clock.clone(), SeededEntropy::new(1));
+    let host = Host { api };
+    let event = |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}});
+    let path = "/api/v1/namespaces/default/events";
+    assert_eq!(host.post(path, &event("old")).await.0, 201);
+    clock.advance(Duration::from_secs(40 * 60));
+    host.post(path, &event("new")).await;
+    clock.advance(Duration::from_secs(30 * 60));
+    host.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "wakes-the-janitor"}}))
+        .await;
+    host.eventually(async || names(&host.get(path).await.1) == ["new"]).await;
+}

@@ -117,7 +117,11 @@ impl Disk {
     ) -> Result<(Self, Committed), OpenError> {
         // redb checks what it reads, but was not written to survive every possible damage.
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            let database = open_or_create(path)?;
+            let mut database = open_or_create(path)?;
+            // Everything is read anyway; this also compares it with its checksums.
+            if !database.check_integrity().map_err(|error| refine(path, error))? {
+                tracing::warn!(path = %path.display(), "the local API's file was repaired");
+            }
             let committed = load(&database, path, history)?;
             Ok((database, committed))
         }));

@@ -1,5 +1,6 @@
 //! Deleting one object or many: preconditions, grace, finalizers, what becomes of dependents.
 
+use futures::StreamExt;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -28,6 +29,9 @@ pub(crate) enum Propagation {
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer that keeps an object until its dependents are ownerless.
 pub(crate) const ORPHAN: &str = "orphan";
+
+/// Deletions of one collection under way at once, so that they share commits.
+const AT_ONCE: usize = 64;
 
 /// How something is to be deleted.
 #[derive(Clone, Debug, Default)]
@@ -227,13 +231,21 @@ impl Writer<'_> {
         options: &DeleteOptions,
     ) -> Result<Page, Status> {
         let page = list(&self.core.store, &self.resource.collection, selection, list_options)?;
-        for object in &page.objects {
-            match self.delete(object.key.namespace(), object.key.name(), options).await {
-                Err(status) if status.reason != "NotFound" => return Err(status),
-                _ => {}
-            }
+        let under_way: Vec<_> = page
+            .objects
+            .iter()
+            .map(|object| self.delete(object.key.namespace(), object.key.name(), options))
+            .collect();
+        let failed = futures::stream::iter(under_way)
+            .buffer_unordered(AT_ONCE)
+            .filter_map(|deleted| std::future::ready(deleted.err()))
+            .filter(|status| std::future::ready(status.reason != "NotFound"))
+            .collect::<Vec<_>>()
+            .await;
+        match failed.into_iter().next() {
+            Some(status) => Err(status),
+            None => Ok(page),
         }
-        Ok(page)
     }
 
     fn next_step(&self, existing: &Object, options: &DeleteOptions) -> Result<Step, Status> {
