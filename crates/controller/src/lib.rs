@@ -1,4 +1,4 @@
-//! What the controller decides, as one level-triggered loop without I/O:
+//! The controller, as one level-triggered loop:
 //!
 //! ```text
 //!    watch events ──▶ World ──▶ plan ──▶ writes ──▶ API server
@@ -6,21 +6,34 @@
 //!                       └────────── responses ─────────┘
 //! ```
 //!
-//! [`World`] is what is known, [`Planner::plan`] says what to write next, and whoever runs it writes, tells the
-//! world what came of it, and plans again. Nothing is remembered that a restart could lose but how long a
+//! [`World`] is what is known, [`Planner::plan`] says what to write next, both without I/O; [`Controller::run`] hears,
+//! plans, writes, tells the world what came of it, and plans again, for as long as the [`Elector`] says that it leads. Nothing is remembered that a restart could lose but how long a
 //! suspicion has lasted.
 //!
 //! A deposed leader does no harm: every write is a compare-and-swap on the object that the decision was based on, or
 //! completes, idempotently, what such a write has decided. See [`Write`].
 
+mod act;
 mod cache;
 mod election;
+mod events;
+mod health;
+mod lead;
+mod metrics;
 mod plan;
+mod retry;
+mod run;
+mod serve;
+mod watch;
 mod world;
 mod write;
 
 pub use cache::Cache;
 pub use election::{Elector, Role, Step, Term, Timing, TimingError};
+pub use health::Health;
+pub use metrics::Metrics;
 pub use plan::Planner;
+pub use run::{Controller, RunError, Settings};
+pub use serve::serve;
 pub use world::World;
 pub use write::{At, Because, Write};

@@ -15,6 +15,7 @@ use tenure_handles::Timestamp;
 use crate::world::World;
 use crate::write::{At, Write};
 use carved::Carved;
+pub(crate) use garbage::is_out_of_service;
 use suspicions::Suspicions;
 
 /// How long a node has to be missing before its blocks are released, when nobody saw it being deleted.

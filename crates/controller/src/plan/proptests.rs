@@ -92,7 +92,9 @@ impl Run {
         server.now += 2_000;
         server.pool("q", 1, &["10.0.0.4/30", "10.0.1.0/30"], &[]);
         server.pool("r", 0, &["10.0.2.0/31"], &[]);
-        NODES.iter().for_each(|node| server.node(node, None));
+        for node in NODES {
+            server.node(node, None);
+        }
         let leaders = (0..2).map(|_| Leader {
             world: server.world(),
             planner: Planner::default(),

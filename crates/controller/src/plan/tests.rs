@@ -72,7 +72,7 @@ fn p2_p3_the_status_counts_blocks_exactly_and_is_written_only_when_it_changes() 
         (blocks.capacity, blocks.allocated, blocks.free)
     };
     let is = |counts: (String, String, String), expected: [&str; 3]| {
-        assert_eq!([counts.0, counts.1, counts.2], expected)
+        assert_eq!([counts.0, counts.1, counts.2], expected);
     };
     is(counts(&server), ["4", "0", "4"]);
     assert_eq!(condition(&server.pools["p"], "Ready"), ("True", "BlocksFree"));

@@ -1,0 +1,238 @@
+//! Writing: each [`Write`] as the requests that make it, and what was learned from their answers.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_ipam::{Address, Subnet};
+use tokio::time::timeout;
+
+use crate::plan::is_out_of_service;
+use crate::world::World;
+use crate::write::{At, Because, Write};
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It is written.
+    Done,
+    /// The world has moved on since it was planned, and nothing was written.
+    Superseded,
+    /// It failed, or nobody knows.
+    Failed(String),
+}
+
+/// What an answer shows.
+#[derive(Debug)]
+pub(crate) enum Learned {
+    Pool(AddressPool),
+    PoolGone(At),
+    Block(AddressBlock),
+    BlockGone(At),
+    Request(BlockRequest),
+    RequestGone(At),
+}
+
+impl Learned {
+    /// Takes it into the world.
+    pub(crate) fn tell(self, world: &mut World) {
+        match self {
+            Self::Pool(pool) => world.pools.apply(pool),
+            Self::PoolGone(at) => world.pools.remove(&at.name, &at.uid),
+            Self::Block(block) => world.blocks.apply(block),
+            Self::BlockGone(at) => world.blocks.remove(&at.name, &at.uid),
+            Self::Request(request) => world.requests.apply(request),
+            Self::RequestGone(at) => world.requests.remove(&at.name, &at.uid),
+        }
+    }
+}
+
+type Answer = Result<(Outcome, Option<Learned>), kube::Error>;
+
+/// Writes through one client.
+#[derive(Clone)]
+pub(crate) struct Actor {
+    client: Client,
+    pools: Api<AddressPool>,
+    blocks: Api<AddressBlock>,
+    requests: Api<BlockRequest>,
+}
+
+impl Actor {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            pools: Api::all(client.clone()),
+            blocks: Api::all(client.clone()),
+            requests: Api::all(client.clone()),
+            client,
+        }
+    }
+
+    /// Writes, and gives up after a while.
+    pub(crate) async fn act(&self, write: &Write, patience: Duration) -> (Outcome, Option<Learned>) {
+        match timeout(patience, self.write(write)).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) => (Outcome::Failed(error.to_string()), None),
+            Err(_) => (Outcome::Failed(format!("no answer within {patience:?}")), None),
+        }
+    }
+
+    async fn write(&self, write: &Write) -> Answer {
+        match write {
+            Write::Reserve { request, block } => {
+                let status = json!({"addressBlockName": block});
+                self.request_status(request, status).await
+            }
+            Write::Create { block } => self.create(block).await,
+            Write::Answer { request, status, unless_exists } => {
+                if let Some(block) = unless_exists
+                    && let Some(block) = self.blocks.get_opt(block).await?
+                    && block.request_uid() == Some(&request.uid)
+                {
+                    return Ok((Outcome::Superseded, Some(Learned::Block(block))));
+                }
+                let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
+                // A merge leaves what it does not mention, and a refusal takes a promise back.
+                if status.get("addressBlockName").is_none() {
+                    status["addressBlockName"] = Value::Null;
+                }
+                self.request_status(request, status).await
+            }
+            Write::PoolStatus { pool, status } => {
+                let patch = json!({"metadata": {"resourceVersion": pool.version}, "status": status});
+                let written =
+                    self.pools.patch_status(&pool.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+                self.pool(pool, written).await
+            }
+            Write::PoolFinalizers { pool, finalizers } => {
+                self.pool(pool, finalize(&self.pools, pool, finalizers).await).await
+            }
+            Write::ReleaseBlock { block, finalizers, node, because } => {
+                if self.is_in_use(node, because).await? {
+                    return Ok((Outcome::Superseded, None));
+                }
+                self.release(block, finalizers).await
+            }
+        }
+    }
+
+    async fn request_status(&self, at: &At, status: Value) -> Answer {
+        let patch = json!({"metadata": {"resourceVersion": at.version}, "status": status});
+        let written =
+            self.requests.patch_status(&at.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        settle(&self.requests, at, written, Learned::Request, Learned::RequestGone).await
+    }
+
+    async fn pool(&self, at: &At, written: Result<AddressPool, kube::Error>) -> Answer {
+        settle(&self.pools, at, written, Learned::Pool, Learned::PoolGone).await
+    }
+
+    /// Creates a block. If there is one of that name, that is the answer, whomever it belongs to.
+    async fn create(&self, block: &AddressBlock) -> Answer {
+        match self.blocks.create(&PostParams::default(), block).await {
+            Ok(block) => Ok((Outcome::Done, Some(Learned::Block(block)))),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let there = self.blocks.get_opt(&block.name_any()).await?;
+                Ok((Outcome::Superseded, there.map(Learned::Block)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes our finalizer off, if nobody has changed the block since; then deletes that block and no other.
+    async fn release(&self, at: &At, finalizers: &[String]) -> Answer {
+        let stripped = finalize(&self.blocks, at, finalizers).await;
+        let (outcome, learned) =
+            settle(&self.blocks, at, stripped, Learned::Block, Learned::BlockGone).await?;
+        let Some(Learned::Block(stripped)) = learned else { return Ok((outcome, learned)) };
+        if !matches!(outcome, Outcome::Done) {
+            return Ok((outcome, Some(Learned::Block(stripped))));
+        }
+        let exactly =
+            Preconditions { uid: Some(at.uid.clone()), resource_version: stripped.resource_version() };
+        match self.blocks.delete(&at.name, &DeleteParams::default().preconditions(exactly)).await {
+            Ok(_) if finalizers.is_empty() => Ok((Outcome::Done, Some(Learned::BlockGone(at.clone())))),
+            Ok(_) => Ok((Outcome::Done, None)),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                Ok((Outcome::Done, Some(Learned::BlockGone(at.clone()))))
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok((Outcome::Superseded, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The second look, live: whether anybody can use the block after all.
+    async fn is_in_use(&self, node: &str, because: &Because) -> Result<bool, kube::Error> {
+        let live = Api::<Node>::all(self.client.clone()).get_opt(node).await?;
+        let addresses = match because {
+            Because::NodeIsGone => return Ok(live.is_some()),
+            Because::OutOfService { addresses } => addresses,
+        };
+        if !live.as_ref().is_none_or(is_out_of_service) {
+            return Ok(true);
+        }
+        let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods = Api::<Pod>::all(self.client.clone()).list(&of_node).await?;
+        Ok(pods.iter().any(|pod| may_use(pod, addresses.as_ref())))
+    }
+}
+
+/// Whether a pod has, or may still get, an address out of these.
+fn may_use(pod: &Pod, addresses: Option<&Subnet>) -> bool {
+    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default();
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    if host_network || phase == "Succeeded" || phase == "Failed" {
+        return false;
+    }
+    let ips = pod.status.as_ref().and_then(|status| status.pod_ips.as_deref()).unwrap_or_default();
+    let Some(addresses) = addresses.filter(|_| !ips.is_empty()) else { return true };
+    let within = |ip: &str| match ip.parse::<std::net::IpAddr>() {
+        Ok(ip) => {
+            let ip = Address::from(ip);
+            [addresses.ipv4, addresses.ipv6].into_iter().flatten().any(|cidr| cidr.contains(ip))
+        }
+        Err(_) => true,
+    };
+    ips.iter().any(|ip| within(&ip.ip))
+}
+
+async fn finalize<K>(api: &Api<K>, at: &At, finalizers: &[String]) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let patch = json!({"metadata": {"resourceVersion": at.version, "finalizers": finalizers}});
+    api.patch(&at.name, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+/// What a compare-and-swap came to. If the object had changed, the answer is what it is now.
+async fn settle<K>(
+    api: &Api<K>,
+    at: &At,
+    written: Result<K, kube::Error>,
+    is: fn(K) -> Learned,
+    gone: fn(At) -> Learned,
+) -> Answer
+where
+    K: Resource + Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    match written {
+        // The last finalizer of an object that was being deleted: this is how it looked in the end.
+        Ok(object) if object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty() => {
+            Ok((Outcome::Done, Some(gone(at.clone()))))
+        }
+        Ok(object) => Ok((Outcome::Done, Some(is(object)))),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            Ok((Outcome::Superseded, Some(gone(at.clone()))))
+        }
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let there = api.get_opt(&at.name).await?;
+            Ok((Outcome::Superseded, Some(there.map_or_else(|| gone(at.clone()), is))))
+        }
+        Err(error) => Err(error),
+    }
+}

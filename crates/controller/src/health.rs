@@ -1,0 +1,126 @@
+//! How the controller is, as it is known and not as it is hoped.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_handles::{Clock, Timestamp};
+
+/// The loop goes round at least this often, or it hangs.
+const HANGS: Duration = Duration::from_mins(1);
+/// The lease is read or written every few seconds, so that an API server not heard for so long is out of reach.
+const OUT_OF_REACH: Duration = Duration::from_secs(30);
+
+/// What is known of the controller's own state.
+pub struct Health {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    beat: Timestamp,
+    answered: Option<Timestamp>,
+    synced: bool,
+    role: String,
+    watches: BTreeMap<&'static str, Option<String>>,
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Health").finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        let beat = clock.now();
+        Self { clock, state: Mutex::new(State { beat, role: "standby".to_owned(), ..State::default() }) }
+    }
+
+    /// Whether the process works; what it says is for people. If not, a restart may help.
+    pub fn live(&self) -> (bool, String) {
+        let silent = self.clock.now().since(self.state().beat);
+        let live = silent < HANGS;
+        let text = if live { "ok".to_owned() } else { format!("the loop has not gone round for {silent:?}") };
+        (live, text + "\n")
+    }
+
+    /// Whether it can do its work, leading or standing by; what it says is for people.
+    pub fn ready(&self) -> (bool, String) {
+        let now = self.clock.now();
+        let state = self.state();
+        let reached = state.answered.is_some_and(|answered| now.since(answered) < OUT_OF_REACH);
+        let watched = state.watches.values().all(Option::is_none);
+        let mut text = format!("role: {}\n", state.role);
+        let since = match state.answered {
+            None => "never answered".to_owned(),
+            Some(answered) => format!("answered {:?} ago", now.since(answered)),
+        };
+        _ = writeln!(text, "API server: {since}");
+        _ = writeln!(text, "objects: {}", if state.synced { "complete" } else { "not complete yet" });
+        for (kind, error) in &state.watches {
+            _ = writeln!(text, "watch of {kind}: {}", error.as_deref().unwrap_or("works"));
+        }
+        (reached && watched && state.synced, text)
+    }
+
+    pub(crate) fn beat(&self, synced: bool) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.beat = now;
+        state.synced = synced;
+    }
+
+    pub(crate) fn answered(&self) {
+        let now = self.clock.now();
+        self.state().answered = Some(now);
+    }
+
+    pub(crate) fn role(&self, role: String) {
+        self.state().role = role;
+    }
+
+    pub(crate) fn watch_works(&self, kind: &'static str) {
+        self.answered();
+        self.state().watches.insert(kind, None);
+    }
+
+    pub(crate) fn watch_failed(&self, kind: &'static str, error: String) {
+        self.state().watches.insert(kind, Some(error));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_handles::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn it_is_ready_only_while_it_knows_everything_and_reaches_the_api_server() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000)));
+        let health = Health::new(clock.clone());
+        assert!(!health.ready().0 && health.live().0, "{:?}", health.ready());
+        health.watch_works("Node");
+        health.beat(true);
+        assert!(health.ready().0, "{:?}", health.ready());
+        health.watch_failed("Node", "connection refused".to_owned());
+        assert_eq!(
+            (health.ready().0, health.ready().1.contains("watch of Node: connection refused")),
+            (false, true)
+        );
+        health.watch_works("Node");
+        clock.advance(Duration::from_secs(31));
+        assert!(!health.ready().0, "an API server that does not answer is not there");
+        health.answered();
+        assert!(health.ready().0 && health.live().0);
+        clock.advance(Duration::from_mins(1));
+        assert!(!health.live().0, "{:?}", health.live());
+    }
+}

@@ -1,0 +1,96 @@
+//! The one retry policy: what failed is tried again after 50 ms, and twice as long each time, up to 10 s.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use kube::runtime::utils::Backoff;
+use tenure_handles::Timestamp;
+
+const FIRST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// How long to wait after so many failures in a row.
+pub(crate) fn wait_after(failures: u32) -> Duration {
+    let doubled = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(LONGEST)
+}
+
+/// What has failed, and when each may be tried again.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    failed: HashMap<String, (u32, Timestamp)>,
+}
+
+impl Retry {
+    /// Whether this subject may be tried now.
+    pub(crate) fn may_try(&self, subject: &str, now: Timestamp) -> bool {
+        self.failed.get(subject).is_none_or(|(_, next)| *next <= now)
+    }
+
+    /// It has failed once more.
+    pub(crate) fn failed(&mut self, subject: &str, now: Timestamp) {
+        let failures = self.failed.get(subject).map_or(1, |(failures, _)| failures.saturating_add(1));
+        self.failed.insert(subject.to_owned(), (failures, now.plus(wait_after(failures))));
+    }
+
+    /// It has worked, or there is nothing to try any more.
+    pub(crate) fn worked(&mut self, subject: &str) {
+        self.failed.remove(subject);
+    }
+
+    /// When the next one may be tried again.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        self.failed.values().map(|(_, next)| *next).min()
+    }
+
+    /// Forgets what may be tried again and was not planned any more, so that [`Self::next`] does not wake anyone for it.
+    pub(crate) fn forget_due(&mut self, now: Timestamp) {
+        self.failed.retain(|_, (_, next)| next.plus(LONGEST) > now);
+    }
+}
+
+/// The same waits for watches, as kube takes them.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    failures: u32,
+}
+
+impl Iterator for Waits {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.failures = self.failures.saturating_add(1);
+        Some(wait_after(self.failures))
+    }
+}
+
+impl Backoff for Waits {
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_stop_growing() {
+        let waits: Vec<_> = Waits::default().take(10).map(|wait| wait.as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(wait_after(u32::MAX), LONGEST);
+    }
+
+    #[test]
+    fn one_subject_that_fails_does_not_delay_another() {
+        let (mut retry, now) = (Retry::default(), Timestamp::from_millis(1_000));
+        retry.failed("a", now);
+        assert!(!retry.may_try("a", now) && retry.may_try("b", now));
+        assert_eq!(retry.next(), Some(Timestamp::from_millis(1_050)));
+        assert!(retry.may_try("a", Timestamp::from_millis(1_050)));
+        retry.failed("a", Timestamp::from_millis(1_050));
+        assert_eq!(retry.next(), Some(Timestamp::from_millis(1_150)));
+        retry.worked("a");
+        assert_eq!(retry.next(), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! The loop: hear, plan, write, hear what came of it, and again.
+//!
+//! A plan is made only when no write of the last one is under way: what is planned never contradicts what is being
+//! written. So that a new request does not wait for a thousand others, one round writes at most [`Settings::round`].
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream;
+use kube::Client;
+use tenure_handles::{Clock, Timestamp};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::act::{Actor, Outcome};
+use crate::election::{Role, Timing};
+use crate::events::{self, Note};
+use crate::health::Health;
+use crate::lead::Campaign;
+use crate::metrics::Metrics;
+use crate::plan::Planner;
+use crate::retry::Retry;
+use crate::watch::{News, watch_all};
+use crate::world::World;
+use crate::write::Write;
+
+/// How a controller runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its own name in the election, shared with nobody.
+    pub identity: String,
+    /// The namespace of the lease.
+    pub lease_namespace: String,
+    /// The name of the lease.
+    pub lease_name: String,
+    /// How long things last in the election.
+    pub timing: Timing,
+    /// How many writes are under way at once.
+    pub workers: usize,
+    /// How many writes are planned at once.
+    pub round: usize,
+    /// How long to listen for more after something was heard, before planning.
+    pub debounce: Duration,
+    /// How long a write may take.
+    pub patience: Duration,
+    /// How often to plan even if nothing is heard.
+    pub tick: Duration,
+}
+
+impl Settings {
+    /// The usual ones. The lease is the one that Coil's controller uses, so that of the two systems only one leads.
+    pub fn new(identity: &str) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            lease_namespace: "kube-system".to_owned(),
+            lease_name: "coil-ipam-leader".to_owned(),
+            timing: Timing::default(),
+            workers: 32,
+            round: 256,
+            debounce: Duration::from_millis(3),
+            patience: Duration::from_secs(5),
+            tick: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a controller ended though nobody told it to.
+#[derive(Debug, thiserror::Error)]
+#[error("running the controller: a part of it ended: {0}")]
+pub struct RunError(String);
+
+/// A controller that is ready to run.
+pub struct Controller {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Controller").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Controller {
+    /// A controller of the API that `client` reaches.
+    pub fn new(client: Client, clock: impl Clock, settings: Settings) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let health = Arc::new(Health::new(clock.clone()));
+        Self { client, clock, settings, health, metrics: Arc::default() }
+    }
+
+    /// How it is.
+    pub fn health(&self) -> Arc<Health> {
+        self.health.clone()
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
+    }
+
+    /// Runs until `stop`; then finishes what is under way and releases the lease. Dropping the future ends it at once,
+    /// as a crash would.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
+        let mut tasks = JoinSet::new();
+        let (sender, news) = mpsc::unbounded_channel();
+        watch_all(&mut tasks, &self.client, &sender, &self.health);
+        let (notes, noted) = mpsc::channel(256);
+        let instance = self.settings.identity.clone();
+        tasks.spawn(events::publish(self.client.clone(), self.clock.clone(), instance, noted));
+        let (role, heard_role) = watch::channel(Role::Standby);
+        let campaign = Campaign {
+            leases: Campaign::leases(&self.client, &self.settings.lease_namespace),
+            name: self.settings.lease_name.clone(),
+            clock: self.clock.clone(),
+            timing: self.settings.timing,
+            role,
+            health: self.health.clone(),
+        };
+        let resign = CancellationToken::new();
+        let mut campaign = JoinSet::from_iter([campaign.run(self.settings.identity.clone(), resign.clone())]);
+        let mut desk = Desk {
+            actor: Actor::new(self.client.clone()),
+            clock: self.clock.clone(),
+            settings: self.settings,
+            health: self.health,
+            metrics: self.metrics,
+            world: World::default(),
+            planner: Planner::default(),
+            retry: Retry::default(),
+            role: heard_role,
+            led: false,
+            notes,
+            stop: stop.clone(),
+        };
+        let ended = tokio::select! {
+            () = desk.work(news) => None,
+            ended = tasks.join_next() => Some(format!("{ended:?}")),
+            ended = campaign.join_next() => Some(format!("{ended:?}")),
+        };
+        resign.cancel();
+        match ended {
+            None => {
+                _ = campaign.join_next().await;
+                Ok(())
+            }
+            Some(what) => Err(RunError(what)),
+        }
+    }
+}
+
+/// Where the work is done.
+struct Desk {
+    actor: Actor,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    world: World,
+    planner: Planner,
+    retry: Retry,
+    role: watch::Receiver<Role>,
+    led: bool,
+    notes: mpsc::Sender<Note>,
+    stop: CancellationToken,
+}
+
+impl Desk {
+    async fn work(&mut self, mut news: UnboundedReceiver<News>) {
+        let stop = self.stop.clone();
+        loop {
+            let rest = self.rest();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                heard = news.recv() => {
+                    let Some(heard) = heard else { return pending().await };
+                    heard.tell(&mut self.world);
+                    sleep(self.settings.debounce).await;
+                }
+                _ = self.role.changed() => {}
+                () = sleep(rest) => {}
+            }
+            while !stop.is_cancelled() {
+                while let Ok(heard) = news.try_recv() {
+                    heard.tell(&mut self.world);
+                }
+                self.health.beat(self.world.is_complete());
+                if !self.round().await {
+                    break;
+                }
+            }
+            self.metrics.observe(&self.world, self.term_end().is_some());
+        }
+    }
+
+    /// How long there is nothing to do if nothing is heard.
+    fn rest(&self) -> Duration {
+        let now = self.clock.now();
+        let next = [self.planner.next_look(), self.retry.next()].into_iter().flatten().min();
+        let rest = next.map_or(self.settings.tick, |next| next.since(now));
+        rest.clamp(Duration::from_millis(1), self.settings.tick)
+    }
+
+    /// The end of the term, while there is one.
+    fn term_end(&self) -> Option<Timestamp> {
+        match *self.role.borrow() {
+            Role::Leader(term) if self.clock.now() < term.until => Some(term.until),
+            _ => None,
+        }
+    }
+
+    /// Plans and writes once, if this one leads; whether there was anything to do.
+    async fn round(&mut self) -> bool {
+        let leads = self.term_end().is_some();
+        if leads && !self.led {
+            // What an earlier term suspected is too long ago to count as a first look.
+            (self.planner, self.retry) = (Planner::default(), Retry::default());
+        }
+        self.led = leads;
+        if !leads {
+            return false;
+        }
+        let now = self.clock.now();
+        self.retry.forget_due(now);
+        let mut plan = self.planner.plan(&self.world, now);
+        plan.retain(|write| self.retry.may_try(write.subject(), now));
+        plan.truncate(self.settings.round);
+        if plan.is_empty() {
+            return false;
+        }
+        let desk = &*self;
+        let writes = stream::iter(plan).map(|write| async move {
+            let done = desk.write(&write).await;
+            (write, done)
+        });
+        let done: Vec<_> = writes.buffer_unordered(self.settings.workers.max(1)).collect().await;
+        for (write, done) in done {
+            self.settle(&write, done);
+        }
+        true
+    }
+
+    /// Writes, within the term and no longer.
+    async fn write(&self, write: &Write) -> (Outcome, Option<crate::act::Learned>) {
+        let Some(end) = self.term_end() else {
+            return (Outcome::Failed("this one does not lead any more".to_owned()), None);
+        };
+        let patience = end.since(self.clock.now()).min(self.settings.patience);
+        self.actor.act(write, patience).await
+    }
+
+    fn settle(&mut self, write: &Write, (outcome, learned): (Outcome, Option<crate::act::Learned>)) {
+        let now = self.clock.now();
+        let (verb, subject) = (write.verb(), write.subject());
+        let word = match &outcome {
+            Outcome::Done => {
+                self.health.answered();
+                self.retry.worked(subject);
+                for note in events::notes(write, &self.world) {
+                    // Events are help for people; they never hold up the work.
+                    _ = self.notes.try_send(note);
+                }
+                "done"
+            }
+            Outcome::Superseded => {
+                self.health.answered();
+                // Without news the next plan would be the same: wait for some.
+                if learned.is_none() {
+                    self.retry.failed(subject, now);
+                }
+                "superseded"
+            }
+            Outcome::Failed(error) => {
+                tracing::warn!(write = verb, subject, error, "a write failed; trying again");
+                self.retry.failed(subject, now);
+                "failed"
+            }
+        };
+        self.metrics.wrote(verb, word);
+        if let Some(learned) = learned {
+            learned.tell(&mut self.world);
+        }
+    }
+}
