@@ -1,5 +1,7 @@
 //! From a body to an object of a kind: JSON, kind and version, known fields, defaults.
 
+use std::fmt::Write;
+
 use serde_json::{Map, Value, json};
 
 use crate::registry::{Nature, Resource};
@@ -218,7 +220,8 @@ fn lost(before: &Value, after: &Value, path: &mut String, found: &mut Vec<String
         (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
             for (index, (value, kept)) in before.iter().zip(after).enumerate() {
                 let length = path.len();
-                path.push_str(&format!("[{index}]"));
+                // Writing to a string does not fail.
+                let _ = write!(path, "[{index}]");
                 lost(value, kept, path, found);
                 path.truncate(length);
             }
@@ -246,7 +249,6 @@ fn summary(body: &[u8]) -> String {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
         Some(_) => {
-            use std::fmt::Write;
             let mut text = String::new();
             for byte in head {
                 // Writing to a string does not fail.

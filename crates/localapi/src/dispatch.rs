@@ -137,11 +137,10 @@ fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Resu
         (Sub::Object, Verb::DeleteCollection) => {
             !everywhere && resource.builtin().is_none_or(|builtin| !builtin.traits.no_delete_collection)
         }
-        (Sub::Object, Verb::List | Verb::Watch) => true,
-        (Sub::Finalize, Verb::Update) => true,
-        (Sub::Finalize, _) => false,
-        (_, Verb::Get | Verb::Update | Verb::Patch) => true,
-        _ => false,
+        (Sub::Finalize, verb) => verb == Verb::Update,
+        (Sub::Object, Verb::List | Verb::Watch)
+        | (Sub::Status | Sub::Scale, Verb::Get | Verb::Update | Verb::Patch) => true,
+        (Sub::Status | Sub::Scale, _) => false,
     };
     if !allowed {
         // A definition's namespaced resource has no such page outside a namespace.
@@ -245,7 +244,7 @@ impl Route {
                 })
             }
             _ => {
-                self.check_media(call)?;
+                check_media(call)?;
                 Some(if self.sub == Sub::Scale {
                     Change::Scale(ScaleChange::Replace(decode::parse("Scale", &call.body)?.value))
                 } else {
@@ -257,7 +256,7 @@ impl Route {
         let writer = Writer { core, resource: &self.resource, options };
         let written = match change {
             None => {
-                self.check_media(call)?;
+                check_media(call)?;
                 let shaped = decode::decode(&self.resource, &call.body)?;
                 writer.create(&place.namespace, shaped).await?
             }
@@ -281,7 +280,7 @@ impl Route {
         place: &Place,
         query: &Query,
     ) -> Result<Reply, Status> {
-        self.check_media(call)?;
+        check_media(call)?;
         let binding = decode::parse("Binding", &call.body)?.value;
         let options = WriteOptions::parse(query, "CreateOptions")?;
         let writer = Writer { core, resource: &self.resource, options };
@@ -289,14 +288,6 @@ impl Route {
         let done =
             json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
         Ok(respond::json_text(StatusCode::CREATED, done.to_string()))
-    }
-
-    /// JSON is the one format that is read.
-    fn check_media(&self, call: &Call) -> Result<(), Status> {
-        if content_type(&call.headers) == JSON {
-            return Ok(());
-        }
-        Err(Status::unsupported_media_type(&[JSON]))
     }
 
     async fn delete(
@@ -343,6 +334,14 @@ impl Route {
     }
 }
 
+/// JSON is the one format that is read.
+fn check_media(call: &Call) -> Result<(), Status> {
+    if content_type(&call.headers) == JSON {
+        return Ok(());
+    }
+    Err(Status::unsupported_media_type(&[JSON]))
+}
+
 /// Discovery, health, versions: what is no resource.
 fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status> {
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -387,8 +386,8 @@ fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status>
         ["apis", group, version] => found(group, resources(group, version)),
         ["openapi", "v2"] => ok(openapi::v2(&registry)),
         ["openapi", "v3"] => ok(openapi::index(&registry)),
-        ["openapi", "v3", "api", version] => api_document(&registry, "", version),
-        ["openapi", "v3", "apis", group, version] => api_document(&registry, group, version),
+        ["openapi", "v3", "api", version] => Ok(api_document(&registry, "", version)),
+        ["openapi", "v3", "apis", group, version] => Ok(api_document(&registry, group, version)),
         _ => Ok(respond::no_such_page()),
     }
 }
@@ -407,11 +406,11 @@ fn nothing_at(registry: &Registry, group: &str) -> Reply {
     }
 }
 
-fn api_document(registry: &Registry, group: &str, version: &str) -> Result<Reply, Status> {
+fn api_document(registry: &Registry, group: &str, version: &str) -> Reply {
     if !openapi::has_document(registry, group, version) {
-        return Ok(respond::no_such_page());
+        return respond::no_such_page();
     }
-    Ok(respond::json_text(StatusCode::OK, openapi::document(registry, group, version).to_string()))
+    respond::json_text(StatusCode::OK, openapi::document(registry, group, version).to_string())
 }
 
 /// Where the client found this server.

@@ -28,7 +28,7 @@ const UNCOLLECTED: &str = "events";
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How often old events are looked for.
-const PATROL: Duration = Duration::from_secs(60);
+const PATROL: Duration = Duration::from_mins(1);
 
 /// Events are kept for so long after they were last seen.
 const EVENT_LIFETIME: i64 = 60 * 60;

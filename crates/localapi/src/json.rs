@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_whole_and_others_stay() {
-        let read = read(br#"[1.0, 1.5, 1e3, 18446744073709551615, 1e300]"#).unwrap();
+        let read = read(b"[1.0, 1.5, 1e3, 18446744073709551615, 1e300]").unwrap();
         assert_eq!(read.value, json!([1, 1.5, 1000, 18_446_744_073_709_551_615_u64, 1e300]));
     }
 

@@ -171,7 +171,7 @@ fn continued(
             let mut status = Status::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
             );
-            status.continue_token = Token { rv: -1, ..token }.encode();
+            status.continue_token = Some(Token { rv: -1, ..token }.encode().into());
             status
         }
         Unreachable::TooNew(current) => Status::too_new(version, current),

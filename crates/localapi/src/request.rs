@@ -51,8 +51,7 @@ impl Target {
         // `namespaces/x/status` is the namespace's own status, `namespaces/x/pods` are the pods in it.
         let own_parts = ["status", "finalize"];
         if parts.len() >= 3 && parts[0] == "namespaces" && !own_parts.contains(&parts[2].as_str()) {
-            namespace = parts[1].clone();
-            parts.drain(..2);
+            namespace = parts.drain(..2).next_back().unwrap_or_default();
         }
         let mut parts = parts.into_iter();
         Self::Resource(Place {
@@ -180,15 +179,12 @@ fn decode(text: &str) -> String {
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         let hex = |offset: usize| bytes.get(at + offset).and_then(|digit| (*digit as char).to_digit(16));
-        match (byte, hex(1), hex(2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                at += 3;
-            }
-            _ => {
-                decoded.push(byte);
-                at += 1;
-            }
+        if let (b'%', Some(high), Some(low)) = (byte, hex(1), hex(2)) {
+            decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
+            at += 3;
+        } else {
+            decoded.push(byte);
+            at += 1;
         }
     }
     String::from_utf8_lossy(&decoded).into_owned()

@@ -21,7 +21,7 @@ pub(crate) struct Status {
     /// `details`, if any.
     pub(crate) details: Option<Map<String, Value>>,
     /// For an expired list: the token that goes on without consistency.
-    pub(crate) continue_token: String,
+    pub(crate) continue_token: Option<Box<str>>,
     /// Warnings that go along.
     pub(crate) warnings: Vec<String>,
 }
@@ -195,7 +195,7 @@ impl Status {
             reason,
             message: message.into(),
             details: None,
-            continue_token: String::new(),
+            continue_token: None,
             warnings: Vec::new(),
         }
     }
@@ -242,8 +242,8 @@ impl Status {
         if !self.reason.is_empty() {
             object["reason"] = json!(self.reason);
         }
-        if !self.continue_token.is_empty() {
-            object["metadata"]["continue"] = json!(self.continue_token);
+        if let Some(token) = &self.continue_token {
+            object["metadata"]["continue"] = json!(token);
         }
         if let Some(details) = &self.details {
             object["details"] = Value::Object(details.clone());

@@ -35,10 +35,10 @@ use crate::store::{Draft, Event, EventKind, Object, Store, Unreachable, frame};
 use crate::table::Include;
 
 /// How often a watcher that asked for bookmarks learns how far it has come.
-const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 
 /// Watches without a limit of their own end after one to two of these, so that clients spread out.
-const LONGEST: Duration = Duration::from_secs(30 * 60);
+const LONGEST: Duration = Duration::from_mins(30);
 
 /// Events taken from the log at once.
 const BATCH: usize = 128;

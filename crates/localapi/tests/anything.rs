@@ -1,4 +1,5 @@
 //! Whatever is asked, the answer is an object or a `Status`, and nothing breaks.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests and their helpers may")]
 
 mod harness;
 
@@ -127,7 +128,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     let good = prop::sample::select(vec![
         json!({"metadata": {"name": "a"}, "data": {"k": "v"}}),
         json!({"metadata": {"generateName": "a"}}),
-        widget("a", json!({"size": 1})),
+        widget("a", &json!({"size": 1})),
         crd(),
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
                "spec": {"containers": [{"name": "c", "image": "i"}]}}),

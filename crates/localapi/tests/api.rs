@@ -1,4 +1,5 @@
 //! The API as its clients see it: raw requests in, status codes and objects out.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests and their helpers may")]
 
 mod harness;
 
@@ -209,15 +210,15 @@ async fn a_definition_is_served_at_once_with_its_schema() {
     let (code, made) = host.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd()).await;
     assert_eq!(code, 201, "{made}");
     let path = "/apis/example.com/v1/namespaces/default/widgets";
-    let (code, made) = host.post(path, &widget("a", json!({"size": 3, "junk": true}))).await;
+    let (code, made) = host.post(path, &widget("a", &json!({"size": 3, "junk": true}))).await;
     assert_eq!(code, 201, "{made}");
     assert_eq!(made["spec"], json!({"size": 3, "colour": "red"}), "pruned and defaulted");
     assert_eq!(made["metadata"]["generation"], 1);
-    let (code, status) = host.post(path, &widget("b", json!({"size": -1}))).await;
+    let (code, status) = host.post(path, &widget("b", &json!({"size": -1}))).await;
     assert_eq!((code, &status["reason"]), (422, &json!("Invalid")));
     assert_eq!(status["details"]["causes"][0]["field"], "spec.size", "{status}");
     let (code, status) =
-        host.post(&format!("{path}?fieldValidation=Strict"), &widget("c", json!({"junk": 1}))).await;
+        host.post(&format!("{path}?fieldValidation=Strict"), &widget("c", &json!({"junk": 1}))).await;
     assert_eq!(code, 400, "{status}");
     assert!(status["message"].as_str().unwrap().contains("unknown field \"spec.junk\""), "{status}");
 }
@@ -227,7 +228,7 @@ async fn status_and_spec_are_written_at_their_own_places() {
     let host = Host::new();
     host.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd()).await;
     let collection = "/apis/example.com/v1/namespaces/default/widgets";
-    let mut both = widget("a", json!({"size": 1}));
+    let mut both = widget("a", &json!({"size": 1}));
     both["status"] = json!({"ready": true});
     let (_, made) = host.post(collection, &both).await;
     assert!(made.get("status").is_none(), "{made}");
@@ -252,7 +253,7 @@ async fn the_end_of_a_definition_is_the_end_of_its_objects() {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     host.post(definitions, &crd()).await;
     let path = "/apis/example.com/v1/namespaces/default/widgets";
-    host.post(path, &widget("a", json!({"size": 1}))).await;
+    host.post(path, &widget("a", &json!({"size": 1}))).await;
     let (code, _) = host.delete(&format!("{definitions}/widgets.example.com")).await;
     assert_eq!(code, 200);
     host.eventually(async || host.get(&format!("{definitions}/widgets.example.com")).await.0 == 404).await;
@@ -391,9 +392,9 @@ async fn events_are_kept_for_an_hour() {
     let event = |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}});
     let path = "/api/v1/namespaces/default/events";
     assert_eq!(host.post(path, &event("old")).await.0, 201);
-    clock.advance(Duration::from_secs(40 * 60));
+    clock.advance(Duration::from_mins(40));
     host.post(path, &event("new")).await;
-    clock.advance(Duration::from_secs(30 * 60));
+    clock.advance(Duration::from_mins(30));
     host.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "wakes-the-janitor"}}))
         .await;
     host.eventually(async || names(&host.get(path).await.1) == ["new"]).await;

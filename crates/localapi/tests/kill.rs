@@ -90,9 +90,12 @@ async fn write_for_ever(api: LocalApi, writer: u64, seed: u64) {
 /// What is known of one name: what was acknowledged, and what was under way.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Known {
-    acknowledged: Option<String>,
-    under_way: Option<Option<String>>,
+    acknowledged: State,
+    under_way: Option<State>,
 }
+
+/// The data of an object, or none where there is no object.
+type State = Option<String>;
 
 fn parent() {
     let seed = std::env::var("TENURE_SEED")

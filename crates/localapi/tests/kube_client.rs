@@ -1,4 +1,5 @@
 //! The API through `kube`: typed objects, watchers, a controller, leases.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests and their helpers may")]
 
 mod harness;
 
@@ -117,7 +118,7 @@ async fn a_controller_reconciles_custom_resources_and_writes_their_status() {
         Arc::new(()),
     );
     let task = tokio::spawn(controller.for_each(|_| async {}));
-    let object: DynamicObject = serde_json::from_value(widget("a", json!({"size": 1}))).unwrap();
+    let object: DynamicObject = serde_json::from_value(widget("a", &json!({"size": 1}))).unwrap();
     widgets.create(&PostParams::default(), &object).await.unwrap();
     soon(async {
         while widgets.get("a").await.unwrap().data["status"]["ready"] != true {

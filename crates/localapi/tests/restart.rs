@@ -1,4 +1,5 @@
 //! What is kept over a restart, and what a damaged file leads to.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests and their helpers may")]
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
@@ -36,7 +37,7 @@ async fn objects_versions_and_watches_survive_a_restart() {
     assert_eq!(api.resource_version(), version);
     let maps: Api<ConfigMap> = Api::default_namespaced(api.client());
     let list = maps.list(&ListParams::default()).await.unwrap();
-    assert_eq!(list.items, [kept.clone()]);
+    assert_eq!(list.items, std::slice::from_ref(&kept));
     let mut events = maps
         .watch(&WatchParams::default(), kept.metadata.resource_version.as_ref().unwrap())
         .await

@@ -1,4 +1,5 @@
 //! The API on a socket.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests and their helpers may")]
 
 mod harness;
 

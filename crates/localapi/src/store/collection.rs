@@ -67,11 +67,6 @@ impl Collection {
         self.objects.get(key)
     }
 
-    /// The number of objects.
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
-    }
-
     /// The objects of `scope` in key order, from `start` (relative to the scope).
     pub(crate) fn list(&self, scope: &Scope, start: &str) -> impl Iterator<Item = &Arc<Object>> {
         let (from, to) = scope.range(start);

@@ -281,7 +281,7 @@ struct Revision<'b> {
 fn encode(collection: &str, event: &Event) -> Vec<u8> {
     let body = event.present().map(|object| &object.json);
     let key = event.object.key.as_str();
-    let mut bytes = Vec::with_capacity(9 + collection.len() + key.len() + body.map_or(0, |body| body.len()));
+    let mut bytes = Vec::with_capacity(9 + collection.len() + key.len() + body.map_or(0, bytes::Bytes::len));
     bytes.push(if body.is_some() { PUT } else { DELETE });
     for text in [collection, key] {
         // Names are far shorter: validation allows 253 characters.

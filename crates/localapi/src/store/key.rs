@@ -115,13 +115,11 @@ mod tests {
         assert!(scope.contains(&Key::new("a", "x")));
         assert!(!scope.contains(&Key::new("a-b", "x")));
         let (from, to) = scope.range("");
-        let mut keys = std::collections::BTreeMap::new();
-        for key in ["a-b/x", "a/x", "a/y", "a0/x", "ab/x"] {
-            keys.insert(Key::from(key), ());
-        }
+        let keys: std::collections::BTreeSet<Key> =
+            ["a-b/x", "a/x", "a/y", "a0/x", "ab/x"].into_iter().map(Key::from).collect();
         let found: Vec<&str> = keys
             .range::<str, _>((from.as_ref().map(String::as_str), to.as_ref().map(String::as_str)))
-            .map(|(key, ())| key.as_str())
+            .map(Key::as_str)
             .collect();
         assert_eq!(found, ["a/x", "a/y"]);
     }

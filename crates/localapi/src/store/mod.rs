@@ -272,11 +272,6 @@ impl Store {
         Ok(Listing { objects, version })
     }
 
-    /// How many objects a collection has.
-    pub(crate) fn count(&self, collection: &str) -> usize {
-        self.read().collections.get(collection).map_or(0, Collection::len)
-    }
-
     /// The names of all collections that ever had an object.
     pub(crate) fn collections(&self) -> Vec<CollectionName> {
         self.read().collections.keys().cloned().collect()

@@ -85,11 +85,6 @@ impl Draft {
         Self { value, head, tail, rest_at }
     }
 
-    /// What was drafted.
-    pub(crate) fn value(&self) -> &Value {
-        &self.value
-    }
-
     /// The object at `key` with its resource version.
     pub(crate) fn finish(self, key: Key, version: u64) -> Object {
         let Self { mut value, mut head, tail, rest_at } = self;

@@ -62,8 +62,9 @@ async fn a_write_is_there_after_a_restart_and_versions_go_on() {
     assert_eq!(store.version(), 4);
     let (events, reached) = store.events_after("things", 0, 100).unwrap();
     let kinds: Vec<_> = events.iter().map(|event| (event.kind, event.version())).collect();
-    use EventKind::{Added, Deleted, Modified};
-    assert_eq!(kinds, [(Added, 1), (Added, 2), (Modified, 3), (Deleted, 4)]);
+    let expected =
+        [(EventKind::Added, 1), (EventKind::Added, 2), (EventKind::Modified, 3), (EventKind::Deleted, 4)];
+    assert_eq!(kinds, expected);
     assert_eq!(events[3].object.value["data"], "2", "a deletion shows the last state");
     assert_eq!(events[3].object.value["metadata"]["resourceVersion"], "4");
     assert_eq!(reached, 4);
@@ -105,7 +106,10 @@ async fn the_log_stays_bounded_on_disk_and_a_restart_keeps_what_is_left_of_it() 
 
 #[tokio::test]
 async fn a_proposal_made_from_an_older_state_is_refused() {
-    for store in [Store::temporary(History::default())] {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("api.redb");
+    let on_disk = Store::open(&path, Durability::Immediate, History::default()).unwrap();
+    for store in [Store::temporary(History::default()), on_disk] {
         put(&store, "a", "1").await;
         let stale = store.propose(proposal("a", None, "2"));
         assert!(matches!(stale, Err(Refused::Stale)));

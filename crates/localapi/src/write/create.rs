@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Outcome, Part, Writer, Written, dedupe_owners, home};
+use super::{Outcome, Part, Writer, Written, dedupe_owners, home, settle_namespace};
 use crate::decode::{Shaped, Strictness, cannot_handle, strict_error};
 use crate::registry::{DEFINITIONS, Nature};
 use crate::schema::Path;
@@ -30,7 +30,7 @@ impl Writer<'_> {
         for field in system {
             meta::remove(&mut value, field);
         }
-        self.settle_namespace(if self.resource.namespaced { namespace } else { "" }, &mut value)?;
+        settle_namespace(if self.resource.namespaced { namespace } else { "" }, &mut value)?;
         warnings.extend(dedupe_owners(&mut value));
         let prefix = meta::text(&value, "generateName").to_owned();
         if !meta::text(&value, "name").is_empty() || prefix.is_empty() {

@@ -108,25 +108,6 @@ pub(crate) struct Writer<'c> {
 }
 
 impl Writer<'_> {
-    /// Lets the namespace of the path stand in the object, or refuses another one.
-    fn settle_namespace(&self, namespace: &str, value: &mut Value) -> Result<(), Status> {
-        let given = meta::text(value, "namespace");
-        if given == namespace {
-            return Ok(());
-        }
-        if given.is_empty() {
-            meta::set(value, "namespace", json!(namespace));
-            Ok(())
-        } else if namespace.is_empty() {
-            meta::remove(value, "namespace");
-            Ok(())
-        } else {
-            Err(Status::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ))
-        }
-    }
-
     /// The value as it goes into the store.
     fn to_stored(&self, mut value: Value) -> Value {
         match &self.resource.nature {
@@ -136,7 +117,7 @@ impl Writer<'_> {
             Nature::Builtin(_) => value,
             Nature::Custom(custom) => {
                 value["apiVersion"] = json!(custom.stored_api_version);
-                crate::schema::whole_numbers(&mut value);
+                crate::json::settle_numbers(&mut value);
                 value
             }
         }
@@ -239,6 +220,25 @@ impl Writer<'_> {
                 names::finalizer_warnings(&value["metadata"], old.map(|old| &old["metadata"]))
             }
         }
+    }
+}
+
+/// Lets the namespace of the path stand in the object, or refuses another one.
+fn settle_namespace(namespace: &str, value: &mut Value) -> Result<(), Status> {
+    let given = meta::text(value, "namespace");
+    if given == namespace {
+        return Ok(());
+    }
+    if given.is_empty() {
+        meta::set(value, "namespace", json!(namespace));
+        Ok(())
+    } else if namespace.is_empty() {
+        meta::remove(value, "namespace");
+        Ok(())
+    } else {
+        Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ))
     }
 }
 

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Outcome, Writer, Written, dedupe_owners};
+use super::{Outcome, Writer, Written, dedupe_owners, settle_namespace};
 use crate::decode::{self, Shaped, Strictness, strict_error};
 use crate::names::NameRule;
 use crate::patch::{PatchError, json_patch, merge_patch, strategic_merge};
@@ -134,7 +134,7 @@ impl Writer<'_> {
                 let problem = strict_error(&shaped.complaints);
                 return Err(Status::bad_request(decode::cannot_handle(self.resource, &problem)));
             }
-            self.settle_namespace(namespace, &mut shaped.value)?;
+            settle_namespace(namespace, &mut shaped.value)?;
             check_name(&shaped.value, name)?;
             replacement = Some(shaped);
         }
@@ -255,7 +255,7 @@ impl Writer<'_> {
             Strictness::Warn => warnings.extend(complaints),
             Strictness::Strict | Strictness::Ignore => {}
         }
-        self.settle_namespace(existing.key.namespace(), &mut value)?;
+        settle_namespace(existing.key.namespace(), &mut value)?;
         check_name(&value, existing.key.name())?;
         self.judge(existing, value, part, warnings)
     }

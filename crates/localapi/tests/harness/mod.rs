@@ -13,26 +13,26 @@ use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Options, ResponseBody};
 use tower::ServiceExt;
 
-pub struct Host {
-    pub api: LocalApi,
+pub(crate) struct Host {
+    pub(crate) api: LocalApi,
 }
 
-pub type Events = Pin<Box<dyn Stream<Item = Value> + Send>>;
+pub(crate) type Events = Pin<Box<dyn Stream<Item = Value> + Send>>;
 
 impl Host {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { api: LocalApi::temporary(SystemClock, SeededEntropy::new(1)) }
     }
 
-    pub fn with_history(events: usize) -> Self {
+    pub(crate) fn with_history(events: usize) -> Self {
         Self { api: Options::default().history(events).temporary(SystemClock, SeededEntropy::new(1)) }
     }
 
-    pub async fn raw(&self, request: Request<Full<Bytes>>) -> http::Response<ResponseBody> {
+    pub(crate) async fn raw(&self, request: Request<Full<Bytes>>) -> http::Response<ResponseBody> {
         self.api.clone().oneshot(request).await.unwrap()
     }
 
-    pub async fn send(&self, method: &str, path: &str, media: &str, body: &[u8]) -> (u16, Value) {
+    pub(crate) async fn send(&self, method: &str, path: &str, media: &str, body: &[u8]) -> (u16, Value) {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -52,38 +52,38 @@ impl Host {
         self.send(method, path, "application/json", &body).await
     }
 
-    pub async fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         self.json("GET", path, None).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         self.json("POST", path, Some(body)).await
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> (u16, Value) {
         self.json("PUT", path, Some(body)).await
     }
 
-    pub async fn merge(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn merge(&self, path: &str, body: &Value) -> (u16, Value) {
         self.send("PATCH", path, "application/merge-patch+json", body.to_string().as_bytes()).await
     }
 
-    pub async fn delete(&self, path: &str) -> (u16, Value) {
+    pub(crate) async fn delete(&self, path: &str) -> (u16, Value) {
         self.json("DELETE", path, None).await
     }
 
-    pub async fn delete_with(&self, path: &str, options: &Value) -> (u16, Value) {
+    pub(crate) async fn delete_with(&self, path: &str, options: &Value) -> (u16, Value) {
         self.json("DELETE", path, Some(options)).await
     }
 
-    pub async fn watch(&self, path: &str) -> Events {
+    pub(crate) async fn watch(&self, path: &str) -> Events {
         let response = self.raw(Request::get(path).body(Full::default()).unwrap()).await;
         assert_eq!(response.status(), 200);
         let lines = response.into_body().into_data_stream().map(Result::unwrap);
         Box::pin(lines.map(|line| serde_json::from_slice(&line).unwrap()))
     }
 
-    pub async fn eventually(&self, condition: impl AsyncFn() -> bool) {
+    pub(crate) async fn eventually(&self, condition: impl AsyncFn() -> bool) {
         for _ in 0..500 {
             if condition().await {
                 return;
@@ -95,14 +95,14 @@ impl Host {
 }
 
 /// Type and object name of the next event.
-pub async fn event(events: &mut Events) -> (String, String) {
+pub(crate) async fn event(events: &mut Events) -> (String, String) {
     let line = tokio::time::timeout(Duration::from_secs(5), events.next()).await.unwrap().unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (text(&line["type"]), text(&line["object"]["metadata"]["name"]))
 }
 
 /// A definition with a schema, a status and a scale.
-pub fn crd() -> Value {
+pub(crate) fn crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
@@ -137,6 +137,6 @@ pub fn crd() -> Value {
 }
 
 /// A widget of that definition.
-pub fn widget(name: &str, spec: Value) -> Value {
+pub(crate) fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
