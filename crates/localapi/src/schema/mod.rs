@@ -30,7 +30,6 @@ use serde_json::Value;
 pub(crate) use cause::{Cause, summary};
 pub(crate) use node::SchemaError;
 pub(crate) use path::Path;
-pub(crate) use prune::whole_numbers;
 
 pub(crate) use rule::RuleProblems;
 

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::node::{Additional, Node};
 use super::path::Path;
-use super::wording::GoNumber;
 
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
@@ -150,24 +149,6 @@ fn drop_nulls(node: Option<&Node>, value: &mut Value) {
                 drop_nulls(inner, item);
             }
         }
-        _ => {}
-    }
-}
-
-/// Writes `1.0` as `1`, as the real server's encoder does when it stores an object.
-#[allow(clippy::cast_possible_truncation)]
-pub(crate) fn whole_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            if let GoNumber::Float(float) = GoNumber::of(number)
-                && float.fract() == 0.0
-                && float.abs() < 9_007_199_254_740_992.0
-            {
-                *number = (float as i64).into();
-            }
-        }
-        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
         _ => {}
     }
 }

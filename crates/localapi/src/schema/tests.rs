@@ -53,7 +53,7 @@ fn answer(schema: &Schema, given: &Value, old: Option<&Value>, name: &str) -> (V
         .collect();
     causes.sort();
     let mut stored = object;
-    whole_numbers(&mut stored);
+    crate::json::settle_numbers(&mut stored);
     for key in ["apiVersion", "kind", "metadata"] {
         stored.as_object_mut().unwrap().remove(key);
     }
