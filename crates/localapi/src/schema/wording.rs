@@ -226,7 +226,10 @@ mod tests {
 
     #[test]
     fn maps_are_printed_as_go_prints_them() {
-        assert_eq!(plain(&json!({"b": [1, "x"], "a": null, "c": {"d": true}})), "map[a:<nil> b:[1 x] c:map[d:true]]");
+        assert_eq!(
+            plain(&json!({"b": [1, "x"], "a": null, "c": {"d": true}})),
+            "map[a:<nil> b:[1 x] c:map[d:true]]"
+        );
     }
 
     #[test]
