@@ -33,25 +33,41 @@ pub struct StepMismatch {
 pub fn compare(expected: &Transcript, got: &Transcript) -> Option<Mismatch> {
     let mut steps = Vec::new();
     for index in 0..expected.steps.len().max(got.steps.len()) {
-        let one = lines(expected.steps.get(index), expected);
-        let other = lines(got.steps.get(index), got);
+        let one = lines(expected.steps.get(index));
+        let other = lines(got.steps.get(index));
         if one != other {
-            let title = got.steps.get(index).or(expected.steps.get(index)).map_or_else(String::new, Step::title);
+            let title =
+                got.steps.get(index).or(expected.steps.get(index)).map_or_else(String::new, Step::title);
             steps.push(StepMismatch { number: index + 1, title, diff: diff(&one, &other) });
         }
     }
     if expected.stopped != got.stopped {
-        let text = |stopped: &Option<String>| vec![stopped.clone().unwrap_or_else(|| "went to its end".to_owned())];
+        let text =
+            |stopped: &Option<String>| vec![stopped.clone().unwrap_or_else(|| "went to its end".to_owned())];
         let diff = diff(&text(&expected.stopped), &text(&got.stopped));
         steps.push(StepMismatch { number: got.steps.len() + 1, title: "the scenario".to_owned(), diff });
     }
-    (!steps.is_empty())
-        .then(|| Mismatch { scenario: format!("{}/{}", got.area, got.scenario), steps })
+    (!steps.is_empty()).then(|| Mismatch { scenario: format!("{}/{}", got.area, got.scenario), steps })
 }
 
-fn lines(step: Option<&Step>, transcript: &Transcript) -> Vec<String> {
+/// Every scenario of `got` that does not agree with its counterpart, for a reader; empty if all do.
+pub fn report(expected: &[Option<Transcript>], got: &[Transcript]) -> String {
+    let mut texts = Vec::new();
+    for (index, got) in got.iter().enumerate() {
+        match expected.get(index).and_then(Option::as_ref) {
+            Some(expected) => texts.extend(compare(expected, got).map(|mismatch| mismatch.to_string())),
+            None => texts.push(format!("{}/{} was never recorded\n", got.area, got.scenario)),
+        }
+    }
+    if texts.is_empty() {
+        return String::new();
+    }
+    format!("{}{} of {} scenarios differ\n", texts.concat(), texts.len(), got.len())
+}
+
+fn lines(step: Option<&Step>) -> Vec<String> {
     let Some(step) = step else { return vec!["(no such step)".to_owned()] };
-    let step = differences::without(&transcript.scenario, step.clone());
+    let step = differences::without(step.clone());
     let text = serde_json::to_string_pretty(&step).unwrap_or_else(|error| error.to_string());
     text.lines().map(str::to_owned).collect()
 }
@@ -80,7 +96,7 @@ fn diff(one: &[String], other: &[String]) -> String {
     let mut skipping = false;
     for (index, (mark, line)) in merged.iter().enumerate() {
         if near(index) {
-            text.push_str(&format!("{mark} {line}\n"));
+            text.extend([mark.to_string().as_str(), " ", line, "\n"]);
             skipping = false;
         } else if !skipping {
             text.push_str("  …\n");
@@ -143,6 +159,15 @@ mod tests {
         assert!(text.contains("area/scenario, step 2: n"), "{text}");
         assert!(text.contains("-     \"code\": 409"), "{text}");
         assert!(text.contains("+     \"code\": 500"), "{text}");
+    }
+
+    #[test]
+    fn a_report_counts_what_differs_and_names_what_was_never_recorded() {
+        let good = transcript(&[json!(1)]);
+        assert_eq!(report(&[Some(good.clone())], std::slice::from_ref(&good)), "");
+        let text = report(&[Some(good.clone()), None], &[transcript(&[json!(2)]), good]);
+        assert!(text.contains("area/scenario was never recorded"), "{text}");
+        assert!(text.ends_with("2 of 2 scenarios differ\n"), "{text}");
     }
 
     #[test]

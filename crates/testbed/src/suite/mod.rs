@@ -22,9 +22,9 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use kube::Client;
 
-pub use compare::{Mismatch, compare};
-pub use recorder::{Answer, Recorder};
-pub use transcript::{Step, Transcript};
+pub use compare::{Mismatch, StepMismatch, compare, report};
+pub use recorder::{Answer, Call, Recorder};
+pub use transcript::{Events, Exchange, Note, Step, Transcript};
 pub use watching::Watch;
 
 /// What a scenario returns: nothing, or why it could not go on.
@@ -115,14 +115,24 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios::all()
 }
 
+/// Scenarios that need a server that remembers at most [`SHORT_MEMORY`] events. The real one forgets everything
+/// before its start, which serves as well.
+pub fn forgetful_scenarios() -> Vec<Scenario> {
+    scenarios::forgetful()
+}
+
+/// See [`forgetful_scenarios`].
+pub const SHORT_MEMORY: usize = 8;
+
 /// Runs `scenarios` against the server behind `client`; transcripts come back in the order of `scenarios`.
 /// A scenario that cannot go on has the reason in its transcript: the other server has none, so they differ.
 pub async fn run(client: &Client, scenarios: &[Scenario]) -> Vec<Transcript> {
-    let mut transcripts: Vec<(usize, Transcript)> = futures::stream::iter(scenarios.iter().copied().enumerate())
-        .map(|(index, scenario)| async move { (index, run_one(client.clone(), scenario).await) })
-        .buffer_unordered(AT_ONCE)
-        .collect()
-        .await;
+    let mut transcripts: Vec<(usize, Transcript)> =
+        futures::stream::iter(scenarios.iter().copied().enumerate())
+            .map(|(index, scenario)| async move { (index, run_one(client.clone(), scenario).await) })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
     transcripts.sort_by_key(|(index, _)| *index);
     transcripts.into_iter().map(|(_, transcript)| transcript).collect()
 }
@@ -153,7 +163,7 @@ mod tests {
     #[test]
     fn every_scenario_has_a_name_of_its_own_that_fits_a_namespace() {
         let mut seen = BTreeSet::new();
-        for scenario in scenarios() {
+        for scenario in scenarios().into_iter().chain(forgetful_scenarios()) {
             assert!(seen.insert(scenario.name), "{} is there twice", scenario.name);
             assert!(scenario.name.len() <= 63, "{} is longer than 63 characters", scenario.name);
         }

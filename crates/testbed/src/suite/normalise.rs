@@ -126,7 +126,9 @@ impl Seen {
     }
 
     fn exchange(&self, call: &Call, answer: Answer) -> Exchange {
-        let usual = |(name, value): &&(&str, String)| !matches!(*name, "accept" | "content-type") || value != "application/json";
+        let usual = |(name, value): &&(&str, String)| {
+            !matches!(*name, "accept" | "content-type") || value != "application/json"
+        };
         let sent = if call.body.len() > LONGEST_SHOWN {
             Value::String(format!("<{} bytes>", call.body.len()))
         } else {
@@ -134,7 +136,12 @@ impl Seen {
         };
         Exchange {
             request: self.path(&call.title()),
-            headers: call.headers.iter().filter(usual).map(|(name, value)| format!("{name}: {value}")).collect(),
+            headers: call
+                .headers
+                .iter()
+                .filter(usual)
+                .map(|(name, value)| format!("{name}: {value}"))
+                .collect(),
             sent,
             status: answer.status,
             content_type: answer.content_type,
@@ -220,7 +227,8 @@ impl Seen {
         let mut text = without_objects(message);
         for phrase in PHRASES {
             let Some(start) = text.find(phrase).map(|at| at + phrase.len()) else { continue };
-            let end = text[start..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |length| start + length);
+            let end =
+                text[start..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |length| start + length);
             let number = &text[start..end];
             let shown = match self.version(number) {
                 same if same == number && phrase == "current: " => "<now>".to_owned(),
@@ -259,11 +267,17 @@ fn without_objects(message: &str) -> String {
 /// Puts the causes of a refusal in order, also where the message repeats them: the real server finds some of them
 /// in the order of a hash table.
 fn sort_causes(status: &mut Map<String, Value>) {
-    let Some(causes) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else { return };
+    let Some(causes) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
+        return;
+    };
     let Some(causes) = causes.as_array_mut() else { return };
     let text = |cause: &Value| {
         let part = |key: &str| cause[key].as_str().unwrap_or_default();
-        if part("field").is_empty() { part("message").to_owned() } else { format!("{}: {}", part("field"), part("message")) }
+        if part("field").is_empty() {
+            part("message").to_owned()
+        } else {
+            format!("{}: {}", part("field"), part("message"))
+        }
     };
     let joined = |causes: &[Value]| {
         let mut texts: Vec<String> = Vec::new();
@@ -374,7 +388,10 @@ mod tests {
             read("/list", json!({"items": [], "metadata": {"resourceVersion": "60"}})),
         ]);
         assert_eq!(shown[0][1]["metadata"]["resourceVersion"], "rv-2");
-        assert_eq!(shown[1], json!(["GET /x?resourceVersion=rv-1&limit=2", {"metadata": {"resourceVersion": "rv-1"}}]));
+        assert_eq!(
+            shown[1],
+            json!(["GET /x?resourceVersion=rv-1&limit=2", {"metadata": {"resourceVersion": "rv-1"}}])
+        );
         assert_eq!(shown[2][1]["metadata"]["resourceVersion"], "rv-1");
     }
 
@@ -385,7 +402,8 @@ mod tests {
             json!({"metadata": {"generateName": "a-", "name": "a-x7k2p", "managedFields": [],
                 "creationTimestamp": "2026-11-15T19:43:00Z"}}),
         )]);
-        let expected = json!({"generateName": "a-", "name": "a-<generated-1>", "creationTimestamp": "<time>"});
+        let expected =
+            json!({"generateName": "a-", "name": "a-<generated-1>", "creationTimestamp": "<time>"});
         assert_eq!(shown[0][1]["metadata"], expected);
     }
 

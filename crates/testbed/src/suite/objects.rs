@@ -156,7 +156,10 @@ impl Recorder {
         let path = format!("{DEFINITIONS}/{name}");
         let established = |body: &Value| {
             let conditions = body.pointer("/status/conditions").and_then(Value::as_array);
-            conditions.into_iter().flatten().any(|one| one["type"] == "Established" && one["status"] == "True")
+            conditions
+                .into_iter()
+                .flatten()
+                .any(|one| one["type"] == "Established" && one["status"] == "True")
         };
         self.wait(&path, &format!("{name} to be established"), |answer| established(&answer.body)).await?;
         let (group, version) = (text("/spec/group"), text("/spec/versions/0/name"));

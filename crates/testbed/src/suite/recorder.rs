@@ -95,7 +95,11 @@ impl Recorder {
         if matches!(answer.status, 200 | 201 | 409) {
             return Ok(());
         }
-        Err(SuiteError::Prepare { request: answer.request, status: answer.status, body: answer.body.to_string() })
+        Err(SuiteError::Prepare {
+            request: answer.request,
+            status: answer.status,
+            body: answer.body.to_string(),
+        })
     }
 
     /// Sends `call` and records the exchange.
@@ -235,11 +239,7 @@ impl Recorder {
             }
             events.push(event);
         }
-        self.steps.push(Raw::Events {
-            watch: watch.title().to_owned(),
-            events: events.clone(),
-            ended: true,
-        });
+        self.steps.push(Raw::Events { watch: watch.title().to_owned(), events: events.clone(), ended: true });
         Ok(events)
     }
 

@@ -77,8 +77,12 @@ fn text(transcripts: &[&Transcript]) -> String {
 
 fn step(step: &Step) -> String {
     let value = serde_json::to_value(step).unwrap_or_default();
-    let parts: Vec<String> =
-        value.as_object().into_iter().flatten().map(|(key, value)| format!(" {}:{value}", quoted(key))).collect();
+    let parts: Vec<String> = value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!(" {}:{value}", quoted(key)))
+        .collect();
     format!("{{\n{}\n}}", parts.join(",\n"))
 }
 

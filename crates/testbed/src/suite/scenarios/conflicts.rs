@@ -57,14 +57,18 @@ async fn a_stale_patch_conflicts_only_when_it_names_a_version(r: &mut Recorder) 
     r.merge(&one, &json!({"spec": {"size": 5}})).await?;
     let version = first.version()?;
     r.merge(&one, &json!({"metadata": {"resourceVersion": version}, "spec": {"size": 6}})).await?;
-    r.merge(&format!("{one}/status"), &json!({"metadata": {"resourceVersion": version}, "status": {"ready": 6}}))
-        .await?;
+    r.merge(
+        &format!("{one}/status"),
+        &json!({"metadata": {"resourceVersion": version}, "status": {"ready": 6}}),
+    )
+    .await?;
     let current = r.get(&one).await?.version()?;
     r.merge(&one, &json!({"metadata": {"resourceVersion": current}, "spec": {"size": 7}})).await?;
     let all = leases(&r.own_name());
     let first = r.post(&all, &lease("a", "one")).await?;
     r.merge(&format!("{all}/a"), &json!({"spec": {"holderIdentity": "two"}})).await?;
-    let stale = json!({"metadata": {"resourceVersion": first.version()?}, "spec": {"holderIdentity": "three"}});
+    let stale =
+        json!({"metadata": {"resourceVersion": first.version()?}, "spec": {"holderIdentity": "three"}});
     r.merge(&format!("{all}/a"), &stale).await?;
     Ok(())
 }

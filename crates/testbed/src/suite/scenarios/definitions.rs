@@ -93,9 +93,21 @@ async fn a_definition_that_makes_no_sense_is_refused(r: &mut Recorder) -> Outcom
         ("no storage version", "/spec/versions/0/storage", json!(false)),
         ("a bad version", "/spec/versions/0/name", json!("V1_")),
         ("no schema", "/spec/versions/0/schema", json!(null)),
-        ("a scale path outside spec", "/spec/versions/0/subresources/scale/specReplicasPath", json!(".status.x")),
-        ("a bad column type", "/spec/versions/0/additionalPrinterColumns", json!([{"name": "a", "type": "text", "jsonPath": ".spec.a"}])),
-        ("a column without a path", "/spec/versions/0/additionalPrinterColumns", json!([{"name": "a", "type": "string"}])),
+        (
+            "a scale path outside spec",
+            "/spec/versions/0/subresources/scale/specReplicasPath",
+            json!(".status.x"),
+        ),
+        (
+            "a bad column type",
+            "/spec/versions/0/additionalPrinterColumns",
+            json!([{"name": "a", "type": "text", "jsonPath": ".spec.a"}]),
+        ),
+        (
+            "a column without a path",
+            "/spec/versions/0/additionalPrinterColumns",
+            json!([{"name": "a", "type": "string"}]),
+        ),
         ("a bad short name", "/spec/names/shortNames", json!(["Bad_"])),
         ("webhook conversion without a webhook", "/spec/conversion", json!({"strategy": "Webhook"})),
         ("unselectable field", "/spec/versions/0/selectableFields", json!([{"jsonPath": ".spec.tags"}])),
@@ -114,15 +126,36 @@ async fn a_schema_that_is_not_structural_is_refused(r: &mut Recorder) -> Outcome
         ("no type inside", json!({"type": "object", "properties": {"a": {"minLength": 1}}})),
         ("an unknown type", json!({"type": "object", "properties": {"a": {"type": "text"}}})),
         ("an array without items", json!({"type": "object", "properties": {"a": {"type": "array"}}})),
-        ("a default that breaks its schema", json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}})),
-        ("a default below the minimum", json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 5, "default": 1}}})),
+        (
+            "a default that breaks its schema",
+            json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}),
+        ),
+        (
+            "a default below the minimum",
+            json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 5, "default": 1}}}),
+        ),
         ("a bad pattern", json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}})),
-        ("properties and additionalProperties", json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}})),
+        (
+            "properties and additionalProperties",
+            json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
+        ),
         ("$ref", json!({"type": "object", "properties": {"a": {"$ref": "#/x"}}})),
-        ("uniqueItems", json!({"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true, "items": {"type": "string"}}}})),
-        ("a type in anyOf", json!({"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"type": "string"}]}}})),
-        ("a list map without keys", json!({"type": "object", "properties": {"a": {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}})),
-        ("int-or-string with a type", json!({"type": "object", "properties": {"a": {"type": "string", "x-kubernetes-int-or-string": true}}})),
+        (
+            "uniqueItems",
+            json!({"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true, "items": {"type": "string"}}}}),
+        ),
+        (
+            "a type in anyOf",
+            json!({"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"type": "string"}]}}}),
+        ),
+        (
+            "a list map without keys",
+            json!({"type": "object", "properties": {"a": {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}}),
+        ),
+        (
+            "int-or-string with a type",
+            json!({"type": "object", "properties": {"a": {"type": "string", "x-kubernetes-int-or-string": true}}}),
+        ),
     ] {
         refused(r, what, &definition(&group, &spec)).await?;
     }
@@ -139,14 +172,19 @@ async fn a_rule_that_does_not_compile_is_refused(r: &mut Recorder) -> Outcome {
         ("a message expression that is no string", json!({"rule": "self.a > 1", "messageExpression": "1"})),
         ("a field path that does not exist", json!({"rule": "self.a > 1", "fieldPath": ".z"})),
         ("a bad reason", json!({"rule": "self.a > 1", "reason": "Odd"})),
-        ("too expensive", json!({"rule": "self.list.all(x, self.list.all(y, self.list.all(z, x == y && y == z)))"})),
     ] {
         let spec = json!({"type": "object", "x-kubernetes-validations": [rule],
             "properties": {"a": {"type": "integer"}, "list": {"type": "array", "items": {"type": "string"}}}});
-        let answer = r.peek(Call::new("POST", &format!("{DEFINITIONS}?dryRun=All")).json(&definition(&group, &spec))).await?;
+        let answer = r
+            .peek(Call::new("POST", &format!("{DEFINITIONS}?dryRun=All")).json(&definition(&group, &spec)))
+            .await?;
         // What a compiler says is its own; that it says so, and where, is compared.
-        let causes: Vec<_> = answer.body["details"]["causes"].as_array().into_iter().flatten()
-            .map(|cause| json!([cause["reason"], cause["field"]])).collect();
+        let causes: Vec<_> = answer.body["details"]["causes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|cause| json!([cause["reason"], cause["field"]]))
+            .collect();
         r.note(what, json!({"status": answer.status(), "reason": answer.body["reason"], "causes": causes}));
     }
     Ok(())
@@ -164,7 +202,10 @@ async fn a_changed_schema_counts_from_then_on(r: &mut Recorder) -> Outcome {
     // The new schema is served a moment later.
     let probe = format!("{all}?dryRun=All");
     let mut tries = 0;
-    while tries < 200 && r.peek(Call::new("POST", &probe).json(&widget(&group, "p", &json!({"size": 20})))).await?.status() == 201 {
+    while tries < 200
+        && r.peek(Call::new("POST", &probe).json(&widget(&group, "p", &json!({"size": 20})))).await?.status()
+            == 201
+    {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         tries += 1;
     }
@@ -216,12 +257,19 @@ async fn names_that_are_taken_are_not_accepted(r: &mut Recorder) -> Outcome {
     let (group, _) = r.own_widgets().await?;
     let mut other = widget_definition(&group);
     other["metadata"]["name"] = json!(format!("gadgets.{group}"));
-    other["spec"]["names"] = json!({"plural": "gadgets", "singular": "gadget", "kind": "Widget", "listKind": "GadgetList"});
+    other["spec"]["names"] =
+        json!({"plural": "gadgets", "singular": "gadget", "kind": "Widget", "listKind": "GadgetList"});
     r.prepare(DEFINITIONS, &other).await?;
-    let decided = |answer: &super::super::Answer| answer.body.pointer("/status/conditions/0/status").is_some();
-    let answer = r.wait(&format!("{DEFINITIONS}/gadgets.{group}"), "a decision on the names", decided).await?;
-    let conditions: Vec<_> = answer.body["status"]["conditions"].as_array().into_iter().flatten()
-        .map(|one| json!([one["type"], one["status"], one["reason"], one["message"]])).collect();
+    let decided =
+        |answer: &super::super::Answer| answer.body.pointer("/status/conditions/0/status").is_some();
+    let answer =
+        r.wait(&format!("{DEFINITIONS}/gadgets.{group}"), "a decision on the names", decided).await?;
+    let conditions: Vec<_> = answer.body["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| json!([one["type"], one["status"], one["reason"], one["message"]]))
+        .collect();
     r.note("conditions", json!(conditions));
     Ok(())
 }

@@ -37,10 +37,12 @@ async fn a_deletion_with_a_stale_version_conflicts(r: &mut Recorder) -> Outcome 
     let all = leases(&r.own_name());
     let first = r.post(&all, &lease("a", "h")).await?;
     r.merge(&format!("{all}/a"), &json!({"spec": {"holderIdentity": "two"}})).await?;
-    r.delete_with(&format!("{all}/a"), &json!({"preconditions": {"resourceVersion": first.version()?}})).await?;
+    r.delete_with(&format!("{all}/a"), &json!({"preconditions": {"resourceVersion": first.version()?}}))
+        .await?;
     let first = r.post(&custom, &widget(&group, "a", &json!({}))).await?;
     r.merge(&format!("{custom}/a"), &json!({"spec": {"size": 4}})).await?;
-    r.delete_with(&format!("{custom}/a"), &json!({"preconditions": {"resourceVersion": first.version()?}})).await?;
+    r.delete_with(&format!("{custom}/a"), &json!({"preconditions": {"resourceVersion": first.version()?}}))
+        .await?;
     let both = json!({"preconditions": {"resourceVersion": first.version()?, "uid": "11111111-2222-4333-8444-555555555555"}});
     r.delete_with(&format!("{custom}/a"), &both).await?;
     Ok(())
@@ -84,7 +86,8 @@ async fn nonsense_deletion_options_are_refused(r: &mut Recorder) -> Outcome {
         r.delete_with(&one, &options).await?;
         r.prepare(&all, &widget(&group, "a", &json!({}))).await?;
     }
-    let answer = r.peek(Call::new("DELETE", &one).text("{").header("content-type", "application/json")).await?;
+    let answer =
+        r.peek(Call::new("DELETE", &one).text("{").header("content-type", "application/json")).await?;
     r.note("malformed options", json!({"status": answer.status(), "reason": answer.body["reason"]}));
     Ok(())
 }

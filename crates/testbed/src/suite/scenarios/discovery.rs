@@ -19,9 +19,35 @@ const GROUPS: [&str; 4] = ["apps", "coordination.k8s.io", "events.k8s.io", "apie
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The kinds that both servers have; the real one has many more.
-const KINDS: [(&str, &[&str]); 5] = [
-    ("/api/v1", &["namespaces", "nodes", "pods", "services", "events", "namespaces/status", "nodes/status", "pods/status"]),
-    ("/apis/apps/v1", &["deployments", "deployments/status", "deployments/scale"]),
+const KINDS: [(&str, &[&str]); 6] = [
+    (
+        "/api/v1",
+        &[
+            "namespaces",
+            "nodes",
+            "pods",
+            "services",
+            "events",
+            "configmaps",
+            "secrets",
+            "serviceaccounts",
+            "namespaces/status",
+            "nodes/status",
+            "pods/status",
+        ],
+    ),
+    (
+        "/apis/apps/v1",
+        &[
+            "deployments",
+            "deployments/status",
+            "deployments/scale",
+            "replicasets",
+            "daemonsets",
+            "statefulsets",
+        ],
+    ),
+    ("/apis/policy/v1", &["poddisruptionbudgets"]),
     ("/apis/coordination.k8s.io/v1", &["leases"]),
     ("/apis/events.k8s.io/v1", &["events"]),
     ("/apis/apiextensions.k8s.io/v1", &["customresourcedefinitions", "customresourcedefinitions/status"]),
@@ -46,7 +72,15 @@ async fn the_groups_that_are_served_are_listed(r: &mut Recorder) -> Outcome {
 async fn the_resources_of_a_version_are_listed(r: &mut Recorder) -> Outcome {
     for (path, names) in KINDS {
         let answer = r.peek(Call::new("GET", path)).await?;
-        r.note(path, json!([answer.status(), answer.body["kind"], answer.body["apiVersion"], answer.body["groupVersion"]]));
+        r.note(
+            path,
+            json!([
+                answer.status(),
+                answer.body["kind"],
+                answer.body["apiVersion"],
+                answer.body["groupVersion"]
+            ]),
+        );
         let resources = answer.body["resources"].as_array().cloned().unwrap_or_default();
         for name in names {
             let mut resource = resources.iter().find(|one| one["name"] == *name).cloned().unwrap_or_default();
@@ -79,21 +113,31 @@ async fn custom_resources_are_listed_with_subresources(r: &mut Recorder) -> Outc
 async fn aggregated_discovery_has_everything_at_once(r: &mut Recorder) -> Outcome {
     for path in ["/api", "/apis"] {
         let answer = r.peek(Call::new("GET", path).header("accept", AGGREGATED)).await?;
-        r.note(path, json!([answer.status(), answer.content_type, answer.body["kind"], answer.body["apiVersion"]]));
-        for group in answer.body["items"].as_array().into_iter().flatten() {
-            let name = group["metadata"]["name"].as_str().unwrap_or_default();
-            if !name.is_empty() && !GROUPS.contains(&name) {
-                continue;
-            }
-            let version = group["versions"].as_array().into_iter().flatten().find(|one| one["version"] == "v1").cloned().unwrap_or_default();
-            let wanted = KINDS.iter().filter(|(path, _)| path.ends_with(&format!("{name}/v1"))).flat_map(|(_, names)| names.iter().copied());
-            for name in wanted.filter(|name| !name.contains('/')) {
-                let mut resource = version["resources"].as_array().into_iter().flatten().find(|one| one["resource"] == name).cloned().unwrap_or_default();
+        r.note(
+            path,
+            json!([answer.status(), answer.content_type, answer.body["kind"], answer.body["apiVersion"]]),
+        );
+        for (prefix, names) in KINDS.iter().filter(|(prefix, _)| prefix.starts_with(&format!("{path}/"))) {
+            let group = prefix.trim_start_matches(path).trim_end_matches("v1").trim_matches('/');
+            let groups = answer.body["items"].as_array().into_iter().flatten();
+            let found = groups.filter(|one| one["metadata"]["name"].as_str().unwrap_or_default() == group);
+            let mut versions = found.flat_map(|one| one["versions"].as_array().into_iter().flatten());
+            let version = versions.find(|one| one["version"] == "v1").cloned().unwrap_or_default();
+            r.note(&format!("freshness of {prefix}"), version["freshness"].clone());
+            for name in names.iter().filter(|name| !name.contains('/')) {
+                let mut resources = version["resources"].as_array().into_iter().flatten();
+                let mut resource =
+                    resources.find(|one| one["resource"] == *name).cloned().unwrap_or_default();
                 // The real server has subresources that nobody here uses, such as `eviction`.
                 if let Some(parts) = resource.get_mut("subresources").and_then(Value::as_array_mut) {
                     parts.retain(|part| part["subresource"] == "status" || part["subresource"] == "scale");
+                    if parts.is_empty()
+                        && let Some(resource) = resource.as_object_mut()
+                    {
+                        resource.remove("subresources");
+                    }
                 }
-                r.note(&format!("aggregated {name}"), resource);
+                r.note(&format!("aggregated {prefix} {name}"), resource);
             }
         }
     }
@@ -106,7 +150,8 @@ async fn health_and_version_are_answered(r: &mut Recorder) -> Outcome {
         r.note(path, json!([answer.status(), answer.content_type, answer.body]));
     }
     let version = r.peek(Call::new("GET", "/version")).await?;
-    let mut keys: Vec<_> = version.body.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
+    let mut keys: Vec<_> =
+        version.body.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
     keys.retain(|key| ["major", "minor", "gitVersion", "platform"].contains(&key.as_str()));
     r.note("/version", json!([version.status(), keys, version.body["major"], version.body["minor"]]));
     Ok(())
@@ -114,9 +159,19 @@ async fn health_and_version_are_answered(r: &mut Recorder) -> Outcome {
 
 async fn unknown_paths_are_not_found(r: &mut Recorder) -> Outcome {
     for path in [
-        "/apis/none.example.com", "/apis/none.example.com/v1", "/apis/none.example.com/v1/things", "/apis/apps/v9", "/apis/apps/v9/deployments",
-        "/api/v9", "/api/v1/things", "/api/v1/namespaces/default/things", "/api/v1/namespaces/default/things/x", "/apis/apps/v1/things",
-        "/api/v1/namespaces/default/pods/x/things", "/nothing", "/apis/coordination.k8s.io/v1/namespaces/default/leases/x/y/z",
+        "/apis/none.example.com",
+        "/apis/none.example.com/v1",
+        "/apis/none.example.com/v1/things",
+        "/apis/apps/v9",
+        "/apis/apps/v9/deployments",
+        "/api/v9",
+        "/api/v1/things",
+        "/api/v1/namespaces/default/things",
+        "/api/v1/namespaces/default/things/x",
+        "/apis/apps/v1/things",
+        "/api/v1/namespaces/default/pods/x/things",
+        "/nothing",
+        "/apis/coordination.k8s.io/v1/namespaces/default/leases/x/y/z",
     ] {
         r.get(path).await?;
     }

@@ -43,7 +43,11 @@ async fn an_event_is_recorded_through_its_own_group(r: &mut Recorder) -> Outcome
     });
     r.post(&all, &object).await?;
     r.get(&format!("/api/v1/namespaces/{namespace}/events/a")).await?;
-    r.merge(&format!("{all}/a"), &json!({"series": {"count": 2, "lastObservedTime": "2021-06-01T10:00:09.000000Z"}})).await?;
+    r.merge(
+        &format!("{all}/a"),
+        &json!({"series": {"count": 2, "lastObservedTime": "2021-06-01T10:00:09.000000Z"}}),
+    )
+    .await?;
     Ok(())
 }
 
@@ -54,12 +58,24 @@ async fn events_are_selected_by_what_they_are_about(r: &mut Recorder) -> Outcome
         r.prepare(&all, &event(&namespace, name, about)).await?;
     }
     for selector in [
-        "involvedObject.name%3Done", "involvedObject.kind%3DPod%2CinvolvedObject.name%3Dtwo", "reason%3DAddressHeld",
-        "type%3DWarning", "involvedObject.uid%3D11111111-2222-4333-8444-555555555555", "reportingComponent%3Dtenured",
-        "source%3Dtenured", "message%3Dx",
+        "involvedObject.name%3Done",
+        "involvedObject.kind%3DPod%2CinvolvedObject.name%3Dtwo",
+        "reason%3DAddressHeld",
+        "type%3DWarning",
+        "involvedObject.uid%3D11111111-2222-4333-8444-555555555555",
+        "reportingComponent%3Dtenured",
+        "source%3Dtenured",
+        "message%3Dx",
     ] {
-        let list = r.peek(super::super::recorder::Call::new("GET", &format!("{all}?fieldSelector={selector}"))).await?;
-        let names: Vec<_> = list.body["items"].as_array().into_iter().flatten().map(|item| &item["metadata"]["name"]).collect();
+        let list = r
+            .peek(super::super::recorder::Call::new("GET", &format!("{all}?fieldSelector={selector}")))
+            .await?;
+        let names: Vec<_> = list.body["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|item| &item["metadata"]["name"])
+            .collect();
         let seen = json!({"status": list.status(), "names": names, "message": list.body["message"]});
         r.note(selector, seen);
     }

@@ -74,7 +74,11 @@ async fn status_can_be_written_while_deleting(r: &mut Recorder) -> Outcome {
     let (_, one) = held(r, &["tenure.test/x"]).await?;
     r.delete(&one).await?;
     r.merge(&format!("{one}/status"), &json!({"status": {"phase": "Leaving"}})).await?;
-    r.merge(&format!("{one}/status"), &json!({"metadata": {"finalizers": null}, "status": {"phase": "Left"}})).await?;
+    r.merge(
+        &format!("{one}/status"),
+        &json!({"metadata": {"finalizers": null}, "status": {"phase": "Left"}}),
+    )
+    .await?;
     r.get(&one).await?;
     Ok(())
 }

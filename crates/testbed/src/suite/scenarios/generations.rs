@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::super::objects::{DEFINITIONS, deployment, deployments, lease, leases, widget, widget_definition, widgets};
+use super::super::objects::{
+    DEFINITIONS, deployment, deployments, lease, leases, widget, widget_definition, widgets,
+};
 use super::super::{Outcome, Recorder};
 use super::scenarios;
 

@@ -36,7 +36,9 @@ async fn only_one_of_two_takers_wins(r: &mut Recorder) -> Outcome {
     let client = r.client();
     let take = |holder: &'static str| {
         let body = free.with("/spec/holderIdentity", json!(holder)).to_string();
-        let request = http::Request::put(format!("{all}/leader")).header("content-type", "application/json").body(body.into_bytes());
+        let request = http::Request::put(format!("{all}/leader"))
+            .header("content-type", "application/json")
+            .body(body.into_bytes());
         let client = client.clone();
         async move {
             match request {

@@ -109,7 +109,8 @@ async fn a_list_may_ask_for_a_version(r: &mut Recorder) -> Outcome {
     // "At least as new": any moment since will do, so only that it is not older is compared.
     let list = r.peek(Call::new("GET", &format!("{all}?resourceVersion={old}"))).await?;
     let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-    let enough = list.body["items"].as_array().map_or(0, Vec::len) >= 2 && number(&list.version()?) >= number(&old);
+    let enough =
+        list.body["items"].as_array().map_or(0, Vec::len) >= 2 && number(&list.version()?) >= number(&old);
     r.note("at least as new", json!({"status": list.status(), "holds": enough}));
     r.get(&format!("{all}?resourceVersion={old}&resourceVersionMatch=Exact")).await?;
     let page = r.get(&format!("{all}?resourceVersion={old}&resourceVersionMatch=Exact&limit=1")).await?;
@@ -122,7 +123,10 @@ async fn a_list_may_ask_for_a_version(r: &mut Recorder) -> Outcome {
 /// The server answers after three seconds that it has not come that far; a client is told to ask again.
 async fn a_list_of_the_future_is_refused(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
-    r.get(&format!("{all}?resourceVersion=9000000000000000&resourceVersionMatch=NotOlderThan&timeoutSeconds=1")).await?;
+    r.get(&format!(
+        "{all}?resourceVersion=9000000000000000&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
+    ))
+    .await?;
     Ok(())
 }
 
@@ -152,7 +156,9 @@ async fn metadata_alone_can_be_asked_for(r: &mut Recorder) -> Outcome {
     let (group, all) = r.widgets().await?;
     r.post(&all, &widget(&group, "a", &json!({"color": "red"}))).await?;
     let accept = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1");
-    for (path, kind) in [(all.clone(), "PartialObjectMetadataList"), (format!("{all}/a"), "PartialObjectMetadata")] {
+    for (path, kind) in
+        [(all.clone(), "PartialObjectMetadataList"), (format!("{all}/a"), "PartialObjectMetadata")]
+    {
         let call = Call::new("GET", &path).header("accept", &accept(kind));
         r.send(call).await?;
     }

@@ -6,8 +6,10 @@ mod definitions;
 mod deletion;
 mod discovery;
 mod events;
+mod expiry;
 mod finalizers;
 mod generations;
+mod kinds;
 mod leases;
 mod lists;
 mod names;
@@ -46,6 +48,7 @@ pub(super) fn all() -> Vec<Scenario> {
         leases::SCENARIOS,
         events::SCENARIOS,
         nodes_and_pods::SCENARIOS,
+        kinds::SCENARIOS,
         definitions::SCENARIOS,
         schemas::SCENARIOS,
         rules::SCENARIOS,
@@ -56,6 +59,11 @@ pub(super) fn all() -> Vec<Scenario> {
         runtime::SCENARIOS,
     ]
     .concat()
+}
+
+/// Those that need a server with a short memory.
+pub(super) fn forgetful() -> Vec<Scenario> {
+    expiry::SCENARIOS.to_vec()
 }
 
 /// The scenarios of an area: `scenarios![area: function, …]`.

@@ -38,7 +38,11 @@ async fn a_namespace_is_created_with_its_name_as_label(r: &mut Recorder) -> Outc
     r.post("/api/v1/namespaces", &namespace(&name)).await?;
     r.post("/api/v1/namespaces", &namespace(&name)).await?;
     r.merge(&format!("/api/v1/namespaces/{name}"), &json!({"metadata": {"labels": {"a": "b"}}})).await?;
-    r.merge(&format!("/api/v1/namespaces/{name}"), &json!({"metadata": {"labels": {"kubernetes.io/metadata.name": null}}})).await?;
+    r.merge(
+        &format!("/api/v1/namespaces/{name}"),
+        &json!({"metadata": {"labels": {"kubernetes.io/metadata.name": null}}}),
+    )
+    .await?;
     let annotation = json!({"metadata": {"annotations": {"coil.cybozu.com/pool": "p"}}});
     r.merge(&format!("/api/v1/namespaces/{name}"), &annotation).await?;
     r.get(&format!("/api/v1/namespaces?labelSelector=kubernetes.io%2Fmetadata.name%3D{name}")).await?;
@@ -47,8 +51,12 @@ async fn a_namespace_is_created_with_its_name_as_label(r: &mut Recorder) -> Outc
 
 async fn the_default_namespaces_exist(r: &mut Recorder) -> Outcome {
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-        let answer = r.wait(&format!("/api/v1/namespaces/{name}"), name, |answer| answer.status() == 200).await?;
-        r.note(name, json!({"phase": answer.body["status"]["phase"], "labels": answer.body["metadata"]["labels"]}));
+        let answer =
+            r.wait(&format!("/api/v1/namespaces/{name}"), name, |answer| answer.status() == 200).await?;
+        r.note(
+            name,
+            json!({"phase": answer.body["status"]["phase"], "labels": answer.body["metadata"]["labels"]}),
+        );
     }
     Ok(())
 }

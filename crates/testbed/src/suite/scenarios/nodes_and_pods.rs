@@ -66,7 +66,13 @@ async fn the_status_of_a_node_is_written_apart(r: &mut Recorder) -> Outcome {
     let one = format!("/api/v1/nodes/{name}");
     let fields = ["capacity"];
     r.prepare("/api/v1/nodes", &node(&name)).await?;
-    step(r, "status through the object", merge(&one, &json!({"status": {"capacity": {"cpu": "9"}}})), &fields).await?;
+    step(
+        r,
+        "status through the object",
+        merge(&one, &json!({"status": {"capacity": {"cpu": "9"}}})),
+        &fields,
+    )
+    .await?;
     let both = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"unschedulable": true}, "status": {"capacity": {"cpu": "4"}}});
     step(r, "object through the status", merge(&format!("{one}/status"), &both), &fields).await?;
     let present = r.peek(Call::new("GET", &one)).await?;
@@ -84,7 +90,8 @@ async fn a_pod_is_created_annotated_and_reports_status(r: &mut Recorder) -> Outc
     step(r, "annotate", merge(&one, &annotate), &fields).await?;
     let status = json!({"status": {"phase": "Running", "podIP": "10.0.0.7", "podIPs": [{"ip": "10.0.0.7"}]}});
     step(r, "report", merge(&format!("{one}/status"), &status), &fields).await?;
-    step(r, "status through the object", merge(&one, &json!({"status": {"phase": "Failed"}})), &fields).await?;
+    step(r, "status through the object", merge(&one, &json!({"status": {"phase": "Failed"}})), &fields)
+        .await?;
     Ok(())
 }
 
@@ -133,7 +140,11 @@ async fn a_watch_of_one_nodes_pods_sees_only_those(r: &mut Recorder) -> Outcome 
     let mut events = Vec::new();
     while events.len() < 4 {
         match watch.next().await? {
-            Some(event) => events.push(json!([event["type"], event["object"]["metadata"]["name"], event["object"]["spec"]["nodeName"]])),
+            Some(event) => events.push(json!([
+                event["type"],
+                event["object"]["metadata"]["name"],
+                event["object"]["spec"]["nodeName"]
+            ])),
             None => break,
         }
     }

@@ -109,7 +109,10 @@ async fn what_the_server_owns_cannot_be_set_at_creation(r: &mut Recorder) -> Out
     object["metadata"]["selfLink"] = json!("/x");
     object["status"] = json!({"phase": "Done"});
     let created = r.post(&all, &object).await?;
-    r.note("the uid is the one that was sent", json!(created.uid()? == "11111111-2222-4333-8444-555555555555"));
+    r.note(
+        "the uid is the one that was sent",
+        json!(created.uid()? == "11111111-2222-4333-8444-555555555555"),
+    );
     let time = created.body["metadata"]["creationTimestamp"].clone();
     r.note("the creation time is the one that was sent", json!(time == "2021-01-01T00:00:00Z"));
     object["metadata"]["name"] = json!("b");

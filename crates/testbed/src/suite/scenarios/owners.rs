@@ -84,7 +84,8 @@ async fn a_dependent_with_two_owners_goes_with_the_last(r: &mut Recorder) -> Out
     let first = r.post(&all, &lease("first", "h")).await?;
     let second = r.post(&all, &lease("second", "h")).await?;
     let mut child = lease("child", "h");
-    child["metadata"]["ownerReferences"] = json!([owned_by(&first.body, false), owned_by(&second.body, false)]);
+    child["metadata"]["ownerReferences"] =
+        json!([owned_by(&first.body, false), owned_by(&second.body, false)]);
     r.post(&all, &child).await?;
     settle().await;
     r.delete_with(&format!("{all}/first"), &json!({"propagationPolicy": "Background"})).await?;
@@ -141,7 +142,8 @@ async fn a_dependent_with_a_finalizer_holds_a_foreground_deletion(r: &mut Record
     r.until(&child, "the dependent to be deleting", leaving).await?;
     r.get(&owner).await?;
     let free = json!({"metadata": {"finalizers": null}});
-    r.peek(Call::new("PATCH", &child).json(&free).header("content-type", "application/merge-patch+json")).await?;
+    r.peek(Call::new("PATCH", &child).json(&free).header("content-type", "application/merge-patch+json"))
+        .await?;
     r.until_gone(&child).await?;
     r.until_gone(&owner).await?;
     Ok(())
@@ -172,7 +174,10 @@ async fn two_controllers_are_refused(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     let mut child = lease("child", "h");
     let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true});
-    child["metadata"]["ownerReferences"] = json!([owner("a", "11111111-2222-4333-8444-555555555555"), owner("b", "11111111-2222-4333-8444-666666666666")]);
+    child["metadata"]["ownerReferences"] = json!([
+        owner("a", "11111111-2222-4333-8444-555555555555"),
+        owner("b", "11111111-2222-4333-8444-666666666666")
+    ]);
     r.post(&all, &child).await?;
     Ok(())
 }
@@ -210,7 +215,8 @@ async fn dependents_of_a_custom_owner_follow(r: &mut Recorder) -> Outcome {
 async fn an_owner_in_the_cluster_keeps_its_dependents(r: &mut Recorder) -> Outcome {
     let namespace = r.namespace().await?;
     let all = leases(&namespace);
-    let node = r.peek(Call::new("POST", "/api/v1/nodes").json(&super::super::objects::node(&namespace))).await?;
+    let node =
+        r.peek(Call::new("POST", "/api/v1/nodes").json(&super::super::objects::node(&namespace))).await?;
     r.note("the node", json!({"metadata": {"uid": node.uid()?}}));
     r.post(&all, &child_of(&node, "child", false)).await?;
     settle().await;

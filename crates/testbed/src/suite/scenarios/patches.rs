@@ -28,7 +28,8 @@ async fn null_removes_and_lists_are_replaced(r: &mut Recorder) -> Outcome {
     let mut object = widget(&group, "a", &spec);
     object["metadata"]["labels"] = json!({"one": "1", "two": "2"});
     r.post(&all, &object).await?;
-    r.merge(&one, &json!({"spec": {"color": null, "tags": ["z"], "limits": {"cpu": null, "disk": 3}}})).await?;
+    r.merge(&one, &json!({"spec": {"color": null, "tags": ["z"], "limits": {"cpu": null, "disk": 3}}}))
+        .await?;
     r.merge(&one, &json!({"metadata": {"labels": {"one": null}}})).await?;
     r.merge(&one, &json!({"metadata": {"labels": null}})).await?;
     r.merge(&one, &json!({"spec": {"size": null}})).await?;
@@ -68,8 +69,10 @@ async fn a_patch_with_unknown_fields_is_pruned(r: &mut Recorder) -> Outcome {
     let one = format!("{all}/a");
     r.post(&all, &widget(&group, "a", &json!({}))).await?;
     r.merge(&one, &json!({"spec": {"unknown": 1, "color": "red"}})).await?;
-    r.merge(&format!("{one}?fieldValidation=Strict"), &json!({"spec": {"unknown": 1, "color": "green"}})).await?;
-    r.merge(&format!("{one}?fieldValidation=Ignore"), &json!({"spec": {"unknown": 1, "color": "green"}})).await?;
+    r.merge(&format!("{one}?fieldValidation=Strict"), &json!({"spec": {"unknown": 1, "color": "green"}}))
+        .await?;
+    r.merge(&format!("{one}?fieldValidation=Ignore"), &json!({"spec": {"unknown": 1, "color": "green"}}))
+        .await?;
     Ok(())
 }
 
@@ -102,7 +105,8 @@ async fn other_patch_types_are_refused(r: &mut Recorder) -> Outcome {
     let one = format!("{all}/a");
     r.post(&all, &widget(&group, "a", &json!({}))).await?;
     for content_type in ["application/strategic-merge-patch+json", "application/json", "text/plain"] {
-        let call = Call::new("PATCH", &one).json(&json!({"spec": {"size": 2}})).header("content-type", content_type);
+        let call =
+            Call::new("PATCH", &one).json(&json!({"spec": {"size": 2}})).header("content-type", content_type);
         r.send(call).await?;
     }
     r.send(Call::new("PATCH", &one).text("{}")).await?;
@@ -119,7 +123,10 @@ async fn a_malformed_patch_is_refused(r: &mut Recorder) -> Outcome {
         let call = Call::new("PATCH", &one).text(text).header("content-type", "application/merge-patch+json");
         let answer = r.peek(call).await?;
         // The words are those of a JSON library: only code and reason are compared.
-        r.note(&format!("patch {text:?}"), json!({"status": answer.status(), "reason": answer.body["reason"]}));
+        r.note(
+            &format!("patch {text:?}"),
+            json!({"status": answer.status(), "reason": answer.body["reason"]}),
+        );
     }
     Ok(())
 }
@@ -143,7 +150,8 @@ async fn a_json_patch_adds_removes_replaces_and_tests(r: &mut Recorder) -> Outco
         r.send(Call::new("PATCH", &one).json(&patch).header("content-type", JSON_PATCH)).await?;
     }
     let status = json!([{"op": "add", "path": "/status", "value": {"ready": 1}}]);
-    r.send(Call::new("PATCH", &format!("{one}/status")).json(&status).header("content-type", JSON_PATCH)).await?;
+    r.send(Call::new("PATCH", &format!("{one}/status")).json(&status).header("content-type", JSON_PATCH))
+        .await?;
     Ok(())
 }
 
@@ -178,10 +186,18 @@ async fn a_strategic_patch_merges_lists_by_their_keys(r: &mut Recorder) -> Outco
         json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["tenure.test/x"]}}),
         json!({"metadata": {"labels": {"a": null}, "$deleteFromPrimitiveList/finalizers": ["tenure.test/x"]}}),
     ] {
-        let call = Call::new("PATCH", &one).json(&patch).header("content-type", "application/strategic-merge-patch+json");
+        let call = Call::new("PATCH", &one)
+            .json(&patch)
+            .header("content-type", "application/strategic-merge-patch+json");
         let answer = r.peek(call).await?;
-        let containers: Vec<_> = answer.body.pointer("/spec/template/spec/containers").and_then(|list| list.as_array()).into_iter().flatten()
-            .map(|container| json!([container["name"], container["image"]])).collect();
+        let containers: Vec<_> = answer
+            .body
+            .pointer("/spec/template/spec/containers")
+            .and_then(|list| list.as_array())
+            .into_iter()
+            .flatten()
+            .map(|container| json!([container["name"], container["image"]]))
+            .collect();
         let metadata = &answer.body["metadata"];
         r.note(&patch.to_string(), json!({
             "status": answer.status(), "containers": containers, "labels": metadata["labels"], "finalizers": metadata["finalizers"], "generation": metadata["generation"],

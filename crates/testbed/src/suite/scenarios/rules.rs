@@ -22,7 +22,8 @@ scenarios![rules:
 ];
 
 async fn post(r: &mut Recorder, all: &str, group: &str, spec: &Value) -> Outcome {
-    let answer = r.peek(Call::new("POST", &format!("{all}?dryRun=All")).json(&widget(group, "a", spec))).await?;
+    let answer =
+        r.peek(Call::new("POST", &format!("{all}?dryRun=All")).json(&widget(group, "a", spec))).await?;
     let seen = if answer.status() == 201 { answer.body["spec"].clone() } else { answer.body.clone() };
     r.note(&spec.to_string(), json!({"status": answer.status(), "answer": seen}));
     Ok(())
@@ -38,7 +39,14 @@ async fn a_rule_refuses_with_its_message_and_field(r: &mut Recorder) -> Outcome 
         {"rule": "!has(self.name) || self.name != 'y'", "message": "not y", "fieldPath": ".name", "reason": "FieldValueForbidden"},
     ]});
     let (group, all) = r.widgets_of(&spec).await?;
-    for case in [json!({"low": 1, "high": 2}), json!({"low": 3, "high": 2}), json!({"low": -1}), json!({"name": "x"}), json!({"name": "y"}), json!({"low": -1, "high": -2, "name": "x"})] {
+    for case in [
+        json!({"low": 1, "high": 2}),
+        json!({"low": 3, "high": 2}),
+        json!({"low": -1}),
+        json!({"name": "x"}),
+        json!({"name": "y"}),
+        json!({"low": -1, "high": -2, "name": "x"}),
+    ] {
         post(r, &all, &group, &case).await?;
     }
     Ok(())
@@ -56,8 +64,14 @@ async fn a_transition_rule_compares_with_what_was(r: &mut Recorder) -> Outcome {
     let one = format!("{all}/a");
     r.post(&all, &widget(&group, "a", &json!({"fixed": "x", "grows": ["a"]}))).await?;
     for patch in [
-        json!({"fixed": "y"}), json!({"fixed": null}), json!({"grows": ["a", "b"]}), json!({"grows": ["b"]}), json!({"grows": ["c", "b"]}),
-        json!({"once": "first"}), json!({"once": "second"}), json!({"fixed": "z", "grows": []}),
+        json!({"fixed": "y"}),
+        json!({"fixed": null}),
+        json!({"grows": ["a", "b"]}),
+        json!({"grows": ["b"]}),
+        json!({"grows": ["c", "b"]}),
+        json!({"once": "first"}),
+        json!({"once": "second"}),
+        json!({"fixed": "z", "grows": []}),
     ] {
         r.merge(&one, &json!({"spec": patch})).await?;
     }
@@ -72,7 +86,12 @@ async fn a_message_may_be_computed(r: &mut Recorder) -> Outcome {
         {"rule": "self.size != 14", "messageExpression": "''"},
     ]});
     let (group, all) = r.widgets_of(&spec).await?;
-    for case in [json!({"size": 2, "max": 1}), json!({"size": 13, "max": 20}), json!({"size": 14, "max": 20}), json!({"size": 3})] {
+    for case in [
+        json!({"size": 2, "max": 1}),
+        json!({"size": 13, "max": 20}),
+        json!({"size": 14, "max": 20}),
+        json!({"size": 3}),
+    ] {
         post(r, &all, &group, &case).await?;
     }
     Ok(())
@@ -90,12 +109,18 @@ async fn rules_apply_to_items_and_entries(r: &mut Recorder) -> Outcome {
         "weird-name": {"type": "integer"},
     }, "x-kubernetes-validations": [{"rule": "!has(self.weird__dash__name) || self.weird__dash__name == 1", "message": "escaped names work"}]});
     let (group, all) = r.widgets_of(&spec).await?;
-    for case in [json!({"list": [{"v": 1}, {"v": 0}, {"v": -1}]}), json!({"map": {"a": 1, "b": 0}}), json!({"weird-name": 2})] {
+    for case in [
+        json!({"list": [{"v": 1}, {"v": 0}, {"v": -1}]}),
+        json!({"map": {"a": 1, "b": 0}}),
+        json!({"weird-name": 2}),
+    ] {
         post(r, &all, &group, &case).await?;
     }
     r.post(&all, &widget(&group, "a", &json!({"keyed": [{"k": "x", "v": 5}, {"k": "y", "v": 5}]}))).await?;
-    r.merge(&format!("{all}/a"), &json!({"spec": {"keyed": [{"k": "y", "v": 4}, {"k": "x", "v": 6}]}})).await?;
-    r.merge(&format!("{all}/a"), &json!({"spec": {"keyed": [{"k": "z", "v": 1}, {"k": "x", "v": 6}]}})).await?;
+    r.merge(&format!("{all}/a"), &json!({"spec": {"keyed": [{"k": "y", "v": 4}, {"k": "x", "v": 6}]}}))
+        .await?;
+    r.merge(&format!("{all}/a"), &json!({"spec": {"keyed": [{"k": "z", "v": 1}, {"k": "x", "v": 6}]}}))
+        .await?;
     Ok(())
 }
 
@@ -114,8 +139,24 @@ async fn addresses_and_networks_are_known_to_rules(r: &mut Recorder) -> Outcome 
     }});
     let (group, all) = r.widgets_of(&spec).await?;
     for (field, values) in [
-        ("cidr", vec!["10.0.0.0/8", "10.0.0.1/8", "10.0.0.0", "10.0.0.0/33", "fd00::/64", "::ffff:10.0.0.0/104", "010.0.0.0/8", "", "10.0.0.0/08"]),
-        ("ip", vec!["10.0.0.1", "10.0.0.01", "::1", "fd00::1%eth0", "::ffff:1.2.3.4", "1.2.3", "", " 1.2.3.4"]),
+        (
+            "cidr",
+            vec![
+                "10.0.0.0/8",
+                "10.0.0.1/8",
+                "10.0.0.0",
+                "10.0.0.0/33",
+                "fd00::/64",
+                "::ffff:10.0.0.0/104",
+                "010.0.0.0/8",
+                "",
+                "10.0.0.0/08",
+            ],
+        ),
+        (
+            "ip",
+            vec!["10.0.0.1", "10.0.0.01", "::1", "fd00::1%eth0", "::ffff:1.2.3.4", "1.2.3", "", " 1.2.3.4"],
+        ),
         ("v4", vec!["10.0.0.1", "::1"]),
         ("masked", vec!["10.0.0.0/8", "10.0.0.1/8", "fd00::/64", "fd00::1/64"]),
         ("long", vec!["10.0.0.0/24", "10.0.0.0/23"]),
@@ -151,10 +192,14 @@ async fn rules_see_defaults_and_metadata(r: &mut Recorder) -> Outcome {
     let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 3}}});
     let mut definition = super::super::objects::definition(&group, &spec);
     let pointer = "/spec/versions/0/schema/openAPIV3Schema/x-kubernetes-validations";
-    super::super::document::put(&mut definition, pointer, json!([
-        {"rule": "self.metadata.name.startsWith('w-')", "message": "the name must start with w-"},
-        {"rule": "!has(self.spec) || self.spec.size == 3", "message": "the default is seen"},
-    ]));
+    super::super::document::put(
+        &mut definition,
+        pointer,
+        json!([
+            {"rule": "self.metadata.name.startsWith('w-')", "message": "the name must start with w-"},
+            {"rule": "!has(self.spec) || self.spec.size == 3", "message": "the default is seen"},
+        ]),
+    );
     r.install(&definition).await?;
     let all = super::super::objects::widgets(&group, &r.namespace().await?);
     r.post(&all, &widget(&group, "w-a", &json!({}))).await?;
@@ -178,11 +223,20 @@ async fn schema_violations_hide_rules(r: &mut Recorder) -> Outcome {
 async fn rules_on_status_apply_to_the_status_subresource(r: &mut Recorder) -> Outcome {
     let group = r.own_group();
     let mut definition = super::super::objects::widget_definition(&group);
-    let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/ready/x-kubernetes-validations";
-    super::super::document::put(&mut definition, pointer, json!([{"rule": "self >= 0", "message": "ready must not be negative"}]));
+    let pointer =
+        "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/ready/x-kubernetes-validations";
+    super::super::document::put(
+        &mut definition,
+        pointer,
+        json!([{"rule": "self >= 0", "message": "ready must not be negative"}]),
+    );
     let pointer = "/spec/versions/0/schema/openAPIV3Schema/x-kubernetes-validations";
     let rule = "!has(self.status) || !has(self.status.ready) || self.status.ready <= self.spec.size";
-    super::super::document::put(&mut definition, pointer, json!([{"rule": rule, "message": "more ready than wanted"}]));
+    super::super::document::put(
+        &mut definition,
+        pointer,
+        json!([{"rule": rule, "message": "more ready than wanted"}]),
+    );
     r.install(&definition).await?;
     let all = super::super::objects::widgets(&group, &r.namespace().await?);
     r.post(&all, &widget(&group, "a", &json!({"size": 3}))).await?;
@@ -211,10 +265,26 @@ async fn strings_lists_and_numbers_in_rules(r: &mut Recorder) -> Outcome {
     }});
     let (group, all) = r.widgets_of(&spec).await?;
     for case in [
-        json!({"matches": "abc"}), json!({"matches": "a1"}), json!({"split": "a/24"}), json!({"split": "a/33"}), json!({"split": "a"}), json!({"split": "a/x"}),
-        json!({"lower": "Abc"}), json!({"replace": "a-b-c"}), json!({"replace": "abcd"}), json!({"find": "a12b"}), json!({"find": "ab"}),
-        json!({"indexes": "ab.c"}), json!({"indexes": "a"}), json!({"unique": ["a", "b", "a"]}), json!({"unique": ["a", "b"]}),
-        json!({"pairs": ["10.0", "10.0.1"]}), json!({"sorted": ["b", "a"]}), json!({"sorted": ["a", "b"]}), json!({"sum": ["abc", "defg"]}), json!({"mapped": ["a", "", "b"]}),
+        json!({"matches": "abc"}),
+        json!({"matches": "a1"}),
+        json!({"split": "a/24"}),
+        json!({"split": "a/33"}),
+        json!({"split": "a"}),
+        json!({"split": "a/x"}),
+        json!({"lower": "Abc"}),
+        json!({"replace": "a-b-c"}),
+        json!({"replace": "abcd"}),
+        json!({"find": "a12b"}),
+        json!({"find": "ab"}),
+        json!({"indexes": "ab.c"}),
+        json!({"indexes": "a"}),
+        json!({"unique": ["a", "b", "a"]}),
+        json!({"unique": ["a", "b"]}),
+        json!({"pairs": ["10.0", "10.0.1"]}),
+        json!({"sorted": ["b", "a"]}),
+        json!({"sorted": ["a", "b"]}),
+        json!({"sum": ["abc", "defg"]}),
+        json!({"mapped": ["a", "", "b"]}),
     ] {
         post(r, &all, &group, &case).await?;
     }

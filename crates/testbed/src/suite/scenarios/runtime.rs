@@ -40,16 +40,16 @@ fn failed(what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>
 }
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T, SuiteError> {
-    tokio::time::timeout(PATIENCE, future)
-        .await
-        .map_err(|_| SuiteError::Patience { what: what.to_owned(), waited: PATIENCE, last: "nothing".to_owned() })
+    tokio::time::timeout(PATIENCE, future).await.map_err(|_| SuiteError::Patience {
+        what: what.to_owned(),
+        waited: PATIENCE,
+        last: "nothing".to_owned(),
+    })
 }
 
 /// An event in the words of the transcript.
 fn shown<K: ResourceExt>(event: &Event<K>) -> Value {
-    let object = |what: &str, object: &K| {
-        json!({"event": what, "metadata": {"name": object.name_any(), "uid": object.uid(), "resourceVersion": object.resource_version()}})
-    };
+    let object = |what: &str, object: &K| json!({"event": what, "metadata": {"name": object.name_any(), "uid": object.uid(), "resourceVersion": object.resource_version()}});
     match event {
         Event::Init => json!("init"),
         Event::InitApply(one) => object("init apply", one),
@@ -69,7 +69,8 @@ async fn follow(r: &mut Recorder, config: watcher::Config) -> Outcome {
     let mut events = std::pin::pin!(watcher::watcher(api, config));
     let mut seen = Vec::new();
     while seen.last() != Some(&json!("init done")) {
-        let next = soon("the initial list", events.try_next()).await?.map_err(|error| failed("watching", error))?;
+        let next =
+            soon("the initial list", events.try_next()).await?.map_err(|error| failed("watching", error))?;
         seen.extend(next.iter().map(shown));
     }
     // The order inside an initial list is not promised.
@@ -80,7 +81,8 @@ async fn follow(r: &mut Recorder, config: watcher::Config) -> Outcome {
     r.post(&all, &lease("d", "h")).await?;
     let mut seen = Vec::new();
     while seen.len() < 3 {
-        let next = soon("three changes", events.try_next()).await?.map_err(|error| failed("watching", error))?;
+        let next =
+            soon("three changes", events.try_next()).await?.map_err(|error| failed("watching", error))?;
         seen.extend(next.iter().map(shown));
     }
     r.note("changes", json!(seen));
@@ -106,7 +108,9 @@ async fn a_watcher_survives_the_end_of_its_watch(r: &mut Recorder) -> Outcome {
         r.post(&all, &lease(&format!("n{number}"), "h")).await?;
         let name = format!("n{number}");
         loop {
-            let next = soon("the new object", events.try_next()).await?.map_err(|error| failed("watching", error))?;
+            let next = soon("the new object", events.try_next())
+                .await?
+                .map_err(|error| failed("watching", error))?;
             if let Some(Event::Apply(one) | Event::InitApply(one)) = next
                 && one.name_any() == name
             {
@@ -158,7 +162,8 @@ async fn a_controller_is_called_for_objects_and_their_children(r: &mut Recorder)
     let api: Api<DynamicObject> = Api::namespaced_with(r.client(), &namespace, &kind);
     let children: Api<Lease> = Api::namespaced(r.client(), &namespace);
     let (called, mut calls) = tokio::sync::mpsc::unbounded_channel::<String>();
-    let controller = Controller::new_with(api, watcher::Config::default(), kind).owns(children, watcher::Config::default());
+    let controller = Controller::new_with(api, watcher::Config::default(), kind)
+        .owns(children, watcher::Config::default());
     let reconcile = move |object: Arc<DynamicObject>, _: Arc<()>| {
         let called = called.clone();
         async move {
@@ -240,9 +245,26 @@ async fn the_event_recorder_counts_repetitions(r: &mut Recorder) -> Outcome {
     for _ in 0..3 {
         publisher.publish(&happening, &about).await.map_err(|error| failed("publishing an event", error))?;
     }
-    let list = r.peek(super::super::recorder::Call::new("GET", &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"))).await?;
-    let seen: Vec<_> = list.body["items"].as_array().into_iter().flatten()
-        .map(|event| json!([event["reason"], event["note"], event["series"]["count"], event["regarding"]["name"], event["reportingController"]])).collect();
+    let list = r
+        .peek(super::super::recorder::Call::new(
+            "GET",
+            &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
+        ))
+        .await?;
+    let seen: Vec<_> = list.body["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|event| {
+            json!([
+                event["reason"],
+                event["note"],
+                event["series"]["count"],
+                event["regarding"]["name"],
+                event["reportingController"]
+            ])
+        })
+        .collect();
     r.note("events", json!(seen));
     Ok(())
 }
@@ -250,9 +272,12 @@ async fn the_event_recorder_counts_repetitions(r: &mut Recorder) -> Outcome {
 async fn conditions_can_be_awaited(r: &mut Recorder) -> Outcome {
     let group = r.own_group();
     let definitions: Api<CustomResourceDefinition> = Api::all(r.client());
-    let definition: CustomResourceDefinition =
-        serde_json::from_value(widget_definition(&group)).map_err(|error| failed("building the definition", error))?;
-    definitions.create(&PostParams::default(), &definition).await.map_err(|error| failed("creating", error))?;
+    let definition: CustomResourceDefinition = serde_json::from_value(widget_definition(&group))
+        .map_err(|error| failed("building the definition", error))?;
+    definitions
+        .create(&PostParams::default(), &definition)
+        .await
+        .map_err(|error| failed("creating", error))?;
     let name = format!("widgets.{group}");
     let wait = await_condition(definitions.clone(), &name, conditions::is_crd_established());
     let established = soon("the definition to be established", wait).await?;
@@ -284,9 +309,25 @@ async fn typed_clients_get_typed_errors(r: &mut Recorder) -> Outcome {
         ("missing", api.get("none").await),
         ("created", api.create(&PostParams::default(), &object).await),
         ("created again", api.create(&PostParams::default(), &object).await),
-        ("patched", api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"spec": {"holderIdentity": "two"}}))).await),
+        (
+            "patched",
+            api.patch(
+                "a",
+                &PatchParams::default(),
+                &Patch::Merge(json!({"spec": {"holderIdentity": "two"}})),
+            )
+            .await,
+        ),
         ("replaced", api.replace("a", &PostParams::default(), &object).await),
-        ("patched with a JSON patch", api.patch("a", &PatchParams::default(), &Patch::Strategic(json!({"spec": {"holderIdentity": "three"}}))).await),
+        (
+            "patched with a JSON patch",
+            api.patch(
+                "a",
+                &PatchParams::default(),
+                &Patch::Strategic(json!({"spec": {"holderIdentity": "three"}})),
+            )
+            .await,
+        ),
     ];
     for (what, result) in results {
         r.note(what, shown(result));
@@ -304,16 +345,41 @@ async fn discovery_finds_installed_kinds(r: &mut Recorder) -> Outcome {
     let kind = GroupVersionKind::gvk(&group, "v1", "Widget");
     let (resource, capabilities) =
         kube::discovery::pinned_kind(&client, &kind).await.map_err(|error| failed("discovering", error))?;
-    let mut subresources: Vec<_> = capabilities.subresources.iter().map(|(one, _)| one.plural.clone()).collect();
+    let mut subresources: Vec<_> =
+        capabilities.subresources.iter().map(|(one, _)| one.plural.clone()).collect();
     subresources.sort();
-    r.note("found", json!([resource.plural, resource.api_version, capabilities.supports_operation("watch"), subresources]));
+    r.note(
+        "found",
+        json!([
+            resource.plural,
+            resource.api_version,
+            capabilities.supports_operation("watch"),
+            subresources
+        ]),
+    );
     for (what, found) in [
         ("run", kube::Discovery::new(client.clone()).filter(&["coordination.k8s.io", &group]).run().await),
-        ("aggregated", kube::Discovery::new(client.clone()).filter(&["coordination.k8s.io", &group]).run_aggregated().await),
+        (
+            "aggregated",
+            kube::Discovery::new(client.clone())
+                .filter(&["coordination.k8s.io", &group])
+                .run_aggregated()
+                .await,
+        ),
     ] {
         let found = found.map_err(|error| failed("discovering", error))?;
-        let kinds: Vec<_> = found.groups_alphabetical().iter()
-            .map(|one| (one.name().to_owned(), one.recommended_resources().iter().map(|(resource, _)| resource.kind.clone()).collect::<Vec<_>>()))
+        let kinds: Vec<_> = found
+            .groups_alphabetical()
+            .iter()
+            .map(|one| {
+                (
+                    one.name().to_owned(),
+                    one.recommended_resources()
+                        .iter()
+                        .map(|(resource, _)| resource.kind.clone())
+                        .collect::<Vec<_>>(),
+                )
+            })
             .map(|(name, mut kinds)| {
                 kinds.retain(|kind| kind == "Lease" || kind == "Widget");
                 (name, kinds)

@@ -19,10 +19,13 @@ async fn a_deployment_is_scaled(r: &mut Recorder) -> Outcome {
     let one = format!("{all}/a");
     r.prepare(&all, &deployment("a", 0)).await?;
     let scale = r.get(&format!("{one}/scale")).await?;
-    r.put(&format!("{one}/scale"), &scale.with("/spec/replicas", json!(0))).await?;
+    r.put(&format!("{one}/scale"), &scale.with("/spec/replicas", json!(1))).await?;
     r.merge(&format!("{one}/scale"), &json!({"spec": {"replicas": 2}})).await?;
     let changed = r.peek(super::super::recorder::Call::new("GET", &one)).await?;
-    r.note("replicas and generation", json!([changed.body["spec"]["replicas"], changed.body["metadata"]["generation"]]));
+    r.note(
+        "replicas and generation",
+        json!([changed.body["spec"]["replicas"], changed.body["metadata"]["generation"]]),
+    );
     Ok(())
 }
 

@@ -63,12 +63,17 @@ async fn strict_validation_refuses_unknown_and_duplicate_fields(r: &mut Recorder
     r.post(&strict, &object).await?;
     r.post(&strict, &widget(&group, "a", &json!({"color": "red"}))).await?;
     r.put(&format!("{all}/a?fieldValidation=Strict"), &widget(&group, "a", &json!({"unknown": 1}))).await?;
-    let twice = format!(r#"{{"apiVersion":"{group}/v1","kind":"Widget","metadata":{{"name":"twice"}},"spec":{{"size":1,"size":2}}}}"#);
+    let twice = format!(
+        r#"{{"apiVersion":"{group}/v1","kind":"Widget","metadata":{{"name":"twice"}},"spec":{{"size":1,"size":2}}}}"#
+    );
     let call = |path: &str| Call::new("POST", path).text(&twice).header("content-type", "application/json");
     let answer = r.peek(call(&strict)).await?;
     r.note("a duplicate field, strict", json!({"status": answer.status(), "answer": answer.body}));
     let answer = r.peek(call(&all)).await?;
-    r.note("a duplicate field", json!({"status": answer.status(), "warnings": answer.warnings, "size": answer.body["spec"]["size"]}));
+    r.note(
+        "a duplicate field",
+        json!({"status": answer.status(), "warnings": answer.warnings, "size": answer.body["spec"]["size"]}),
+    );
     Ok(())
 }
 
@@ -206,9 +211,17 @@ async fn combinations_of_schemas(r: &mut Recorder) -> Outcome {
             "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
     }});
     let cases = [
-        json!({"any": "apple"}), json!({"any": "cherry"}), json!({"one": "ab"}), json!({"one": "abcd"}),
-        json!({"all": "ab"}), json!({"all": "abcd"}), json!({"not": "x"}), json!({"not": "y"}),
-        json!({"exactly": {"a": "1"}}), json!({"exactly": {}}), json!({"exactly": {"a": "1", "b": "2"}}),
+        json!({"any": "apple"}),
+        json!({"any": "cherry"}),
+        json!({"one": "ab"}),
+        json!({"one": "abcd"}),
+        json!({"all": "ab"}),
+        json!({"all": "abcd"}),
+        json!({"not": "x"}),
+        json!({"not": "y"}),
+        json!({"exactly": {"a": "1"}}),
+        json!({"exactly": {}}),
+        json!({"exactly": {"a": "1", "b": "2"}}),
     ];
     try_all(r, &spec, &cases).await
 }
@@ -221,9 +234,14 @@ async fn embedded_objects_and_int_or_string(r: &mut Recorder) -> Outcome {
         "half": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"known": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
     }});
     let cases = [
-        json!({"either": 1}), json!({"either": "50%"}), json!({"either": true}), json!({"open": [1, {"a": null}]}), json!({"open": "x"}),
+        json!({"either": 1}),
+        json!({"either": "50%"}),
+        json!({"either": true}),
+        json!({"open": [1, {"a": null}]}),
+        json!({"open": "x"}),
         json!({"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "odd": 1}, "spec": {"a": 1}}}),
-        json!({"template": {"kind": "Pod"}}), json!({"half": {"known": {"a": 1, "b": 2}, "other": {"c": 3}}}),
+        json!({"template": {"kind": "Pod"}}),
+        json!({"half": {"known": {"a": 1, "b": 2}, "other": {"c": 3}}}),
     ];
     try_all(r, &spec, &cases).await
 }
@@ -234,8 +252,11 @@ async fn maps_have_bounds_too(r: &mut Recorder) -> Outcome {
         "flags": {"type": "object", "additionalProperties": true},
     }});
     let cases = [
-        json!({"map": {}}), json!({"map": {"a": {}, "b": {}, "c": {}}}), json!({"map": {"a": {"x": -1, "y": 2}}}),
-        json!({"map": {"a.b/c": {"x": -1}}}), json!({"flags": {"a": {"b": 1}, "c": [1]}}),
+        json!({"map": {}}),
+        json!({"map": {"a": {}, "b": {}, "c": {}}}),
+        json!({"map": {"a": {"x": -1, "y": 2}}}),
+        json!({"map": {"a.b/c": {"x": -1}}}),
+        json!({"flags": {"a": {"b": 1}, "c": [1]}}),
     ];
     try_all(r, &spec, &cases).await
 }

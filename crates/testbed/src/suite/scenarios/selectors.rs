@@ -26,7 +26,8 @@ fn query(selector: &str) -> String {
 
 async fn names(r: &mut Recorder, path: &str, selector: &str) -> Outcome {
     let list = r.peek(super::super::recorder::Call::new("GET", path)).await?;
-    let names: Vec<_> = list.body["items"].as_array().into_iter().flatten().map(|item| &item["metadata"]["name"]).collect();
+    let names: Vec<_> =
+        list.body["items"].as_array().into_iter().flatten().map(|item| &item["metadata"]["name"]).collect();
     let seen = if list.status() == 200 { json!(names) } else { list.body.clone() };
     r.note(&format!("selected by {selector:?}"), seen);
     Ok(())
@@ -43,10 +44,31 @@ async fn every_label_operator_selects(r: &mut Recorder) -> Outcome {
         r.post(&all, &labelled_lease(name, &labels)).await?;
     }
     for selector in [
-        "tier=web", "tier==web", "tier!=web", "tier in (web,db)", "tier notin (web)", "tier", "!tier",
-        "tier,!size", "tenure.test/pinned", "tenure.test/pinned=", "size>5", "size<5", "tier in (web, db),size",
-        "tier=", "tier in ()", "", " tier = db ", "none=none", "tier!=web,tier!=db", "tier in (db,)",
-        "size>3", "size>x", "tier>1", "in=x", "tier in (in,notin)",
+        "tier=web",
+        "tier==web",
+        "tier!=web",
+        "tier in (web,db)",
+        "tier notin (web)",
+        "tier",
+        "!tier",
+        "tier,!size",
+        "tenure.test/pinned",
+        "tenure.test/pinned=",
+        "size>5",
+        "size<5",
+        "tier in (web, db),size",
+        "tier=",
+        "tier in ()",
+        "",
+        " tier = db ",
+        "none=none",
+        "tier!=web,tier!=db",
+        "tier in (db,)",
+        "size>3",
+        "size>x",
+        "tier>1",
+        "in=x",
+        "tier in (in,notin)",
     ] {
         names(r, &format!("{all}?labelSelector={}", query(selector)), selector).await?;
     }
@@ -55,7 +77,21 @@ async fn every_label_operator_selects(r: &mut Recorder) -> Outcome {
 
 async fn a_bad_label_selector_is_refused(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
-    for selector in ["tier=a b", "=x", "tier in web", "tier in (web", "!tier=web", "a/b/c=x", "tier=-x", ",", "tier=x,,", "tier==", "tier=<", "tier notin", "tier!"] {
+    for selector in [
+        "tier=a b",
+        "=x",
+        "tier in web",
+        "tier in (web",
+        "!tier=web",
+        "a/b/c=x",
+        "tier=-x",
+        ",",
+        "tier=x,,",
+        "tier==",
+        "tier=<",
+        "tier notin",
+        "tier!",
+    ] {
         r.get(&format!("{all}?labelSelector={}", query(selector))).await?;
     }
     Ok(())
@@ -71,8 +107,14 @@ async fn field_selectors_by_name_and_namespace(r: &mut Recorder) -> Outcome {
     }
     for collection in [&all, &custom] {
         for selector in [
-            "metadata.name=a", "metadata.name==b", "metadata.name!=a", &format!("metadata.namespace={namespace}"),
-            "metadata.namespace=other", "metadata.name=a,metadata.name=b", "metadata.name=none", "",
+            "metadata.name=a",
+            "metadata.name==b",
+            "metadata.name!=a",
+            &format!("metadata.namespace={namespace}"),
+            "metadata.namespace=other",
+            "metadata.name=a,metadata.name=b",
+            "metadata.name=none",
+            "",
         ] {
             names(r, &format!("{collection}?fieldSelector={}", query(selector)), selector).await?;
         }
@@ -85,7 +127,9 @@ async fn unsupported_field_selectors_are_refused(r: &mut Recorder) -> Outcome {
     let all = leases(&r.own_name());
     let pod_path = pods(&r.own_name());
     for collection in [&all, &custom, &pod_path] {
-        for selector in ["spec.color=red", "metadata.labels.a=b", "metadata.name", "metadata.name in (a)", "=x"] {
+        for selector in
+            ["spec.color=red", "metadata.labels.a=b", "metadata.name", "metadata.name in (a)", "=x"]
+        {
             r.get(&format!("{collection}?fieldSelector={}", query(selector))).await?;
         }
     }
@@ -102,29 +146,59 @@ async fn pods_are_selected_by_node_and_phase(r: &mut Recorder) -> Outcome {
         }
         r.prepare(&all, &object).await?;
     }
-    r.merge(&format!("{all}/b/status"), &json!({"status": {"phase": "Running", "podIP": "10.0.0.5", "podIPs": [{"ip": "10.0.0.5"}]}})).await?;
+    r.merge(
+        &format!("{all}/b/status"),
+        &json!({"status": {"phase": "Running", "podIP": "10.0.0.5", "podIPs": [{"ip": "10.0.0.5"}]}}),
+    )
+    .await?;
     for selector in [
-        &format!("spec.nodeName={namespace}-n1"), "spec.nodeName=", "spec.nodeName!=", "status.phase=Pending",
-        "status.phase=Running", "status.phase!=Running", "status.podIP=10.0.0.5", "spec.restartPolicy=Always",
-        "spec.schedulerName=default-scheduler", "spec.serviceAccountName=default", "spec.hostNetwork=false",
+        &format!("spec.nodeName={namespace}-n1"),
+        "spec.nodeName=",
+        "spec.nodeName!=",
+        "status.phase=Pending",
+        "status.phase=Running",
+        "status.phase!=Running",
+        "status.podIP=10.0.0.5",
+        "spec.restartPolicy=Always",
+        "spec.schedulerName=default-scheduler",
+        "spec.serviceAccountName=default",
+        "spec.hostNetwork=false",
         "status.nominatedNodeName=",
     ] {
         names(r, &format!("{all}?fieldSelector={}", query(selector)), selector).await?;
     }
-    names(r, &format!("/api/v1/pods?fieldSelector={}", query(&format!("spec.nodeName={namespace}-n2"))), "node, all namespaces").await?;
+    names(
+        r,
+        &format!("/api/v1/pods?fieldSelector={}", query(&format!("spec.nodeName={namespace}-n2"))),
+        "node, all namespaces",
+    )
+    .await?;
     Ok(())
 }
 
 async fn custom_fields_are_selectable_when_declared(r: &mut Recorder) -> Outcome {
     let group = r.own_group();
     let mut definition = widget_definition(&group);
-    definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.size"}]);
+    definition["spec"]["versions"][0]["selectableFields"] =
+        json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.size"}]);
     r.install(&definition).await?;
     let all = widgets(&group, &r.namespace().await?);
-    for (name, spec) in [("a", json!({"color": "red", "size": 1})), ("b", json!({"color": "green"})), ("c", json!({"size": 1}))] {
+    for (name, spec) in [
+        ("a", json!({"color": "red", "size": 1})),
+        ("b", json!({"color": "green"})),
+        ("c", json!({"size": 1})),
+    ] {
         r.post(&all, &widget(&group, name, &spec)).await?;
     }
-    for selector in ["spec.color=red", "spec.color!=red", "spec.color=", "spec.size=1", "spec.size=3", "spec.color=red,spec.size=1", "spec.note=x"] {
+    for selector in [
+        "spec.color=red",
+        "spec.color!=red",
+        "spec.color=",
+        "spec.size=1",
+        "spec.size=3",
+        "spec.color=red,spec.size=1",
+        "spec.note=x",
+    ] {
         names(r, &format!("{all}?fieldSelector={}", query(selector)), selector).await?;
     }
     Ok(())

@@ -44,6 +44,11 @@ async fn declared_columns_become_cells(r: &mut Recorder) -> Outcome {
     r.post(&all, &full).await?;
     r.post(&all, &widget(&group, "bare", &json!({}))).await?;
     table(r, &all).await?;
+    let answer = r.peek(Call::new("GET", &all).header("accept", TABLE)).await?;
+    r.note(
+        "the description of a declared column",
+        answer.body["columnDefinitions"][2]["description"].clone(),
+    );
     table(r, &format!("{all}?includeObject=None")).await?;
     table(r, &format!("{all}?includeObject=Object&limit=1")).await?;
     table(r, &format!("{all}?includeObject=Some")).await?;
@@ -72,7 +77,12 @@ async fn built_in_kinds_have_tables(r: &mut Recorder) -> Outcome {
     r.prepare("/api/v1/nodes", &node(&namespace)).await?;
     for path in [format!("/api/v1/nodes/{namespace}"), format!("/api/v1/namespaces/{namespace}")] {
         let answer = r.peek(Call::new("GET", &path).header("accept", TABLE)).await?;
-        let names: Vec<_> = answer.body["columnDefinitions"].as_array().into_iter().flatten().map(|column| &column["name"]).collect();
+        let names: Vec<_> = answer.body["columnDefinitions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|column| &column["name"])
+            .collect();
         r.note(&path, json!({"kind": answer.body["kind"], "columns": names}));
     }
     Ok(())
@@ -83,10 +93,12 @@ async fn a_watch_of_tables_sends_columns_once(r: &mut Recorder) -> Outcome {
     for name in ["a", "b"] {
         r.post(&all, &widget(&group, name, &json!({}))).await?;
     }
-    let call = Call::new("GET", &format!("{all}?watch=1&timeoutSeconds=1&resourceVersion=0")).header("accept", TABLE);
+    let call = Call::new("GET", &format!("{all}?watch=1&timeoutSeconds=1&resourceVersion=0"))
+        .header("accept", TABLE);
     let answer = r.peek(call).await?;
     let text = answer.body.as_str().unwrap_or_default().to_owned();
-    let events: Vec<serde_json::Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let events: Vec<serde_json::Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let seen: Vec<_> = events.iter().map(|event| json!({
         "type": event["type"], "kind": event["object"]["kind"], "columns": event["object"]["columnDefinitions"].as_array().map(Vec::len),
         "cell": event["object"]["rows"][0]["cells"][0],

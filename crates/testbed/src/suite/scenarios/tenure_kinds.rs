@@ -73,7 +73,8 @@ fn pool(name: &str, spec: &Value) -> Value {
 }
 
 fn block(name: &str, fields: &Value) -> Value {
-    let mut block = json!({"apiVersion": "coil.cybozu.com/v2", "kind": "AddressBlock", "metadata": {"name": name}});
+    let mut block =
+        json!({"apiVersion": "coil.cybozu.com/v2", "kind": "AddressBlock", "metadata": {"name": name}});
     for (key, value) in fields.as_object().into_iter().flatten() {
         block[key] = value.clone();
     }
@@ -102,14 +103,22 @@ async fn attempt(r: &mut Recorder, path: &str, object: &Value) -> Outcome {
         fields.retain(|key, _| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    r.note(&format!("{name} {what}"), json!({"status": answer.status(), "warnings": answer.warnings, "answer": seen}));
+    r.note(
+        &format!("{name} {what}"),
+        json!({"status": answer.status(), "warnings": answer.warnings, "answer": seen}),
+    );
     Ok(())
 }
 
 async fn every_definition_is_accepted_and_established(r: &mut Recorder) -> Outcome {
     for definition in definitions()? {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let answer = r.peek(Call::new("POST", &format!("{DEFINITIONS}?dryRun=All&fieldValidation=Strict")).json(&definition)).await?;
+        let answer = r
+            .peek(
+                Call::new("POST", &format!("{DEFINITIONS}?dryRun=All&fieldValidation=Strict"))
+                    .json(&definition),
+            )
+            .await?;
         let seen = if matches!(answer.status(), 201 | 409) { json!("accepted") } else { answer.body.clone() };
         r.note(&name, seen);
         r.install(&definition).await?;
@@ -193,7 +202,8 @@ async fn a_pool_only_grows(r: &mut Recorder) -> Outcome {
     install(r).await?;
     let name = r.own_name();
     let one = format!("{POOLS}/{name}");
-    let (first, second, third) = (json!({"ipv4": "10.2.0.0/16"}), json!({"ipv4": "10.3.0.0/16"}), json!({"ipv4": "10.4.0.0/16"}));
+    let (first, second, third) =
+        (json!({"ipv4": "10.2.0.0/16"}), json!({"ipv4": "10.3.0.0/16"}), json!({"ipv4": "10.4.0.0/16"}));
     r.post(POOLS, &pool(&name, &json!({"subnets": [first, second]}))).await?;
     for spec in [
         json!({"subnets": [first, second, third]}),
@@ -222,7 +232,11 @@ async fn the_status_of_a_pool_is_its_own(r: &mut Recorder) -> Outcome {
     r.post(POOLS, &object).await?;
     let condition = json!({"type": "Ready", "status": "True", "reason": "BlocksFree", "message": "m", "lastTransitionTime": "2021-01-01T00:00:00Z"});
     let usage = json!({"capacity": "2048", "allocated": "0", "free": "2048"});
-    r.merge(&format!("{one}/status"), &json!({"status": {"observedGeneration": 1, "blocks": usage, "conditions": [condition]}})).await?;
+    r.merge(
+        &format!("{one}/status"),
+        &json!({"status": {"observedGeneration": 1, "blocks": usage, "conditions": [condition]}}),
+    )
+    .await?;
     r.merge(&format!("{one}/status"), &json!({"status": {"conditions": [condition, condition]}})).await?;
     r.merge(&format!("{one}/status"), &json!({"status": {"conditions": [{"type": "Ready"}]}})).await?;
     r.merge(&format!("{one}/status"), &json!({"status": {"blocks": {"capacity": 5}}})).await?;
@@ -235,11 +249,13 @@ async fn pools_are_shown_in_columns(r: &mut Recorder) -> Outcome {
     let name = r.own_name();
     let one = format!("{POOLS}/{name}");
     r.prepare(POOLS, &pool(&name, &json!({"subnets": [{"ipv4": "10.2.0.0/16"}]}))).await?;
-    let table = |path: &str| Call::new("GET", path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let table =
+        |path: &str| Call::new("GET", path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
     r.send(table(&one)).await?;
     let condition = json!({"type": "Ready", "status": "True", "reason": "BlocksFree", "message": "m", "lastTransitionTime": "2021-01-01T00:00:00Z"});
     let usage = json!({"capacity": "2048", "allocated": "1", "free": "2047"});
-    r.merge(&format!("{one}/status"), &json!({"status": {"blocks": usage, "conditions": [condition]}})).await?;
+    r.merge(&format!("{one}/status"), &json!({"status": {"blocks": usage, "conditions": [condition]}}))
+        .await?;
     r.send(table(&one)).await?;
     let mut object = block(&format!("{name}-0"), &json!({"index": 0, "ipv4": "10.2.0.0/27"}));
     object["metadata"]["labels"] = json!({"coil.cybozu.com/node": "n1", "coil.cybozu.com/pool": "p"});
@@ -319,7 +335,10 @@ async fn requests_are_selected_by_node(r: &mut Recorder) -> Outcome {
     install(r).await?;
     let name = r.own_name();
     for node in ["n1", "n2"] {
-        let object = request(&format!("{name}-{node}"), &json!({"nodeName": format!("{name}-{node}").chars().take(63).collect::<String>(), "poolName": name}));
+        let object = request(
+            &format!("{name}-{node}"),
+            &json!({"nodeName": format!("{name}-{node}").chars().take(63).collect::<String>(), "poolName": name}),
+        );
         r.prepare(REQUESTS, &object).await?;
     }
     r.get(&format!("{REQUESTS}?fieldSelector=spec.nodeName%3D{name}-n1")).await?;
@@ -355,7 +374,8 @@ async fn ledgers_are_accepted_and_refused(r: &mut Recorder) -> Outcome {
         attempt(r, &all, &ledger("IPPool", "192.168.2.0-24", &spec)).await?;
     }
     let one = format!("{all}/a");
-    r.post(&all, &ledger("IPPool", "a", &json!({"range": "192.168.2.0/24", "allocations": {"1": held}}))).await?;
+    r.post(&all, &ledger("IPPool", "a", &json!({"range": "192.168.2.0/24", "allocations": {"1": held}})))
+        .await?;
     r.merge(&one, &json!({"spec": {"allocations": {"2": held}}})).await?;
     r.merge(&one, &json!({"spec": {"allocations": {"1": null}}})).await?;
     r.merge(&one, &json!({"spec": {"range": "192.168.3.0/24"}})).await?;
@@ -366,7 +386,9 @@ async fn ledgers_are_accepted_and_refused(r: &mut Recorder) -> Outcome {
         {"op": "test", "path": "/metadata/resourceVersion", "value": current.version()?},
         {"op": "add", "path": "/spec/allocations/9", "value": held},
     ]);
-    let call = |patch: &Value| Call::new("PATCH", &one).json(patch).header("content-type", "application/json-patch+json");
+    let call = |patch: &Value| {
+        Call::new("PATCH", &one).json(patch).header("content-type", "application/json-patch+json")
+    };
     r.send(call(&patch)).await?;
     r.send(call(&patch)).await?;
     Ok(())
@@ -398,7 +420,8 @@ async fn slice_pools_are_accepted_and_refused(r: &mut Recorder) -> Outcome {
     let mut object = ledger("NodeSlicePool", "net", &json!({"range": "10.0.0.0/8", "sliceSize": "/20"}));
     object["status"] = json!({"allocations": [{"nodeName": "n1", "sliceRange": "10.0.0.0/20"}]});
     r.post(&all, &object).await?;
-    r.merge(&one, &json!({"status": {"allocations": [{"nodeName": "", "sliceRange": "10.0.0.0/20"}]}})).await?;
+    r.merge(&one, &json!({"status": {"allocations": [{"nodeName": "", "sliceRange": "10.0.0.0/20"}]}}))
+        .await?;
     r.merge(&one, &json!({"status": {"allocations": [{"nodeName": "n1"}]}})).await?;
     r.merge(&one, &json!({"status": {}})).await?;
     r.get(&format!("{one}/status")).await?;
@@ -419,7 +442,9 @@ async fn reservations_are_accepted_and_refused(r: &mut Recorder) -> Outcome {
     ] {
         attempt(r, &all, &ledger("OverlappingRangeIPReservation", name, &spec)).await?;
     }
-    r.post(&all, &ledger("OverlappingRangeIPReservation", "192.168.2.1", &json!({"podref": "ns/pod"}))).await?;
-    r.post(&all, &ledger("OverlappingRangeIPReservation", "192.168.2.1", &json!({"podref": "ns/other"}))).await?;
+    r.post(&all, &ledger("OverlappingRangeIPReservation", "192.168.2.1", &json!({"podref": "ns/pod"})))
+        .await?;
+    r.post(&all, &ledger("OverlappingRangeIPReservation", "192.168.2.1", &json!({"podref": "ns/other"})))
+        .await?;
     Ok(())
 }

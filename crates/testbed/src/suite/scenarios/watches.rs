@@ -87,7 +87,8 @@ async fn an_object_that_begins_or_stops_matching_is_added_or_deleted(r: &mut Rec
     let all = leases(&r.namespace().await?);
     let one = format!("{all}/a");
     let first = r.post(&all, &labelled_lease("a", &json!({"side": "right"}))).await?;
-    let mut watch = r.watch(&format!("{all}?labelSelector=side%3Dleft&resourceVersion={}", first.version()?)).await?;
+    let mut watch =
+        r.watch(&format!("{all}?labelSelector=side%3Dleft&resourceVersion={}", first.version()?)).await?;
     for patch in [
         json!({"metadata": {"labels": {"side": "left"}}}),
         json!({"spec": {"holderIdentity": "two"}}),
@@ -126,7 +127,8 @@ async fn asking_for_the_initial_list_needs_its_options(r: &mut Recorder) -> Outc
 async fn a_watch_with_bookmarks_gets_one_before_its_end(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     let created = r.post(&all, &lease("a", "h")).await?;
-    let path = format!("{all}?allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={}", created.version()?);
+    let path =
+        format!("{all}?allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={}", created.version()?);
     let mut watch = r.watch(&path).await?;
     r.merge(&format!("{all}/a"), &json!({"spec": {"holderIdentity": "two"}})).await?;
     r.rest(&mut watch).await?;
@@ -136,7 +138,8 @@ async fn a_watch_with_bookmarks_gets_one_before_its_end(r: &mut Recorder) -> Out
 async fn a_watch_ends_after_its_timeout(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     let created = r.post(&all, &lease("a", "h")).await?;
-    let mut watch = r.watch(&format!("{all}?timeoutSeconds=1&resourceVersion={}", created.version()?)).await?;
+    let mut watch =
+        r.watch(&format!("{all}?timeoutSeconds=1&resourceVersion={}", created.version()?)).await?;
     r.delete(&format!("{all}/a")).await?;
     r.rest(&mut watch).await?;
     Ok(())
@@ -166,7 +169,9 @@ async fn a_watch_from_the_future_waits(r: &mut Recorder) -> Outcome {
 
 async fn a_watch_with_nonsense_is_refused(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
-    for query in ["resourceVersion=x", "labelSelector=a%3D%3D%3Db", "fieldSelector=spec.x%3D1", "timeoutSeconds=x", "allowWatchBookmarks=x"] {
+    for query in
+        ["resourceVersion=x", "labelSelector=a%3D%3D%3Db", "fieldSelector=spec.x%3D1", "timeoutSeconds=x"]
+    {
         r.get(&format!("{all}?watch=1&timeoutSeconds=1&{query}")).await?;
     }
     Ok(())
@@ -189,8 +194,16 @@ async fn a_deleted_event_has_the_last_state_and_a_newer_version(r: &mut Recorder
     r.delete(&format!("{all}/a")).await?;
     r.post(&all, &lease("b", "h")).await?;
     let events = r.events(&mut watch, 2).await?;
-    let version = |event: &Value| event.pointer("/object/metadata/resourceVersion").and_then(Value::as_str).and_then(|text| text.parse::<u64>().ok());
-    r.note("versions grow from event to event", json!(events.first().and_then(version) < events.get(1).and_then(version)));
+    let version = |event: &Value| {
+        event
+            .pointer("/object/metadata/resourceVersion")
+            .and_then(Value::as_str)
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    r.note(
+        "versions grow from event to event",
+        json!(events.first().and_then(version) < events.get(1).and_then(version)),
+    );
     Ok(())
 }
 
@@ -199,7 +212,8 @@ async fn a_watch_of_one_name_in_the_path(r: &mut Recorder) -> Outcome {
     let created = r.post(&all, &lease("a", "h")).await?;
     r.post(&all, &lease("b", "h")).await?;
     r.delete(&format!("{all}/a")).await?;
-    let mut watch = r.watch(&format!("{all}/a?timeoutSeconds=1&resourceVersion={}", created.version()?)).await?;
+    let mut watch =
+        r.watch(&format!("{all}/a?timeoutSeconds=1&resourceVersion={}", created.version()?)).await?;
     r.rest(&mut watch).await?;
     Ok(())
 }
