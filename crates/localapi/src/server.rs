@@ -15,7 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::LocalApi;
 
@@ -148,9 +148,11 @@ impl Listener {
 async fn accept(api: LocalApi, listener: Listener, mut stopped: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
     let builder = Builder::new(TokioExecutor::new());
+    let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
             _ = stopped.wait_for(|stop| *stop) => break,
         };
         match stream {
@@ -158,7 +160,7 @@ async fn accept(api: LocalApi, listener: Listener, mut stopped: watch::Receiver<
                 let service = TowerToHyperService::new(api.clone());
                 let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
                 let connection = graceful.watch(connection);
-                tokio::spawn(async move {
+                connections.spawn(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!(%error, "a connection to the local API broke");
                     }
@@ -172,6 +174,7 @@ async fn accept(api: LocalApi, listener: Listener, mut stopped: watch::Receiver<
     }
     drop(listener);
     if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
-        tracing::debug!("connections to the local API were cut");
+        tracing::debug!("connections to the local API are cut");
+        connections.shutdown().await;
     }
 }

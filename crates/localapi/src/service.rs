@@ -50,7 +50,8 @@ impl Options {
     /// How many events each resource keeps for watches that start in the past; 4096 unless told otherwise.
     #[must_use]
     pub fn history(mut self, events: usize) -> Self {
-        self.history.events = events;
+        // Without any, no watch could ever follow.
+        self.history.events = events.max(1);
         self
     }
 

@@ -11,10 +11,7 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
             default(object, &["status", "phase"], json!("Active"));
             label_with_name(object);
         }
-        "Node" => {
-            default(object, &["spec"], json!({}));
-            default(object, &["status"], json!({}));
-        }
+        "Node" => node(object),
         "Lease" => default(object, &["spec"], json!({})),
         "Secret" => secret(object),
         "ConfigMap" => drop_if_empty(object, &["data", "binaryData"]),
@@ -78,6 +75,30 @@ fn drop_if_empty(object: &mut Value, fields: &[&str]) {
 
 fn each<'v>(value: &'v mut Value, list: &str) -> impl Iterator<Item = &'v mut Value> {
     value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn node(object: &mut Value) {
+    default(object, &["spec"], json!({}));
+    default(object, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"], json!(0));
+    let facts = [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ];
+    for fact in facts {
+        default(object, &["status", "nodeInfo", fact], json!(""));
+    }
+    if object["status"]["capacity"].is_object() {
+        let capacity = object["status"]["capacity"].clone();
+        default(object, &["status", "allocatable"], capacity);
+    }
 }
 
 fn secret(object: &mut Value) {

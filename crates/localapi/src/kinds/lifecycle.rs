@@ -22,14 +22,31 @@ pub(crate) fn prepare_create(kind: &str, object: &mut Value) {
             admit_pod(object);
             object["status"] = json!({"phase": "Pending", "qosClass": quality(&object["spec"])});
         }
+        "Node" => admit_node(object),
         _ => {
             if let Some(status) = initial_status(kind) {
                 object["status"] = status;
             }
         }
     }
+    if kind == "DaemonSet" {
+        set(object, &["metadata", "annotations", TEMPLATE_GENERATION], json!("1"));
+    }
     if counts_generations(kind) {
         set(object, &["metadata", "generation"], json!(1));
+    }
+}
+
+/// Counts the changes of a daemon set's template.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// A new node is not ready until someone says so.
+fn admit_node(object: &mut Value) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    match object["spec"]["taints"].as_array_mut() {
+        Some(taints) if taints.contains(&taint) => {}
+        Some(taints) => taints.push(taint),
+        None => set(object, &["spec", "taints"], json!([taint])),
     }
 }
 
@@ -69,6 +86,14 @@ pub(crate) fn prepare_update(kind: &str, object: &mut Value, old: &Value) {
     }
     if kind == "Node" || kind == "Pod" || kind == "Namespace" || initial_status(kind).is_some() {
         copy(object, old, "status");
+    }
+    if kind == "DaemonSet" {
+        let counted = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str().unwrap_or_default();
+        let mut count: u64 = counted.parse().unwrap_or(1);
+        if object["spec"]["template"] != old["spec"]["template"] {
+            count += 1;
+        }
+        set(object, &["metadata", "annotations", TEMPLATE_GENERATION], json!(count.to_string()));
     }
     if counts_generations(kind) {
         let same_annotations =

@@ -49,6 +49,10 @@ fn bag(object: &Value, old: Option<&Value>, fields: &[&str], causes: &mut Vec<Ca
             for problem in key_problems(key) {
                 causes.push(Cause::invalid_text(&at(field).key(key), key, &problem));
             }
+            if *field == "data" && fields.contains(&"binaryData") && object["binaryData"].get(key).is_some() {
+                let detail = "duplicate of key present in binaryData";
+                causes.push(Cause::invalid_text(&at(field).key(key), key, detail));
+            }
         }
     }
     let Some(old) = old.filter(|old| old["immutable"] == json!(true)) else { return };

@@ -8,6 +8,7 @@ use super::{CollectionName, CommitError, Phase, Shared, Waiting, lock};
 
 /// Commits until the store is closed or the disk fails.
 pub(super) fn run(shared: &Shared, mut disk: Disk) {
+    let _warden = Warden(shared);
     let mut batch = Batch::default();
     while let Some(waiting) = next(shared) {
         batch.events = waiting.iter().map(|one| (one.collection.clone(), one.event.clone())).collect();
@@ -29,6 +30,17 @@ pub(super) fn run(shared: &Shared, mut disk: Disk) {
     let tidied = if nothing { Ok(()) } else { disk.write(&batch) };
     if let Err(error) = tidied.and_then(|()| disk.flush()) {
         tracing::error!(%error, "closing the local API's file failed");
+    }
+}
+
+/// Sees to it that nobody waits for a committer that broke down.
+struct Warden<'s>(&'s Shared);
+
+impl Drop for Warden<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            fail(self.0, Vec::new(), &CommitError::Disk("the committer broke down".to_owned()));
+        }
     }
 }
 
