@@ -156,8 +156,10 @@ impl Actor {
         let exactly =
             Preconditions { uid: Some(at.uid.clone()), resource_version: stripped.resource_version() };
         match self.blocks.delete(&at.name, &DeleteParams::default().preconditions(exactly)).await {
-            Ok(_) if finalizers.is_empty() => Ok((Outcome::Done, Some(Learned::BlockGone(at.clone())))),
-            Ok(_) => Ok((Outcome::Done, None)),
+            Ok(deleted) => match deleted.left() {
+                Some(block) if !finalizers.is_empty() => Ok((Outcome::Done, Some(Learned::Block(block)))),
+                _ => Ok((Outcome::Done, Some(Learned::BlockGone(at.clone())))),
+            },
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 Ok((Outcome::Done, Some(Learned::BlockGone(at.clone()))))
             }
@@ -230,8 +232,13 @@ where
             Ok((Outcome::Superseded, Some(gone(at.clone()))))
         }
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            let there = api.get_opt(&at.name).await?;
-            Ok((Outcome::Superseded, Some(there.map_or_else(|| gone(at.clone()), is))))
+            match api.get_opt(&at.name).await? {
+                // It has not changed: someone refuses for another reason, and trying at once would not help.
+                Some(object) if object.resource_version().as_ref() == Some(&at.version) => {
+                    Err(kube::Error::Api(status))
+                }
+                there => Ok((Outcome::Superseded, Some(there.map_or_else(|| gone(at.clone()), is)))),
+            }
         }
         Err(error) => Err(error),
     }

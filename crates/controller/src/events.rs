@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource};
 use serde_json::json;
 use tenure_api::coil::{AddressPool, BlockRequest, RequestOutcome, condition};
 use tenure_handles::{Clock, Timestamp};
@@ -40,7 +40,7 @@ pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
             let mut answered = BlockRequest::new(&request.name, known.spec.clone());
             answered.status = Some(status.clone());
             let RequestOutcome::Failed { reason, message } = answered.outcome() else { return Vec::new() };
-            let node = node_reference(world, &known.spec.node_name);
+            let node = node_reference(&known.spec.node_name);
             let note = |about, message| Note { about, warning: true, reason: reason.to_owned(), message };
             vec![
                 note(known.object_ref(&()), message.to_owned()),
@@ -70,7 +70,7 @@ pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
             };
             let message = format!("AddressBlock \"{}\" was taken back: {why}", block.name);
             let reason = "BlockReleased".to_owned();
-            vec![Note { about: node_reference(world, node), warning: false, reason, message }]
+            vec![Note { about: node_reference(node), warning: false, reason, message }]
         }
         Write::Reserve { .. } | Write::Create { .. } | Write::PoolFinalizers { .. } => Vec::new(),
     }
@@ -83,13 +83,12 @@ fn pool_note(pool: &AddressPool, reason: &str, message: &str) -> Note {
 
 /// A node, also one that is gone. The kubelet gives a node's name for its UID in events, and so do we, so that
 /// `kubectl describe node` shows them.
-fn node_reference(world: &World, name: &str) -> ObjectReference {
-    let uid = world.nodes().get(name).map_or(name.to_owned(), ResourceExt::name_any);
+fn node_reference(name: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
         name: Some(name.to_owned()),
-        uid: Some(uid),
+        uid: Some(name.to_owned()),
         ..ObjectReference::default()
     }
 }

@@ -9,6 +9,8 @@ use tenure_handles::{Clock, Timestamp};
 
 /// The loop goes round at least this often, or it hangs.
 const HANGS: Duration = Duration::from_mins(1);
+/// A watch that fails says so at least this often; it says nothing when it works again.
+const BROKEN: Duration = Duration::from_secs(15);
 /// The lease is read or written every few seconds, so that an API server not heard for so long is out of reach.
 const OUT_OF_REACH: Duration = Duration::from_secs(30);
 
@@ -24,7 +26,7 @@ struct State {
     answered: Option<Timestamp>,
     synced: bool,
     role: String,
-    watches: BTreeMap<&'static str, Option<String>>,
+    watches: BTreeMap<&'static str, Option<(Timestamp, String)>>,
 }
 
 impl std::fmt::Debug for Health {
@@ -52,7 +54,10 @@ impl Health {
         let now = self.clock.now();
         let state = self.state();
         let reached = state.answered.is_some_and(|answered| now.since(answered) < OUT_OF_REACH);
-        let watched = state.watches.values().all(Option::is_none);
+        let failing = |watch: &Option<(Timestamp, String)>| {
+            watch.clone().filter(|(at, _)| now.since(*at) < BROKEN).map(|(_, error)| error)
+        };
+        let watched = state.watches.values().all(|watch| failing(watch).is_none());
         let mut text = format!("role: {}\n", state.role);
         let since = match state.answered {
             None => "never answered".to_owned(),
@@ -60,8 +65,8 @@ impl Health {
         };
         _ = writeln!(text, "API server: {since}");
         _ = writeln!(text, "objects: {}", if state.synced { "complete" } else { "not complete yet" });
-        for (kind, error) in &state.watches {
-            _ = writeln!(text, "watch of {kind}: {}", error.as_deref().unwrap_or("works"));
+        for (kind, watch) in &state.watches {
+            _ = writeln!(text, "watch of {kind}: {}", failing(watch).as_deref().unwrap_or("works"));
         }
         (reached && watched && state.synced, text)
     }
@@ -88,7 +93,8 @@ impl Health {
     }
 
     pub(crate) fn watch_failed(&self, kind: &'static str, error: String) {
-        self.state().watches.insert(kind, Some(error));
+        let now = self.clock.now();
+        self.state().watches.insert(kind, Some((now, error)));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -115,8 +121,9 @@ mod tests {
             (health.ready().0, health.ready().1.contains("watch of Node: connection refused")),
             (false, true)
         );
-        health.watch_works("Node");
-        clock.advance(Duration::from_secs(31));
+        clock.advance(Duration::from_secs(15));
+        assert!(health.ready().0, "a watch that fails no more works, though nothing may have happened since");
+        clock.advance(Duration::from_secs(16));
         assert!(!health.ready().0, "an API server that does not answer is not there");
         health.answered();
         assert!(health.ready().0 && health.live().0);

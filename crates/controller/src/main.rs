@@ -1,6 +1,6 @@
 //! `tenure-controller`: flags, signals, and the loop of the library.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+
+/// The port of Coil's metrics.
+const PORT: u16 = 9386;
 
 /// Carves blocks for nodes, keeps pools' status, and collects what nobody uses any more.
 #[derive(Debug, Parser)]
@@ -43,9 +46,9 @@ struct Flags {
     /// How many writes are under way at once.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// Where /metrics, /healthz and /readyz are served.
-    #[arg(long, default_value = "[::]:9386")]
-    metrics_address: SocketAddr,
+    /// Where /metrics, /healthz and /readyz are served; on port 9386 of all addresses if not given.
+    #[arg(long)]
+    metrics_address: Option<SocketAddr>,
     /// How log lines look; RUST_LOG says which there are.
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -85,8 +88,7 @@ async fn main() -> Result<()> {
         tick: flags.check_interval,
         ..Settings::new(&format!("{}_{}", host.trim(), entropy.uuid()))
     };
-    let address = flags.metrics_address;
-    let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
+    let listener = listen(flags.metrics_address).await?;
     let controller = Controller::new(client, SystemClock, settings);
     let serving = tokio::spawn(serve(listener, controller.health(), controller.metrics()));
     let stop = CancellationToken::new();
@@ -103,6 +105,19 @@ async fn main() -> Result<()> {
     let ended = controller.run(stop).await;
     serving.abort();
     Ok(ended?)
+}
+
+/// Listens at the address, or at all of them, also where there is no IPv6.
+async fn listen(address: Option<SocketAddr>) -> Result<TcpListener> {
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
+    match (address, TcpListener::bind(address.unwrap_or(any)).await) {
+        (_, Ok(listener)) => Ok(listener),
+        (Some(address), Err(error)) => Err(error).with_context(|| format!("listening on {address}")),
+        (None, Err(_)) => {
+            let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+            TcpListener::bind(any).await.with_context(|| format!("listening on {any}"))
+        }
+    }
 }
 
 fn start_logging(format: LogFormat) {

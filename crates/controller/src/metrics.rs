@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 use kube::ResourceExt;
 use prometheus_client::encoding::text::encode;
@@ -21,6 +22,8 @@ type Numbers = Family<Labels, Gauge<f64, AtomicU64>>;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// Held while counting and while telling, so that nobody sees half a count.
+    whole: Mutex<()>,
     leader: Gauge,
     waiting: Gauge,
     writes: Family<Labels, Counter>,
@@ -35,6 +38,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
+            whole: Mutex::default(),
             leader: Gauge::default(),
             waiting: Gauge::default(),
             writes: Family::default(),
@@ -84,6 +88,7 @@ impl Default for Metrics {
 impl Metrics {
     /// All of them, as text.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
@@ -96,6 +101,7 @@ impl Metrics {
 
     /// Counts what the leader knows; one that stands by counts nothing.
     pub(crate) fn observe(&self, world: &World, leads: bool) {
+        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.leader.set(leads.into());
         let numbers = [
             &self.pool_blocks,

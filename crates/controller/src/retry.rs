@@ -1,6 +1,6 @@
 //! The one retry policy: what failed is tried again after 50 ms, and twice as long each time, up to 10 s.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use kube::runtime::utils::Backoff;
@@ -43,9 +43,12 @@ impl Retry {
         self.failed.values().map(|(_, next)| *next).min()
     }
 
-    /// Forgets what may be tried again and was not planned any more, so that [`Self::next`] does not wake anyone for it.
-    pub(crate) fn forget_due(&mut self, now: Timestamp) {
-        self.failed.retain(|_, (_, next)| next.plus(LONGEST) > now);
+    /// Forgets what is not planned any more, so that nobody is woken for it.
+    pub(crate) fn keep<'a>(&mut self, planned: impl Iterator<Item = &'a str>) {
+        if !self.failed.is_empty() {
+            let planned: HashSet<&str> = planned.collect();
+            self.failed.retain(|subject, _| planned.contains(subject.as_str()));
+        }
     }
 }
 
@@ -90,6 +93,13 @@ mod tests {
         assert!(retry.may_try("a", Timestamp::from_millis(1_050)));
         retry.failed("a", Timestamp::from_millis(1_050));
         assert_eq!(retry.next(), Some(Timestamp::from_millis(1_150)));
+        retry.failed("b", now);
+        retry.keep(["a"].into_iter());
+        assert_eq!(
+            retry.next(),
+            Some(Timestamp::from_millis(1_150)),
+            "nobody is woken for what is not planned"
+        );
         retry.worked("a");
         assert_eq!(retry.next(), None);
     }

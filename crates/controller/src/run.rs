@@ -220,17 +220,18 @@ impl Desk {
     /// Plans and writes once, if this one leads; whether there was anything to do.
     async fn round(&mut self) -> bool {
         let leads = self.term_end().is_some();
-        if leads && !self.led {
-            // What an earlier term suspected is too long ago to count as a first look.
+        if leads != self.led {
+            // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
+            // nothing.
             (self.planner, self.retry) = (Planner::default(), Retry::default());
+            self.led = leads;
         }
-        self.led = leads;
         if !leads {
             return false;
         }
         let now = self.clock.now();
-        self.retry.forget_due(now);
         let mut plan = self.planner.plan(&self.world, now);
+        self.retry.keep(plan.iter().map(Write::subject));
         plan.retain(|write| self.retry.may_try(write.subject(), now));
         plan.truncate(self.settings.round);
         if plan.is_empty() {

@@ -8,6 +8,9 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 
 use crate::cache::Cache;
 
+/// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
+const MANY: usize = 1024;
+
 /// Pools, blocks, requests and nodes, as far as they are known.
 #[derive(Debug, Default)]
 pub struct World {
@@ -58,6 +61,12 @@ impl World {
         self.nodes.remove(&name, &node.uid().unwrap_or_default());
         if self.nodes.get(&name).is_none() {
             self.deleted_nodes.insert(name);
+        }
+        if self.deleted_nodes.len() > MANY {
+            let of_blocks = self.blocks.iter().filter_map(AddressBlock::node);
+            let of_requests = self.requests.iter().map(|request| request.spec.node_name.as_str());
+            let matter: BTreeSet<&str> = of_blocks.chain(of_requests).collect();
+            self.deleted_nodes.retain(|node| matter.contains(node.as_str()));
         }
     }
 

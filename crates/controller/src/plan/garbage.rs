@@ -17,7 +17,7 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 pub(super) fn collect(world: &World, suspicions: &mut Suspicions, now: Timestamp) -> Vec<Write> {
     suspicions.look_again();
     let mut writes = Vec::new();
-    for block in world.blocks.iter().filter(|block| !block.is_reserved()) {
+    for block in world.blocks.iter().filter(|block| !block.is_reserved() && !is_on_its_way(block)) {
         let Some(node) = block.node() else { continue };
         match world.nodes().get(node) {
             None => {
@@ -34,6 +34,12 @@ pub(super) fn collect(world: &World, suspicions: &mut Suspicions, now: Timestamp
         }
     }
     writes
+}
+
+/// Whether it is being deleted and waits for others than us.
+fn is_on_its_way(block: &AddressBlock) -> bool {
+    let kept = block.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+    block.metadata.deletion_timestamp.is_some() && !kept
 }
 
 /// Whether an administrator has declared the node out of service.

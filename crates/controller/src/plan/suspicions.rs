@@ -12,12 +12,13 @@ pub(super) struct Suspicions {
     lasting: Duration,
     before: BTreeMap<String, Timestamp>,
     now: BTreeMap<String, Timestamp>,
+    looked: Timestamp,
 }
 
 impl Suspicions {
     /// None yet; one is believed when it has lasted so long.
     pub(super) fn lasting(lasting: Duration) -> Self {
-        Self { lasting, before: BTreeMap::new(), now: BTreeMap::new() }
+        Self { lasting, before: BTreeMap::new(), now: BTreeMap::new(), looked: Timestamp::default() }
     }
 
     /// A round of looks begins: what is not suspected again in this round is forgotten at its end, with the next one.
@@ -27,13 +28,15 @@ impl Suspicions {
 
     /// This object looks wrong; whether it has for long enough.
     pub(super) fn suspect(&mut self, uid: String, now: Timestamp) -> bool {
+        self.looked = now;
         let since = self.before.get(&uid).copied().filter(|since| *since <= now);
         self.now.insert(uid, since.unwrap_or(now));
         since.is_some_and(|since| now.since(since) >= self.lasting)
     }
 
-    /// When the next suspicion will have lasted long enough.
+    /// When the next suspicion will have lasted long enough; those that have already wake nobody.
     pub(super) fn next(&self) -> Option<Timestamp> {
-        self.now.values().min().map(|since| since.plus(self.lasting))
+        let ends = self.now.values().map(|since| since.plus(self.lasting));
+        ends.filter(|end| *end > self.looked).min()
     }
 }

@@ -60,9 +60,14 @@ pub fn settings(identity: &str) -> Settings {
     }
 }
 
-/// Starts a controller.
+/// Starts a controller with short times.
 pub fn start(client: Client, identity: &str) -> Running {
-    let controller = Controller::new(client, SystemClock, settings(identity));
+    start_with(client, settings(identity))
+}
+
+/// Starts a controller.
+pub fn start_with(client: Client, settings: Settings) -> Running {
+    let controller = Controller::new(client, SystemClock, settings);
     let (health, metrics) = (controller.health(), controller.metrics());
     let stop = CancellationToken::new();
     let task = tokio::spawn(controller.run(stop.clone()));
