@@ -51,7 +51,8 @@ pub enum Action {
         /// Whether anybody waits for it.
         urgency: Urgency,
     },
-    /// Delete a block's object, if it still has this UID. Told by [`Event::BlockGone`](super::Event::BlockGone).
+    /// Delete a block's object, if it still has this UID and still names this node. What is found instead is told, by
+    /// [`Event::BlockGone`](super::Event::BlockGone) or [`Event::BlockSeen`](super::Event::BlockSeen).
     ReturnBlock {
         /// Its name.
         name: String,

@@ -4,12 +4,10 @@
 //! registered anew, or the journal was lost. Such holds move into the block, and what cools goes on cooling there. What
 //! does not fit is kept back until it is released.
 
-use std::time::Duration;
-
 use tenure_handles::Timestamp;
-use tenure_ipam::{Address, Granted};
+use tenure_ipam::{Address, Granted, State};
 
-use super::attachment::{Attachment, Place};
+use super::attachment::{Attachment, Phase, Place};
 use super::block::{Object, Owned};
 use super::commit::Upon;
 use super::event::SeenBlock;
@@ -128,6 +126,8 @@ impl Node {
         let fenced: Vec<String> = fenced.map(|(uid, _)| uid.clone()).collect();
         self.inherit_cooling(&fenced, uid);
         let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
+            // The journal says already that it is free.
+            _ if it.phase == Phase::Releasing => false,
             Place::Nowhere => false,
             Place::Block { uid, .. } => fenced.contains(uid),
             Place::Stray(_) => true,
@@ -145,24 +145,14 @@ impl Node {
     fn inherit_cooling(&mut self, fenced: &[String], uid: &str) {
         let mut cooling: Vec<(Timestamp, HolderId, Vec<Address>)> = Vec::new();
         for source in fenced.iter().filter_map(|uid| self.blocks.get(uid)) {
-            let rest = u64::try_from(source.engine.rest().as_millis()).unwrap_or(u64::MAX);
+            let freed_at = |until| source.freed_at(until);
             cooling.extend(source.engine.cooling().map(|it| {
-                let freed_at = Timestamp::from_millis(it.until.as_millis().saturating_sub(rest));
-                (freed_at, *it.last.key, it.addresses.iter().collect())
+                (freed_at(it.until), *it.last.key, it.addresses.iter().collect())
             }));
         }
-        // The engine takes releases in the order of their times.
         cooling.sort_by_key(|(freed_at, ..)| *freed_at);
         for (freed_at, id, addresses) in cooling {
             self.cool(uid, id, &addresses, freed_at);
-        }
-        let subnet = self.blocks.get(uid).map(|block| block.facts.subnet);
-        for old in fenced {
-            if let Some(source) = self.blocks.get_mut(old).filter(|it| Some(it.facts.subnet) == subnet) {
-                // All of it cools in the new block.
-                source.engine.set_rest(Duration::ZERO);
-                source.engine.advance(self.now);
-            }
         }
     }
 
@@ -231,6 +221,11 @@ impl Node {
     fn cool(&mut self, uid: &str, id: HolderId, addresses: &[Address], freed_at: Timestamp) {
         let Some(block) = self.blocks.get_mut(uid) else { return };
         let Some(address) = addresses.iter().copied().find(|address| block.has(*address)) else { return };
+        if !matches!(block.engine.state(address), Ok(State::Free)) {
+            return;
+        }
+        // The engine takes releases in the order of their times, and a longer rest does no harm.
+        let freed_at = block.last_freed().map_or(freed_at, |last| last.max(freed_at));
         let Ok(Granted::New(hold)) = block.engine.replay(id, address, None) else { return };
         block.engine.release(&id, hold.sequence, freed_at);
         let until = freed_at.plus(block.engine.rest());

@@ -90,6 +90,17 @@ impl Owned {
         counts.held == 0 && counts.cooling == 0
     }
 
+    /// When something was freed that cools until then.
+    pub(super) fn freed_at(&self, until: Timestamp) -> Timestamp {
+        let rest = u64::try_from(self.engine.rest().as_millis()).unwrap_or(u64::MAX);
+        Timestamp::from_millis(until.as_millis().saturating_sub(rest))
+    }
+
+    /// When the last of what cools was freed.
+    pub(super) fn last_freed(&self) -> Option<Timestamp> {
+        self.cool_at().map(|until| self.freed_at(until))
+    }
+
     /// When the last of what cools has cooled.
     pub(super) fn cool_at(&self) -> Option<Timestamp> {
         self.engine.cooling().map(|cooling| cooling.until).max()

@@ -21,7 +21,7 @@ pub(super) struct Commits {
 pub(super) enum Upon {
     /// A hold: its ADD may be answered.
     Held(HolderId),
-    /// A release: its DEL may be answered.
+    /// A release: the address is free, and its DEL may be answered.
     Released(HolderId),
     /// A fence: the block's object may be deleted. Not before: an agent that is restarted while the deletion is under way
     /// must know that it has to leave the block alone.
@@ -70,7 +70,7 @@ impl Node {
                 }
                 Upon::Released(id) => {
                     if self.attachments.get(&id).is_some_and(|it| it.phase == Phase::Releasing) {
-                        self.finish(id);
+                        self.free(id);
                     }
                 }
                 Upon::Fenced(uid) => self.dismiss(&uid),

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use tenure_cni::{Code, Failure};
-use tenure_ipam::Release;
 
 use super::attach::Purpose;
 use super::attachment::{Attachment, Deleter, Former, Phase, Place};
@@ -130,40 +129,41 @@ impl Node {
         self.tell_deleters(id, dels, &Err(failure));
     }
 
-    /// Frees the address and writes that down.
+    /// Writes down that the address is free. It is so only when that is committed: else a crash could make the journal say
+    /// that it is held by one, and the kernel that it is used by the next.
     fn release(&mut self, id: HolderId) {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        let Some(hold) = attachment.held() else { return self.free(id) };
+        attachment.phase = Phase::Releasing;
+        let rest = self.blocks.get(&hold.block).map(|block| block.engine.rest()).unwrap_or_default();
+        let (at, until) = (self.now, self.now.plus(rest));
+        let position = self.record(Record::Released(Released { hold, at, until }));
+        self.commits.upon(position, Upon::Released(id));
+    }
+
+    /// Frees the address, and ends.
+    pub(super) fn free(&mut self, id: HolderId) {
         let now = self.now;
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        let held = attachment.held();
         match std::mem::replace(&mut attachment.place, Place::Nowhere) {
-            Place::Nowhere => self.finish(id),
-            Place::Stray(addresses) => {
-                self.cool_elsewhere(id, &addresses, None);
-                self.finish(id);
-            }
+            Place::Nowhere => {}
+            Place::Stray(addresses) => self.cool_elsewhere(id, &addresses, None),
             Place::Block { uid, hold } => {
-                attachment.phase = Phase::Releasing;
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
                 self.former.insert(id, former);
-                let mut until = now;
                 if let Some(block) = self.blocks.get_mut(&uid) {
-                    if let Release::Freed(_) = block.engine.release(&id, hold.sequence, now) {
-                        until = now.plus(block.engine.rest());
-                    }
+                    block.engine.release(&id, hold.sequence, now);
                     if block.engine.is_empty() {
                         block.empty_since = now;
                     }
                     let pool = block.facts.pool.clone();
                     self.touch(&pool);
                 }
-                if let Some(hold) = held {
-                    let position = self.record(Record::Released(Released { hold, at: now, until }));
-                    self.commits.upon(position, Upon::Released(id));
-                }
                 let addresses: Vec<_> = hold.addresses.iter().collect();
                 self.cool_elsewhere(id, &addresses, Some(&uid));
             }
         }
+        self.finish(id);
     }
 
     /// Nothing is held any more: tells those who wanted it, and begins what came meanwhile.

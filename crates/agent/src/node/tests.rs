@@ -1,1 +1,9 @@
-//! placeholder
+//! What a node does, one situation a test.
+
+mod calls;
+mod fences;
+mod returns;
+mod rig;
+mod start;
+mod stock;
+mod views;

@@ -1,0 +1,94 @@
+//! The agent: the node, and its journal as bytes that a crash may cut.
+
+use crate::journal::codec;
+use crate::journal::{Image, Origin, Record};
+use crate::node::{Node, Settings};
+
+use super::api::HERE;
+
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) node: Node,
+    /// How many there were before.
+    pub(super) life: u64,
+    journal: Vec<u8>,
+    /// Where in the journal each record of this life ends.
+    ends: Vec<usize>,
+    /// How many of them are committed.
+    pub(super) committed: usize,
+    /// What was committed by this life or those before.
+    committed_len: usize,
+}
+
+impl Agent {
+    pub(super) fn new() -> Self {
+        let journal = begin();
+        let committed_len = journal.len();
+        Self { node: node(), life: 0, journal, ends: Vec::new(), committed: 0, committed_len }
+    }
+
+    pub(super) fn append(&mut self, position: u64, record: &Record) {
+        codec::put(record, &mut self.journal);
+        self.ends.push(self.journal.len());
+        assert_eq!(position, self.ends.len() as u64, "positions are without gaps");
+    }
+
+    /// Commits up to one of the records that wait. Says its position.
+    pub(super) fn commit(&mut self, some: usize) -> Option<u64> {
+        let waiting = self.ends.len() - self.committed;
+        if waiting == 0 {
+            return None;
+        }
+        self.committed += 1 + some % waiting;
+        self.committed_len = self.ends[self.committed - 1];
+        Some(self.committed as u64)
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        self.committed < self.ends.len()
+    }
+
+    /// What a crash at this moment would leave for certain.
+    pub(super) fn safe_image(&self) -> Image {
+        image(&self.journal[..self.committed_len])
+    }
+
+    /// Dies, and is started again with what is left of the journal: all that was committed, and a part of the rest.
+    pub(super) fn restart(&mut self, cut: usize) -> Image {
+        let uncertain = self.journal.len() - self.committed_len;
+        self.journal.truncate(self.committed_len + cut % (uncertain + 1));
+        let image = image(&self.journal);
+        self.journal = begin();
+        image.records().for_each(|record| codec::put(&record, &mut self.journal));
+        self.next_life();
+        image
+    }
+
+    /// After a reboot there is no journal.
+    pub(super) fn forget(&mut self) {
+        self.journal = begin();
+        self.next_life();
+    }
+
+    fn next_life(&mut self) {
+        self.committed_len = self.journal.len();
+        self.ends.clear();
+        self.committed = 0;
+        self.life += 1;
+        self.node = node();
+    }
+}
+
+fn node() -> Node {
+    Node::new(Settings::new(HERE))
+}
+
+fn begin() -> Vec<u8> {
+    codec::begin(&Origin { boot: "boot".into(), node: HERE.into() })
+}
+
+fn image(bytes: &[u8]) -> Image {
+    let reading = codec::read(bytes).unwrap();
+    assert_eq!(reading.damaged, 0, "a cut is not damage");
+    reading.image
+}

@@ -1,0 +1,208 @@
+//! The API server, the controller, and another node that uses the same pool.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tenure_ipam::{Address, Subnet};
+
+use super::dice::Dice;
+use crate::node::{AskId, Event, PoolFacts, Refusal, RefusalKind, SeenBlock};
+
+pub(super) const HERE: &str = "node-1";
+pub(super) const ELSEWHERE: &str = "node-2";
+pub(super) const POOL: &str = "default";
+const BLOCKS: usize = 4;
+pub(super) const BLOCK_BITS: u8 = 2;
+
+#[derive(Debug, Default)]
+pub(super) struct Api {
+    pub(super) up: bool,
+    pub(super) controller_up: bool,
+    /// By index.
+    blocks: BTreeMap<usize, SeenBlock>,
+    uids: usize,
+    /// What the watch will tell, in order.
+    pub(super) watch: VecDeque<Event>,
+    /// What the watch told before, to be told again.
+    told: Vec<Event>,
+    /// Whether nothing is told again.
+    honest: bool,
+    /// Wishes: of which life of the agent, and which.
+    pub(super) asks: Vec<(u64, AskId)>,
+    /// Answers to wishes.
+    pub(super) answers: Vec<(u64, Event)>,
+    /// Deletions under way; they arrive also when their sender is dead.
+    pub(super) returns: Vec<(String, String)>,
+    /// UIDs that were taken from their owner by force.
+    pub(super) taken: BTreeSet<String>,
+}
+
+impl Api {
+    pub(super) fn new() -> Self {
+        Self { up: true, controller_up: true, ..Self::default() }
+    }
+
+    pub(super) fn facts() -> PoolFacts {
+        PoolFacts { block_bits: BLOCK_BITS, ..PoolFacts::default() }
+    }
+
+    fn carve(&mut self, node: &str) -> Option<SeenBlock> {
+        let index = (0..BLOCKS).find(|index| !self.blocks.contains_key(index))?;
+        self.uids += 1;
+        let network = format!("10.0.0.{}/{}", index << BLOCK_BITS, 32 - BLOCK_BITS);
+        let block = SeenBlock {
+            name: format!("{POOL}-{index}"),
+            uid: format!("uid-{}", self.uids),
+            node: node.to_owned(),
+            pool: POOL.to_owned(),
+            subnet: Subnet::single(network.parse().unwrap()),
+            reserved: false,
+            deleting: false,
+        };
+        self.blocks.insert(index, block.clone());
+        Some(block)
+    }
+
+    /// The controller deals with one wish, or the API cannot be reached.
+    pub(super) fn answer(&mut self, dice: &Dice) {
+        if self.up && !self.controller_up {
+            return;
+        }
+        let Some((life, ask)) = dice.pick(&mut self.asks) else { return };
+        let refuse = |kind, message: &str| {
+            let refusal = Refusal { kind, message: message.to_owned() };
+            (life, Event::BlockRefused { ask, refusal })
+        };
+        if !self.up {
+            return self.answers.push(refuse(RefusalKind::Unreachable, "connection refused"));
+        }
+        match self.carve(HERE) {
+            Some(block) => {
+                self.answers.push((life, Event::BlockGranted { ask, block: block.name.clone() }));
+                self.watch.push_back(Event::BlockSeen(block));
+            }
+            None => self.answers.push(refuse(RefusalKind::Exhausted, "all blocks are carved")),
+        }
+    }
+
+    /// One deletion arrives. Says what was deleted.
+    pub(super) fn delete_one(&mut self, dice: &Dice) -> Option<SeenBlock> {
+        if !self.up {
+            return None;
+        }
+        let (name, uid) = dice.pick(&mut self.returns)?;
+        let found = self.blocks.iter().find(|(_, block)| block.uid == uid).map(|(index, it)| (*index, it.clone()));
+        match found {
+            Some((_, block)) if block.node != HERE => {
+                self.watch.push_back(Event::BlockSeen(block));
+                None
+            }
+            found => {
+                self.watch.push_back(Event::BlockGone { name, uid });
+                self.blocks.remove(&found?.0)
+            }
+        }
+    }
+
+    /// The other node gets a block, or gives one back.
+    pub(super) fn live_elsewhere(&mut self, dice: &Dice) {
+        if !self.up || !self.controller_up {
+            return;
+        }
+        if dice.percent(60) {
+            self.carve(ELSEWHERE);
+        } else {
+            let theirs: Vec<usize> = self.indexes_of(ELSEWHERE);
+            if let Some(index) = theirs.get(dice.below(theirs.len())) {
+                self.blocks.remove(index);
+            }
+        }
+    }
+
+    /// Somebody takes a block from this node: deletes it, gives it to another, or replaces it.
+    pub(super) fn take_by_force(&mut self, dice: &Dice) -> bool {
+        let ours = self.indexes_of(HERE);
+        let Some(index) = ours.get(dice.below(ours.len())) else { return false };
+        let Some(block) = self.blocks.remove(index) else { return false };
+        self.taken.insert(block.uid.clone());
+        self.uids += 1;
+        match dice.below(3) {
+            0 => self.watch.push_back(Event::BlockGone { name: block.name, uid: block.uid }),
+            1 => {
+                let moved = SeenBlock { node: ELSEWHERE.to_owned(), ..block };
+                self.watch.push_back(Event::BlockSeen(moved.clone()));
+                self.blocks.insert(*index, moved);
+            }
+            _ => {
+                let again = SeenBlock { uid: format!("uid-{}", self.uids), ..block };
+                self.watch.push_back(Event::BlockSeen(again.clone()));
+                self.blocks.insert(*index, again);
+            }
+        }
+        true
+    }
+
+    /// Puts a label on a block or takes it off.
+    pub(super) fn mark(&mut self, dice: &Dice) {
+        let ours = self.indexes_of(HERE);
+        let Some(index) = ours.get(dice.below(ours.len())) else { return };
+        let Some(block) = self.blocks.get_mut(index) else { return };
+        if dice.percent(80) {
+            block.reserved = !block.reserved;
+        } else {
+            block.deleting = true;
+        }
+        self.watch.push_back(Event::BlockSeen(block.clone()));
+    }
+
+    /// Nobody meddles any more, and the watch says how things are.
+    pub(super) fn put_right(&mut self) {
+        (self.up, self.controller_up) = (true, true);
+        self.told.clear();
+        let mut gone: BTreeSet<String> = (1..=self.uids).map(|number| format!("uid-{number}")).collect();
+        for block in self.blocks.values_mut() {
+            block.reserved = false;
+            gone.remove(&block.uid);
+            self.watch.push_back(Event::BlockSeen(block.clone()));
+        }
+        self.watch.extend(gone.into_iter().map(|uid| Event::BlockGone { name: String::new(), uid }));
+        self.honest = true;
+    }
+
+    /// What the watch says next: something new, or something old again.
+    pub(super) fn next_told(&mut self, dice: &Dice) -> Option<Event> {
+        if !self.told.is_empty() && dice.percent(15) {
+            return self.told.get(dice.below(self.told.len())).cloned();
+        }
+        if !self.up {
+            return None;
+        }
+        let event = self.watch.pop_front()?;
+        if event != Event::ApiRead && !self.honest {
+            self.told.push(event.clone());
+        }
+        Some(event)
+    }
+
+    /// A new watch begins with a list of all there is.
+    pub(super) fn list(&mut self) {
+        self.told.clear();
+        self.watch.clear();
+        self.answers.clear();
+        self.watch.push_back(Event::PoolChanged { name: POOL.to_owned(), facts: Self::facts() });
+        let ours = self.blocks.values().filter(|block| block.node == HERE);
+        self.watch.extend(ours.cloned().map(Event::BlockSeen));
+        self.watch.push_back(Event::ApiRead);
+    }
+
+    fn indexes_of(&self, node: &str) -> Vec<usize> {
+        self.blocks.iter().filter(|(_, block)| block.node == node).map(|(index, _)| *index).collect()
+    }
+
+    pub(super) fn uids_here(&self) -> BTreeSet<String> {
+        self.blocks.values().filter(|block| block.node == HERE).map(|block| block.uid.clone()).collect()
+    }
+}
+
+pub(super) fn has(block: &SeenBlock, address: Address) -> bool {
+    block.subnet.ipv4.is_some_and(|network| network.contains(address))
+}

@@ -1,0 +1,264 @@
+//! What must be so, whatever happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_cni::Failure;
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Cidr};
+
+use super::api::{HERE, has};
+use super::runtime::{Call, Container, has_interface};
+use super::world::World;
+use crate::journal::Record;
+use crate::key::HoldKey;
+use crate::node::{Done, Event, SeenBlock, Settings, Ticket};
+
+/// What the node was told, and what it did before: what it may be expected to know.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge {
+    /// What was read at the start.
+    journal: bool,
+    kernel: bool,
+    api: bool,
+    /// Blocks that the node has reason to take for its own.
+    ours: BTreeMap<String, SeenBlock>,
+    /// Those that it was told, in this life, not to be.
+    lost: BTreeSet<String>,
+    /// When an address was freed last, as far as the journal knows for certain.
+    freed: BTreeMap<Address, Timestamp>,
+    /// Those that it does not know of for certain yet, and where it will.
+    freeing: Vec<(u64, Address, Timestamp)>,
+    pub(super) exported: BTreeSet<Cidr>,
+}
+
+impl Knowledge {
+    pub(super) fn begin(&mut self) {
+        (self.journal, self.kernel, self.api) = (false, false, false);
+        self.ours.clear();
+        self.lost.clear();
+        self.freeing.clear();
+        self.exported.clear();
+    }
+
+    pub(super) fn commit(&mut self, up_to: u64) {
+        let safe = self.freeing.extract_if(.., |(position, ..)| *position <= up_to);
+        self.freed.extend(safe.map(|(_, address, at)| (address, at)));
+    }
+
+    /// After a reboot nobody remembers what cooled.
+    pub(super) fn forget(&mut self) {
+        self.freed.clear();
+    }
+
+    pub(super) fn tell(&mut self, event: &Event) {
+        match event {
+            Event::Journal(_) => self.journal = true,
+            Event::Kernel(_) => self.kernel = true,
+            Event::ApiRead => self.api = true,
+            Event::BlockSeen(block) => {
+                let replaced = self.ours.iter().filter(|(uid, it)| it.name == block.name && **uid != block.uid);
+                let replaced: Vec<String> = replaced.map(|(uid, _)| uid.clone()).collect();
+                let late = self.lost.contains(&block.uid);
+                if !late {
+                    replaced.into_iter().for_each(|uid| self.lose(uid));
+                }
+                if block.node != HERE {
+                    self.lose(block.uid.clone());
+                } else if !late {
+                    self.ours.insert(block.uid.clone(), block.clone());
+                }
+            }
+            Event::BlockGone { uid, .. } => self.lose(uid.clone()),
+            _ => {}
+        }
+    }
+
+    fn lose(&mut self, uid: String) {
+        self.ours.remove(&uid);
+        self.lost.insert(uid);
+    }
+}
+
+impl World {
+    /// Invariant 3: nothing is handed out before everything is read.
+    pub(super) fn check_read(&self) {
+        let Knowledge { journal, kernel, api, .. } = &self.knowledge;
+        assert!(*journal && *kernel && *api, "handed out before all was read");
+    }
+
+    pub(super) fn check_record(&mut self, position: u64, record: &Record) {
+        match record {
+            Record::Held(held) => {
+                self.check_read();
+                let new = !self.kernel.links.contains_key(&held.key) && held.since == self.now;
+                let address = held.addresses.iter().next().unwrap();
+                // Invariant 6: what cools is handed out only where nothing is free.
+                if let Some(freed) = self.knowledge.freed.get(&address)
+                    && new
+                    && freed.plus(Settings::new(HERE).cooling) > self.now
+                {
+                    self.deeds.count("cooling gave way");
+                    let pools = self.agent.node.pools();
+                    assert_eq!(pools[0].counts.free, 0, "{address} cooled, and others were free");
+                }
+            }
+            Record::Released(released) => {
+                for address in released.hold.addresses.iter() {
+                    self.knowledge.freeing.push((position, address, released.at));
+                }
+            }
+            Record::Owned(_) | Record::Fenced { .. } | Record::Forgotten { .. } => {}
+        }
+    }
+
+    pub(super) fn check_answer(&mut self, ticket: Ticket, outcome: Result<Done, Failure>) {
+        let call = self.runtime.calls.remove(&ticket).expect("an answer to a call that is open, and only one");
+        match (call, outcome) {
+            (Call::Add(key), Ok(Done::Added { addresses, link })) => {
+                self.check_read();
+                let address = addresses.iter().next().unwrap();
+                let before = self.runtime.containers.get(&key).cloned();
+                match &before {
+                    // Invariant 5: repeated, it is the same.
+                    Some(Container::Running(held)) => assert_eq!(*held, addresses, "{key}"),
+                    _ => {
+                        // Invariant 2: it is of a block that the node has reason to take for its own.
+                        let of = self.knowledge.ours.values().find(|block| has(block, address));
+                        assert!(of.is_some(), "{key} got {address}, which is of no block of this node");
+                    }
+                }
+                // Invariant 1: nobody else here has it.
+                for (other, state) in &self.runtime.containers {
+                    let taken = matches!(state, Container::Running(held) if *held == addresses);
+                    assert!(!taken || *other == key, "{address} is given to {key}, and {other} has it");
+                }
+                // What was answered outlives a crash.
+                let image = self.agent.safe_image();
+                let safe = image.holds().any(|held| held.key == key && held.addresses == addresses);
+                assert!(safe, "{key} was told of {address}, which a crash would forget");
+                assert_eq!(link.is_some(), has_interface(&key));
+                if has_interface(&key) {
+                    assert_eq!(self.kernel.links.get(&key), Some(&vec![address]), "{key}");
+                }
+                if before == Some(Container::Starting) {
+                    self.runtime.containers.insert(key, Container::Running(addresses));
+                }
+            }
+            (Call::Add(key), Err(failure)) => {
+                match failure.message {
+                    text if text.contains("no address left") => self.deeds.count("exhausted"),
+                    text if text.contains("came for this node within") => {
+                        self.deeds.count("timed out");
+                        if text.contains("connection refused") {
+                            self.deeds.count("unreachable");
+                        }
+                    }
+                    _ => {}
+                }
+                if self.runtime.containers.get(&key) == Some(&Container::Starting) {
+                    self.runtime.containers.insert(key, Container::Ending);
+                }
+            }
+            (Call::Del(key), Ok(Done::Removed)) => {
+                let busy = self.runtime.calls.values().any(|call| *call == Call::Add(key.clone()));
+                if !busy {
+                    assert!(!self.kernel.links.contains_key(&key), "{key} is deleted, and its link is there");
+                    let safe = self.agent.safe_image().holds().all(|held| held.key != key);
+                    assert!(safe, "{key} is deleted, and a crash would bring it back");
+                }
+                if self.runtime.containers.get(&key) == Some(&Container::Ending) {
+                    self.runtime.containers.remove(&key);
+                }
+            }
+            (Call::Check(key), Ok(Done::Checked)) => {
+                let running = self.runtime.containers.contains_key(&key);
+                assert!(running || self.agent.node.holds().iter().all(|hold| hold.key != key));
+            }
+            (Call::Gc, Ok(Done::Swept(ended))) => {
+                if ended > 0 {
+                    self.deeds.count("swept");
+                }
+                let held: BTreeSet<HoldKey> = self.agent.node.holds().into_iter().map(|hold| hold.key).collect();
+                self.runtime.containers.retain(|key, state| *state != Container::Lost || held.contains(key));
+            }
+            (Call::Del(_) | Call::Check(_) | Call::Gc, Err(_)) => {}
+            (call, outcome) => panic!("{call:?} was answered with {outcome:?}"),
+        }
+    }
+
+    /// After every event.
+    pub(super) fn check_node(&mut self) {
+        let node = &self.agent.node;
+        if !node.is_ready() {
+            return;
+        }
+        for pool in node.pools() {
+            // No wake-up is lost: nobody waits while there is an address.
+            assert!(pool.waiting == 0 || pool.counts.free == 0, "{pool:?}");
+            if pool.waiting > 0 {
+                self.deeds.count("an add waited");
+            }
+        }
+        let mut holders: BTreeMap<Address, String> = BTreeMap::new();
+        for hold in self.agent.node.holds().into_iter().filter(|hold| hold.block.is_some()) {
+            for address in hold.addresses.iter() {
+                let other = holders.insert(address, hold.key.to_string());
+                assert_eq!(other, None, "{address} is held by {} too", hold.key);
+            }
+        }
+        for (key, container) in &self.runtime.containers {
+            if let Container::Running(addresses) = container {
+                let held = self.agent.node.holds().into_iter().find(|hold| hold.key == *key);
+                let held = held.unwrap_or_else(|| panic!("{key} runs, and its hold is forgotten"));
+                assert_eq!(held.addresses, *addresses);
+            }
+        }
+        if let Some(wake) = self.agent.node.next_wake() {
+            assert!(wake > self.now, "a timer that is due already would spin");
+        }
+    }
+
+    /// A block that was given back is not in use, and nothing cools in it.
+    pub(super) fn check_given_back(&self, block: &SeenBlock) {
+        if self.api.taken.contains(&block.uid) {
+            return;
+        }
+        for (key, container) in &self.runtime.containers {
+            if let Container::Running(addresses) = container {
+                let inside = addresses.iter().any(|address| has(block, address));
+                assert!(!inside, "{} was given back, and {key} uses it", block.name);
+            }
+        }
+        for (address, freed) in self.knowledge.freed.iter().filter(|(address, _)| has(block, **address)) {
+            let cool = freed.plus(Settings::new(HERE).cooling) <= self.now;
+            assert!(cool, "{} was given back, and {address} cools: the next owner does not know", block.name);
+        }
+    }
+
+    /// With all obstacles gone, every call is answered in the time that it has.
+    pub(super) fn check_nobody_waits_for_ever(&mut self) {
+        for _ in 0..40 {
+            self.now = self.now.plus(std::time::Duration::from_secs(1));
+            self.event(Event::Tick);
+            self.drain();
+        }
+        let open: Vec<&Call> = self.runtime.calls.values().collect();
+        assert!(open.is_empty(), "never answered: {open:?}");
+    }
+
+    /// All is deleted: nothing is left anywhere, and everyone agrees.
+    pub(super) fn check_the_end(&mut self) {
+        assert!(self.runtime.containers.is_empty(), "{:?}", self.runtime.containers);
+        assert!(self.agent.node.is_idle());
+        assert_eq!(self.agent.node.holds(), [], "holds leak");
+        assert!(self.kernel.links.is_empty(), "links leak: {:?}", self.kernel.links);
+        assert_eq!(self.agent.safe_image().holds().count(), 0, "the journal remembers what is over");
+        let blocks = self.agent.node.blocks();
+        assert!(blocks.len() <= 1, "of all blocks the last one stays: {blocks:#?}");
+        let known: BTreeSet<String> = blocks.iter().map(|block| block.uid.clone()).collect();
+        assert_eq!(known, self.api.uids_here(), "node and API agree about blocks");
+        let exported: BTreeSet<Cidr> = blocks.iter().filter_map(|block| block.subnet.ipv4).collect();
+        assert_eq!(self.knowledge.exported, exported);
+        assert_eq!(self.agent.node.pools()[0].waiting, 0);
+    }
+}

@@ -1,0 +1,71 @@
+//! The kernel: links with addresses, made and removed when it pleases, sometimes not, sometimes half.
+
+use std::collections::BTreeMap;
+
+use tenure_cni::{Code, Failure};
+use tenure_ipam::Address;
+
+use super::dice::Dice;
+use crate::key::{HoldKey, Pod};
+use crate::node::{Action, Event, Found, Link};
+
+#[derive(Debug, Default)]
+pub(super) struct Kernel {
+    pub(super) links: BTreeMap<HoldKey, Vec<Address>>,
+    pub(super) jobs: Vec<Action>,
+    pub(super) obedient: bool,
+}
+
+impl Kernel {
+    /// Does one job, or fails at it. Says what came of it.
+    pub(super) fn work(&mut self, dice: &Dice) -> Option<Event> {
+        let job = dice.pick(&mut self.jobs)?;
+        let fails = !self.obedient && dice.percent(12);
+        let failure = || Failure::new(Code::Internal, "the kernel refused");
+        Some(match job {
+            Action::Wire(job) if fails => {
+                match dice.below(3) {
+                    0 => drop(self.links.entry(job.key).or_default()),
+                    1 => drop(self.links.insert(job.key, job.addresses.iter().collect())),
+                    _ => {}
+                }
+                Event::WiringFailed { job: job.job, failure: failure() }
+            }
+            Action::Wire(job) => {
+                self.links.insert(job.key, job.addresses.iter().collect());
+                Event::Wired { job: job.job, link: Link::default() }
+            }
+            Action::Unwire { job, .. } if fails => Event::UnwiringFailed { job, failure: failure() },
+            Action::Unwire { job, key, .. } => {
+                self.links.remove(&key);
+                Event::Unwired { job }
+            }
+            Action::Inspect(job) => {
+                let there = self.links.get(&job.key) == Some(&job.addresses.iter().collect());
+                let differences = if there { Vec::new() } else { vec!["no link".to_owned()] };
+                Event::Inspected { job: job.job, differences }
+            }
+            other => panic!("{other:?} is no job"),
+        })
+    }
+
+    /// The agent dies: of what it asked for, some was done and some was not.
+    pub(super) fn orphan(&mut self, dice: &Dice) {
+        while !self.jobs.is_empty() {
+            if dice.percent(50) {
+                self.work(dice);
+            } else {
+                dice.pick(&mut self.jobs);
+            }
+        }
+    }
+
+    pub(super) fn inventory(&self) -> Vec<Found> {
+        let found = |(key, addresses): (&HoldKey, &Vec<Address>)| Found {
+            key: key.clone(),
+            pod: Pod::default(),
+            addresses: addresses.clone(),
+        };
+        self.links.iter().map(found).collect()
+    }
+}

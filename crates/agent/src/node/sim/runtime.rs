@@ -1,0 +1,130 @@
+//! The container runtime: it adds, repeats, deletes, and deletes what failed until that succeeds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_ipam::Addresses;
+
+use super::api::POOL;
+use super::dice::Dice;
+use crate::key::{HoldKey, Pod};
+use crate::node::{Attach, Event, Ticket, Wiring};
+
+const CONTAINERS: usize = 24;
+
+#[derive(Debug, Default)]
+pub(super) struct Runtime {
+    pub(super) containers: BTreeMap<HoldKey, Container>,
+    pub(super) calls: BTreeMap<Ticket, Call>,
+    tickets: u64,
+    /// Whether it asks for nothing new any more.
+    pub(super) winding_up: bool,
+}
+
+/// A container, as the runtime sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Container {
+    /// An ADD is under way.
+    Starting,
+    /// Its ADD succeeded.
+    Running(Addresses),
+    /// It has to be deleted: it ended, or its ADD did.
+    Ending,
+    /// It should have been deleted, and was forgotten.
+    Lost,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Add(HoldKey),
+    Del(HoldKey),
+    Gc,
+    Check(HoldKey),
+}
+
+impl Runtime {
+    /// Something that a runtime does.
+    pub(super) fn act(&mut self, dice: &Dice) -> Option<Event> {
+        let number = dice.below(CONTAINERS);
+        let key = HoldKey::new("net", format!("c{number}"), "eth0").unwrap();
+        let busy = self.calls.values().any(|call| matches!(call, Call::Del(other) if *other == key));
+        match self.containers.get(&key) {
+            None if !self.winding_up => {
+                self.containers.insert(key.clone(), Container::Starting);
+                Some(self.add(key))
+            }
+            // Nothing is there, and yet it may be deleted.
+            None => Some(self.del(key)),
+            Some(Container::Starting | Container::Running(_)) if dice.percent(25) && !self.winding_up => {
+                Some(self.add(key))
+            }
+            Some(Container::Running(_)) if dice.percent(10) => Some(self.check(key)),
+            // Containers live a while.
+            Some(Container::Starting | Container::Running(_)) if dice.percent(60) && !self.winding_up => None,
+            Some(Container::Starting | Container::Running(_)) => {
+                self.containers.insert(key.clone(), Container::Ending);
+                Some(self.del(key))
+            }
+            // A runtime that lost its own memory; only a GC helps.
+            Some(Container::Ending) if !busy && dice.percent(4) => {
+                self.containers.insert(key, Container::Lost);
+                None
+            }
+            Some(Container::Lost) => None,
+            // It deletes again before an answer came only now and then.
+            Some(Container::Ending) if !busy || dice.percent(10) => Some(self.del(key)),
+            Some(Container::Ending) => None,
+        }
+    }
+
+    pub(super) fn gc(&mut self) -> Event {
+        let alive = self.containers.iter().filter(|(_, state)| **state != Container::Lost);
+        let alive = alive.map(|(key, _)| (key.container().to_owned(), key.interface().to_owned()));
+        let alive: BTreeSet<_> = alive.collect();
+        let ticket = self.ticket(Call::Gc);
+        Event::Gc { ticket, network: "net".into(), alive }
+    }
+
+    /// The agent dies: every call that was under way is broken.
+    pub(super) fn orphan(&mut self) {
+        for call in std::mem::take(&mut self.calls).into_values() {
+            if let Call::Add(key) = call
+                && self.containers.get(&key) == Some(&Container::Starting)
+            {
+                self.containers.insert(key, Container::Ending);
+            }
+        }
+    }
+
+    fn add(&mut self, key: HoldKey) -> Event {
+        let ticket = self.ticket(Call::Add(key.clone()));
+        Event::Add { ticket, attach: attach(key) }
+    }
+
+    fn del(&mut self, key: HoldKey) -> Event {
+        let ticket = self.ticket(Call::Del(key.clone()));
+        let interface = has_interface(&key);
+        Event::Del { ticket, key, interface }
+    }
+
+    fn check(&mut self, key: HoldKey) -> Event {
+        let ticket = self.ticket(Call::Check(key.clone()));
+        Event::Check { ticket, attach: attach(key), expected: Vec::new() }
+    }
+
+    fn ticket(&mut self, call: Call) -> Ticket {
+        self.tickets += 1;
+        self.calls.insert(Ticket(self.tickets), call);
+        Ticket(self.tickets)
+    }
+}
+
+/// Every third container gets its interface from another plugin.
+pub(super) fn has_interface(key: &HoldKey) -> bool {
+    let number: usize = key.container()[1..].parse().unwrap();
+    !number.is_multiple_of(3)
+}
+
+fn attach(key: HoldKey) -> Attach {
+    let wiring = has_interface(&key).then(Wiring::default);
+    Attach { key, pool: POOL.to_owned(), pod: Pod::default(), wiring }
+}

@@ -1,0 +1,292 @@
+//! All of it together: what may happen in a step, and what the node's actions do.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_handles::Timestamp;
+
+use super::agent::Agent;
+use super::api::Api;
+use super::checks::Knowledge;
+use super::dice::Dice;
+use super::kernel::Kernel;
+use super::runtime::{Container, Runtime};
+use crate::node::{Action, Event};
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) dice: Dice,
+    pub(super) now: Timestamp,
+    pub(super) agent: Agent,
+    pub(super) api: Api,
+    pub(super) kernel: Kernel,
+    pub(super) runtime: Runtime,
+    /// What the agent was given at its start and has not read yet.
+    reads: Vec<Event>,
+    pub(super) knowledge: Knowledge,
+    pub(super) deeds: Deeds,
+    /// Everything that the node said, for comparing runs.
+    pub(super) told: Vec<String>,
+    /// Whether it tells its story as it goes.
+    pub(super) aloud: bool,
+}
+
+/// How often what happened.
+#[derive(Debug, Default)]
+pub(super) struct Deeds(BTreeMap<&'static str, usize>);
+
+impl Deeds {
+    pub(super) fn count(&mut self, deed: &'static str) {
+        *self.0.entry(deed).or_default() += 1;
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (deed, times) in &other.0 {
+            *self.0.entry(deed).or_default() += times;
+        }
+    }
+
+    /// All that can happen.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        const ALL: [&str; 15] = [
+            "crash", "reboot", "outage", "controller away", "taken by force", "wiring failed", "unwiring failed",
+            "journal failed", "exhausted", "unreachable", "timed out", "given back", "cooling gave way", "swept",
+            "an add waited",
+        ];
+        ALL.into_iter().map(|deed| (deed, self.0.get(deed).copied().unwrap_or_default()))
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64, aloud: bool) -> Self {
+        let mut world = Self {
+            dice: Dice::new(seed),
+            now: Timestamp::from_millis(1_000_000),
+            agent: Agent::new(),
+            api: Api::new(),
+            kernel: Kernel::default(),
+            runtime: Runtime::default(),
+            reads: Vec::new(),
+            knowledge: Knowledge::default(),
+            deeds: Deeds::default(),
+            told: Vec::new(),
+            aloud,
+        };
+        world.begin(crate::journal::Image::default());
+        world
+    }
+
+    /// Something happens.
+    pub(super) fn step(&mut self) {
+        self.now = self.now.plus(Duration::from_millis(self.dice.below(30) as u64));
+        match self.dice.below(100) {
+            0..32 => {
+                if let Some(event) = self.runtime.act(&self.dice) {
+                    self.event(event);
+                }
+            }
+            32..52 => self.let_kernel_work(),
+            52..66 => self.let_journal_work(),
+            66..74 => self.api.answer(&self.dice),
+            74..84 => self.let_api_tell(),
+            84..86 => self.let_deletion_arrive(),
+            86..90 => self.let_time_pass(),
+            90..92 => self.api.live_elsewhere(&self.dice),
+            92 => {
+                let event = self.runtime.gc();
+                self.event(event);
+            }
+            93 => {
+                if self.api.take_by_force(&self.dice) {
+                    self.deeds.count("taken by force");
+                }
+            }
+            94 => self.api.mark(&self.dice),
+            95 => {
+                self.api.up = !self.api.up;
+                self.deeds.count("outage");
+            }
+            96 => {
+                self.api.controller_up = !self.api.controller_up;
+                self.deeds.count("controller away");
+            }
+            97 => self.crash(),
+            98 => {
+                if self.dice.percent(20) {
+                    self.reboot();
+                }
+            }
+            _ => {
+                if self.agent.has_waiting() {
+                    self.deeds.count("journal failed");
+                    self.event(Event::JournalFailed { message: "No space left on device".into() });
+                }
+            }
+        }
+    }
+
+    fn let_kernel_work(&mut self) {
+        if let Some(event) = self.kernel.work(&self.dice) {
+            match &event {
+                Event::WiringFailed { .. } => self.deeds.count("wiring failed"),
+                Event::UnwiringFailed { .. } => self.deeds.count("unwiring failed"),
+                _ => {}
+            }
+            self.event(event);
+        }
+    }
+
+    fn let_journal_work(&mut self) {
+        if let Some(up_to) = self.agent.commit(self.dice.below(1000)) {
+            self.knowledge.commit(up_to);
+            self.event(Event::Committed { up_to });
+        }
+    }
+
+    fn let_api_tell(&mut self) {
+        if let Some(event) = self.dice.pick(&mut self.reads) {
+            return self.event(event);
+        }
+        if self.dice.percent(40)
+            && let Some((life, event)) = self.dice.pick(&mut self.api.answers)
+        {
+            if life == self.agent.life {
+                self.event(event);
+            }
+        } else if let Some(event) = self.api.next_told(&self.dice) {
+            self.event(event);
+        }
+    }
+
+    fn let_deletion_arrive(&mut self) {
+        if let Some(deleted) = self.api.delete_one(&self.dice) {
+            self.deeds.count("given back");
+            self.check_given_back(&deleted);
+        }
+    }
+
+    fn let_time_pass(&mut self) {
+        let pass = match self.dice.below(10) {
+            0..6 => Duration::from_millis(self.dice.below(2_000) as u64),
+            6..9 => Duration::from_millis(self.dice.below(40_000) as u64),
+            _ => Duration::from_secs(self.dice.below(600) as u64),
+        };
+        self.now = self.now.plus(pass);
+        self.event(Event::Tick);
+    }
+
+    fn crash(&mut self) {
+        self.deeds.count("crash");
+        self.kernel.orphan(&self.dice);
+        self.runtime.orphan();
+        let image = self.agent.restart(self.dice.below(10_000));
+        self.begin(image);
+    }
+
+    fn reboot(&mut self) {
+        self.deeds.count("reboot");
+        self.kernel.jobs.clear();
+        self.kernel.links.clear();
+        self.runtime.orphan();
+        self.runtime.containers.clear();
+        self.agent.forget();
+        self.knowledge.forget();
+        self.begin(crate::journal::Image::default());
+    }
+
+    /// A life of the agent begins.
+    fn begin(&mut self, image: crate::journal::Image) {
+        self.api.list();
+        self.knowledge.begin();
+        self.reads = vec![Event::Journal(image), Event::Kernel(self.kernel.inventory())];
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        self.tell(format!("{} {event:?}", self.now.as_millis()));
+        self.knowledge.tell(&event);
+        let actions = self.agent.node.handle(event, self.now);
+        for action in actions {
+            self.tell(format!("    {action:?}"));
+            self.act(action);
+        }
+        self.check_node();
+    }
+
+    /// For comparing runs, and for people who look into one.
+    fn tell(&mut self, what: String) {
+        if self.aloud {
+            println!("{what}");
+        }
+        self.told.push(what);
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Record { position, record } => {
+                self.agent.append(position, &record);
+                self.check_record(position, &record);
+            }
+            Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_) => {
+                if let Action::Wire(_) = &action {
+                    self.check_read();
+                }
+                self.kernel.jobs.push(action);
+            }
+            Action::Answer { ticket, outcome } => self.check_answer(ticket, outcome),
+            Action::AskForBlock { ask, .. } => self.api.asks.push((self.agent.life, ask)),
+            Action::ReturnBlock { name, uid } => self.api.returns.push((name, uid)),
+            Action::Export(networks) => self.knowledge.exported = networks,
+            Action::Repair(_) => self.check_read(),
+            Action::Report(_) => {}
+        }
+    }
+
+    /// Nothing breaks any more, and what waits comes: everything must come right.
+    pub(super) fn put_right(&mut self) {
+        self.api.put_right();
+        self.kernel.obedient = true;
+        self.runtime.winding_up = true;
+        self.drain();
+        self.check_nobody_waits_for_ever();
+        // Whatever is left is deleted, and deleted again where that failed before.
+        for _ in 0..40 {
+            for _ in 0..60 {
+                if let Some(event) = self.runtime.act(&self.dice) {
+                    self.event(event);
+                }
+            }
+            self.drain();
+            if self.runtime.containers.values().all(|state| *state == Container::Lost) {
+                break;
+            }
+        }
+        let event = self.runtime.gc();
+        self.event(event);
+        self.drain();
+        for _ in 0..6 {
+            self.now = self.now.plus(Duration::from_mins(10));
+            self.event(Event::Tick);
+            self.drain();
+        }
+        self.check_the_end();
+    }
+
+    /// Lets everything happen that is under way.
+    pub(super) fn drain(&mut self) {
+        for _ in 0..200 {
+            let mut quiet = self.kernel.jobs.is_empty() && !self.agent.has_waiting() && self.reads.is_empty();
+            quiet &= self.api.watch.is_empty() && self.api.answers.is_empty();
+            quiet &= self.api.asks.is_empty() && self.api.returns.is_empty();
+            if quiet {
+                break;
+            }
+            self.now = self.now.plus(Duration::from_millis(5));
+            self.let_kernel_work();
+            self.let_journal_work();
+            self.api.answer(&self.dice);
+            self.let_api_tell();
+            self.let_deletion_arrive();
+        }
+        self.event(Event::Tick);
+    }
+}
