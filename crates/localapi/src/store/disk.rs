@@ -132,6 +132,14 @@ impl Disk {
         Ok((Self { database, durability, deferred: 0 }, committed))
     }
 
+    /// An empty store on any storage, for tests of what may happen to one.
+    #[cfg(test)]
+    pub(crate) fn on(backend: impl redb::StorageBackend) -> Result<Self, redb::Error> {
+        let database = redb::Database::builder().create_with_backend(backend)?;
+        initialise(&database)?;
+        Ok(Self { database, durability: Durability::Immediate, deferred: 0 })
+    }
+
     /// Writes a batch; with [`Durability::Immediate`] it is on disk when this returns.
     pub(crate) fn write(&mut self, batch: &Batch) -> Result<(), redb::Error> {
         let mut transaction = self.database.begin_write()?;

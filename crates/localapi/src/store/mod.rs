@@ -189,12 +189,15 @@ impl Store {
     /// Opens or creates the file at `path`.
     pub(crate) fn open(path: &Path, durability: Durability, history: History) -> Result<Self, OpenError> {
         let (disk, committed) = Disk::open(path, durability, history)?;
+        Self::run(disk, committed, history).map_err(|source| OpenError::Io { path: path.to_owned(), source })
+    }
+
+    fn run(disk: Disk, committed: Committed, history: History) -> std::io::Result<Self> {
         let store = Self::new(committed, Phase::Running, history);
         let shared = store.shared.clone();
         let thread = std::thread::Builder::new()
             .name("localapi-commit".to_owned())
-            .spawn(move || committer::run(&shared, disk))
-            .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+            .spawn(move || committer::run(&shared, disk))?;
         *lock(&store.committer) = Some(thread);
         Ok(store)
     }

@@ -1,5 +1,9 @@
 //! The store by itself: order, visibility, restarts, damage.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redb::StorageBackend;
+use redb::backends::InMemoryBackend;
 use serde_json::json;
 
 use super::*;
@@ -203,4 +207,106 @@ async fn a_creation_that_was_killed_half_way_does_not_stand_in_the_way() {
     std::fs::write(directory.path().join("api.redb.new"), vec![0_u8; 8192]).unwrap();
     let store = Store::open(&path, Durability::Immediate, History::default()).unwrap();
     assert_eq!(put(&store, "a", "").await, 1);
+}
+
+/// A disk that works until it is told to fail.
+#[derive(Debug)]
+struct Fragile {
+    inner: InMemoryBackend,
+    broken: Arc<AtomicBool>,
+}
+
+impl Fragile {
+    fn check(&self) -> std::io::Result<()> {
+        if self.broken.load(Ordering::SeqCst) { Err(std::io::Error::other("no space left")) } else { Ok(()) }
+    }
+}
+
+impl StorageBackend for Fragile {
+    fn len(&self) -> std::io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.check()?;
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.check()?;
+        self.inner.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.check()?;
+        self.inner.write(offset, data)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_disk_fails_every_waiting_writer_is_told_and_readers_see_what_is_safe() {
+    let broken = Arc::new(AtomicBool::new(false));
+    let disk = Disk::on(Fragile { inner: InMemoryBackend::new(), broken: broken.clone() }).unwrap();
+    let store = Arc::new(Store::run(disk, Committed::default(), History::default()).unwrap());
+    put(&store, "safe", "1").await;
+    broken.store(true, Ordering::SeqCst);
+    let writers = (0..8).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            match store.propose(proposal(&format!("lost{writer}"), None, "")) {
+                Ok(ticket) => ticket.settle().await.map(|_| ()),
+                Err(Refused::Ended(error)) => Err(error),
+                Err(other) => panic!("{other:?}"),
+            }
+        })
+    });
+    for outcome in futures::future::join_all(writers).await {
+        assert!(matches!(outcome.unwrap(), Err(CommitError::Disk(_))));
+    }
+    let seen = store.latest("things", &Key::new("", "lost0"));
+    assert!(seen.object.is_none(), "what was not stored is not there");
+    assert!(store.settled(seen.settled_at).await.is_err(), "and nobody waits for it");
+    assert_eq!(contents(&store), [("safe".to_owned(), 1, "1".to_owned())]);
+    broken.store(false, Ordering::SeqCst);
+    assert!(matches!(store.propose(proposal("late", None, "")), Err(Refused::Ended(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_sees_every_change_once_and_in_order_while_many_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("api.redb");
+    let store = Arc::new(Store::open(&path, Durability::Immediate, History::default()).unwrap());
+    let mut changed = store.subscribe("things");
+    let follower = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let (mut cursor, mut seen) = (0, Vec::new());
+            while seen.len() < 400 {
+                changed.borrow_and_update();
+                let (events, reached) = store.events_after("things", cursor, 7).unwrap();
+                seen.extend(events.iter().map(|event| event.version()));
+                cursor = reached;
+                if events.is_empty() {
+                    changed.changed().await.unwrap();
+                }
+            }
+            seen
+        })
+    };
+    let writers = (0..8).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for round in 0..50 {
+                put(&store, &format!("w{writer}"), &round.to_string()).await;
+            }
+        })
+    });
+    for writer in futures::future::join_all(writers).await {
+        writer.unwrap();
+    }
+    assert_eq!(follower.await.unwrap(), (1..=400).collect::<Vec<_>>());
 }
