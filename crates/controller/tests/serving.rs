@@ -62,7 +62,7 @@ async fn a_thousand_waiting_requests_are_served_in_seconds_and_without_waste() {
     }
     let took = SystemClock.now().since(before);
     assert_eq!(check_blocks(&client).await, 1000);
-    assert!(took < Duration::from_secs(15), "it took {took:?}");
+    assert!(took < Duration::from_secs(30), "it took {took:?}");
     let text = controller.metrics.text().unwrap();
     assert!(
         text.contains("tenure_controller_writes_total{write=\"create\",outcome=\"done\"} 1000"),

@@ -387,8 +387,9 @@ fn ten_thousand_requests_are_planned_in_a_fraction_of_a_second_and_without_squar
         assert_eq!(plan.len(), usize::try_from(count).unwrap() + 1);
         SystemClock.now().since(before)
     }
-    planned_in(100);
-    let (small, large) = (planned_in(1_000), planned_in(10_000));
+    // The best of three, because the machine has other things to do as well.
+    let best = |count| (0..3).map(|_| planned_in(count)).min().unwrap();
+    let (small, large) = (best(1_000), best(10_000));
     assert!(large < Duration::from_secs(5), "10,000 took {large:?}");
     let allowed = small.max(Duration::from_millis(20)) * 40;
     assert!(large < allowed, "1,000 took {small:?}, 10,000 took {large:?}");

@@ -19,7 +19,8 @@ use tenure_localapi::LocalApi;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub const SOON: Duration = Duration::from_secs(20);
+/// Much longer than anything takes, also on a machine that is busy with other things.
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// A controller that runs.
 pub struct Running {
@@ -50,9 +51,9 @@ impl Running {
 pub fn settings(identity: &str) -> Settings {
     Settings {
         timing: Timing {
-            duration: Duration::from_secs(1),
-            renew_deadline: Duration::from_millis(600),
-            retry: Duration::from_millis(100),
+            duration: Duration::from_secs(2),
+            renew_deadline: Duration::from_millis(1_500),
+            retry: Duration::from_millis(200),
         },
         tick: Duration::from_millis(500),
         patience: Duration::from_secs(2),
