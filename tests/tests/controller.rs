@@ -24,10 +24,10 @@ use bed::{
     Running, answer, ask, blocks, check_blocks, delete_node, node, orphan, pool, pools, requests, until,
 };
 
-const RIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/controller/rbac.yaml");
+const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/controller");
 const ACCOUNT: &str = "system:serviceaccount:kube-system:tenure-controller";
 
-/// A control plane with our definitions, the controller's rights, and a client of an administrator.
+/// A control plane with our definitions and the controller's manifests, and a client of an administrator.
 async fn plane(options: Options) -> Result<(ControlPlane, Client)> {
     let plane = ControlPlane::start(options).await?;
     let client = plane.client()?;
@@ -40,7 +40,7 @@ async fn plane(options: Options) -> Result<(ControlPlane, Client)> {
             .await
             .with_context(|| format!("waiting for {name}"))??;
     }
-    plane.kubectl(&["apply", "-f", RIGHTS]).await?;
+    plane.kubectl(&["apply", "-f", MANIFESTS]).await?;
     Ok((plane, client))
 }
 
