@@ -109,7 +109,9 @@ fn parent() {
     let mut version = 0;
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
-        let lines = run_and_kill(&path, chance.next_u64(), Duration::from_micros(chance.next_u64() % 60_000));
+        let words = 1 + chance.next_u64() % 80;
+        let delay = Duration::from_micros(chance.next_u64() % 3_000);
+        let lines = run_and_kill(&path, chance.next_u64(), words, delay);
         for line in &lines {
             acknowledged += usize::from(take_in(line, &mut known, &mut version));
         }
@@ -119,8 +121,8 @@ fn parent() {
     say(&format!("{acknowledged} acknowledged writes, none lost\ntest result: ok. 1 passed"));
 }
 
-/// Everything that a child said before it was killed, `delay` after its first word.
-fn run_and_kill(path: &Path, seed: u64, delay: Duration) -> Vec<String> {
+/// Everything that a child said before it was killed, `delay` after so many words: slow disks get as far as fast ones.
+fn run_and_kill(path: &Path, seed: u64, words: u64, delay: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .arg("child")
         .arg(path)
@@ -129,16 +131,18 @@ fn run_and_kill(path: &Path, seed: u64, delay: Duration) -> Vec<String> {
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let (first, began) = mpsc::channel();
+    let (said, heard) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut lines = Vec::new();
         for line in output.lines() {
-            let _ = first.send(());
+            let _ = said.send(());
             lines.push(line.unwrap());
         }
         lines
     });
-    began.recv_timeout(Duration::from_secs(20)).expect("the child says something");
+    for _ in 0..words {
+        heard.recv_timeout(Duration::from_secs(20)).expect("the child says something");
+    }
     std::thread::sleep(delay);
     child.kill().unwrap();
     child.wait().unwrap();
