@@ -6,6 +6,7 @@
 
 use tenure_handles::Timestamp;
 
+use super::attachment::Attachment;
 use super::block::{Object, Owned};
 use super::{Action, Fence, Node};
 use crate::journal::Record;
@@ -48,15 +49,31 @@ impl Node {
         let idle = pool.queue.is_empty() && others().all(|block| block.engine.is_empty());
         let free = others().filter(|block| block.is_usable()).map(|block| block.engine.counts().free);
         let needed = (pool.queue.len() as u128).saturating_add(2 * self.low_water(name));
-        idle || free.fold(0, u128::saturating_add) >= needed
+        (idle || free.fold(0, u128::saturating_add) >= needed) && self.is_clear(uid)
+    }
+
+    /// Whether nobody here has an address of a block, and none of them cools. They may do so in other blocks: in one of
+    /// the same addresses that was there before.
+    fn is_clear(&self, uid: &str) -> bool {
+        let Some(block) = self.blocks.get(uid) else { return true };
+        // The addresses of a pool that goes away have no next owner who would have to wait for them to cool.
+        let draining = !self.pools.get(&block.facts.pool).is_some_and(super::pool::Pool::is_giving);
+        let cools = |other: &Owned| !draining && !other.is_at_rest() && other.overlaps(&block.facts.subnet);
+        let has = |it: &Attachment| it.every_address().into_iter().any(|address| block.has(address));
+        !self.blocks.values().any(cools) && !self.attachments.values().any(has)
+    }
+
+    fn send_back(&mut self, uid: &str) {
+        let Some(block) = self.blocks.get_mut(uid) else { return };
+        block.sent = Some(self.now);
+        let (name, uid) = (block.facts.name.clone(), uid.to_owned());
+        self.actions.push(Action::ReturnBlock { name, uid });
     }
 
     /// Goes on with a fenced block: gives its object back, or forgets it. Called whenever either may have become possible.
     pub(super) fn dismiss(&mut self, uid: &str) {
         let now = self.now;
         let Some(block) = self.blocks.get_mut(uid).filter(|block| block.fence.is_some()) else { return };
-        // The addresses of a pool that goes away have no next owner who would have to wait for them to cool.
-        let draining = !self.pools.get(&block.facts.pool).is_some_and(super::pool::Pool::is_giving);
         block.engine.advance(now);
         if !block.engine.is_empty() || !self.commits.is_committed(block.fence_position) {
             return;
@@ -64,13 +81,10 @@ impl Node {
         match block.object {
             Object::Ours => {
                 let patience = self.settings.return_patience;
-                let cool = draining || block.is_at_rest();
-                if !cool || block.reserved || block.sent.is_some_and(|sent| sent.plus(patience) > now) {
-                    return;
+                let waits = block.sent.is_some_and(|sent| sent.plus(patience) > now);
+                if !waits && !block.reserved && self.is_clear(uid) {
+                    self.send_back(uid);
                 }
-                block.sent = Some(now);
-                let (name, uid) = (block.facts.name.clone(), uid.to_owned());
-                self.actions.push(Action::ReturnBlock { name, uid });
             }
             // Should the same addresses come back in another block, they go on cooling there.
             Object::Gone | Object::Elsewhere if block.is_at_rest() => {

@@ -1,5 +1,7 @@
 //! The agent: the node, and its journal as bytes that a crash may cut.
 
+use std::time::Duration;
+
 use crate::journal::codec;
 use crate::journal::{Image, Origin, Record};
 use crate::node::{Node, Settings};
@@ -80,7 +82,20 @@ impl Agent {
 }
 
 fn node() -> Node {
-    Node::new(Settings::new(HERE))
+    Node::new(settings())
+}
+
+/// Everything in a hurry, so that much of it happens in a run.
+pub(super) fn settings() -> Settings {
+    Settings {
+        cooling: Duration::from_secs(4),
+        rest: Duration::from_secs(3),
+        patience: Duration::from_secs(3),
+        cooling_gives_way_after: Duration::from_millis(500),
+        retry_first: Duration::from_millis(500),
+        return_patience: Duration::from_secs(2),
+        ..Settings::new(HERE)
+    }
 }
 
 fn begin() -> Vec<u8> {

@@ -6,12 +6,13 @@ use tenure_cni::Failure;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr};
 
+use super::agent::settings;
 use super::api::{HERE, has};
 use super::runtime::{Call, Container, has_interface};
 use super::world::World;
 use crate::journal::Record;
 use crate::key::HoldKey;
-use crate::node::{Done, Event, SeenBlock, Settings, Ticket};
+use crate::node::{Done, Event, SeenBlock, Ticket};
 
 /// What the node was told, and what it did before: what it may be expected to know.
 #[derive(Debug, Default)]
@@ -95,7 +96,7 @@ impl World {
                 // Invariant 6: what cools is handed out only where nothing is free.
                 if let Some(freed) = self.knowledge.freed.get(&address)
                     && new
-                    && freed.plus(Settings::new(HERE).cooling) > self.now
+                    && freed.plus(settings().cooling) > self.now
                 {
                     self.deeds.count("cooling gave way");
                     let pools = self.agent.node.pools();
@@ -230,7 +231,7 @@ impl World {
             }
         }
         for (address, freed) in self.knowledge.freed.iter().filter(|(address, _)| has(block, **address)) {
-            let cool = freed.plus(Settings::new(HERE).cooling) <= self.now;
+            let cool = freed.plus(settings().cooling) <= self.now;
             assert!(cool, "{} was given back, and {address} cools: the next owner does not know", block.name);
         }
     }

@@ -167,9 +167,9 @@ impl World {
 
     fn let_time_pass(&mut self) {
         let pass = match self.dice.below(10) {
-            0..6 => Duration::from_millis(self.dice.below(2_000) as u64),
-            6..9 => Duration::from_millis(self.dice.below(40_000) as u64),
-            _ => Duration::from_secs(self.dice.below(600) as u64),
+            0..6 => Duration::from_millis(self.dice.below(300) as u64),
+            6..9 => Duration::from_millis(self.dice.below(4_000) as u64),
+            _ => Duration::from_secs(self.dice.below(60) as u64),
         };
         self.now = self.now.plus(pass);
         self.event(Event::Tick);

@@ -39,6 +39,7 @@ fn a_block_that_comes_before_the_waiter_or_before_its_grant_is_not_missed() {
     assert_eq!(rig.asked, [], "what is granted is on its way, and not asked for again");
     rig.event(Event::BlockSeen(block("default", 0)));
     assert_eq!(rig.address(add), "10.0.7.0");
+    assert_eq!(rig.node.pools()[0].asked, 0, "and then it is here");
 }
 
 #[test]
