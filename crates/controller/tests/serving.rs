@@ -53,13 +53,7 @@ async fn a_thousand_waiting_requests_are_served_in_seconds_and_without_waste() {
     }
     let before = SystemClock.now();
     let controller = start(client.clone(), "a");
-    let served = async || {
-        (blocks(&client).list(&ListParams::default()).await.unwrap().items.len() == 1000).then_some(())
-    };
-    until("a thousand blocks", served).await;
-    for number in 0..1000 {
-        answer(&client, &format!("r{number}")).await.unwrap();
-    }
+    all_served(&client, 1000).await;
     let took = SystemClock.now().since(before);
     assert_eq!(check_blocks(&client).await, 1000);
     assert!(took < Duration::from_secs(30), "it took {took:?}");

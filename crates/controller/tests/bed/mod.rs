@@ -135,6 +135,20 @@ pub async fn answer(client: &Client, name: &str) -> Result<String, String> {
     .await
 }
 
+/// Waits until so many requests have a block, looking seldom because each look is a long list.
+pub async fn all_served(client: &Client, count: usize) {
+    until(&format!("{count} answers"), async || {
+        let requests = requests(client).list(&ListParams::default()).await.ok()?;
+        let served = requests.iter().filter(|request| matches!(request.outcome(), RequestOutcome::Block(_)));
+        if served.count() == count {
+            return Some(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        None
+    })
+    .await;
+}
+
 /// The node returns a block.
 pub async fn return_block(client: &Client, name: &str) {
     let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
