@@ -73,3 +73,25 @@ async fn both_servers_expire_what_they_have_forgotten() {
         .temporary(SystemClock, SeededEntropy::new(1));
     compare(&plane, &api, &suite::forgetful_scenarios()).await;
 }
+
+/// Walks on each server, as many as take a few seconds; a walk replays from its seed alone.
+const WALKS: std::ops::Range<u64> = 0..40;
+const STEPS: usize = 60;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_walks_leave_the_same_traces_on_both_servers() {
+    let plane = control_plane().await;
+    let api = LocalApi::temporary(SystemClock, SeededEntropy::new(1));
+    let (real, embedded) = (client(&plane), api.client());
+    let mut report = Vec::new();
+    for seed in WALKS {
+        let (expected, got) =
+            tokio::join!(suite::walk(&real, seed, STEPS), suite::walk(&embedded, seed, STEPS));
+        assert_eq!(
+            expected.stopped, None,
+            "the walk from seed {seed} did not come to its end on kube-apiserver"
+        );
+        report.extend(suite::compare(&expected, &got).map(|mismatch| mismatch.to_string()));
+    }
+    assert!(report.is_empty(), "- kube-apiserver, + localapi\n{}", report.concat());
+}

@@ -17,8 +17,8 @@
 //! - A tail that was torn by a crash is cut, and nothing else is ever dropped silently. What is damaged, of another boot,
 //!   of another node or of a newer version is set aside under a new name, and said.
 
-pub mod codec;
 mod checksum;
+pub mod codec;
 pub mod file;
 mod image;
 mod message;

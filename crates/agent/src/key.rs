@@ -73,7 +73,8 @@ impl HoldKey {
     pub fn id(&self) -> HolderId {
         const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-        let parts = [self.network.as_bytes(), b"/", self.container.as_bytes(), b"/", self.interface.as_bytes()];
+        let parts =
+            [self.network.as_bytes(), b"/", self.container.as_bytes(), b"/", self.interface.as_bytes()];
         let bytes = parts.into_iter().flatten();
         HolderId(bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME)))
     }
@@ -112,7 +113,9 @@ mod tests {
 
     #[test]
     fn a_part_that_would_make_keys_ambiguous_is_refused_by_name() {
-        for (container, interface, field) in [("", "eth0", "container"), ("a/b", "eth0", "container"), ("a", "", "interface")] {
+        for (container, interface, field) in
+            [("", "eth0", "container"), ("a/b", "eth0", "container"), ("a", "", "interface")]
+        {
             let error = HoldKey::new("net", container, interface).unwrap_err();
             assert_eq!(error.field, field);
             assert!(error.to_string().contains(field), "{error}");

@@ -29,6 +29,9 @@ pub(crate) fn measure(effort: Effort) -> Report {
             report.less_is_better(&what, ours, peer, Unit::Nanoseconds, "< 200 ns, flat");
         }
     }
+    let (ours, peer) = random_turnover(effort);
+    let what = "a random one of 1000000 holders goes and comes back";
+    report.less_is_better(what, ours, peer, Unit::Nanoseconds, "no cache helps");
     let (ours, peer) = last_free_of_an_eight(effort);
     report.less_is_better("the last free address of a /8", ours, peer, Unit::Nanoseconds, "flat");
     let (ours, peer) = behind_exclusions(effort);
@@ -84,6 +87,46 @@ fn turn_over(block: &mut Block<Holder>, turn: u64, choice: Choice) {
         let released = block.release(&holder, granted.hold().sequence, NOW);
         debug_assert!(matches!(released, Release::Freed(_)));
     }
+}
+
+/// A release and a hold of a random holder among a million: what it costs when nothing is in the processor's caches.
+fn random_turnover(effort: Effort) -> (f64, f64) {
+    const HELD: u64 = 1_000_000;
+    let mut ours = block(EIGHT);
+    let mut peer = SortedMap::new(1 << 24, Vec::new());
+    for holder in 0..HELD {
+        hold(&mut ours, u128::from(holder), Choice::LowestFree);
+        peer.hold_at(holder, u128::from(holder));
+    }
+    // A multiplicative step of a full period over the holders: every one comes, none twice in a row.
+    let mut next = 1_u64;
+    let mut random = move || {
+        next = (next * 641_421 + 11) % HELD;
+        u128::from(next)
+    };
+    let mut other = random;
+    alternate(
+        effort,
+        || {
+            time(20_000, || {
+                for _ in 0..10_000 {
+                    let holder = Holder(random());
+                    if let Some(held) = ours.find(&holder) {
+                        black_box(ours.release(&holder, held.sequence, NOW));
+                    }
+                    hold(&mut ours, holder.0, Choice::NextAfterLast);
+                }
+            })
+        },
+        || {
+            time(6, || {
+                for _ in 0..3 {
+                    let holder = other();
+                    black_box((peer.release(holder), peer.hold(holder)));
+                }
+            })
+        },
+    )
 }
 
 /// A /8 of which every address but the last is taken.

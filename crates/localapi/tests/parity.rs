@@ -1,5 +1,6 @@
 //! The embedded server answers as the real one does: every scenario of the test bed's suite, compared with the
 //! recordings of kube-apiserver. `tests/tests/api_parity.rs` makes the recordings and keeps them true.
+#![allow(clippy::unwrap_used, reason = "tests and their helpers may")]
 
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Options, Server};

@@ -76,7 +76,11 @@ impl Journal {
         let thread = std::thread::Builder::new()
             .name("journal".into())
             .spawn(move || writer.run(&received, told))
-            .map_err(|source| OpenError::Act { act: "start the thread of", path: found.path.clone(), source })?;
+            .map_err(|source| OpenError::Act {
+                act: "start the thread of",
+                path: found.path.clone(),
+                source,
+            })?;
         let journal = Self { orders, thread: Some(thread), path: found.path, _lock: found.lock };
         Ok(Opened { journal, image, notes: found.notes })
     }

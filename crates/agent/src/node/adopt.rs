@@ -120,9 +120,10 @@ impl Node {
     /// Moves holds and what cools out of fenced blocks with the same addresses, and strays, into this one.
     fn inherit(&mut self, uid: &str) {
         let Some(subnet) = self.blocks.get(uid).map(|block| block.facts.subnet) else { return };
-        let fenced = self.blocks.iter().filter(|(other, block)| {
-            *other != uid && block.fence.is_some() && block.overlaps(&subnet)
-        });
+        let fenced = self
+            .blocks
+            .iter()
+            .filter(|(other, block)| *other != uid && block.fence.is_some() && block.overlaps(&subnet));
         let fenced: Vec<String> = fenced.map(|(uid, _)| uid.clone()).collect();
         self.inherit_cooling(&fenced, uid);
         let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
@@ -146,9 +147,12 @@ impl Node {
         let mut cooling: Vec<(Timestamp, HolderId, Vec<Address>)> = Vec::new();
         for source in fenced.iter().filter_map(|uid| self.blocks.get(uid)) {
             let freed_at = |until| source.freed_at(until);
-            cooling.extend(source.engine.cooling().map(|it| {
-                (freed_at(it.until), *it.last.key, it.addresses.iter().collect())
-            }));
+            cooling.extend(
+                source
+                    .engine
+                    .cooling()
+                    .map(|it| (freed_at(it.until), *it.last.key, it.addresses.iter().collect())),
+            );
         }
         cooling.sort_by_key(|(freed_at, ..)| *freed_at);
         for (freed_at, id, addresses) in cooling {

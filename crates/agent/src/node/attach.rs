@@ -109,7 +109,8 @@ impl Node {
     }
 
     pub(super) fn wired(&mut self, job: Job, link: Link) {
-        let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_))) else {
+        let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_)))
+        else {
             return;
         };
         if let Some(setting) = self.setting(id) {
@@ -119,7 +120,8 @@ impl Node {
     }
 
     pub(super) fn wiring_failed(&mut self, job: Job, failure: Failure) {
-        let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_))) else {
+        let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_)))
+        else {
             return;
         };
         let Some(setting) = self.setting(id) else { return };
@@ -198,7 +200,8 @@ impl Node {
     }
 
     pub(super) fn inspected(&mut self, job: Job, differences: &[String]) {
-        let Some(Purpose::Inspect(ticket)) = self.take_job(job, |it| matches!(it, Purpose::Inspect(_))) else {
+        let Some(Purpose::Inspect(ticket)) = self.take_job(job, |it| matches!(it, Purpose::Inspect(_)))
+        else {
             return;
         };
         let outcome = if differences.is_empty() {

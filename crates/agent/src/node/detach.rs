@@ -54,7 +54,9 @@ impl Node {
             .iter()
             // What is under way was asked for after the list of those alive was made.
             .filter(|(_, it)| it.phase == Phase::Held && it.key.network() == network)
-            .filter(|(_, it)| !alive.contains(&(it.key.container().to_owned(), it.key.interface().to_owned())))
+            .filter(|(_, it)| {
+                !alive.contains(&(it.key.container().to_owned(), it.key.interface().to_owned()))
+            })
             .map(|(id, _)| *id)
             .collect();
         if dead.is_empty() {
@@ -176,7 +178,12 @@ impl Node {
     }
 
     /// Tells those who wanted a hold to end what became of it.
-    pub(super) fn tell_deleters(&mut self, id: HolderId, dels: Vec<Deleter>, outcome: &Result<Done, Failure>) {
+    pub(super) fn tell_deleters(
+        &mut self,
+        id: HolderId,
+        dels: Vec<Deleter>,
+        outcome: &Result<Done, Failure>,
+    ) {
         for deleter in dels {
             match deleter {
                 Deleter::Call(ticket) => self.answer(ticket, outcome.clone()),
@@ -199,8 +206,12 @@ impl Node {
         let outcome = if sweep.failures.is_empty() {
             Ok(Done::Swept(sweep.ended))
         } else {
-            let message =
-                format!("{} holds ended, {} could not: {}", sweep.ended, sweep.failures.len(), sweep.failures.join("; "));
+            let message = format!(
+                "{} holds ended, {} could not: {}",
+                sweep.ended,
+                sweep.failures.len(),
+                sweep.failures.join("; ")
+            );
             Err(Failure::new(Code::TryAgainLater, message))
         };
         self.answer(ticket, outcome);

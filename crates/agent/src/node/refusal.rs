@@ -13,13 +13,19 @@ pub(super) fn not_replayed(missing: &str) -> Failure {
 }
 
 pub(super) fn no_pool(pool: &str, pod: &Pod) -> Failure {
-    Failure::new(Code::TryAgainLater, format!("there is no AddressPool {pool:?}, which namespace {:?} uses", pod.namespace))
-        .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool")
+    Failure::new(
+        Code::TryAgainLater,
+        format!("there is no AddressPool {pool:?}, which namespace {:?} uses", pod.namespace),
+    )
+    .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool")
 }
 
 pub(super) fn pool_deleting(pool: &str) -> Failure {
-    Failure::new(Code::TryAgainLater, format!("AddressPool {pool:?} is being deleted and gives no new addresses"))
-        .detail("name another pool in the namespace's annotation coil.cybozu.com/pool")
+    Failure::new(
+        Code::TryAgainLater,
+        format!("AddressPool {pool:?} is being deleted and gives no new addresses"),
+    )
+    .detail("name another pool in the namespace's annotation coil.cybozu.com/pool")
 }
 
 pub(super) fn pool_gone(pool: &str) -> Failure {
@@ -57,13 +63,16 @@ pub(super) fn deleted_meanwhile() -> Failure {
 pub(super) fn block_taken_away(block: &str) -> Failure {
     Failure::new(
         Code::TryAgainLater,
-        format!("AddressBlock {block:?} was taken away from this node while the pod was given an address of it"),
+        format!(
+            "AddressBlock {block:?} was taken away from this node while the pod was given an address of it"
+        ),
     )
     .detail("the next attempt gets an address of another block")
 }
 
 pub(super) fn journal(message: &str) -> Failure {
-    Failure::new(Code::Io, message).detail("what was asked for is done when the journal can be written again; is /run full?")
+    Failure::new(Code::Io, message)
+        .detail("what was asked for is done when the journal can be written again; is /run full?")
 }
 
 pub(super) fn journal_broken() -> Failure {
@@ -73,7 +82,8 @@ pub(super) fn journal_broken() -> Failure {
 
 pub(super) fn same_id(asked: &HoldKey, other: &HoldKey) -> Failure {
     let message = format!("the keys {asked} and {other} have the same 128-bit id");
-    Failure::new(Code::Internal, message).detail("another container id will do; this happens by chance once in 10^30 pods")
+    Failure::new(Code::Internal, message)
+        .detail("another container id will do; this happens by chance once in 10^30 pods")
 }
 
 pub(super) fn nothing_held(key: &HoldKey) -> Failure {

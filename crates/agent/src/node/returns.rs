@@ -27,7 +27,8 @@ impl Node {
                 self.fence(&uid, Fence::Returned);
             }
         }
-        let fenced = self.uids_of(name).filter(|uid| self.blocks.get(*uid).is_some_and(|it| it.fence.is_some()));
+        let fenced =
+            self.uids_of(name).filter(|uid| self.blocks.get(*uid).is_some_and(|it| it.fence.is_some()));
         let fenced: Vec<String> = fenced.map(str::to_owned).collect();
         for uid in fenced {
             self.dismiss(&uid);

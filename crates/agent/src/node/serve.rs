@@ -27,7 +27,8 @@ impl Node {
     }
 
     fn hand_out(&mut self, name: &str, id: HolderId) -> Option<(String, Hold)> {
-        let uid = self.fullest(name).or_else(|| self.cooled_longest(name).filter(|_| self.gives_way(name)))?;
+        let uid =
+            self.fullest(name).or_else(|| self.cooled_longest(name).filter(|_| self.gives_way(name)))?;
         let block = self.blocks.get_mut(&uid)?;
         let hold = block.engine.hold(id, Choice::NextAfterLast, self.now).ok()?.hold();
         Some((uid, hold))
@@ -36,7 +37,8 @@ impl Node {
     /// The block with the fewest free addresses: so that others get empty and can be given back.
     fn fullest(&self, name: &str) -> Option<String> {
         let free = self.usable_blocks(name).map(|block| (block.engine.counts().free, block));
-        let fullest = free.filter(|(free, _)| *free > 0).min_by_key(|(free, block)| (*free, &block.facts.name));
+        let fullest =
+            free.filter(|(free, _)| *free > 0).min_by_key(|(free, block)| (*free, &block.facts.name));
         fullest.map(|(_, block)| block.facts.uid.clone())
     }
 

@@ -42,7 +42,8 @@ impl Node {
         }
         self.touched.extend(pools);
         let orphans = self.blocks.values().map(|block| &block.facts.pool);
-        let orphans: BTreeSet<String> = orphans.filter(|pool| !self.pools.contains_key(*pool)).cloned().collect();
+        let orphans: BTreeSet<String> =
+            orphans.filter(|pool| !self.pools.contains_key(*pool)).cloned().collect();
         self.touched.extend(orphans);
         self.forget_formers();
     }

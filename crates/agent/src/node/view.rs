@@ -103,8 +103,11 @@ impl Node {
         if self.commits.is_broken() {
             return Err(unavailable(super::refusal::journal_broken()));
         }
-        let giving: Vec<PoolView> =
-            self.pools().into_iter().filter(|it| self.pools.get(&it.name).is_some_and(|pool| pool.is_giving())).collect();
+        let giving: Vec<PoolView> = self
+            .pools()
+            .into_iter()
+            .filter(|it| self.pools.get(&it.name).is_some_and(|pool| pool.is_giving()))
+            .collect();
         if giving.is_empty() {
             let failure = Failure::new(Code::NotAvailable, "there is no AddressPool to hand out of");
             return Err(failure.detail("create an AddressPool named \"default\""));
@@ -116,8 +119,10 @@ impl Node {
         if giving.iter().any(|view| !refused(view)) {
             return Ok(());
         }
-        let reasons: Vec<String> =
-            giving.iter().map(|it| format!("{}: {}", it.name, it.trouble.as_deref().unwrap_or_default())).collect();
+        let reasons: Vec<String> = giving
+            .iter()
+            .map(|it| format!("{}: {}", it.name, it.trouble.as_deref().unwrap_or_default()))
+            .collect();
         Err(Failure::new(Code::NotAvailable, format!("no pool has an address left ({})", reasons.join("; ")))
             .detail("append a subnet to a pool, or delete pods"))
     }

@@ -281,8 +281,6 @@ fn pick<'a>(names: impl ExactSizeIterator<Item = &'a String>, number: usize) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn two_leaders_with_old_news_and_late_writes_give_no_address_twice_and_no_request_two_blocks(
         ops in proptest::collection::vec(op(), 1..150)

@@ -144,12 +144,26 @@ impl Writer<'_> {
             let Some(existing) = latest.object else {
                 let creates = part == Part::Whole
                     && self.resource.builtin().is_some_and(|builtin| builtin.traits.create_on_update);
-                if let (true, Some(shaped)) = (creates, &replacement) {
-                    let warnings = self.complaints(&shaped.complaints);
-                    return self.create_named(namespace, shaped.value.clone(), warnings).await;
-                }
-                let status = Status::not_found(self.resource.grouped(), name);
-                return Err(self.refuse(latest.settled_at, status).await);
+                let shaped = replacement.as_ref();
+                let warnings = self.complaints(shaped.map_or(&[], |shaped| &shaped.complaints));
+                let status = match shaped {
+                    Some(shaped) if creates => {
+                        let uid = meta::text(&shaped.value, "uid");
+                        if uid.is_empty() {
+                            let mut value = shaped.value.clone();
+                            // Whoever names no uid means whatever has the name, of any version: also nothing.
+                            // A dry run shows it nevertheless.
+                            if !self.options.dry_run {
+                                meta::remove(&mut value, "resourceVersion");
+                            }
+                            return self.create_named(namespace, value, warnings).await;
+                        }
+                        // What was deleted is not brought back by someone who still knows it.
+                        self.storage_conflict(&key, &other_uid(uid, ""))
+                    }
+                    _ => Status::not_found(self.resource.grouped(), name),
+                };
+                return Err(self.refuse(latest.settled_at, status.with_warnings(warnings)).await);
             };
             let mut warnings = Vec::new();
             let verdict = match (&replacement, change) {
@@ -204,22 +218,18 @@ impl Writer<'_> {
     ) -> Result<Verdict, Status> {
         let uid = meta::text(value, "uid");
         if !uid.is_empty() && uid != existing.uid() {
-            let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                existing.uid()
-            );
-            return Err(self.storage_conflict(existing, &why));
+            return Err(self.storage_conflict(&existing.key, &other_uid(uid, existing.uid())));
         }
         self.judge(existing, value.clone(), part, warnings)
     }
 
     /// A conflict in the words of kube-apiserver's storage layer.
-    pub(super) fn storage_conflict(&self, existing: &Object, why: &str) -> Status {
-        let path = self.storage_path(&existing.key);
+    pub(super) fn storage_conflict(&self, key: &Key, why: &str) -> Status {
+        let path = self.storage_path(key);
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
         );
-        Status::conflict(self.resource.grouped(), existing.key.name(), &why)
+        Status::conflict(self.resource.grouped(), key.name(), &why)
     }
 
     /// The key under which kube-apiserver would keep the object; error messages show it.
@@ -381,6 +391,11 @@ impl Writer<'_> {
             && value["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         meta::is_terminating(old) && grace == 0 && meta::finalizers(value).is_empty() && !holds
     }
+}
+
+/// Why a write to an object of another uid conflicts.
+fn other_uid(given: &str, present: &str) -> String {
+    format!("Precondition failed: UID in precondition: {given}, UID in object meta: {present}")
 }
 
 /// 422 about a patch whose result is no object of the kind.

@@ -16,6 +16,7 @@ mod recorder;
 pub mod recordings;
 mod scenarios;
 mod transcript;
+mod walk;
 mod watching;
 
 use futures::StreamExt;
@@ -25,6 +26,7 @@ use kube::Client;
 pub use compare::{Mismatch, StepMismatch, compare, report};
 pub use recorder::{Answer, Call, Recorder};
 pub use transcript::{Events, Exchange, Note, Step, Transcript};
+pub use walk::walk;
 pub use watching::Watch;
 
 /// What a scenario returns: nothing, or why it could not go on.

@@ -173,12 +173,7 @@ impl Seen {
                 *message = self.message(message);
             }
         });
-        map_strings(&mut document, &mut |text| {
-            if self.server_times.contains(text) {
-                return "<time>".to_owned();
-            }
-            self.replace(text)
-        });
+        map_strings(&mut document, &mut |text| self.replace(text));
         // Last, when the message and its causes have the same placeholders.
         each_object_mut(&mut document, &mut sort_causes);
         document
@@ -186,6 +181,11 @@ impl Seen {
 
     fn replace(&self, text: &str) -> String {
         let mut text = text.to_owned();
+        for time in &self.server_times {
+            if text.contains(time.as_str()) {
+                text = text.replace(time.as_str(), "<time>");
+            }
+        }
         for (own, placeholder) in &self.replaced {
             if text.contains(own.as_str()) {
                 text = text.replace(own.as_str(), placeholder);

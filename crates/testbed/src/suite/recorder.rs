@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A scenario's line to the server, and its notebook.
 pub struct Recorder {
     client: Client,
-    scenario: &'static str,
+    own_name: String,
     steps: Vec<Raw>,
 }
 
@@ -54,8 +54,12 @@ pub struct Answer {
 }
 
 impl Recorder {
-    pub(super) fn new(client: Client, scenario: &'static str) -> Self {
-        Self { client, scenario, steps: Vec::new() }
+    pub(super) fn new(client: Client, scenario: &str) -> Self {
+        Self::named(client, scenario.replace('_', "-"))
+    }
+
+    pub(super) fn named(client: Client, own_name: String) -> Self {
+        Self { client, own_name, steps: Vec::new() }
     }
 
     pub(super) fn into_steps(self) -> Vec<Raw> {
@@ -69,7 +73,7 @@ impl Recorder {
 
     /// A name that no other scenario uses: fit for a namespace, a node or a part of an API group.
     pub fn own_name(&self) -> String {
-        self.scenario.replace('_', "-")
+        self.own_name.clone()
     }
 
     /// An API group that no other scenario uses.

@@ -15,10 +15,7 @@ fn held(number: u8) -> Held {
         key: HoldKey::new("k8s", format!("c{number}"), "eth0").unwrap(),
         pod: Pod { namespace: "shop".into(), name: format!("web-{number}"), uid: "u".into() },
         interface: number % 2 == 0,
-        addresses: Addresses {
-            ipv4: Some([10, 0, 0, number].into()),
-            ipv6: Some(u128::from(number).into()),
-        },
+        addresses: Addresses { ipv4: Some([10, 0, 0, number].into()), ipv6: Some(u128::from(number).into()) },
         sequence: Sequence::from_u64(number.into()),
         since: Timestamp::from_millis(1_800_000_000_000),
     }

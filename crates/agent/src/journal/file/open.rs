@@ -171,9 +171,7 @@ fn usable(bytes: &[u8], here: &Origin) -> Usable {
             image: reading.image,
             reason: Reason::Damaged { bytes: reading.damaged, records: reading.records },
         },
-        Ok(reading) => {
-            Usable::Whole { image: reading.image, len: reading.whole as u64, torn: reading.torn }
-        }
+        Ok(reading) => Usable::Whole { image: reading.image, len: reading.whole as u64, torn: reading.torn },
     }
 }
 

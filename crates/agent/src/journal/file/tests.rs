@@ -145,7 +145,8 @@ fn a_damaged_journal_is_set_aside_and_what_is_left_of_it_is_used() {
     fs::write(&path, &bytes).unwrap();
     let (opened, _) = open(directory.path(), &here());
     assert_eq!(containers(&opened.image), ["c1", "c3"]);
-    let [Note::SetAside { path: aside, reason: Reason::Damaged { records: 2, .. } }] = &opened.notes[..] else {
+    let [Note::SetAside { path: aside, reason: Reason::Damaged { records: 2, .. } }] = &opened.notes[..]
+    else {
         panic!("{:?}", opened.notes)
     };
     assert_eq!(fs::read(aside).unwrap(), bytes);

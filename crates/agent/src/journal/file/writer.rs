@@ -43,7 +43,17 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(path: PathBuf, file: File, len: u64, origin: Origin, image: Image) -> Self {
-        Self { path, origin, file, len, tainted: false, compact_len: len, image, waiting: Vec::new(), committed: 0 }
+        Self {
+            path,
+            origin,
+            file,
+            len,
+            tainted: false,
+            compact_len: len,
+            image,
+            waiting: Vec::new(),
+            committed: 0,
+        }
     }
 
     pub(super) fn run(mut self, orders: &Receiver<Order>, mut told: impl FnMut(Commit)) {

@@ -90,7 +90,8 @@ impl Api {
             return None;
         }
         let (name, uid) = dice.pick(&mut self.returns)?;
-        let found = self.blocks.iter().find(|(_, block)| block.uid == uid).map(|(index, it)| (*index, it.clone()));
+        let found =
+            self.blocks.iter().find(|(_, block)| block.uid == uid).map(|(index, it)| (*index, it.clone()));
         match found {
             Some((_, block)) if block.node != HERE => {
                 self.watch.push_back(Event::BlockSeen(block));

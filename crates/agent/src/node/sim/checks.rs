@@ -57,7 +57,8 @@ impl Knowledge {
             Event::Kernel(_) => self.kernel = true,
             Event::ApiRead => self.api = true,
             Event::BlockSeen(block) => {
-                let replaced = self.ours.iter().filter(|(uid, it)| it.name == block.name && **uid != block.uid);
+                let replaced =
+                    self.ours.iter().filter(|(uid, it)| it.name == block.name && **uid != block.uid);
                 let replaced: Vec<String> = replaced.map(|(uid, _)| uid.clone()).collect();
                 let late = self.lost.contains(&block.uid);
                 if !late {
@@ -113,7 +114,8 @@ impl World {
     }
 
     pub(super) fn check_answer(&mut self, ticket: Ticket, outcome: Result<Done, Failure>) {
-        let call = self.runtime.calls.remove(&ticket).expect("an answer to a call that is open, and only one");
+        let call =
+            self.runtime.calls.remove(&ticket).expect("an answer to a call that is open, and only one");
         match (call, outcome) {
             (Call::Add(key), Ok(Done::Added { addresses, link })) => {
                 self.check_read();
@@ -179,7 +181,8 @@ impl World {
                 if ended > 0 {
                     self.deeds.count("swept");
                 }
-                let held: BTreeSet<HoldKey> = self.agent.node.holds().into_iter().map(|hold| hold.key).collect();
+                let held: BTreeSet<HoldKey> =
+                    self.agent.node.holds().into_iter().map(|hold| hold.key).collect();
                 self.runtime.containers.retain(|key, state| *state != Container::Lost || held.contains(key));
             }
             (Call::Del(_) | Call::Check(_) | Call::Gc, Err(_)) => {}

@@ -49,8 +49,20 @@ impl Deeds {
     /// All that can happen.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
         const ALL: [&str; 15] = [
-            "crash", "reboot", "outage", "controller away", "taken by force", "wiring failed", "unwiring failed",
-            "journal failed", "exhausted", "unreachable", "timed out", "given back", "cooling gave way", "swept",
+            "crash",
+            "reboot",
+            "outage",
+            "controller away",
+            "taken by force",
+            "wiring failed",
+            "unwiring failed",
+            "journal failed",
+            "exhausted",
+            "unreachable",
+            "timed out",
+            "given back",
+            "cooling gave way",
+            "swept",
             "an add waited",
         ];
         ALL.into_iter().map(|deed| (deed, self.0.get(deed).copied().unwrap_or_default()))
@@ -89,8 +101,13 @@ impl World {
             52..66 => self.let_journal_work(),
             66..74 => self.api.answer(&self.dice),
             74..84 => self.let_api_tell(),
-            84..86 => self.let_deletion_arrive(),
-            86..90 => self.let_time_pass(),
+            // Deletions are slow, and outlive the one who sent them.
+            84 => {
+                if self.dice.percent(50) {
+                    self.let_deletion_arrive();
+                }
+            }
+            85..90 => self.let_time_pass(),
             90..92 => self.api.live_elsewhere(&self.dice),
             92 => {
                 let event = self.runtime.gc();
@@ -114,6 +131,8 @@ impl World {
             98 => {
                 if self.dice.percent(20) {
                     self.reboot();
+                } else {
+                    self.crash();
                 }
             }
             _ => {

@@ -18,9 +18,17 @@ fn an_answer_leaves_only_after_its_record_is_committed_and_the_wiring_is_done() 
         rig.prompt = false;
         let add = rig.add("a");
         assert!(rig.is_open(add));
-        if commit_first { rig.commit() } else { rig.obey() }
+        if commit_first {
+            rig.commit()
+        } else {
+            rig.obey()
+        }
         assert!(rig.is_open(add));
-        if commit_first { rig.obey() } else { rig.commit() }
+        if commit_first {
+            rig.obey()
+        } else {
+            rig.commit()
+        }
         assert_eq!(rig.address(add), "10.0.7.0");
         let Some(Ok(Done::Added { link: Some(link), .. })) = rig.answers.get(&add) else { panic!() };
         assert_eq!(link.host_name, "tnra");
@@ -230,7 +238,11 @@ fn garbage_collection_ends_what_is_not_alive_and_nothing_else() {
 
     rig.prompt = true;
     let again = rig.ticket();
-    rig.event(Event::Gc { ticket: again, network: "net".into(), alive: ["b", "d"].map(|c| (c.to_owned(), "eth0".to_owned())).into() });
+    rig.event(Event::Gc {
+        ticket: again,
+        network: "net".into(),
+        alive: ["b", "d"].map(|c| (c.to_owned(), "eth0".to_owned())).into(),
+    });
     assert_eq!(rig.answers[&again], Ok(Done::Swept(0)));
 }
 
@@ -301,7 +313,8 @@ fn a_journal_that_cannot_be_written_is_said_and_nothing_is_answered_that_may_be_
 fn the_interface_is_made_as_the_call_asked_for() {
     let mut rig = Rig::with_blocks([0]);
     rig.prompt = false;
-    let wiring = Wiring { netns: "/run/netns/x".into(), mtu: Some(1400), mac: Some("02:00:00:00:00:01".into()) };
+    let wiring =
+        Wiring { netns: "/run/netns/x".into(), mtu: Some(1400), mac: Some("02:00:00:00:00:01".into()) };
     rig.add_of(crate::node::Attach { wiring: Some(wiring.clone()), ..attach("a", "default") });
     let [Action::Wire(job)] = &rig.jobs[..] else { panic!() };
     assert_eq!((&job.wiring, &job.key, &job.pod), (&wiring, &key("a"), &pod("a")));

@@ -10,8 +10,8 @@ use tenure_ipam::{Addresses, Cidr, Subnet};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{
-    Action, AskId, Attach, Done, Event, Found, Job, Link, Node, PoolFacts, Refusal, RefusalKind, Report, SeenBlock,
-    Settings, Ticket, Wiring,
+    Action, AskId, Attach, Done, Event, Found, Job, Link, Node, PoolFacts, Refusal, RefusalKind, Report,
+    SeenBlock, Settings, Ticket, Wiring,
 };
 
 pub(super) const NODE: &str = "node-1";
@@ -140,7 +140,10 @@ impl Rig {
                     }
                     Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_) => self.jobs.push(action),
                     Action::Answer { ticket, outcome } => {
-                        assert!(self.answers.insert(ticket, outcome).is_none(), "{ticket:?} was answered twice");
+                        assert!(
+                            self.answers.insert(ticket, outcome).is_none(),
+                            "{ticket:?} was answered twice"
+                        );
                         self.order.push(ticket);
                     }
                     Action::AskForBlock { ask, pool, .. } => self.asked.push((ask, pool)),

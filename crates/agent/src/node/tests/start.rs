@@ -52,7 +52,8 @@ fn invariant_3_what_the_journal_and_the_kernel_know_is_not_handed_out_again() {
     assert_eq!(again.give("b"), "10.0.7.1", "it has no interface any more, but its hold was not released");
     assert_eq!(again.give("c"), "10.0.7.2");
     assert_eq!(again.give("d"), "10.0.7.3");
-    let kept: Vec<String> = again.repaired.iter().map(|(key, addresses)| format!("{key} {addresses}")).collect();
+    let kept: Vec<String> =
+        again.repaired.iter().map(|(key, addresses)| format!("{key} {addresses}")).collect();
     assert_eq!(kept.len(), 3, "{kept:?}");
     assert!(again.records.iter().any(|record| matches!(record, Record::Held(held) if held.key == key("c"))));
 }
@@ -125,7 +126,10 @@ fn links_with_addresses_of_nobody_here_are_reported_and_kept_until_they_are_rele
     let mut rig = Rig::started(Settings::new(NODE));
     rig.event(Event::PoolChanged { name: "default".into(), facts: facts() });
     rig.event(Event::BlockSeen(block("default", 0)));
-    rig.read(Image::default(), vec![found("a", &["10.0.7.8"]), found("b", &["10.0.7.1"]), found("c", &["10.0.7.1"])]);
+    rig.read(
+        Image::default(),
+        vec![found("a", &["10.0.7.8"]), found("b", &["10.0.7.1"]), found("c", &["10.0.7.1"])],
+    );
     let strays = rig.reports.iter().filter(|report| matches!(report, Report::Stray { .. })).count();
     assert_eq!(strays, 2, "one of no block, one with another's address");
     // The block of the first comes: its address is held from the start.

@@ -114,7 +114,10 @@ fn an_exhausted_pool_fails_fast_says_what_to_do_and_heals() {
     rig.refuse(exhausted());
     let failure = rig.failure(add).clone();
     assert_eq!(failure.code, 11);
-    assert!(failure.message.contains("default") && failure.message.contains("all 4 blocks are carved"), "{failure}");
+    assert!(
+        failure.message.contains("default") && failure.message.contains("all 4 blocks are carved"),
+        "{failure}"
+    );
     assert!(failure.details.contains("append a subnet"), "{failure}");
     let again = rig.add("a");
     assert!(!rig.is_open(again), "at once, without asking again");
@@ -129,7 +132,10 @@ fn an_exhausted_pool_fails_fast_says_what_to_do_and_heals() {
     let early = rig.add("a");
     assert!(!rig.is_open(early));
     // The pool grows: at once.
-    rig.event(Event::PoolChanged { name: "default".into(), facts: PoolFacts { block_bits: 3, exclusions: vec![exclusion()], ..facts() } });
+    rig.event(Event::PoolChanged {
+        name: "default".into(),
+        facts: PoolFacts { block_bits: 3, exclusions: vec![exclusion()], ..facts() },
+    });
     assert_eq!(rig.node.status(), Ok(()));
     let add = rig.add("a");
     rig.grant(0);
@@ -291,7 +297,10 @@ fn pools_that_are_unknown_or_being_deleted_give_nothing_new() {
 fn what_a_pool_excludes_is_not_handed_out_and_what_is_held_stays() {
     let mut rig = Rig::with_blocks([0]);
     assert_eq!(rig.give("a"), "10.0.7.0");
-    let changed = |exclusions| Event::PoolChanged { name: "default".into(), facts: PoolFacts { exclusions, ..facts() } };
+    let changed = |exclusions| Event::PoolChanged {
+        name: "default".into(),
+        facts: PoolFacts { exclusions, ..facts() },
+    };
     rig.event(changed(vec![exclusion()]));
     assert_eq!(rig.give("b"), "10.0.7.2");
     assert_eq!(rig.give("a"), "10.0.7.0");
@@ -304,8 +313,12 @@ fn what_a_pool_excludes_is_not_handed_out_and_what_is_held_stays() {
 #[test]
 fn a_block_without_a_usable_address_does_not_make_the_node_hoard() {
     let mut rig = Rig::with_blocks([]);
-    let all = tenure_ipam::Exclusion::between("10.0.7.0".parse().unwrap(), "10.0.7.255".parse().unwrap()).unwrap();
-    rig.event(Event::PoolChanged { name: "default".into(), facts: PoolFacts { exclusions: vec![all], ..facts() } });
+    let all =
+        tenure_ipam::Exclusion::between("10.0.7.0".parse().unwrap(), "10.0.7.255".parse().unwrap()).unwrap();
+    rig.event(Event::PoolChanged {
+        name: "default".into(),
+        facts: PoolFacts { exclusions: vec![all], ..facts() },
+    });
     rig.add("a");
     for index in 0..5 {
         if !rig.asked.is_empty() {

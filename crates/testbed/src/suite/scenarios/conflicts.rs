@@ -14,6 +14,8 @@ scenarios![conflicts:
     another_uid_conflicts,
     a_version_that_is_no_number_is_refused,
     a_version_of_the_future_conflicts,
+    a_replacement_does_not_bring_back_what_was_deleted,
+    a_dry_run_does_not_mind_a_version,
 ];
 
 async fn a_stale_replacement_conflicts(r: &mut Recorder) -> Outcome {
@@ -101,5 +103,34 @@ async fn a_version_of_the_future_conflicts(r: &mut Recorder) -> Outcome {
     let first = r.post(&all, &widget(&group, "a", &json!({}))).await?;
     let future = first.with("/metadata/resourceVersion", json!("9000000000000000"));
     r.put(&format!("{all}/a"), &future).await?;
+    Ok(())
+}
+
+async fn a_replacement_does_not_bring_back_what_was_deleted(r: &mut Recorder) -> Outcome {
+    let (group, custom) = r.widgets().await?;
+    let all = leases(&r.own_name());
+    let held = r.post(&all, &lease("a", "one")).await?;
+    r.delete(&format!("{all}/a")).await?;
+    r.put(&format!("{all}/a"), &held.with("/spec/holderIdentity", json!("two"))).await?;
+    r.get(&format!("{all}/a")).await?;
+    // Who names no uid means whatever has the name, and nothing has it.
+    let mut object = lease("b", "one");
+    object["metadata"]["resourceVersion"] = json!(held.version()?);
+    r.put(&format!("{all}/b"), &object).await?;
+    let held = r.post(&custom, &widget(&group, "a", &json!({}))).await?;
+    r.delete(&format!("{custom}/a")).await?;
+    r.put(&format!("{custom}/a"), &held.with("/spec/unknown", json!(1))).await?;
+    r.put(&format!("{custom}/a/status"), &held.with("/status", json!({"ready": 1, "unknown": 1}))).await?;
+    Ok(())
+}
+
+async fn a_dry_run_does_not_mind_a_version(r: &mut Recorder) -> Outcome {
+    let (group, custom) = r.widgets().await?;
+    let mut object = widget(&group, "a", &json!({}));
+    object["metadata"]["resourceVersion"] = json!("9000000000000000");
+    r.post(&format!("{custom}?dryRun=All"), &object).await?;
+    let mut object = lease("a", "h");
+    object["metadata"]["resourceVersion"] = json!("9000000000000000");
+    r.post(&format!("{}?dryRun=All", leases(&r.own_name())), &object).await?;
     Ok(())
 }
