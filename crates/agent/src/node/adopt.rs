@@ -225,8 +225,11 @@ impl Node {
     fn cool(&mut self, uid: &str, id: HolderId, addresses: &[Address], freed_at: Timestamp) {
         let Some(block) = self.blocks.get_mut(uid) else { return };
         let Some(address) = addresses.iter().copied().find(|address| block.has(*address)) else { return };
-        if !matches!(block.engine.state(address), Ok(State::Free)) {
-            return;
+        let until = freed_at.plus(block.engine.rest());
+        match block.engine.state(address) {
+            Ok(State::Free) => {}
+            Ok(State::Cooling(cooling)) if cooling.until < until => {}
+            _ => return,
         }
         // The engine takes releases in the order of their times, and a longer rest does no harm.
         let freed_at = block.last_freed().map_or(freed_at, |last| last.max(freed_at));

@@ -17,7 +17,7 @@ use world::World;
 
 /// How many runs there are when no seed is given.
 const RUNS: u64 = 150;
-const STEPS: usize = 500;
+const STEPS: usize = 800;
 
 fn run(seed: u64, aloud: bool) -> World {
     let mut world = World::new(seed, aloud);

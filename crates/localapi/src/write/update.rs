@@ -243,7 +243,9 @@ impl Writer<'_> {
             }
             (_, plural) => plural.to_owned(),
         };
-        format!("/registry/{prefix}/{}", key.as_str())
+        // A dry run goes through a storage of its own, which knows nothing of the prefix.
+        let root = if self.options.dry_run { "" } else { "/registry" };
+        format!("{root}/{prefix}/{}", key.as_str())
     }
 
     fn patch(

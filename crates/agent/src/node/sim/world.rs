@@ -91,6 +91,12 @@ impl World {
     /// Something happens.
     pub(super) fn step(&mut self) {
         self.now = self.now.plus(Duration::from_millis(self.dice.below(30) as u64));
+        // Outages end and starts come to an end sooner or later; there is more to see after them.
+        self.api.up |= self.dice.percent(8);
+        self.api.controller_up |= self.dice.percent(4);
+        if !self.agent.node.is_ready() && self.dice.percent(40) {
+            return self.let_api_tell();
+        }
         match self.dice.below(100) {
             0..32 => {
                 if let Some(event) = self.runtime.act(&self.dice) {
@@ -120,19 +126,17 @@ impl World {
             }
             94 => self.api.mark(&self.dice),
             95 => {
-                self.api.up = !self.api.up;
+                self.api.up = false;
                 self.deeds.count("outage");
             }
             96 => {
-                self.api.controller_up = !self.api.controller_up;
+                self.api.controller_up = false;
                 self.deeds.count("controller away");
             }
             97 => self.crash(),
             98 => {
-                if self.dice.percent(20) {
+                if self.dice.percent(10) {
                     self.reboot();
-                } else {
-                    self.crash();
                 }
             }
             _ => {
@@ -204,6 +208,11 @@ impl World {
 
     fn reboot(&mut self) {
         self.deeds.count("reboot");
+        // No request takes as long as a reboot does.
+        while self.api.up && !self.api.returns.is_empty() {
+            self.let_deletion_arrive();
+        }
+        self.api.returns.clear();
         self.kernel.jobs.clear();
         self.kernel.links.clear();
         self.runtime.orphan();
