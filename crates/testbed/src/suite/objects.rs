@@ -145,8 +145,17 @@ pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresour
 impl Recorder {
     /// Installs `definition` and waits until objects of it can be written; not recorded.
     pub(super) async fn install(&mut self, definition: &Value) -> Outcome {
-        self.prepare(DEFINITIONS, definition).await?;
+        self.define(definition).await?;
         self.served(definition).await
+    }
+
+    /// Creates `definition` unless another scenario has; not recorded.
+    pub(super) async fn define(&mut self, definition: &Value) -> Outcome {
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        if self.peek(Call::new("GET", &format!("{DEFINITIONS}/{name}"))).await?.status() == 200 {
+            return Ok(());
+        }
+        self.prepare(DEFINITIONS, definition).await
     }
 
     /// Waits until the objects of `definition` can be read and written; not recorded.

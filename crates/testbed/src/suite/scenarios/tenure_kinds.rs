@@ -52,7 +52,7 @@ fn definitions() -> Result<Vec<Value>, SuiteError> {
 async fn install(r: &mut Recorder) -> Outcome {
     let definitions = definitions()?;
     for definition in &definitions {
-        r.prepare(DEFINITIONS, definition).await?;
+        r.define(definition).await?;
     }
     for definition in &definitions {
         r.served(definition).await?;
