@@ -68,10 +68,13 @@ fn hold_message(held: &Held) -> HoldMessage {
 
 fn read_hold(message: HoldMessage) -> Option<Held> {
     let addresses = Addresses {
-        ipv4: address::<4>(&message.ipv4)?.map(Into::into),
-        ipv6: address::<16>(&message.ipv6)?.map(Into::into),
+        ipv4: <[u8; 4]>::try_from(&*message.ipv4).ok().map(Into::into),
+        ipv6: <[u8; 16]>::try_from(&*message.ipv6).ok().map(Into::into),
     };
-    addresses.iter().next()?;
+    let lens = (message.ipv4.len(), message.ipv6.len());
+    if !matches!(lens, (4, 0 | 16) | (0, 16)) {
+        return None;
+    }
     Some(Held {
         block: message.block,
         key: HoldKey::new(message.network, message.container, message.ifname).ok()?,
@@ -81,11 +84,6 @@ fn read_hold(message: HoldMessage) -> Option<Held> {
         sequence: Sequence::from_u64(message.sequence),
         since: Timestamp::from_millis(message.since),
     })
-}
-
-/// An address of `N` bytes, or none for no bytes.
-fn address<const N: usize>(bytes: &[u8]) -> Option<Option<[u8; N]>> {
-    if bytes.is_empty() { Some(None) } else { bytes.try_into().ok().map(Some) }
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

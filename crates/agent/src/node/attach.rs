@@ -119,7 +119,7 @@ impl Node {
         self.proceed(id);
     }
 
-    pub(super) fn wiring_failed(&mut self, job: Job, failure: Failure) {
+    pub(super) fn wiring_failed(&mut self, job: Job, failure: &Failure) {
         let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_)))
         else {
             return;
@@ -132,7 +132,7 @@ impl Node {
         } else {
             // A running pod keeps its address, whatever became of this look at its interface.
             let undo = setting.undo;
-            self.fail_adds(id, &failure);
+            self.fail_adds(id, failure);
             match self.attachments.get_mut(&id) {
                 Some(attachment) if !undo => attachment.phase = Phase::Held,
                 _ => self.proceed(id),
@@ -141,8 +141,8 @@ impl Node {
     }
 
     /// Ends an ADD that is under way: those who wait are told at once, and the rest is undone.
-    pub(super) fn undo(&mut self, id: HolderId, failure: Failure) {
-        self.fail_adds(id, &failure);
+    pub(super) fn undo(&mut self, id: HolderId, failure: &Failure) {
+        self.fail_adds(id, failure);
         if let Some(setting) = self.setting(id) {
             setting.undo = true;
         }

@@ -92,7 +92,9 @@ impl Node {
             if attachment.phase == Phase::Releasing {
                 let dels = std::mem::take(&mut attachment.dels);
                 let next: Vec<_> = attachment.next.drain(..).collect();
-                next.into_iter().for_each(|(ticket, _)| self.answer(ticket, Err(failure.clone())));
+                for (ticket, _) in next {
+                    self.answer(ticket, Err(failure.clone()));
+                }
                 self.tell_deleters(id, dels, &Err(failure.clone()));
             }
         }

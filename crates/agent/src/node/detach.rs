@@ -88,7 +88,7 @@ impl Node {
                 self.fail_adds(id, &refusal::deleted_meanwhile());
                 self.finish(id);
             }
-            Phase::Setting(_) => self.undo(id, refusal::deleted_meanwhile()),
+            Phase::Setting(_) => self.undo(id, &refusal::deleted_meanwhile()),
             Phase::Held => self.unwire(id),
             Phase::Unwiring | Phase::Releasing => {}
         }

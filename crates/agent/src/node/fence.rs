@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::attachment::Phase;
+use super::attachment::{Attachment, Phase};
 use super::block::Object;
 use super::commit::Upon;
 use super::{Fence, Node, Report, refusal};
@@ -72,7 +72,7 @@ impl Node {
 
     /// What is held in a block.
     pub(super) fn holds_in(&self, uid: &str) -> Vec<Held> {
-        self.attachments.values().filter(|it| it.block() == Some(uid)).filter_map(|it| it.held()).collect()
+        self.attachments.values().filter(|it| it.block() == Some(uid)).filter_map(Attachment::held).collect()
     }
 
     /// Ends the ADDs under way that have an address of this block: nobody was told of it yet.
@@ -83,7 +83,7 @@ impl Node {
         });
         let under_way: Vec<HolderId> = under_way.map(|(id, _)| *id).collect();
         for id in under_way {
-            self.undo(id, refusal::block_taken_away(name));
+            self.undo(id, &refusal::block_taken_away(name));
         }
     }
 

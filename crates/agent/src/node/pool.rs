@@ -57,35 +57,35 @@ impl Pool {
 
 impl Node {
     /// A pool is different, or gone.
-    pub(super) fn pool_changed(&mut self, name: String, facts: Option<PoolFacts>) {
-        if facts.is_none() && !self.pools.contains_key(&name) {
+    pub(super) fn pool_changed(&mut self, name: &str, facts: Option<PoolFacts>) {
+        if facts.is_none() && !self.pools.contains_key(name) {
             return;
         }
         if facts.is_none() {
             // Nobody answers wishes for a pool that is gone.
             self.asks.retain(|_, ask| ask.pool != name);
         }
-        let pool = self.pools.entry(name.clone()).or_default();
+        let pool = self.pools.entry(name.to_owned()).or_default();
         if pool.facts != facts {
             let exhausted = facts.as_ref().is_some_and(|facts| facts.exhausted);
             pool.facts = facts;
             if !exhausted {
                 // Whatever was wrong, it may be right now: those who wait next find out.
-                self.forget_trouble(&name);
+                self.forget_trouble(name);
             }
         }
         if self.start.is_some() {
             return;
         }
-        let cooling = self.cooling(&name);
-        let of_pool: Vec<String> = self.uids_of(&name).map(str::to_owned).collect();
+        let cooling = self.cooling(name);
+        let of_pool: Vec<String> = self.uids_of(name).map(str::to_owned).collect();
         for uid in of_pool {
             if let Some(block) = self.blocks.get_mut(&uid) {
                 block.engine.set_rest(cooling);
             }
             self.reserve(&uid);
         }
-        self.touch(&name);
+        self.touch(name);
     }
 
     /// How long freed addresses of a pool cool.

@@ -73,7 +73,7 @@ impl Node {
 
     fn replay(&mut self, journal: &Image, kernel: Vec<Found>, mut blocks: BTreeMap<String, SeenBlock>) {
         for (uid, block) in journal.blocks() {
-            self.restore(uid, block, blocks.remove(uid));
+            self.restore(uid, block, blocks.remove(uid).as_ref());
         }
         let restored: Vec<String> = self.blocks.keys().cloned().collect();
         for uid in &restored {
@@ -82,7 +82,9 @@ impl Node {
             }
         }
         blocks.retain(|_, seen| seen.node == self.settings.node);
-        blocks.into_values().for_each(|seen| self.adopt(seen));
+        for seen in blocks.into_values() {
+            self.adopt(seen);
+        }
         for found in kernel {
             self.found(found);
         }
@@ -102,12 +104,14 @@ impl Node {
     }
 
     /// Puts a block back as the journal knows it, into the state that the API says.
-    fn restore(&mut self, uid: &str, image: &ImageBlock, seen: Option<SeenBlock>) {
-        let facts = image.facts.clone().or_else(|| seen.as_ref().map(facts_of));
+    fn restore(&mut self, uid: &str, image: &ImageBlock, seen: Option<&SeenBlock>) {
+        let facts = image.facts.clone().or_else(|| seen.map(facts_of));
         let cooling = facts.as_ref().map_or(self.settings.cooling, |facts| self.cooling(&facts.pool));
         let Some(mut block) = facts.and_then(|facts| Owned::new(facts, cooling, self.now)) else {
             // Nobody knows what block this was: what was held in it must not be handed out, wherever it lies.
-            image.holds().for_each(|held| self.put_stray(held));
+            for held in image.holds() {
+                self.put_stray(held);
+            }
             self.record(Record::Forgotten { uid: uid.to_owned() });
             return;
         };
@@ -132,15 +136,15 @@ impl Node {
                 _ => strays.push(held),
             }
         }
-        let changed = seen.as_ref().is_some_and(|seen| facts_of(seen) != block.facts);
-        let fence = match &seen {
+        let changed = seen.is_some_and(|seen| facts_of(seen) != block.facts);
+        let fence = match seen {
             None => Some((Object::Gone, Fence::Gone)),
             Some(seen) if seen.node != self.settings.node => {
                 Some((Object::Elsewhere, Fence::OtherNode(seen.node.clone())))
             }
             Some(_) => changed.then_some((Object::Ours, Fence::Changed)),
         };
-        if let Some(seen) = &seen {
+        if let Some(seen) = seen {
             (block.reserved, block.deleting) = (seen.reserved, seen.deleting);
         }
         if let Some((object, _)) = &fence {
@@ -149,7 +153,9 @@ impl Node {
         let before = block.fence.is_some();
         let name = block.facts.name.clone();
         self.blocks.insert(uid.to_owned(), block);
-        strays.into_iter().for_each(|held| self.put_stray(held));
+        for held in strays {
+            self.put_stray(held);
+        }
         let holds = if before { self.holds_in(uid) } else { Vec::new() };
         if !holds.is_empty() {
             self.report(Report::Fenced { block: name, uid: uid.to_owned(), fence: Fence::Before, holds });

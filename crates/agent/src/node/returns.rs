@@ -8,13 +8,14 @@ use tenure_handles::Timestamp;
 
 use super::attachment::Attachment;
 use super::block::{Object, Owned};
+use super::pool::Pool;
 use super::{Action, Fence, Node};
 use crate::journal::Record;
 
 impl Node {
     /// Gives back the blocks of a pool that are not needed.
     pub(super) fn give_back(&mut self, name: &str) {
-        let draining = !self.pools.get(name).is_some_and(|pool| pool.is_giving());
+        let draining = !self.pools.get(name).is_some_and(Pool::is_giving);
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && is_kept(block));
         let mut empty: Vec<(bool, Timestamp, String)> = kept
             .filter(|block| block.engine.is_empty() && !block.reserved)
@@ -58,7 +59,7 @@ impl Node {
     fn is_clear(&self, uid: &str) -> bool {
         let Some(block) = self.blocks.get(uid) else { return true };
         // The addresses of a pool that goes away have no next owner who would have to wait for them to cool.
-        let draining = !self.pools.get(&block.facts.pool).is_some_and(super::pool::Pool::is_giving);
+        let draining = !self.pools.get(&block.facts.pool).is_some_and(Pool::is_giving);
         let cools = |other: &Owned| !draining && !other.is_at_rest() && other.overlaps(&block.facts.subnet);
         let has = |it: &Attachment| it.every_address().into_iter().any(|address| block.has(address));
         !self.blocks.values().any(cools) && !self.attachments.values().any(has)

@@ -9,6 +9,7 @@ use tenure_ipam::{Address, Addresses, Cidr, Counts, Subnet};
 
 use super::attachment::{Phase, Place};
 use super::block::Object;
+use super::pool::Pool;
 use super::{Action, Fence, Node};
 use crate::key::{HoldKey, Pod};
 
@@ -106,14 +107,14 @@ impl Node {
         let giving: Vec<PoolView> = self
             .pools()
             .into_iter()
-            .filter(|it| self.pools.get(&it.name).is_some_and(|pool| pool.is_giving()))
+            .filter(|it| self.pools.get(&it.name).is_some_and(Pool::is_giving))
             .collect();
         if giving.is_empty() {
             let failure = Failure::new(Code::NotAvailable, "there is no AddressPool to hand out of");
             return Err(failure.detail("create an AddressPool named \"default\""));
         }
         let refused = |view: &PoolView| {
-            let refused = self.pools.get(&view.name).is_some_and(super::pool::Pool::is_refused);
+            let refused = self.pools.get(&view.name).is_some_and(Pool::is_refused);
             refused && view.counts.free == 0 && view.counts.cooling == 0
         };
         if giving.iter().any(|view| !refused(view)) {
@@ -172,7 +173,7 @@ impl Node {
 
     /// All pools, ordered by name.
     pub fn pools(&self) -> Vec<PoolView> {
-        let view = |(name, pool): (&String, &super::pool::Pool)| {
+        let view = |(name, pool): (&String, &Pool)| {
             let mut counts = Counts::default();
             for block in self.usable_blocks(name).map(|block| block.engine.counts()) {
                 counts.capacity = counts.capacity.saturating_add(block.capacity);

@@ -84,7 +84,9 @@ proptest! {
     ) {
         let _ = read(&garbage);
         let mut bytes = begin(&Origin::default());
-        records.iter().for_each(|record| put(record, &mut bytes));
+        for record in &records {
+            put(record, &mut bytes);
+        }
         let at = cut.index(bytes.len());
         let _ = read(&[&bytes[..at], &garbage].concat());
         bytes.extend(garbage);

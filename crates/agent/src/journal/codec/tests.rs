@@ -14,7 +14,7 @@ fn held(number: u8) -> Held {
         block: "9d5d1f9a".into(),
         key: HoldKey::new("k8s", format!("c{number}"), "eth0").unwrap(),
         pod: Pod { namespace: "shop".into(), name: format!("web-{number}"), uid: "u".into() },
-        interface: number % 2 == 0,
+        interface: number.is_multiple_of(2),
         addresses: Addresses { ipv4: Some([10, 0, 0, number].into()), ipv6: Some(u128::from(number).into()) },
         sequence: Sequence::from_u64(number.into()),
         since: Timestamp::from_millis(1_800_000_000_000),
@@ -29,7 +29,7 @@ fn records() -> Vec<Record> {
     let mut records = vec![Record::Owned(facts)];
     for number in 1..=5 {
         records.push(Record::Held(held(number)));
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             let at = Timestamp::from_millis(1_800_000_001_000);
             let until = Timestamp::from_millis(1_800_000_031_000);
             records.push(Record::Released(Released { hold: held(number), at, until }));

@@ -1,5 +1,6 @@
 //! The agent: the node, and its journal as bytes that a crash may cut.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::journal::codec;
@@ -20,17 +21,30 @@ pub(super) struct Agent {
     pub(super) committed: usize,
     /// What was committed by this life or those before.
     committed_len: usize,
+    /// What a crash at this moment would leave for certain.
+    pub(super) safe: Image,
+    waiting: VecDeque<Record>,
 }
 
 impl Agent {
     pub(super) fn new() -> Self {
         let journal = begin();
         let committed_len = journal.len();
-        Self { node: node(), life: 0, journal, ends: Vec::new(), committed: 0, committed_len }
+        Self {
+            node: node(),
+            life: 0,
+            journal,
+            ends: Vec::new(),
+            committed: 0,
+            committed_len,
+            safe: Image::default(),
+            waiting: VecDeque::new(),
+        }
     }
 
-    pub(super) fn append(&mut self, position: u64, record: &Record) {
-        codec::put(record, &mut self.journal);
+    pub(super) fn append(&mut self, position: u64, record: Record) {
+        codec::put(&record, &mut self.journal);
+        self.waiting.push_back(record);
         self.ends.push(self.journal.len());
         assert_eq!(position, self.ends.len() as u64, "positions are without gaps");
     }
@@ -41,7 +55,9 @@ impl Agent {
         if waiting == 0 {
             return None;
         }
-        self.committed += 1 + some % waiting;
+        let more = 1 + some % waiting;
+        self.waiting.drain(..more).for_each(|record| self.safe.apply(record));
+        self.committed += more;
         self.committed_len = self.ends[self.committed - 1];
         Some(self.committed as u64)
     }
@@ -50,29 +66,28 @@ impl Agent {
         self.committed < self.ends.len()
     }
 
-    /// What a crash at this moment would leave for certain.
-    pub(super) fn safe_image(&self) -> Image {
-        image(&self.journal[..self.committed_len])
-    }
-
     /// Dies, and is started again with what is left of the journal: all that was committed, and a part of the rest.
     pub(super) fn restart(&mut self, cut: usize) -> Image {
         let uncertain = self.journal.len() - self.committed_len;
         self.journal.truncate(self.committed_len + cut % (uncertain + 1));
+        let safe = image(&self.journal[..self.committed_len]);
+        assert!(safe.blocks().eq(self.safe.blocks()), "the journal says what was committed");
         let image = image(&self.journal);
         self.journal = begin();
         image.records().for_each(|record| codec::put(&record, &mut self.journal));
-        self.next_life();
+        self.next_life(image.clone());
         image
     }
 
     /// After a reboot there is no journal.
     pub(super) fn forget(&mut self) {
         self.journal = begin();
-        self.next_life();
+        self.next_life(Image::default());
     }
 
-    fn next_life(&mut self) {
+    fn next_life(&mut self, image: Image) {
+        self.safe = image;
+        self.waiting.clear();
         self.committed_len = self.journal.len();
         self.ends.clear();
         self.committed = 0;

@@ -12,6 +12,7 @@ use super::runtime::{Call, Container, has_interface};
 use super::world::World;
 use crate::journal::Record;
 use crate::key::HoldKey;
+use crate::node::view::HoldView;
 use crate::node::{Done, Event, SeenBlock, Ticket};
 
 /// What the node was told, and what it did before: what it may be expected to know.
@@ -62,7 +63,9 @@ impl Knowledge {
                 let replaced: Vec<String> = replaced.map(|(uid, _)| uid.clone()).collect();
                 let late = self.lost.contains(&block.uid);
                 if !late {
-                    replaced.into_iter().for_each(|uid| self.lose(uid));
+                    for uid in replaced {
+                        self.lose(uid);
+                    }
                 }
                 if block.node != HERE {
                     self.lose(block.uid.clone());
@@ -121,14 +124,13 @@ impl World {
                 self.check_read();
                 let address = addresses.iter().next().unwrap();
                 let before = self.runtime.containers.get(&key).cloned();
-                match &before {
+                if let Some(Container::Running(held)) = &before {
                     // Invariant 5: repeated, it is the same.
-                    Some(Container::Running(held)) => assert_eq!(*held, addresses, "{key}"),
-                    _ => {
-                        // Invariant 2: it is of a block that the node has reason to take for its own.
-                        let of = self.knowledge.ours.values().find(|block| has(block, address));
-                        assert!(of.is_some(), "{key} got {address}, which is of no block of this node");
-                    }
+                    assert_eq!(*held, addresses, "{key}");
+                } else {
+                    // Invariant 2: it is of a block that the node has reason to take for its own.
+                    let of = self.knowledge.ours.values().find(|block| has(block, address));
+                    assert!(of.is_some(), "{key} got {address}, which is of no block of this node");
                 }
                 // Invariant 1: nobody else here has it.
                 for (other, state) in &self.runtime.containers {
@@ -136,7 +138,7 @@ impl World {
                     assert!(!taken || *other == key, "{address} is given to {key}, and {other} has it");
                 }
                 // What was answered outlives a crash.
-                let image = self.agent.safe_image();
+                let image = &self.agent.safe;
                 let safe = image.holds().any(|held| held.key == key && held.addresses == addresses);
                 assert!(safe, "{key} was told of {address}, which a crash would forget");
                 assert_eq!(link.is_some(), has_interface(&key));
@@ -166,7 +168,7 @@ impl World {
                 let busy = self.runtime.calls.values().any(|call| *call == Call::Add(key.clone()));
                 if !busy {
                     assert!(!self.kernel.links.contains_key(&key), "{key} is deleted, and its link is there");
-                    let safe = self.agent.safe_image().holds().all(|held| held.key != key);
+                    let safe = self.agent.safe.holds().all(|held| held.key != key);
                     assert!(safe, "{key} is deleted, and a crash would bring it back");
                 }
                 if self.runtime.containers.get(&key) == Some(&Container::Ending) {
@@ -203,8 +205,10 @@ impl World {
                 self.deeds.count("an add waited");
             }
         }
+        let holds: BTreeMap<HoldKey, HoldView> =
+            self.agent.node.holds().into_iter().map(|hold| (hold.key.clone(), hold)).collect();
         let mut holders: BTreeMap<Address, String> = BTreeMap::new();
-        for hold in self.agent.node.holds().into_iter().filter(|hold| hold.block.is_some()) {
+        for hold in holds.values().filter(|hold| hold.block.is_some()) {
             for address in hold.addresses.iter() {
                 let other = holders.insert(address, hold.key.to_string());
                 assert_eq!(other, None, "{address} is held by {} too", hold.key);
@@ -212,8 +216,7 @@ impl World {
         }
         for (key, container) in &self.runtime.containers {
             if let Container::Running(addresses) = container {
-                let held = self.agent.node.holds().into_iter().find(|hold| hold.key == *key);
-                let held = held.unwrap_or_else(|| panic!("{key} runs, and its hold is forgotten"));
+                let held = holds.get(key).unwrap_or_else(|| panic!("{key} runs, and its hold is forgotten"));
                 assert_eq!(held.addresses, *addresses);
             }
         }
@@ -256,7 +259,7 @@ impl World {
         assert!(self.agent.node.is_idle());
         assert_eq!(self.agent.node.holds(), [], "holds leak");
         assert!(self.kernel.links.is_empty(), "links leak: {:?}", self.kernel.links);
-        assert_eq!(self.agent.safe_image().holds().count(), 0, "the journal remembers what is over");
+        assert_eq!(self.agent.safe.holds().count(), 0, "the journal remembers what is over");
         let blocks = self.agent.node.blocks();
         assert!(blocks.len() <= 1, "of all blocks the last one stays: {blocks:#?}");
         let known: BTreeSet<String> = blocks.iter().map(|block| block.uid.clone()).collect();

@@ -69,10 +69,9 @@ impl Runtime {
                 self.containers.insert(key, Container::Lost);
                 None
             }
-            Some(Container::Lost) => None,
             // It deletes again before an answer came only now and then.
             Some(Container::Ending) if !busy || dice.percent(10) => Some(self.del(key)),
-            Some(Container::Ending) => None,
+            Some(Container::Ending | Container::Lost) => None,
         }
     }
 

@@ -27,8 +27,15 @@ pub(super) struct World {
     pub(super) deeds: Deeds,
     /// Everything that the node said, for comparing runs.
     pub(super) told: Vec<String>,
-    /// Whether it tells its story as it goes.
-    pub(super) aloud: bool,
+    story: Story,
+}
+
+/// What becomes of the story of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Story {
+    Untold,
+    Kept,
+    Aloud,
 }
 
 /// How often what happened.
@@ -70,7 +77,7 @@ impl Deeds {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, aloud: bool) -> Self {
+    pub(super) fn new(seed: u64, story: Story) -> Self {
         let mut world = Self {
             dice: Dice::new(seed),
             now: Timestamp::from_millis(1_000_000),
@@ -82,7 +89,7 @@ impl World {
             knowledge: Knowledge::default(),
             deeds: Deeds::default(),
             told: Vec::new(),
-            aloud,
+            story,
         };
         world.begin(crate::journal::Image::default());
         world
@@ -230,29 +237,31 @@ impl World {
     }
 
     pub(super) fn event(&mut self, event: Event) {
-        self.tell(format!("{} {event:?}", self.now.as_millis()));
+        self.tell(|now| format!("{} {event:?}", now.as_millis()));
         self.knowledge.tell(&event);
         let actions = self.agent.node.handle(event, self.now);
         for action in actions {
-            self.tell(format!("    {action:?}"));
+            self.tell(|_| format!("    {action:?}"));
             self.act(action);
         }
         self.check_node();
     }
 
     /// For comparing runs, and for people who look into one.
-    fn tell(&mut self, what: String) {
-        if self.aloud {
-            println!("{what}");
+    #[expect(clippy::disallowed_macros, reason = "a test's output is for the one who reads it")]
+    fn tell(&mut self, what: impl FnOnce(Timestamp) -> String) {
+        match self.story {
+            Story::Untold => {}
+            Story::Kept => self.told.push(what(self.now)),
+            Story::Aloud => println!("{}", what(self.now)),
         }
-        self.told.push(what);
     }
 
     fn act(&mut self, action: Action) {
         match action {
             Action::Record { position, record } => {
-                self.agent.append(position, &record);
                 self.check_record(position, &record);
+                self.agent.append(position, record);
             }
             Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_) => {
                 if let Action::Wire(_) = &action {

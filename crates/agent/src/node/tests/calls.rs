@@ -19,15 +19,15 @@ fn an_answer_leaves_only_after_its_record_is_committed_and_the_wiring_is_done() 
         let add = rig.add("a");
         assert!(rig.is_open(add));
         if commit_first {
-            rig.commit()
+            rig.commit();
         } else {
-            rig.obey()
+            rig.obey();
         }
         assert!(rig.is_open(add));
         if commit_first {
-            rig.obey()
+            rig.obey();
         } else {
-            rig.commit()
+            rig.commit();
         }
         assert_eq!(rig.address(add), "10.0.7.0");
         let Some(Ok(Done::Added { link: Some(link), .. })) = rig.answers.get(&add) else { panic!() };

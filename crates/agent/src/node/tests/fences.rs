@@ -40,10 +40,8 @@ fn invariant_2_a_block_with_another_uid_or_another_node_is_never_handed_out_of_a
     for elsewhere in [true, false] {
         let mut rig = Rig::with_blocks([0]);
         rig.give("a");
-        let other = match elsewhere {
-            true => SeenBlock { node: "node-2".into(), ..block("default", 0) },
-            false => SeenBlock { uid: "new".into(), node: "node-2".into(), ..block("default", 0) },
-        };
+        let moved = SeenBlock { node: "node-2".into(), ..block("default", 0) };
+        let other = if elsewhere { moved } else { SeenBlock { uid: "new".into(), ..moved } };
         rig.event(Event::BlockSeen(other));
         let fence = if elsewhere { Fence::OtherNode("node-2".into()) } else { Fence::Replaced("new".into()) };
         assert_eq!(fences(&rig), [(fence, 1)]);

@@ -111,7 +111,7 @@ fn the_fullest_block_is_used_first_so_that_others_become_empty() {
     }
     rig.pass(MINUTE);
     for n in 0..6 {
-        assert!(rig.give(&format!("d{n}")) >= "10.0.7.10".to_owned(), "the block with two holds fills up");
+        assert!(*rig.give(&format!("d{n}")) >= *"10.0.7.10", "the block with two holds fills up");
     }
     rig.pass(6 * MINUTE);
     assert_eq!(rig.returned.len(), 0, "full again, so that the empty one is the stock");

@@ -168,7 +168,9 @@ impl Rig {
     /// Lets the kernel do what it was asked for.
     pub(super) fn obey(&mut self) {
         let jobs: Vec<Action> = self.jobs.drain(..).collect();
-        jobs.iter().for_each(|job| self.event(done(job)));
+        for job in jobs {
+            self.event(done(&job));
+        }
     }
 
     /// The kernel's only job.

@@ -26,7 +26,9 @@ fn invariant_3_nothing_is_handed_out_before_journal_kernel_and_api_are_read() {
         rig.event(Event::BlockSeen(block("default", 0)));
         let mut reads = Vec::from(reads());
         let (name, last) = reads.remove(missing);
-        reads.into_iter().for_each(|(_, event)| rig.event(event));
+        for (_, event) in reads {
+            rig.event(event);
+        }
         let early = rig.add("a");
         assert_eq!(rig.failure(early).code, 11);
         assert!(rig.failure(early).message.contains(name), "{}", rig.failure(early));
