@@ -272,7 +272,11 @@ async fn the_kinds_are_served_as_people_know_them(server: &Server) -> Result<()>
     let requests: Api<BlockRequest> = Api::all(client.clone());
 
     // Manifests that exist apply unchanged, and keep every field.
-    for manifest in manifests() {
+    for mut manifest in manifests() {
+        // Its owner has another UID here, and what has no owner left is collected.
+        if let Some(metadata) = manifest["metadata"].as_object_mut() {
+            metadata.remove("ownerReferences");
+        }
         let applied = apply(&client, &manifest).await.with_context(|| manifest["kind"].to_string())?;
         let applied = serde_json::to_value(applied)?;
         for field in ["spec", "index", "ipv4", "ipv6"] {
