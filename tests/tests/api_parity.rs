@@ -77,13 +77,12 @@ async fn both_servers_expire_what_they_have_forgotten() {
 /// Walks on each server, as many as take a few seconds; a walk replays from its seed alone.
 const WALKS: std::ops::Range<u64> = 0..40;
 const STEPS: usize = 60;
-
 /// The real server answers some requests from a cache that may lag behind its last write, about once in ten thousand:
 /// what differs counts when it differs again.
 const ATTEMPTS: usize = 2;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn random_walks_leave_the_same_traces_on_both_servers() {
+/// What `walk` leaves differently on the two servers, from every seed.
+async fn compare_walks(walk: impl AsyncFn(kube::Client, u64, usize) -> Transcript) -> String {
     let plane = control_plane().await;
     let api = LocalApi::temporary(SystemClock, SeededEntropy::new(1));
     let (real, embedded) = (client(&plane), api.client());
@@ -91,10 +90,8 @@ async fn random_walks_leave_the_same_traces_on_both_servers() {
     for seed in WALKS {
         let mut mismatch = None;
         for attempt in 0..ATTEMPTS {
-            let (expected, got) = tokio::join!(
-                suite::walk(&real, seed, STEPS, attempt),
-                suite::walk(&embedded, seed, STEPS, attempt)
-            );
+            let (expected, got) =
+                tokio::join!(walk(real.clone(), seed, attempt), walk(embedded.clone(), seed, attempt));
             assert_eq!(
                 expected.stopped, None,
                 "the walk from seed {seed} did not come to its end on kube-apiserver"
@@ -106,5 +103,20 @@ async fn random_walks_leave_the_same_traces_on_both_servers() {
         }
         report.extend(mismatch.map(|mismatch| mismatch.to_string()));
     }
-    assert!(report.is_empty(), "- kube-apiserver, + localapi\n{}", report.concat());
+    report.concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_walks_leave_the_same_traces_on_both_servers() {
+    let walk = async |client: kube::Client, seed, attempt| suite::walk(&client, seed, STEPS, attempt).await;
+    let report = compare_walks(walk).await;
+    assert!(report.is_empty(), "- kube-apiserver, + localapi\n{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_pools_are_judged_alike_by_both_servers() {
+    let walk =
+        async |client: kube::Client, seed, attempt| suite::pool_walk(&client, seed, STEPS, attempt).await;
+    let report = compare_walks(walk).await;
+    assert!(report.is_empty(), "- kube-apiserver, + localapi\n{report}");
 }

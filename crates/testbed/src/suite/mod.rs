@@ -12,6 +12,7 @@ pub mod differences;
 mod document;
 mod normalise;
 mod objects;
+mod pool_walk;
 mod recorder;
 pub mod recordings;
 mod scenarios;
@@ -24,6 +25,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 pub use compare::{Mismatch, StepMismatch, compare, report};
+pub use pool_walk::pool_walk;
 pub use recorder::{Answer, Call, Recorder};
 pub use transcript::{Events, Exchange, Note, Step, Transcript};
 pub use walk::walk;

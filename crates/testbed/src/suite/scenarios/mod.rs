@@ -29,6 +29,8 @@ mod watches;
 
 use super::Scenario;
 
+pub(super) use tenure_kinds::install as install_tenure_kinds;
+
 /// Every scenario.
 pub(super) fn all() -> Vec<Scenario> {
     [

@@ -49,7 +49,8 @@ fn definitions() -> Result<Vec<Value>, SuiteError> {
         .collect()
 }
 
-async fn install(r: &mut Recorder) -> Outcome {
+/// Installs Tenure's definitions; not recorded.
+pub(crate) async fn install(r: &mut Recorder) -> Outcome {
     let definitions = definitions()?;
     for definition in &definitions {
         r.define(definition).await?;
