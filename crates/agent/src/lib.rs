@@ -7,12 +7,16 @@
 //! | [`key`] | whose a hold is: network, container and interface |
 //! | [`node`] | **what a node does**: a state machine without I/O; events and the time in, actions out |
 //! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
+//! | [`drive`] | the loop around a node: events in, actions out, time |
+//! | [`serve`] | the gRPC service that the CNI plugin calls |
 //!
 //! The rest carries events in and actions out, and decides nothing.
 
+pub mod drive;
 pub mod journal;
 pub mod key;
 pub mod node;
+pub mod serve;
 
 pub use key::{HoldKey, HolderId, InvalidKey, Pod};
 pub use node::{Action, Event, Node, Settings};

@@ -87,6 +87,8 @@ pub enum Done {
     Added {
         /// The addresses.
         addresses: Addresses,
+        /// The networks of the block that they are of, if they are of one.
+        subnet: Option<Subnet>,
         /// The interface.
         link: Option<Link>,
     },

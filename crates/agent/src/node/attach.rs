@@ -1,7 +1,7 @@
 //! ADD and CHECK, and what the kernel says about them.
 
 use tenure_cni::{Code, Failure};
-use tenure_ipam::{Address, Hold};
+use tenure_ipam::{Address, Hold, Subnet};
 
 use super::attachment::{Attachment, Phase, Place, Setting, Wire};
 use super::commit::Upon;
@@ -71,7 +71,8 @@ impl Node {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let addresses = attachment.addresses();
         let Some(wiring) = attach.wiring else {
-            return self.answer(ticket, Ok(Done::Added { addresses, link: None }));
+            let subnet = self.subnet_of(id);
+            return self.answer(ticket, Ok(Done::Added { addresses, subnet, link: None }));
         };
         attachment.interface = true;
         attachment.adds.push((ticket, now));
@@ -168,8 +169,10 @@ impl Node {
         };
         attachment.phase = Phase::Held;
         let addresses = attachment.addresses();
-        for (ticket, _) in std::mem::take(&mut attachment.adds) {
-            self.answer(ticket, Ok(Done::Added { addresses, link: link.clone() }));
+        let adds = std::mem::take(&mut attachment.adds);
+        let subnet = self.subnet_of(id);
+        for (ticket, _) in adds {
+            self.answer(ticket, Ok(Done::Added { addresses, subnet, link: link.clone() }));
         }
     }
 
@@ -211,6 +214,12 @@ impl Node {
             Err(Failure::new(Code::Internal, message).detail("a repeated ADD puts it right"))
         };
         self.answer(ticket, outcome);
+    }
+
+    /// The networks of the block that a holder's address is of.
+    fn subnet_of(&self, id: HolderId) -> Option<Subnet> {
+        let block = self.attachments.get(&id)?.block()?;
+        self.blocks.get(block).map(|block| block.facts.subnet)
     }
 
     /// Takes a job off the list if it is of this kind. What is late, repeated or from before a restart is not there.

@@ -120,7 +120,7 @@ impl World {
         let call =
             self.runtime.calls.remove(&ticket).expect("an answer to a call that is open, and only one");
         match (call, outcome) {
-            (Call::Add(key), Ok(Done::Added { addresses, link })) => {
+            (Call::Add(key), Ok(Done::Added { addresses, link, .. })) => {
                 self.check_read();
                 let address = addresses.iter().next().unwrap();
                 let before = self.runtime.containers.get(&key).cloned();

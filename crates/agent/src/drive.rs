@@ -1,0 +1,166 @@
+//! The loop around a node: events go in one by one, actions go out to those who carry them out, and a timer ticks when
+//! the node wants it to. It decides nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tenure_cni::{Code, Failure};
+use tenure_handles::Clock;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::journal::Record;
+use crate::node::{Action, Done, Event, Node, Ticket};
+
+/// Those who carry actions out. None of this may block: what takes time is handed on, and its end comes back as an event.
+pub trait Hands: Send + 'static {
+    /// Appends to the journal; [`Event::Committed`] comes back.
+    fn record(&mut self, records: Vec<Record>);
+    /// Carries out any other action than an answer or a record.
+    fn carry_out(&mut self, action: Action);
+}
+
+/// The way to a node that is being driven. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    inbox: mpsc::UnboundedSender<Message>,
+}
+
+/// Drives a node.
+#[derive(Debug)]
+pub struct Driver<C, H> {
+    node: Node,
+    clock: C,
+    hands: H,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    open: HashMap<Ticket, oneshot::Sender<Outcome>>,
+    tickets: u64,
+}
+
+/// The answer to a call.
+pub type Outcome = Result<Done, Failure>;
+
+enum Message {
+    Event(Box<Event>),
+    Call { event: Box<dyn FnOnce(Ticket) -> Event + Send>, answer: oneshot::Sender<Outcome> },
+    Look(Box<dyn FnOnce(&Node) + Send>),
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Event(event) => event.fmt(f),
+            Self::Call { .. } => f.write_str("Call"),
+            Self::Look(_) => f.write_str("Look"),
+        }
+    }
+}
+
+/// The way into a driver that is to be made: those who carry actions out need it to say what became of them.
+#[derive(Debug)]
+pub struct Entrance {
+    handle: Handle,
+    inbox: mpsc::UnboundedReceiver<Message>,
+}
+
+impl Entrance {
+    /// A way in.
+    #[expect(clippy::new_without_default, reason = "a way into nothing is no default")]
+    pub fn new() -> Self {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        Self { handle: Handle { inbox: sender }, inbox }
+    }
+
+    /// The way to the node.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// The driver at the end of it.
+    pub fn driver<C: Clock, H: Hands>(self, node: Node, clock: C, hands: H) -> Driver<C, H> {
+        Driver { node, clock, hands, inbox: self.inbox, open: HashMap::new(), tickets: 0 }
+    }
+}
+
+impl Handle {
+    /// Tells the node something.
+    pub fn tell(&self, event: Event) {
+        // Nobody is there any more only when the agent is ending.
+        let _ = self.inbox.send(Message::Event(Box::new(event)));
+    }
+
+    /// Asks the node for something, and waits for its answer.
+    pub async fn call(&self, event: impl FnOnce(Ticket) -> Event + Send + 'static) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.inbox.send(Message::Call { event: Box::new(event), answer });
+        answered.await.unwrap_or_else(|_| Err(ending()))
+    }
+
+    /// Looks at the node.
+    pub async fn look<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Node) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.inbox.send(Message::Look(Box::new(move |node| drop(answer.send(look(node))))));
+        answered.await.map_err(|_| ending())
+    }
+}
+
+fn ending() -> Failure {
+    Failure::new(Code::TryAgainLater, "tenured is ending")
+}
+
+impl<C: Clock, H: Hands> Driver<C, H> {
+    /// Drives the node until `ended`, or until nobody can reach it any more. What is under way then is left as it is:
+    /// whoever waits is told to try again, and the journal knows what was done.
+    pub async fn run(mut self, ended: impl Future<Output = ()> + Send) {
+        let mut ended = std::pin::pin!(ended);
+        loop {
+            let wake = self.node.next_wake().map(|at| at.since(self.clock.now()));
+            let message = tokio::select! {
+                message = self.inbox.recv() => message,
+                () = sleep(wake) => Some(Message::Event(Box::new(Event::Tick))),
+                () = &mut ended => None,
+            };
+            match message {
+                None => return,
+                Some(Message::Event(event)) => self.handle(*event),
+                Some(Message::Look(look)) => look(&self.node),
+                Some(Message::Call { event, answer }) => {
+                    self.tickets += 1;
+                    let ticket = Ticket(self.tickets);
+                    self.open.insert(ticket, answer);
+                    self.handle(event(ticket));
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let mut records = Vec::new();
+        for action in self.node.handle(event, self.clock.now()) {
+            match action {
+                Action::Record { record, .. } => records.push(record),
+                Action::Answer { ticket, outcome } => {
+                    if let Some(answer) = self.open.remove(&ticket) {
+                        // Who does not wait any more asks again.
+                        let _ = answer.send(outcome);
+                    }
+                }
+                action => self.hands.carry_out(action),
+            }
+        }
+        if !records.is_empty() {
+            self.hands.record(records);
+        }
+    }
+}
+
+/// Waits that long; for ever if there is nothing to wait for.
+async fn sleep(wake: Option<Duration>) {
+    match wake {
+        // A clock that stands between two milliseconds must not make a timer spin.
+        Some(wake) => tokio::time::sleep(wake.max(Duration::from_millis(1))).await,
+        None => std::future::pending().await,
+    }
+}

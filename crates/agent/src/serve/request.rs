@@ -1,0 +1,158 @@
+//! From what the runtime said to what the node is asked.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+use tenure_cni::{Code, Failure, NetworkConfig, rpc};
+use tenure_ipam::Address;
+
+use crate::key::{HoldKey, Pod};
+use crate::node::{Attach, Wiring};
+
+/// The names that the plugin is called by, as main plugin and for addresses alone.
+const OURS: [&str; 2] = ["tenure", "coil"];
+
+/// A pod, as its runtime names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID, where the runtime knows it.
+    pub uid: String,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The pod, where the runtime serves Kubernetes.
+    pub pod: Option<PodName>,
+    /// The pool that the network's configuration names. It is the administrator's word, not the pod's.
+    pub pool: Option<String>,
+}
+
+/// Knows which pool a pod's addresses come from.
+pub trait Resolve: Send + Sync + 'static {
+    /// The pool, and the pod as it is to be remembered; or why there is none.
+    fn resolve(&self, asked: Asked) -> impl Future<Output = Result<(String, Pod), Failure>> + Send;
+}
+
+/// A call, read.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) config: NetworkConfig,
+    /// Whether it is for addresses alone, and somebody else makes the interface.
+    pub(super) addresses_only: bool,
+    pub(super) call: rpc::Call,
+}
+
+impl Request {
+    /// Reads a call; refuses one that is not for us.
+    pub(super) fn read(call: rpc::Call) -> Result<Self, Failure> {
+        let config = NetworkConfig::parse(&call.config)?;
+        let ours = |name: &str| OURS.contains(&name);
+        let addresses_only = !ours(&config.plugin);
+        if addresses_only && !config.ipam.as_deref().is_some_and(ours) {
+            let ipam = config.ipam.as_deref().unwrap_or_default();
+            let message = format!("type is {:?} and ipam.type is {ipam:?}", config.plugin);
+            return Err(invalid(message).detail("accepted is \"tenure\" or \"coil\" as one of them"));
+        }
+        Ok(Self { config, addresses_only, call })
+    }
+
+    /// The key of the hold that the call is about.
+    pub(super) fn key(&self) -> Result<HoldKey, Failure> {
+        if self.config.name.is_empty() {
+            let failure = invalid("the network configuration has no name");
+            return Err(failure.detail("accepted is a name that is the same for ADD, CHECK and DEL"));
+        }
+        HoldKey::new(self.config.name.clone(), self.call.container_id.clone(), self.call.ifname.clone())
+            .map_err(|error| Failure::new(Code::InvalidEnvironment, error.to_string()))
+    }
+
+    /// What pool and pod depend on.
+    pub(super) fn asked(&self) -> Result<Asked, Failure> {
+        let pool = match self.field("pool") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(pool)) => Some(pool.clone()),
+            Some(other) => return Err(invalid(format!("pool is {other}")).detail("accepted is a string")),
+        };
+        Ok(Asked { pod: pod_name(&self.call.args)?, pool })
+    }
+
+    /// All that the node needs for an ADD or a CHECK.
+    pub(super) fn attach(&self, pool: String, pod: Pod) -> Result<Attach, Failure> {
+        let wiring = if self.addresses_only { None } else { Some(self.wiring()?) };
+        Ok(Attach { key: self.key()?, pool, pod, wiring })
+    }
+
+    /// An ADD that comes after another main plugin has nothing to do here.
+    pub(super) fn refuse_chain(&self) -> Result<(), Failure> {
+        if self.addresses_only || self.config.previous.is_none() {
+            return Ok(());
+        }
+        let message =
+            format!("prevResult is set: another plugin of network {:?} made an interface", self.config.name);
+        Err(invalid(message).detail(
+            "accepted is \"tenure\" as the first plugin of the list, or as \"ipam\": {\"type\": \"tenure\"} of another",
+        ))
+    }
+
+    /// The addresses that the result of the ADD had.
+    pub(super) fn expected(&self) -> Vec<Address> {
+        let previous = self.config.previous.iter().flat_map(|result| &result.ips);
+        let text = previous.map(|ip| ip.address.split('/').next().unwrap_or_default());
+        text.filter_map(|address| address.parse().ok()).collect()
+    }
+
+    /// Who is alive, for a GC.
+    pub(super) fn alive(&self) -> Result<BTreeSet<(String, String)>, Failure> {
+        // Not to know who is alive does not mean that nobody is.
+        let Some(attachments) = &self.config.attachments else {
+            return Err(invalid("cni.dev/valid-attachments is missing")
+                .detail("accepted is a list, also an empty one"));
+        };
+        Ok(attachments.iter().map(|it| (it.container_id.clone(), it.ifname.clone())).collect())
+    }
+
+    /// A field of our own part of the configuration.
+    pub(super) fn field(&self, name: &str) -> Option<&Value> {
+        let part = if self.addresses_only { self.config.json.get("ipam")? } else { &self.config.json };
+        part.get(name)
+    }
+
+    fn wiring(&self) -> Result<Wiring, Failure> {
+        let mtu = match self.field("mtu") {
+            None | Some(Value::Null) => None,
+            Some(value) => match value.as_u64().and_then(|mtu| u32::try_from(mtu).ok()) {
+                Some(0) => None,
+                Some(mtu) => Some(mtu),
+                None => return Err(invalid(format!("mtu is {value}")).detail("accepted is a number")),
+            },
+        };
+        let mac = self.config.json.pointer("/runtimeConfig/mac").and_then(Value::as_str).map(str::to_owned);
+        Ok(Wiring { netns: self.call.netns.clone(), mtu, mac })
+    }
+}
+
+/// The pod that `CNI_ARGS` names. Half a name is a mistake.
+fn pod_name(args: &HashMap<String, String>) -> Result<Option<PodName>, Failure> {
+    let arg = |name: &str| args.get(name).filter(|value| !value.is_empty()).cloned();
+    match (arg("K8S_POD_NAMESPACE"), arg("K8S_POD_NAME")) {
+        (None, None) => Ok(None),
+        (Some(namespace), Some(name)) => {
+            Ok(Some(PodName { namespace, name, uid: arg("K8S_POD_UID").unwrap_or_default() }))
+        }
+        (namespace, _) => {
+            let missing = if namespace.is_none() { "K8S_POD_NAMESPACE" } else { "K8S_POD_NAME" };
+            let message = format!("CNI_ARGS has no {missing}");
+            let accepted = "accepted are both K8S_POD_NAMESPACE and K8S_POD_NAME, or neither";
+            Err(Failure::new(Code::InvalidEnvironment, message).detail(accepted))
+        }
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Failure {
+    Failure::new(Code::InvalidConfig, message)
+}

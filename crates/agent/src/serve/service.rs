@@ -1,0 +1,164 @@
+//! The service: one method a verb.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tenure_cni::{Code, Failure, Verb, rpc};
+use tenure_handles::Clock;
+use tonic::body::Body;
+use tonic::server::{Grpc, UnaryService};
+use tonic::{Response, Status};
+use tower::Service as TowerService;
+use tracing::{Instrument, info, info_span};
+
+use super::codec::Prost;
+use super::reply::{self, Gateways};
+use super::request::{Request, Resolve};
+use crate::drive::Handle;
+use crate::node::{Done, Event};
+
+/// The largest call: a configuration of 1 MiB is refused with words, and these need to get through.
+const LARGEST_CALL: usize = 4 << 20;
+
+/// The service. Cheap to clone.
+#[derive(Debug)]
+pub struct Service<R, C> {
+    inner: Arc<Inner<R, C>>,
+}
+
+#[derive(Debug)]
+struct Inner<R, C> {
+    node: Handle,
+    resolve: R,
+    clock: C,
+    gateways: Gateways,
+}
+
+impl<R, C> Clone for Service<R, C> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<R: Resolve, C: Clock> Service<R, C> {
+    /// A service in front of a node.
+    pub fn new(node: Handle, resolve: R, clock: C, gateway_v4: Ipv4Addr, gateway_v6: Ipv6Addr) -> Self {
+        let gateways = Gateways { v4: IpAddr::V4(gateway_v4), v6: IpAddr::V6(gateway_v6) };
+        Self { inner: Arc::new(Inner { node, resolve, clock, gateways }) }
+    }
+
+    /// Answers a call, and writes one line about it.
+    pub async fn answer(&self, verb: Verb, call: rpc::Call) -> rpc::Reply {
+        let span = info_span!(
+            "cni",
+            verb = verb.as_str(),
+            container = call.container_id,
+            interface = call.ifname,
+            netns = call.netns,
+            namespace = call.args.get("K8S_POD_NAMESPACE"),
+            pod = call.args.get("K8S_POD_NAME"),
+            traceparent = call.traceparent,
+        );
+        let began = self.inner.clock.now();
+        let outcome = self.inner.answer(verb, call).instrument(span.clone()).await;
+        let took = self.inner.clock.now().since(began);
+        span.in_scope(|| match &outcome {
+            Ok(_) => info!(?took, "done"),
+            Err(failure) => info!(?took, code = failure.code, %failure, "refused"),
+        });
+        match outcome {
+            Ok(result) => rpc::Reply { result, failure: None },
+            Err(failure) => rpc::Reply { result: Vec::new(), failure: Some(failure.into()) },
+        }
+    }
+}
+
+impl<R: Resolve, C: Clock> Inner<R, C> {
+    /// The result as it goes to standard output; empty where the verb has none.
+    async fn answer(&self, verb: Verb, call: rpc::Call) -> Result<Vec<u8>, Failure> {
+        if verb == Verb::Status {
+            self.node.look(crate::node::Node::status).await??;
+            return Ok(Vec::new());
+        }
+        let request = Request::read(call)?;
+        match verb {
+            Verb::Add => return self.add(request).await,
+            Verb::Del => {
+                let (key, interface) = (request.key()?, !request.addresses_only);
+                self.node.call(move |ticket| Event::Del { ticket, key, interface }).await?;
+            }
+            Verb::Check => self.check(request).await?,
+            Verb::Gc => {
+                let (network, alive) = (request.config.name.clone(), request.alive()?);
+                self.node.call(move |ticket| Event::Gc { ticket, network, alive }).await?;
+            }
+            Verb::Status | Verb::Version => {}
+        }
+        Ok(Vec::new())
+    }
+
+    async fn add(&self, request: Request) -> Result<Vec<u8>, Failure> {
+        request.refuse_chain()?;
+        let (pool, pod) = self.resolve.resolve(request.asked()?).await?;
+        let attach = request.attach(pool, pod)?;
+        let done = self.node.call(move |ticket| Event::Add { ticket, attach }).await?;
+        let Done::Added { addresses, subnet, link } = done else {
+            return Err(Failure::new(Code::Internal, "the node answered something else than was asked"));
+        };
+        let result = reply::result(&request, addresses, subnet, link, self.gateways)?;
+        Ok(result.to_json(request.config.version)?.to_string().into_bytes())
+    }
+
+    async fn check(&self, request: Request) -> Result<(), Failure> {
+        // What is held is held, whatever pool its namespace names by now.
+        let (attach, expected) =
+            (request.attach(String::new(), crate::key::Pod::default())?, request.expected());
+        self.node.call(move |ticket| Event::Check { ticket, attach, expected }).await?;
+        Ok(())
+    }
+}
+
+type Answering<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl<R: Resolve, C: Clock> TowerService<http::Request<Body>> for Service<R, C> {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Answering<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let verbs = [Verb::Add, Verb::Del, Verb::Check, Verb::Status, Verb::Gc];
+        let verb = verbs.into_iter().find(|verb| rpc::path(*verb) == Some(request.uri().path()));
+        let service = self.clone();
+        Box::pin(async move {
+            let Some(verb) = verb else {
+                let message = format!("there is no method {}", request.uri().path());
+                return Ok(Status::unimplemented(message).into_http());
+            };
+            let mut grpc = Grpc::new(Prost::new()).max_decoding_message_size(LARGEST_CALL);
+            Ok(grpc.unary(Method { service, verb }, request).await)
+        })
+    }
+}
+
+/// One verb of the service.
+struct Method<R, C> {
+    service: Service<R, C>,
+    verb: Verb,
+}
+
+impl<R: Resolve, C: Clock> UnaryService<rpc::Call> for Method<R, C> {
+    type Response = rpc::Reply;
+    type Future = Answering<Result<Response<rpc::Reply>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<rpc::Call>) -> Self::Future {
+        let (service, verb) = (self.service.clone(), self.verb);
+        Box::pin(async move { Ok(Response::new(service.answer(verb, request.into_inner()).await)) })
+    }
+}

@@ -1,0 +1,5 @@
+//! The service, called by the plugin itself.
+
+mod calls;
+mod protocol;
+mod rig;
