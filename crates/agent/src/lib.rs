@@ -9,6 +9,7 @@
 //! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
 //! | [`serve`] | the gRPC service that the CNI plugin calls |
+//! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
 //!
 //! The rest carries events in and actions out, and decides nothing.
 
@@ -17,6 +18,7 @@ pub mod journal;
 pub mod key;
 pub mod node;
 pub mod serve;
+pub mod wire;
 
 pub use key::{HoldKey, HolderId, InvalidKey, Pod};
 pub use node::{Action, Event, Node, Settings};
