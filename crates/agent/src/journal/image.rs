@@ -132,9 +132,13 @@ impl Image {
         }
         if let Some((block, before)) = self.places.insert(id, (uid.clone(), at))
             && (block != uid || before != at)
-            && let Some(block) = self.blocks.get_mut(&block)
+            && let Some(old) = self.blocks.get_mut(&block)
         {
-            block.entries.remove(&before);
+            old.entries.remove(&before);
+            // Nothing is known of it and nothing is in it: there is nothing to write down either.
+            if *old == ImageBlock::default() {
+                self.blocks.remove(&block);
+            }
         }
         let replaced = self.block(uid).entries.insert(at, ImageEntry { hold, freed: None });
         if let Some(replaced) = replaced.filter(|entry| entry.freed.is_none() && entry.hold.key.id() != id) {
