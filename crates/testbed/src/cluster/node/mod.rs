@@ -8,9 +8,9 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub struct Node {
     binaries: Binaries,
     logs: PathBuf,
     parts: [Mutex<Option<Arc<HostChild>>>; NodePart::ALL.len()],
+    /// Where in containerd's log the words of the one that runs begin.
+    containerd_log_from: AtomicU64,
     port: Port,
     /// Before the cgroups, which cannot be removed while something runs in them.
     host: Host,
@@ -129,6 +131,7 @@ impl Node {
             address: plan.network.addresses().node(plan.index),
             binaries: plan.binaries.clone(),
             parts: Default::default(),
+            containerd_log_from: AtomicU64::new(0),
             cgroups: Cgroups::create(&run, &name)?,
             logs,
             port,
@@ -221,6 +224,15 @@ impl Node {
             Ok((file.try_clone()?, file))
         };
         let (stdout, stderr) = open().map_err(file_error("opening", &log))?;
+        match part {
+            NodePart::Containerd => {
+                let length = stdout.metadata().map_err(file_error("reading", &log))?.len();
+                self.containerd_log_from.store(length, Ordering::Relaxed);
+            }
+            // A kubelet that finds containerd without its services ends, and nobody here starts it again.
+            NodePart::Kubelet if self.process_id(NodePart::Containerd).is_some() => self.await_containerd()?,
+            NodePart::Kubelet | NodePart::KubeProxy => {}
+        }
         let command = self.command(self.binaries.path(part.program())?);
         let command = match part {
             NodePart::Containerd => command.args(["--config", configuration::CONTAINERD]),
@@ -234,16 +246,21 @@ impl Node {
         Ok(())
     }
 
+    /// Waits until containerd has said that all its services are there. That its socket accepts is not enough: it does
+    /// before they are, and refuses calls.
     fn await_containerd(&self) -> Result<(), ClusterError> {
-        let socket = self.path("/run/containerd/containerd.sock")?;
+        let log = self.log(NodePart::Containerd);
         let start = SystemClock.now();
         let mut last = String::new();
         while SystemClock.now().since(start) < CONTAINERD_LIMIT {
             self.check(NodePart::Containerd)?;
-            match UnixStream::connect(&socket) {
-                Ok(_) => return Ok(()),
-                Err(error) => last = error.to_string(),
+            let said = fs::read(&log).map_err(file_error("reading", &log))?;
+            let from = usize::try_from(self.containerd_log_from.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+            let said = String::from_utf8_lossy(said.get(from..).unwrap_or_default());
+            if said.contains("containerd successfully booted") {
+                return Ok(());
             }
+            last = said.lines().last().unwrap_or("it says nothing").to_owned();
             thread::sleep(INTERVAL);
         }
         let what = format!("containerd of {} does not answer", self.name);
