@@ -2,6 +2,7 @@
 //! fails with one sentence. It stays small so that the first command typed starts at once: whatever
 //! needs the product's crates is a program of its own that is built and run from here.
 
+mod image;
 mod step;
 mod verbs;
 
@@ -50,6 +51,8 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Build the programs as static binaries and put them into a container image
+    Image,
     /// Install and build what the real API server and cluster of the tests are made of
     Setup,
 }
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Verb::Bench { arguments } => verbs::bench(&arguments),
         Verb::Conformance { files } => verbs::conformance(&files),
         Verb::Crds { check } => verbs::crds(check),
+        Verb::Image => image::image(),
         Verb::Setup => verbs::setup(),
     };
     match outcome {

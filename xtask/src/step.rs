@@ -37,11 +37,22 @@ pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T
 
 /// Runs cargo with `arguments` in the workspace's root as one timed step.
 pub(crate) fn cargo(what: &str, arguments: &[&str], passed_on: &[String]) -> Result<()> {
+    cargo_with(what, arguments, passed_on, &[])
+}
+
+/// The same with further `variables` in its environment.
+pub(crate) fn cargo_with(
+    what: &str,
+    arguments: &[&str],
+    passed_on: &[String],
+    variables: &[(String, String)],
+) -> Result<()> {
     timed(what, || {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(program)
             .args(arguments)
             .args(passed_on)
+            .envs(variables.iter().map(|(key, value)| (key, value)))
             .current_dir(root())
             .status()
             .with_context(|| format!("cannot start cargo to {what}"))?;

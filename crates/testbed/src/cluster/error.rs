@@ -4,8 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tenure_image::ImageError;
+
 use super::NodePart;
-use super::image::ImageError;
 use crate::binaries::BinariesError;
 use crate::control_plane::ControlPlaneError;
 use crate::hosts::HostError;

@@ -2,9 +2,9 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use tenure_testbed::cluster::{CniChoice, Cluster, Image, NodePart, Options};
+//! use tenure_testbed::cluster::{CniChoice, Cluster, NodePart, Options, images};
 //! let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
-//! cluster.kubectl(&["run", "one", "--image", Image::BUSYBOX, "--", "sleep", "1000"]).await?;
+//! cluster.kubectl(&["run", "one", "--image", images::BUSYBOX, "--", "sleep", "1000"]).await?;
 //! cluster.node(0).kill(NodePart::Kubelet).await?;
 //! # Ok(()) }
 //! ```
@@ -25,7 +25,7 @@
 
 mod cgroups;
 mod error;
-pub mod image;
+pub mod images;
 mod network;
 mod node;
 mod options;
@@ -50,9 +50,9 @@ use network::Network;
 use node::{Credentials, Plan};
 
 pub use error::ClusterError;
-pub use image::Image;
 pub use node::{Node, NodePart};
 pub use options::{CniChoice, Options};
+pub use tenure_image::Image;
 
 /// How long nodes may take to become ready: long enough for two cores that build something else at the same time.
 const READY_LIMIT: Duration = Duration::from_mins(2);
@@ -272,7 +272,7 @@ fn make_nodes(
         node.start_containerd()?;
     }
     let busybox = binaries.path(Program::Busybox)?;
-    for image in [Image::pause(busybox)?, Image::busybox(busybox)?] {
+    for image in [images::pause(busybox)?, images::busybox(busybox)?] {
         let path = directory.join("image.tar");
         image.save(&path)?;
         import_everywhere(&nodes, &path)?;

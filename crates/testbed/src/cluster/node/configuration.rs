@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::cluster::Image;
+use crate::cluster::images;
 
 pub(super) const AUTHORITY: &str = "/etc/kubernetes/authority.crt";
 pub(super) const CONTAINERD: &str = "/etc/kubernetes/containerd.toml";
@@ -16,7 +16,7 @@ pub(super) const KUBE_PROXY_ACCESS: &str = "/etc/kubernetes/kube-proxy.kubeconfi
 
 /// containerd 2, with nothing but what a kubelet needs.
 pub(super) fn containerd(runc: &Path) -> String {
-    let (pause, runc) = (json!(Image::PAUSE), json!(runc));
+    let (pause, runc) = (json!(images::PAUSE), json!(runc));
     // `opt` would make a directory on the machine. Without CAP_SYS_RESOURCE a process can be made a likelier victim
     // of memory shortage, but never a less likely one: hence `restrict_oom_score_adj`.
     format!(

@@ -230,7 +230,9 @@ impl Node {
                 self.containerd_log_from.store(length, Ordering::Relaxed);
             }
             // A kubelet that finds containerd without its services ends, and nobody here starts it again.
-            NodePart::Kubelet if self.process_id(NodePart::Containerd).is_some() => self.await_containerd()?,
+            NodePart::Kubelet if self.process_id(NodePart::Containerd).is_some() => {
+                self.await_containerd()?;
+            }
             NodePart::Kubelet | NodePart::KubeProxy => {}
         }
         let command = self.command(self.binaries.path(part.program())?);
@@ -255,12 +257,13 @@ impl Node {
         while SystemClock.now().since(start) < CONTAINERD_LIMIT {
             self.check(NodePart::Containerd)?;
             let said = fs::read(&log).map_err(file_error("reading", &log))?;
-            let from = usize::try_from(self.containerd_log_from.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+            let from =
+                usize::try_from(self.containerd_log_from.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
             let said = String::from_utf8_lossy(said.get(from..).unwrap_or_default());
             if said.contains("containerd successfully booted") {
                 return Ok(());
             }
-            last = said.lines().last().unwrap_or("it says nothing").to_owned();
+            said.lines().last().unwrap_or("it says nothing").clone_into(&mut last);
             thread::sleep(INTERVAL);
         }
         let what = format!("containerd of {} does not answer", self.name);

@@ -1,6 +1,7 @@
 //! Images as another tar reads them.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use super::*;
 
@@ -26,7 +27,8 @@ fn an_image_is_a_layout_whose_digests_hold_and_whose_layer_has_the_files() {
     let image = image.link("/bin/thing", "../opt/thing/bin/thing").unwrap().file("/etc/empty", b"").unwrap();
     let image = image.directory("/tmp", 0o1777).unwrap().entrypoint(&["/bin/thing"]).variable("PATH", "/bin");
     let saved = directory.path().join("image.tar");
-    image.save(&saved).unwrap();
+    let written = image.save(&saved).unwrap();
+    assert_eq!(u64::try_from(written.size).unwrap(), fs::metadata(&saved).unwrap().len());
 
     let layout = unpack(&saved);
     let blob = |descriptor: &Value| {
@@ -39,6 +41,7 @@ fn an_image_is_a_layout_whose_digests_hold_and_whose_layer_has_the_files() {
     };
     let index = read_json(&layout.path().join("index.json"));
     assert_eq!(index["manifests"][0]["annotations"]["io.containerd.image.name"], "tenure.test/thing:1");
+    assert_eq!(index["manifests"][0]["digest"], written.digest);
     let manifest = read_json(&blob(&index["manifests"][0]));
     let config = read_json(&blob(&manifest["config"]));
     assert_eq!(config["config"], json!({"Entrypoint": ["/bin/thing"], "Env": ["PATH=/bin"]}));

@@ -1,18 +1,13 @@
-//! Container images, made of files without a container engine.
-//!
-//! An image is one layer, written as an OCI image layout in a tar: what `ctr images import` takes.
-
-mod tar;
+//! An image: its files, what its containers run, and its writing.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use tar::Archive;
+use crate::tar::Archive;
 
 /// An image that is being put together.
 #[derive(Clone, Debug)]
@@ -21,6 +16,15 @@ pub struct Image {
     layer: Archive,
     entrypoint: Vec<String>,
     environment: Vec<String>,
+}
+
+/// An image that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// How many bytes the tar has.
+    pub size: usize,
+    /// The digest by which the image can be named: that of its manifest.
+    pub digest: String,
 }
 
 /// Why an image could not be made.
@@ -49,35 +53,9 @@ pub enum ImageError {
 }
 
 impl Image {
-    /// The image of which tests make pods: a shell and the usual tools, no registry behind it.
-    pub const BUSYBOX: &str = "tenure.test/busybox:1";
-    /// The image that holds each pod's namespaces.
-    pub const PAUSE: &str = "tenure.test/pause:1";
-
     /// An empty image. The name has a registry and a tag that is not `latest`: the kubelet would want to pull that.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), layer: Archive::default(), entrypoint: vec![], environment: vec![] }
-    }
-
-    /// [`Self::BUSYBOX`], from a static busybox.
-    pub fn busybox(busybox: &Path) -> Result<Self, ImageError> {
-        let mut image = Self::named(Self::BUSYBOX).program("/bin/busybox", busybox)?;
-        let list = Command::new(busybox).arg("--list").output();
-        let list = list.map_err(|source| image.file_error("running", busybox, source))?;
-        for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|applet| *applet != "busybox") {
-            image = image.link(&format!("/bin/{applet}"), "busybox")?;
-        }
-        let image = image
-            .file("/etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")?
-            .file("/etc/group", b"root:x:0:\n")?
-            .directory("/tmp", 0o1777)?;
-        Ok(image.variable("PATH", "/bin").entrypoint(&["/bin/sh"]))
-    }
-
-    /// [`Self::PAUSE`], from a static busybox.
-    pub fn pause(busybox: &Path) -> Result<Self, ImageError> {
-        let image = Self::named(Self::PAUSE).program("/bin/busybox", busybox)?;
-        Ok(image.entrypoint(&["/bin/busybox", "sleep", "2147483647"]))
     }
 
     /// Its name.
@@ -121,14 +99,16 @@ impl Image {
     }
 
     /// Writes it as a tar of an OCI image layout.
-    pub fn save(&self, path: &Path) -> Result<(), ImageError> {
-        let bytes = self
+    pub fn save(&self, path: &Path) -> Result<Saved, ImageError> {
+        let (bytes, digest) = self
             .layout()
             .ok_or_else(|| ImageError::Path { path: self.name.clone(), image: self.name.clone() })?;
-        fs::write(path, bytes).map_err(|source| self.file_error("writing", path, source))
+        fs::write(path, &bytes).map_err(|source| self.file_error("writing", path, source))?;
+        Ok(Saved { size: bytes.len(), digest })
     }
 
-    fn layout(&self) -> Option<Vec<u8>> {
+    /// The tar, and the digest of the manifest in it.
+    fn layout(&self) -> Option<(Vec<u8>, String)> {
         let layer = self.layer.clone().finish();
         let config = json!({
             "architecture": architecture(),
@@ -158,7 +138,7 @@ impl Image {
         for blob in [&layer, &config, &manifest] {
             archive.file(&format!("/blobs/{}", digest_of(blob).replace(':', "/")), 0o644, blob)?;
         }
-        Some(archive.finish())
+        Some((archive.finish(), digest_of(&manifest)))
     }
 
     fn with(mut self, path: &str, add: impl FnOnce(&mut Archive) -> Option<()>) -> Result<Self, ImageError> {

@@ -7,7 +7,7 @@ const BLOCK: usize = 512;
 /// An archive that is being written. Everything in it belongs to root and is of the year 1970, so that the same
 /// files make the same bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Archive {
+pub(crate) struct Archive {
     bytes: Vec<u8>,
     directories: BTreeSet<String>,
 }
@@ -24,7 +24,7 @@ enum Kind {
 /// Each gives nothing when a path or a size is beyond what the format holds. Paths begin with a slash, as they do
 /// in a container; the directories above a path are added if they are not there.
 impl Archive {
-    pub(super) fn file(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Option<()> {
+    pub(crate) fn file(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Option<()> {
         self.parents(path)?;
         self.header(Kind::File, path, mode, bytes.len(), "")?;
         self.bytes.extend(bytes);
@@ -32,19 +32,19 @@ impl Archive {
         Some(())
     }
 
-    pub(super) fn link(&mut self, path: &str, to: &str) -> Option<()> {
+    pub(crate) fn link(&mut self, path: &str, to: &str) -> Option<()> {
         self.parents(path)?;
         self.header(Kind::Link, path, 0o777, 0, to)
     }
 
-    pub(super) fn directory(&mut self, path: &str, mode: u32) -> Option<()> {
+    pub(crate) fn directory(&mut self, path: &str, mode: u32) -> Option<()> {
         self.parents(path)?;
         self.directories.insert(path.to_owned());
         self.header(Kind::Directory, path, mode, 0, "")
     }
 
     /// The archive with its end.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
         self.bytes
     }

@@ -1,0 +1,91 @@
+//! `cargo xtask image`: the programs as static binaries, in one image, without a container engine.
+//!
+//! It needs cargo and a C compiler (for the cryptography of TLS), no C library beside the one that Rust brings for musl.
+
+use std::env::consts::ARCH;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::step::{cargo_with, root, timed};
+
+/// What runs for long, or is typed by people.
+const DAEMONS: [&str; 3] = ["tenured", "tenure-controller", "tenure"];
+/// What runs for a millisecond, with a profile of its own.
+const PLUGIN: &str = "tenure-cni";
+/// As the kubelet completes `tenure:VERSION`.
+const NAME: &str = concat!("docker.io/library/tenure:", env!("CARGO_PKG_VERSION"));
+
+pub(crate) fn image() -> Result<()> {
+    timed("make the image", || {
+        let target = format!("{ARCH}-unknown-linux-musl");
+        have_target(&target)?;
+        let variables = variables(&target);
+        let mut build = vec!["build", "--quiet", "--locked", "--profile", "image", "--target", &target];
+        build.extend(DAEMONS.iter().flat_map(|daemon| ["--bin", *daemon]));
+        build.extend(DAEMONS.iter().flat_map(|daemon| ["--package", *daemon]));
+        cargo_with("build the daemons", &build, &[], &variables)?;
+        let build =
+            ["build", "--quiet", "--locked", "--profile", "plugin", "--target", &target, "--package", PLUGIN];
+        cargo_with("build the plugin", &build, &[], &variables)?;
+        let built = target_directory().join(&target);
+        let daemons = DAEMONS.iter().map(|daemon| built.join("image").join(daemon));
+        let programs = daemons.chain([built.join("plugin").join(PLUGIN)]);
+        let output = target_directory().join(format!("image/tenure-{}.tar", env!("CARGO_PKG_VERSION")));
+        let mut arguments: Vec<String> =
+            ["--name", NAME, "--entrypoint", DAEMONS[0], "--output"].map(str::to_owned).into();
+        arguments.extend([output].into_iter().chain(programs).map(|path| path.display().to_string()));
+        let run = ["run", "--quiet", "--package", "tenure-image", "--"];
+        cargo_with("write the image", &run, &arguments, &[])
+    })
+}
+
+/// Rust's own libraries for the target; rustup gets them if they are missing.
+fn have_target(target: &str) -> Result<()> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let asked = Command::new(rustc)
+        .args(["--print", "target-libdir", "--target", target])
+        .current_dir(root())
+        .output()
+        .context("cannot ask rustc where its libraries are")?;
+    let libraries = String::from_utf8_lossy(&asked.stdout);
+    if asked.status.success() && Path::new(libraries.trim()).is_dir() {
+        return Ok(());
+    }
+    timed(&format!("get Rust's libraries for {target}"), || {
+        let status = Command::new("rustup").args(["target", "add", target]).current_dir(root()).status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => bail!("`rustup target add {target}` ended with {status}"),
+            Err(error) => {
+                bail!("Rust's libraries for {target} are missing, and rustup does not start: {error}")
+            }
+        }
+    })
+}
+
+/// The C compiler for musl, and paths that do not depend on the machine.
+fn variables(target: &str) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    let compiler = format!("CC_{}", target.replace('-', "_"));
+    let has_musl_gcc =
+        Command::new("musl-gcc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if std::env::var_os(&compiler).is_none() && has_musl_gcc.is_err() {
+        // What is compiled calls no C library but for memcpy and the like, which every one has alike.
+        variables.push((compiler, "gcc".to_owned()));
+    }
+    // Where sources were is in the text of panics.
+    let home =
+        std::env::var("CARGO_HOME").ok().or_else(|| Some(format!("{}/.cargo", std::env::var("HOME").ok()?)));
+    let flags: Vec<String> = [(home, "/cargo"), (Some(root().display().to_string()), "/tenure")]
+        .into_iter()
+        .filter_map(|(from, to)| Some(format!("--remap-path-prefix={}={to}", from?)))
+        .collect();
+    variables.push(("CARGO_ENCODED_RUSTFLAGS".to_owned(), flags.join("\x1f")));
+    variables
+}
+
+fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
+}
