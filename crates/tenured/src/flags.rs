@@ -1,0 +1,123 @@
+//! What can be said on the command line, and its defaults.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use tenure_agent::node;
+use tenure_agent::run::{Options, Paths};
+use tenure_daemon::{LogFormat, duration, hostname};
+
+/// Gives pods their addresses: answers the CNI plugin, and keeps interfaces, routes and blocks of this node.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "tenured", version)]
+pub struct Flags {
+    /// The node's name in Kubernetes; the hostname if not given.
+    #[arg(long, env = "NODE_NAME")]
+    pub node_name: Option<String>,
+    /// Kubeconfig file; without it the usual places, then the pod's service account.
+    #[arg(long, env = "KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where sockets, journal and tombstones are: a directory that is empty after a reboot.
+    #[arg(long, default_value = "/run/tenure")]
+    pub run_dir: PathBuf,
+    /// Where /metrics, /healthz, /readyz and /v1/node are served; on port 9384 of all addresses if not given.
+    #[arg(long)]
+    pub metrics_address: Option<SocketAddr>,
+
+    /// Table of the routes to this node's pods.
+    #[arg(long, default_value_t = 116)]
+    pub pod_table: u32,
+    /// Priority of the rule that leads to the pod table.
+    #[arg(long, default_value_t = 2000)]
+    pub pod_rule_priority: u32,
+    /// Table of what a routing daemon exports.
+    #[arg(long, default_value_t = 119)]
+    pub export_table: u32,
+    /// Protocol number of the routes in both tables.
+    #[arg(long, default_value_t = 30)]
+    pub protocol: u8,
+    /// The address that pods use as IPv4 gateway.
+    #[arg(long, default_value = "169.254.1.1")]
+    pub gateway_v4: Ipv4Addr,
+    /// The link-local address that pods use as IPv6 gateway.
+    #[arg(long, default_value = "fe80::1")]
+    pub gateway_v6: Ipv6Addr,
+    /// The largest packet of pods' interfaces, where the network's configuration does not say; the uplink's if not given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1280..=65535))]
+    pub mtu: Option<u32>,
+    /// Writes routes to other nodes' blocks by way of these nodes' addresses: for nodes on one Ethernet and no routing
+    /// daemon.
+    #[arg(long)]
+    pub route_blocks: bool,
+
+    /// How long a freed address is not handed out again, where its pool does not say.
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    pub cooling: Duration,
+    /// How long an empty block rests before it is given back.
+    #[arg(long, default_value = "5m", value_parser = duration)]
+    pub rest: Duration,
+    /// How log lines look; RUST_LOG says which there are.
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Works without Kubernetes: agent, controller and API in this one process.
+    #[arg(long)]
+    pub standalone: bool,
+    /// In standalone mode: the directory of the pools' YAML files, which is watched.
+    #[arg(long, default_value = "/etc/tenure/pools")]
+    pub pools_dir: PathBuf,
+    /// In standalone mode: where pools and blocks are kept over a reboot.
+    #[arg(long, default_value = "/var/lib/tenure")]
+    pub state_dir: PathBuf,
+
+    /// Puts the CNI plugin into this directory before it starts, such as /opt/cni/bin.
+    #[arg(long)]
+    pub install_plugin_to: Option<PathBuf>,
+    /// Puts the network's configuration into this directory when it is ready, such as /etc/cni/net.d.
+    #[arg(long)]
+    pub install_config_to: Option<PathBuf>,
+}
+
+impl Flags {
+    /// The node's name: what was said, or else the hostname.
+    pub fn node_name(&self) -> Result<String> {
+        let coils = || std::env::var("COIL_NODE_NAME").ok();
+        let name = self.node_name.clone().or_else(coils).filter(|name| !name.is_empty()).or_else(hostname);
+        match name {
+            Some(name) => Ok(name),
+            None => {
+                bail!("this host has no name; accepted is --node-name NAME, the node's name in Kubernetes")
+            }
+        }
+    }
+
+    /// What the agent is to be like.
+    pub fn options(&self) -> Result<Options> {
+        let node = self.node_name()?;
+        let kernel = tenure_linux::Settings {
+            pod_table: self.pod_table,
+            pod_rule_priority: self.pod_rule_priority,
+            export_table: self.export_table,
+            protocol: self.protocol,
+            gateway_v4: self.gateway_v4,
+            gateway_v6: self.gateway_v6,
+            ..tenure_linux::Settings::default()
+        };
+        kernel.validate()?;
+        Ok(Options {
+            node: node::Settings {
+                cooling: self.cooling,
+                rest: self.rest,
+                ..node::Settings::new(node.clone())
+            },
+            kernel,
+            paths: Paths::in_directory(&self.run_dir),
+            mtu: self.mtu,
+            route_blocks: self.route_blocks,
+            ..Options::new(node)
+        })
+    }
+}
