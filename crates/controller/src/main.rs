@@ -1,19 +1,14 @@
 //! `tenure-controller`: flags, signals, and the loop of the library.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Parser, ValueEnum};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
-use tenure_controller::{Controller, Settings, Timing, serve};
+use clap::Parser;
+use tenure_controller::{Controller, Settings, Timing};
+use tenure_daemon::{LogFormat, connect, duration, hostname, listen, serve, start_logging, stop_on_signals};
 use tenure_handles::{Entropy, SystemClock, SystemEntropy};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 /// The port of Coil's metrics.
 const PORT: u16 = 9386;
@@ -54,19 +49,6 @@ struct Flags {
     log_format: LogFormat,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<jiff::SignedDuration>().ok();
-    let positive =
-        parsed.and_then(|duration| Duration::try_from(duration).ok()).filter(|duration| !duration.is_zero());
-    positive.ok_or_else(|| format!("\"{text}\" is no duration; accepted are such as 500ms, 10s and 1m30s"))
-}
-
 #[tokio::main]
 async fn main() -> Result<()> {
     let flags = Flags::parse();
@@ -77,8 +59,7 @@ async fn main() -> Result<()> {
         retry: flags.retry_period,
     };
     let timing = timing.check()?;
-    let client = connect(flags.kubeconfig.as_deref()).await?;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let client = connect(flags.kubeconfig.as_deref(), None).await?;
     let entropy = SystemEntropy::new().context("asking the system for randomness")?;
     let settings = Settings {
         lease_namespace: flags.lease_namespace,
@@ -86,57 +67,13 @@ async fn main() -> Result<()> {
         timing,
         workers: flags.workers.into(),
         tick: flags.check_interval,
-        ..Settings::new(&format!("{}_{}", host.trim(), entropy.uuid()))
+        ..Settings::new(&format!("{}_{}", hostname().unwrap_or_default(), entropy.uuid()))
     };
-    let listener = listen(flags.metrics_address).await?;
+    let listener = listen(flags.metrics_address, PORT).await?;
     let controller = Controller::new(client, SystemClock, settings);
-    let serving = tokio::spawn(serve(listener, controller.health(), controller.metrics()));
-    let stop = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let stopping = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        tracing::info!("told to stop");
-        stopping.cancel();
-    });
+    let serving = tokio::spawn(serve(listener, controller.pages()));
+    let stop = stop_on_signals().context("listening for signals")?;
     let ended = controller.run(stop).await;
     serving.abort();
     Ok(ended?)
-}
-
-/// Listens at the address, or at all of them, also where there is no IPv6.
-async fn listen(address: Option<SocketAddr>) -> Result<TcpListener> {
-    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
-    match (address, TcpListener::bind(address.unwrap_or(any)).await) {
-        (_, Ok(listener)) => Ok(listener),
-        (Some(address), Err(error)) => Err(error).with_context(|| format!("listening on {address}")),
-        (None, Err(_)) => {
-            let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-            TcpListener::bind(any).await.with_context(|| format!("listening on {any}"))
-        }
-    }
-}
-
-fn start_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => logging.init(),
-        LogFormat::Json => logging.json().init(),
-    }
-}
-
-async fn connect(kubeconfig: Option<&std::path::Path>) -> Result<Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-            let read = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-            read.with_context(|| format!("understanding {}", path.display()))?
-        }
-        None => Config::infer().await.context("finding the API server")?,
-    };
-    Client::try_from(config).context("connecting to the API server")
 }

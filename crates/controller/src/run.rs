@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream;
 use kube::Client;
+use tenure_daemon::Pages;
 use tenure_handles::{Clock, Timestamp};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
@@ -105,6 +106,15 @@ impl Controller {
     /// What it counts.
     pub fn metrics(&self) -> Arc<Metrics> {
         self.metrics.clone()
+    }
+
+    /// What it tells over HTTP: `/healthz`, `/readyz`, `/metrics`.
+    pub fn pages(&self) -> Pages {
+        let (live, ready, metrics) = (self.health(), self.health(), self.metrics());
+        Pages::default()
+            .verdict("/healthz", move || std::future::ready(live.live()))
+            .verdict("/readyz", move || std::future::ready(ready.ready()))
+            .metrics(move || std::future::ready(metrics.text()))
     }
 
     /// Runs until `stop`; then finishes what is under way and releases the lease. Dropping the future ends it at once,

@@ -206,11 +206,7 @@ async fn health_and_metrics_are_served_and_say_what_is() {
     let controller = start(faults.client(api.clone(), "default"), "a");
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(tenure_controller::serve(
-        listener,
-        controller.health.clone(),
-        controller.metrics.clone(),
-    ));
+    let serving = tokio::spawn(tenure_daemon::serve(listener, controller.pages.clone()));
     ask(&client, "r", "node1", "default").await;
     answer(&client, "r").await.unwrap();
     let counted = async || {

@@ -26,7 +26,7 @@ pub const SOON: Duration = Duration::from_mins(1);
 pub struct Running {
     pub stop: CancellationToken,
     pub task: JoinHandle<Result<(), RunError>>,
-    pub health: std::sync::Arc<tenure_controller::Health>,
+    pub pages: tenure_daemon::Pages,
     pub metrics: std::sync::Arc<tenure_controller::Metrics>,
 }
 
@@ -69,10 +69,10 @@ pub fn start(client: Client, identity: &str) -> Running {
 /// Starts a controller.
 pub fn start_with(client: Client, settings: Settings) -> Running {
     let controller = Controller::new(client, SystemClock, settings);
-    let (health, metrics) = (controller.health(), controller.metrics());
+    let (pages, metrics) = (controller.pages(), controller.metrics());
     let stop = CancellationToken::new();
     let task = tokio::spawn(controller.run(stop.clone()));
-    Running { stop, task, health, metrics }
+    Running { stop, task, pages, metrics }
 }
 
 /// An embedded API server that knows our kinds.

@@ -1,0 +1,29 @@
+//! What every long-running program does alike.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`flags`] | values of flags: durations, the host's name |
+//! | [`logs`] | how log lines look |
+//! | [`connect`] | the way to the API server, by a kubeconfig or a service account |
+//! | [`listen`] | TCP on all addresses or one; unix sockets for root alone |
+//! | [`pages`] | what is told over HTTP: `/healthz`, `/readyz`, `/metrics`, and JSON |
+//! | [`serve`] | telling it |
+//! | [`stop`] | ending at SIGTERM and Ctrl-C |
+//!
+//! A program's `main` puts them together; nothing here knows what the program does.
+
+pub mod connect;
+pub mod flags;
+pub mod listen;
+pub mod logs;
+pub mod pages;
+pub mod serve;
+pub mod stop;
+
+pub use connect::{ConnectError, connect};
+pub use flags::{duration, hostname};
+pub use listen::{ListenError, listen, listen_unix};
+pub use logs::{LogFormat, start_logging};
+pub use pages::Pages;
+pub use serve::serve;
+pub use stop::stop_on_signals;

@@ -1,0 +1,122 @@
+//! Who holds what, who did, and who would like to.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A hold: one address, or an IPv4 and IPv6 pair, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hold {
+    /// Whose it is.
+    #[serde(flatten)]
+    pub holder: Holder,
+    /// Its pool; empty if that is not known.
+    #[serde(default)]
+    pub pool: String,
+    /// Its block; nothing if it is in none of the node's, so that only the kernel knows of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<String>,
+    /// The addresses, IPv4 before IPv6.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The host's end of its interface, where the agent made one and knows its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_interface: Option<String>,
+    /// What went through its interface, where the agent made one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
+}
+
+/// What an address is held for: an interface of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// The network's name.
+    #[serde(default)]
+    pub network: String,
+    /// The container's id.
+    #[serde(default)]
+    pub container: String,
+    /// The interface's name inside the container.
+    #[serde(default)]
+    pub interface: String,
+    /// The pod; nothing outside Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Pod>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID; empty if that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+/// What went through an interface since it was made, as the pod sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Traffic {
+    /// Bytes that the pod received.
+    pub received_bytes: u64,
+    /// Packets that the pod received.
+    pub received_packets: u64,
+    /// Bytes that the pod sent.
+    pub sent_bytes: u64,
+    /// Packets that the pod sent.
+    pub sent_packets: u64,
+}
+
+/// An address, or a pair, that was freed and rests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cooling {
+    /// Its block.
+    pub block: String,
+    /// The addresses, IPv4 before IPv6.
+    pub addresses: Vec<IpAddr>,
+    /// Until when, unless nothing else is left.
+    pub until: Timestamp,
+    /// Who had it last, if that is still known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Holder>,
+}
+
+/// Somebody who waits for an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// Who.
+    #[serde(flatten)]
+    pub holder: Holder,
+    /// Of which pool.
+    pub pool: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl std::fmt::Display for Pod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl std::fmt::Display for Holder {
+    /// The pod, or container and interface where there is no pod.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.pod {
+            Some(pod) => write!(f, "{pod}"),
+            None => write!(f, "container {} {}", self.container, self.interface),
+        }
+    }
+}
