@@ -1,0 +1,293 @@
+//! The agent as a whole: journal, kernel, API server and the plugin's socket around one node.
+//!
+//! A start goes in this order, and each step says what it found:
+//!
+//! 1. the journal is read; one that is torn is cut, one that is foreign or damaged is set aside
+//! 2. the kernel's links are listed
+//! 3. pools and blocks are read from the API server, for as long as it takes
+//! 4. the DELs that came while no agent ran are done
+//! 5. the socket opens
+//!
+//! An end leaves everything in place for the next start: nobody is let in any more, calls that are under way are finished
+//! or told to try again, the journal is written to its end.
+
+mod hands;
+mod options;
+mod stage;
+mod tombstones;
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::Client;
+use tenure_handles::{Clock, Entropy};
+use tenure_linux::host::HostError;
+use tenure_linux::netns::{self, NetNs};
+use tenure_linux::Host;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use options::{Options, Paths};
+pub use stage::{Progress, Stage};
+
+use crate::drive::{Driver, Entrance, Handle};
+use crate::journal::{Commit, Journal, OpenError, Opened, Origin};
+use crate::node::{Event, Node};
+use crate::objects::{self, Objects, Resolver};
+use crate::serve::{self, ListenError, Service};
+use crate::wire::{self, Wirer};
+use hands::Body;
+use stage::Stages;
+use tombstones::Tombstones;
+
+/// What tells this boot of the kernel from all others.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The journal cannot be used.
+    #[error("cannot open the journal")]
+    Journal(#[from] OpenError),
+    /// It is not known which boot this is, and so which journal is of it.
+    #[error("cannot read {BOOT_ID}")]
+    Boot(#[source] io::Error),
+    /// The directory cannot be closed to others.
+    #[error("cannot restrict {} to root", .directory.display())]
+    Restrict {
+        /// The directory.
+        directory: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The host's namespace cannot be opened.
+    #[error("cannot open the host's network namespace")]
+    Namespace(#[from] netns::Error),
+    /// The host cannot be worked with.
+    #[error("cannot use the host's network")]
+    Host(#[from] HostError),
+    /// There is no thread for the kernel.
+    #[error("cannot begin to work on the kernel")]
+    Kernel(#[from] wire::StartError),
+    /// A task ended that must not.
+    #[error("a task of the start ended early")]
+    Task(#[from] JoinError),
+}
+
+/// Why an agent ended although nobody told it to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The socket cannot be opened.
+    #[error("cannot open the plugin's socket")]
+    Listen(#[from] ListenError),
+    /// The socket cannot be served.
+    #[error("cannot serve the plugin's socket")]
+    Serve(#[source] tonic::transport::Error),
+    /// A task ended that must not.
+    #[error("a task ended early")]
+    Task(#[from] JoinError),
+    /// The node is not driven any more.
+    #[error("the node's loop ended early")]
+    Driver,
+}
+
+/// An agent that runs. It goes on when this is dropped; the token that it was started with ends it.
+#[derive(Debug)]
+pub struct Agent {
+    node: Handle,
+    objects: Objects,
+    progress: Progress,
+    task: JoinHandle<Result<(), RunError>>,
+}
+
+impl Agent {
+    /// Reads the journal, prepares the host, lists what the kernel has, and begins to read the API server. The rest of the
+    /// start happens behind; [`Agent::progress`] says how far it is.
+    ///
+    /// `stop` ends it.
+    pub async fn start<C: Clock + Clone, E: Entropy>(
+        client: Client,
+        options: Options,
+        clock: C,
+        entropy: E,
+        stop: CancellationToken,
+    ) -> Result<Self, StartError> {
+        let entrance = Entrance::new();
+        let (node, stages) = (entrance.handle(), Stages::begin());
+        let (journal, kernel) = {
+            let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
+            tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
+        };
+        // Ends only after the last call was answered: also what is under way may need the API server.
+        let life = CancellationToken::new();
+        let tell = {
+            let node = node.clone();
+            move |event| node.tell(event)
+        };
+        let wanted =
+            objects::Options { node: options.node.node.clone(), remote_blocks: options.route_blocks };
+        let objects = Objects::start(client, wanted, clock.clone(), entropy, tell, life.clone());
+        let hands = Body {
+            node: node.clone(),
+            journal,
+            kernel,
+            objects: objects.clone(),
+            stages: stages.clone(),
+        };
+        let driver = entrance.driver(Node::new(options.node.clone()), clock.clone(), hands);
+        let service = Service::new(
+            node.clone(),
+            objects.resolver(),
+            clock,
+            IpAddr::V4(options.kernel.gateway_v4),
+            IpAddr::V6(options.kernel.gateway_v6),
+        );
+        let progress = stages.progress();
+        let life = Life { node: node.clone(), options, service, stages, stop, life };
+        let task = tokio::spawn(life.live(driver));
+        Ok(Self { node, objects, progress, task })
+    }
+
+    /// The way to the node.
+    pub fn node(&self) -> Handle {
+        self.node.clone()
+    }
+
+    /// The API server's side.
+    pub fn objects(&self) -> Objects {
+        self.objects.clone()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    /// Waits until it has ended.
+    pub async fn wait(self) -> Result<(), RunError> {
+        self.task.await?
+    }
+}
+
+/// Opens the journal and the kernel, and tells the node what they have.
+fn open(
+    options: &Options,
+    clock: impl Clock + Clone,
+    node: &Handle,
+) -> Result<(Journal, Wirer), StartError> {
+    let boot = fs::read_to_string(BOOT_ID).map_err(StartError::Boot)?;
+    let origin = Origin { boot: boot.trim().to_owned(), node: options.node.node.clone() };
+    let told = {
+        let node = node.clone();
+        move |commit| match commit {
+            Commit::UpTo(up_to) => node.tell(Event::Committed { up_to }),
+            Commit::Failed(message) => node.tell(Event::JournalFailed { message }),
+        }
+    };
+    let Opened { journal, image, notes } = Journal::open(options.paths.journal(), &origin, told)?;
+    for note in notes {
+        warn!("{note}");
+    }
+    restrict(options.paths.journal())?;
+    info!(path = %journal.path().display(), holds = image.holds().count(), "read the journal");
+    node.tell(Event::Journal(image));
+    let host = |namespace: Option<&Path>| -> Result<Host, StartError> {
+        let namespace = match namespace {
+            Some(path) => NetNs::open(path)?,
+            None => NetNs::current()?,
+        };
+        Ok(Host::of(namespace, options.kernel.clone())?)
+    };
+    let namespace: Option<PathBuf> = options.namespace.clone();
+    let (worker, reaper) = (host(namespace.as_deref())?, host(namespace.as_deref())?);
+    let tell = {
+        let node = node.clone();
+        move |event| node.tell(event)
+    };
+    let kernel = Wirer::start(worker, reaper, clock, tell)?;
+    Ok((journal, kernel))
+}
+
+/// Nobody but root is to look into the directory, whoever made it.
+fn restrict(directory: &Path) -> Result<(), StartError> {
+    fs::set_permissions(directory, Permissions::from_mode(0o700))
+        .map_err(|source| StartError::Restrict { directory: directory.to_owned(), source })
+}
+
+/// From the start of the node's loop to its end.
+struct Life<C> {
+    node: Handle,
+    options: Options,
+    service: Service<Resolver, C>,
+    stages: Stages,
+    /// When this is cancelled, the agent stops.
+    stop: CancellationToken,
+    /// When this is cancelled, it has stopped, and loops and watches end.
+    life: CancellationToken,
+}
+
+impl<C: Clock + Clone> Life<C> {
+    async fn live(self, driver: Driver<C, Body>) -> Result<(), RunError> {
+        let mut driving = tokio::spawn(driver.run(self.life.clone().cancelled_owned()));
+        let ended = tokio::select! {
+            ended = self.serve() => ended,
+            ended = &mut driving => Err(ended.err().map_or(RunError::Driver, RunError::Task)),
+        };
+        self.life.cancel();
+        if !driving.is_finished() {
+            driving.await?;
+        }
+        self.stages.enter(Stage::Ended);
+        info!("ended; everything stays in place for the next start");
+        ended
+    }
+
+    /// Waits until all is known, and serves until told to stop.
+    async fn serve(&self) -> Result<(), RunError> {
+        let mut progress = self.stages.progress();
+        tokio::select! {
+            _ = progress.reach(Stage::Replaying) => {}
+            () = self.stop.cancelled() => return Ok(()),
+        }
+        let tombstones =
+            Tombstones::new(self.options.paths.tombstones(), self.node.clone(), self.service.clone());
+        tombstones.replay().await;
+        let socket = self.options.paths.socket();
+        let listening = serve::listen(&socket)?;
+        // The door is there, and nobody was let in yet: what was left until now is done first.
+        tombstones.replay().await;
+        self.stages.enter(Stage::Serving);
+        info!(socket = %socket.display(), "answering the plugin");
+        let mut serving =
+            std::pin::pin!(listening.serve(self.service.clone(), self.stop.clone().cancelled_owned()));
+        tokio::select! {
+            ended = &mut serving => return ended.map_err(RunError::Serve),
+            () = look_now_and_then(&tombstones, self.options.tombstone_interval) => {}
+            () = self.stop.cancelled() => {}
+        }
+        self.stages.enter(Stage::Stopping);
+        match tokio::time::timeout(self.options.stop_patience, serving).await {
+            Ok(ended) => ended.map_err(RunError::Serve),
+            Err(_) => {
+                warn!(waited = ?self.options.stop_patience, "calls are under way still; they are told to try again");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Looks for tombstones for ever.
+async fn look_now_and_then<C: Clock + Clone>(tombstones: &Tombstones<Resolver, C>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        tombstones.look().await;
+    }
+}

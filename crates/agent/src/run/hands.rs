@@ -1,0 +1,48 @@
+//! Who carries out what a node wants done.
+
+use tracing::error;
+
+use super::stage::Stages;
+use crate::drive::{Handle, Hands};
+use crate::journal::{Journal, Record};
+use crate::node::{Action, Event, Report};
+use crate::objects::Objects;
+use crate::wire::Wirer;
+
+/// The journal's thread, the kernel's thread and the API server's tasks.
+pub(super) struct Body {
+    pub(super) node: Handle,
+    pub(super) journal: Journal,
+    pub(super) kernel: Wirer,
+    pub(super) objects: Objects,
+    pub(super) stages: Stages,
+}
+
+impl Hands for Body {
+    fn record(&mut self, records: Vec<Record>) {
+        if let Err(error) = self.journal.append(records) {
+            // Its thread ends only with the agent, unless it panicked. Then nothing may be handed out any more.
+            error!(%error, "cannot append to the journal");
+            self.node.tell(Event::JournalFailed { message: error.to_string() });
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Wire(_)
+            | Action::Unwire { .. }
+            | Action::Inspect(_)
+            | Action::Repair(_)
+            | Action::Export(_) => self.kernel.carry_out(action),
+            Action::AskForBlock { .. } | Action::ReturnBlock { .. } => self.objects.carry_out(action),
+            Action::Report(ref report) => {
+                if matches!(report, Report::Replayed { .. }) {
+                    self.stages.replayed();
+                }
+                self.objects.carry_out(action);
+            }
+            // The driver keeps these to itself.
+            Action::Record { .. } | Action::Answer { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What an agent is to be like.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::node;
+
+/// What an agent is to be like.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the node behaves, and its name.
+    pub node: node::Settings,
+    /// What is used in the kernel.
+    pub kernel: tenure_linux::Settings,
+    /// Where its files are.
+    pub paths: Paths,
+    /// The path of the host's network namespace; else that of the caller.
+    pub namespace: Option<PathBuf>,
+    /// The largest packet of pods' interfaces, where the network's configuration does not say; else the uplink's.
+    pub mtu: Option<u32>,
+    /// Whether routes to other nodes' blocks are written, for nodes on one Ethernet.
+    pub route_blocks: bool,
+    /// How long calls that are under way may take when the agent is told to stop.
+    pub stop_patience: Duration,
+    /// How often tombstones are looked for while the agent runs: a DEL whose answer was lost leaves one, too.
+    pub tombstone_interval: Duration,
+}
+
+impl Options {
+    /// The usual ones for the node of this name.
+    pub fn new(node: impl Into<String>) -> Self {
+        Self {
+            node: node::Settings::new(node),
+            kernel: tenure_linux::Settings::default(),
+            paths: Paths::default(),
+            namespace: None,
+            mtu: None,
+            route_blocks: false,
+            stop_patience: Duration::from_secs(5),
+            tombstone_interval: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Where an agent's files are: all in one directory that is empty after a reboot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// The directory.
+    pub run: PathBuf,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self::in_directory("/run/tenure")
+    }
+}
+
+impl Paths {
+    /// All in this directory.
+    pub fn in_directory(run: impl Into<PathBuf>) -> Self {
+        Self { run: run.into() }
+    }
+
+    /// The directory of the journal.
+    pub fn journal(&self) -> &Path {
+        &self.run
+    }
+
+    /// The socket that the plugin calls.
+    pub fn socket(&self) -> PathBuf {
+        self.run.join("tenured.sock")
+    }
+
+    /// The socket at which people and programs ask how the node is.
+    pub fn state_socket(&self) -> PathBuf {
+        self.run.join("state.sock")
+    }
+
+    /// The directory of tombstones.
+    pub fn tombstones(&self) -> PathBuf {
+        self.run.join("tombstones")
+    }
+}

@@ -1,0 +1,129 @@
+//! The DELs that came while no agent answered.
+//!
+//! Each is done like any other DEL, and its file goes only when it is done: a crash between the two does it once more,
+//! which is harmless. One that cannot be done now is tried again at the next look; what can never be done is set aside
+//! under another name, and said.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use futures::{StreamExt, stream};
+use tenure_cni::{Code, NetworkConfig, Verb, rpc, tombstone};
+use tenure_handles::{Clock, Timestamp};
+use tracing::{info, warn};
+
+use crate::drive::Handle;
+use crate::key::HoldKey;
+use crate::serve::{Resolve, Service};
+
+/// How many are done at once.
+const AT_ONCE: usize = 64;
+/// What is added to the name of one that can never be done.
+const ASIDE: &str = "refused";
+
+/// Where tombstones are, and who does what they say.
+#[derive(Debug)]
+pub(super) struct Tombstones<R, C> {
+    directory: PathBuf,
+    node: Handle,
+    service: Service<R, C>,
+}
+
+impl<R: Resolve, C: Clock> Tombstones<R, C> {
+    pub(super) fn new(directory: PathBuf, node: Handle, service: Service<R, C>) -> Self {
+        Self { directory, node, service }
+    }
+
+    /// Does what was left while no agent ran.
+    pub(super) async fn replay(&self) {
+        self.each(|path, call| async move { self.bury(&path, call).await }).await;
+    }
+
+    /// Does what was left since: by a DEL that found the door closed a moment before it opened, or whose answer was lost.
+    /// A hold that is younger than its tombstone is another one's, and stays.
+    pub(super) async fn look(&self) {
+        self.each(|path, call| async move {
+            if self.is_outlived(&path, &call).await {
+                remove(&path);
+            } else {
+                self.bury(&path, call).await;
+            }
+        })
+        .await;
+    }
+
+    async fn each<F: Future<Output = ()>>(&self, act: impl Fn(PathBuf, rpc::Call) -> F) {
+        let found = match tombstone::read_all(&self.directory) {
+            Ok(found) => found,
+            Err(error) => {
+                warn!(directory = %self.directory.display(), %error, "cannot look for tombstones");
+                return;
+            }
+        };
+        let mut readable = Vec::new();
+        for (path, call) in found {
+            match call {
+                Ok(call) => readable.push((path, call)),
+                Err(problem) => set_aside(&path, &problem),
+            }
+        }
+        stream::iter(readable).for_each_concurrent(AT_ONCE, |(path, call)| act(path, call)).await;
+    }
+
+    async fn bury(&self, path: &Path, call: rpc::Call) {
+        let container = call.container_id.clone();
+        match self.service.answer(Verb::Del, call).await.failure {
+            None => {
+                info!(container, "did a DEL that came while no agent answered");
+                remove(path);
+            }
+            Some(failure) if is_final(failure.code) => set_aside(path, &failure.message),
+            Some(failure) => {
+                warn!(container, problem = failure.message, "cannot do a DEL that came while no agent answered");
+            }
+        }
+    }
+
+    async fn is_outlived(&self, path: &Path, call: &rpc::Call) -> bool {
+        let Some(left) = modified(path) else { return false };
+        let Ok(config) = NetworkConfig::parse(&call.config) else { return false };
+        let Ok(key) = HoldKey::new(config.name, call.container_id.clone(), call.ifname.clone()) else {
+            return false;
+        };
+        let since = self.node.look(move |node| {
+            node.holds().into_iter().find(|hold| hold.key == key).map(|hold| hold.since)
+        });
+        matches!(since.await, Ok(Some(since)) if since > left)
+    }
+}
+
+/// Whether trying again cannot help.
+fn is_final(code: u32) -> bool {
+    [Code::IncompatibleVersion, Code::UnsupportedField, Code::InvalidEnvironment, Code::Decoding, Code::InvalidConfig]
+        .map(Code::number)
+        .contains(&code)
+}
+
+fn modified(path: &Path) -> Option<Timestamp> {
+    let time = fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
+    Some(Timestamp::default().plus(time.duration_since(UNIX_EPOCH).ok()?))
+}
+
+fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            warn!(tombstone = %path.display(), %error, "cannot remove a tombstone");
+        }
+        _ => {}
+    }
+}
+
+fn set_aside(path: &Path, problem: &str) {
+    let aside = path.with_extension(ASIDE);
+    match fs::rename(path, &aside) {
+        Ok(()) => warn!(tombstone = %aside.display(), problem, "set a tombstone aside that cannot be used"),
+        Err(error) => warn!(tombstone = %path.display(), problem, %error, "cannot use a tombstone"),
+    }
+}
