@@ -9,7 +9,9 @@
 //! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
 //! | [`serve`] | the gRPC service that the CNI plugin calls |
+//! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
 //! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
+//! | [`run`] | all of it together: start, stop, tombstones |
 //!
 //! The rest carries events in and actions out, and decides nothing.
 
@@ -17,8 +19,11 @@ pub mod drive;
 pub mod journal;
 pub mod key;
 pub mod node;
+pub mod objects;
+pub mod run;
 pub mod serve;
 pub mod wire;
 
 pub use key::{HoldKey, HolderId, InvalidKey, Pod};
 pub use node::{Action, Event, Node, Settings};
+pub use run::Agent;

@@ -1,0 +1,244 @@
+//! What a watch has shown so far, and what is different now.
+//!
+//! Events come from a watch, from the lists after it broke, and from the answers to our own calls. Whatever the order,
+//! each object's changes come out in its own: a newer version is not undone by an older one, what is gone stays gone, an
+//! object that vanished between two lists is gone, and another one under the same name is the old one's end and a new
+//! one's beginning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::ResourceExt;
+
+/// What is kept of the objects of one kind, by name.
+#[derive(Debug)]
+pub(super) struct Mirror<V> {
+    entries: BTreeMap<String, Entry<V>>,
+    /// While a list comes in: the names that it has not mentioned yet.
+    unseen: Option<BTreeSet<String>>,
+    /// UIDs that are gone since the last list began, so that a late event does not bring one back. A list that begins
+    /// afterwards cannot contain them.
+    gone: BTreeSet<String>,
+    complete: bool,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    uid: String,
+    version: u128,
+    value: V,
+}
+
+/// An object at one of its versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) name: String,
+    pub(super) uid: String,
+    version: u128,
+}
+
+/// What is different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change<V> {
+    /// An object is there, or what is kept of it is different.
+    Seen { name: String, uid: String, value: V },
+    /// An object is gone.
+    Gone { name: String, uid: String },
+}
+
+impl Identity {
+    pub(super) fn of(object: &impl ResourceExt) -> Self {
+        // Resource versions of one kind are numbers that grow.
+        let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
+        Self { name: object.name_any(), uid: object.uid().unwrap_or_default(), version }
+    }
+}
+
+impl<V> Default for Mirror<V> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), unseen: None, gone: BTreeSet::new(), complete: false }
+    }
+}
+
+impl<V: Clone + PartialEq> Mirror<V> {
+    /// A list is about to be asked for: what it does not mention by its end is gone.
+    pub(super) fn begin(&mut self) {
+        self.unseen = Some(self.entries.keys().cloned().collect());
+        self.gone.clear();
+    }
+
+    /// An object of a list. It is the truth, also after a database was set back to an older state.
+    pub(super) fn list(&mut self, identity: Identity, value: V) -> Vec<Change<V>> {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(&identity.name);
+        }
+        self.take(identity, value, true)
+    }
+
+    /// The list is complete.
+    pub(super) fn finish(&mut self) -> Vec<Change<V>> {
+        self.complete = true;
+        let vanished = self.unseen.take().unwrap_or_default();
+        let vanished = vanished.into_iter().filter_map(|name| {
+            let entry = self.entries.remove(&name)?;
+            self.gone.insert(entry.uid.clone());
+            Some(Change::Gone { name, uid: entry.uid })
+        });
+        vanished.collect()
+    }
+
+    /// An object as a watch or the answer to a call shows it.
+    pub(super) fn apply(&mut self, identity: Identity, value: V) -> Vec<Change<V>> {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(&identity.name);
+        }
+        self.take(identity, value, false)
+    }
+
+    fn take(&mut self, identity: Identity, value: V, truth: bool) -> Vec<Change<V>> {
+        let Identity { name, uid, version } = identity;
+        if self.gone.contains(&uid) {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        if let Some(known) = self.entries.get_mut(&name) {
+            if !truth && version < known.version {
+                return changes;
+            }
+            if known.uid == uid {
+                known.version = version;
+                if known.value == value {
+                    return changes;
+                }
+            } else {
+                self.gone.insert(known.uid.clone());
+                changes.push(Change::Gone { name: name.clone(), uid: known.uid.clone() });
+            }
+        }
+        self.entries.insert(name.clone(), Entry { uid: uid.clone(), version, value: value.clone() });
+        changes.push(Change::Seen { name, uid, value });
+        changes
+    }
+
+    /// The object of that name and UID is gone. Another one of the same name stays.
+    pub(super) fn remove(&mut self, name: &str, uid: &str) -> Vec<Change<V>> {
+        self.gone.insert(uid.to_owned());
+        self.forget(name, uid)
+    }
+
+    /// The object is there, but none of ours any more; it may become so again.
+    pub(super) fn forget(&mut self, name: &str, uid: &str) -> Vec<Change<V>> {
+        if self.entries.get(name).is_none_or(|known| known.uid != uid) {
+            return Vec::new();
+        }
+        self.entries.remove(name);
+        vec![Change::Gone { name: name.to_owned(), uid: uid.to_owned() }]
+    }
+
+    /// What is kept of the object of that name.
+    pub(super) fn get(&self, name: &str) -> Option<&V> {
+        self.entries.get(name).map(|entry| &entry.value)
+    }
+
+    /// The UID of the object of that name.
+    pub(super) fn uid(&self, name: &str) -> Option<&str> {
+        self.entries.get(name).map(|entry| entry.uid.as_str())
+    }
+
+    /// What is kept of every object, by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.value))
+    }
+
+    /// Whether a list has come in completely.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(name: &str, uid: &str, version: u128) -> Identity {
+        Identity { name: name.into(), uid: uid.into(), version }
+    }
+
+    fn seen(name: &str, uid: &str, value: u8) -> Change<u8> {
+        Change::Seen { name: name.into(), uid: uid.into(), value }
+    }
+
+    fn gone(name: &str, uid: &str) -> Change<u8> {
+        Change::Gone { name: name.into(), uid: uid.into() }
+    }
+
+    #[test]
+    fn an_object_is_told_when_it_comes_and_when_what_is_kept_of_it_changes() {
+        let mut mirror = Mirror::default();
+        assert_eq!(mirror.apply(at("a", "1", 1), 7), [seen("a", "1", 7)]);
+        assert_eq!(mirror.apply(at("a", "1", 2), 7), []);
+        assert_eq!(mirror.apply(at("a", "1", 3), 8), [seen("a", "1", 8)]);
+        assert_eq!(mirror.apply(at("a", "1", 2), 9), [], "an older version undoes nothing");
+        assert_eq!(mirror.get("a"), Some(&8));
+    }
+
+    #[test]
+    fn what_vanished_between_two_lists_is_gone_once() {
+        let mut mirror = Mirror::default();
+        mirror.apply(at("a", "1", 1), 7);
+        mirror.apply(at("b", "2", 2), 7);
+        mirror.begin();
+        assert_eq!(mirror.list(at("b", "2", 2), 7), []);
+        assert_eq!(mirror.finish(), [gone("a", "1")]);
+        assert_eq!(mirror.remove("a", "1"), []);
+        assert!(mirror.is_complete());
+    }
+
+    #[test]
+    fn another_uid_under_the_same_name_is_an_end_and_a_beginning() {
+        let mut mirror = Mirror::default();
+        mirror.apply(at("a", "old", 1), 7);
+        assert_eq!(mirror.apply(at("a", "new", 5), 7), [gone("a", "old"), seen("a", "new", 7)]);
+        assert_eq!(mirror.remove("a", "old"), [], "a late deletion does not touch the successor");
+        assert_eq!(mirror.uid("a"), Some("new"));
+        mirror.begin();
+        assert_eq!(mirror.list(at("a", "newer", 9), 7), [gone("a", "new"), seen("a", "newer", 7)]);
+        assert_eq!(mirror.finish(), []);
+    }
+
+    #[test]
+    fn what_is_gone_is_not_brought_back_by_a_late_event() {
+        let mut mirror = Mirror::default();
+        mirror.apply(at("a", "1", 1), 7);
+        assert_eq!(mirror.remove("a", "1"), [gone("a", "1")]);
+        assert_eq!(mirror.apply(at("a", "1", 2), 7), []);
+        mirror.begin();
+        assert_eq!(mirror.list(at("a", "1", 2), 7), [seen("a", "1", 7)], "unless a later list has it");
+    }
+
+    #[test]
+    fn what_an_answer_shows_while_a_list_comes_in_is_not_taken_for_vanished() {
+        let mut mirror = Mirror::default();
+        mirror.begin();
+        mirror.apply(at("mine", "1", 5), 7);
+        assert_eq!(mirror.finish(), []);
+        assert_eq!(mirror.get("mine"), Some(&7));
+    }
+
+    #[test]
+    fn a_list_is_the_truth_also_when_versions_went_back() {
+        let mut mirror = Mirror::default();
+        mirror.apply(at("a", "1", 100), 7);
+        mirror.begin();
+        assert_eq!(mirror.list(at("a", "1", 50), 8), [seen("a", "1", 8)]);
+        mirror.finish();
+        assert_eq!(mirror.apply(at("a", "1", 51), 9), [seen("a", "1", 9)]);
+    }
+
+    #[test]
+    fn what_became_another_ones_may_come_back() {
+        let mut mirror = Mirror::default();
+        mirror.apply(at("a", "1", 1), 7);
+        assert_eq!(mirror.forget("a", "1"), [gone("a", "1")]);
+        assert_eq!(mirror.apply(at("a", "1", 3), 7), [seen("a", "1", 7)]);
+    }
+}

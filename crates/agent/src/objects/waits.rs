@@ -1,0 +1,51 @@
+//! How long to wait after a failure: 50 ms at first, twice as long each time, 10 s at most.
+
+use std::time::Duration;
+
+use kube::runtime::utils::Backoff;
+
+const FIRST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The waits after failures in a row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waits {
+    failures: u32,
+}
+
+impl Iterator for Waits {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let doubled = FIRST.saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        Some(doubled.min(LONGEST))
+    }
+}
+
+impl Waits {
+    /// Waits as long as it is time to.
+    pub(super) async fn pass(&mut self) {
+        tokio::time::sleep(self.next().unwrap_or(LONGEST)).await;
+    }
+}
+
+impl Backoff for Waits {
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_stop_growing() {
+        let mut waits = Waits::default();
+        let first: Vec<_> = waits.by_ref().take(10).map(|wait| wait.as_millis()).collect();
+        assert_eq!(first, [50, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        waits.reset();
+        assert_eq!(waits.next(), Some(FIRST));
+    }
+}
