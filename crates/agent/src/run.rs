@@ -18,16 +18,15 @@ mod tombstones;
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Client;
 use tenure_handles::{Clock, Entropy};
+use tenure_linux::Host;
 use tenure_linux::host::HostError;
 use tenure_linux::netns::{self, NetNs};
-use tenure_linux::Host;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -130,23 +129,21 @@ impl Agent {
             let node = node.clone();
             move |event| node.tell(event)
         };
-        let wanted =
-            objects::Options { node: options.node.node.clone(), remote_blocks: options.route_blocks };
-        let objects = Objects::start(client, wanted, clock.clone(), entropy, tell, life.clone());
-        let hands = Body {
-            node: node.clone(),
-            journal,
-            kernel,
-            objects: objects.clone(),
-            stages: stages.clone(),
+        let wanted = objects::Options {
+            remote_blocks: options.route_blocks,
+            outside_kubernetes: options.outside_kubernetes,
+            ..objects::Options::new(options.node.node.clone())
         };
+        let objects = Objects::start(client, wanted, clock.clone(), entropy, tell, life.clone());
+        let hands =
+            Body { node: node.clone(), journal, kernel, objects: objects.clone(), stages: stages.clone() };
         let driver = entrance.driver(Node::new(options.node.clone()), clock.clone(), hands);
         let service = Service::new(
             node.clone(),
             objects.resolver(),
             clock,
-            IpAddr::V4(options.kernel.gateway_v4),
-            IpAddr::V6(options.kernel.gateway_v6),
+            options.kernel.gateway_v4,
+            options.kernel.gateway_v6,
         );
         let progress = stages.progress();
         let life = Life { node: node.clone(), options, service, stages, stop, life };
@@ -176,11 +173,7 @@ impl Agent {
 }
 
 /// Opens the journal and the kernel, and tells the node what they have.
-fn open(
-    options: &Options,
-    clock: impl Clock + Clone,
-    node: &Handle,
-) -> Result<(Journal, Wirer), StartError> {
+fn open(options: &Options, clock: impl Clock + Clone, node: &Handle) -> Result<(Journal, Wirer), StartError> {
     let boot = fs::read_to_string(BOOT_ID).map_err(StartError::Boot)?;
     let origin = Origin { boot: boot.trim().to_owned(), node: options.node.node.clone() };
     let told = {

@@ -29,11 +29,6 @@ impl Hands for Body {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Wire(_)
-            | Action::Unwire { .. }
-            | Action::Inspect(_)
-            | Action::Repair(_)
-            | Action::Export(_) => self.kernel.carry_out(action),
             Action::AskForBlock { .. } | Action::ReturnBlock { .. } => self.objects.carry_out(action),
             Action::Report(ref report) => {
                 if matches!(report, Report::Replayed { .. }) {
@@ -43,6 +38,7 @@ impl Hands for Body {
             }
             // The driver keeps these to itself.
             Action::Record { .. } | Action::Answer { .. } => {}
+            job => self.kernel.carry_out(job),
         }
     }
 }

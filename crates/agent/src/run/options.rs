@@ -20,6 +20,8 @@ pub struct Options {
     pub mtu: Option<u32>,
     /// Whether routes to other nodes' blocks are written, for nodes on one Ethernet.
     pub route_blocks: bool,
+    /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist.
+    pub outside_kubernetes: bool,
     /// How long calls that are under way may take when the agent is told to stop.
     pub stop_patience: Duration,
     /// How often tombstones are looked for while the agent runs: a DEL whose answer was lost leaves one, too.
@@ -36,6 +38,7 @@ impl Options {
             namespace: None,
             mtu: None,
             route_blocks: false,
+            outside_kubernetes: false,
             stop_patience: Duration::from_secs(5),
             tombstone_interval: Duration::from_secs(10),
         }

@@ -81,7 +81,11 @@ impl<R: Resolve, C: Clock> Tombstones<R, C> {
             }
             Some(failure) if is_final(failure.code) => set_aside(path, &failure.message),
             Some(failure) => {
-                warn!(container, problem = failure.message, "cannot do a DEL that came while no agent answered");
+                warn!(
+                    container,
+                    problem = failure.message,
+                    "cannot do a DEL that came while no agent answered"
+                );
             }
         }
     }
@@ -92,18 +96,24 @@ impl<R: Resolve, C: Clock> Tombstones<R, C> {
         let Ok(key) = HoldKey::new(config.name, call.container_id.clone(), call.ifname.clone()) else {
             return false;
         };
-        let since = self.node.look(move |node| {
-            node.holds().into_iter().find(|hold| hold.key == key).map(|hold| hold.since)
-        });
+        let since = self
+            .node
+            .look(move |node| node.holds().into_iter().find(|hold| hold.key == key).map(|hold| hold.since));
         matches!(since.await, Ok(Some(since)) if since > left)
     }
 }
 
 /// Whether trying again cannot help.
 fn is_final(code: u32) -> bool {
-    [Code::IncompatibleVersion, Code::UnsupportedField, Code::InvalidEnvironment, Code::Decoding, Code::InvalidConfig]
-        .map(Code::number)
-        .contains(&code)
+    [
+        Code::IncompatibleVersion,
+        Code::UnsupportedField,
+        Code::InvalidEnvironment,
+        Code::Decoding,
+        Code::InvalidConfig,
+    ]
+    .map(Code::number)
+    .contains(&code)
 }
 
 fn modified(path: &Path) -> Option<Timestamp> {
