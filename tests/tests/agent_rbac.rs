@@ -1,0 +1,242 @@
+//! The rights of a node's agent on the real kube-apiserver, with `deploy/` as it is applied: all that it needs for its own
+//! node, by the token that it has there, and nothing for any other. Needs etcd and kube-apiserver.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, FINALIZER, blocks_of_node, label};
+use tenure_handles::{Clock as _, SystemClock};
+use tenure_testbed::control_plane::{ControlPlane, Options};
+
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
+const SOON: Duration = Duration::from_mins(1);
+
+/// A control plane with everything of `deploy/`, two nodes, and a pool.
+struct Bed {
+    plane: ControlPlane,
+    admin: Client,
+}
+
+impl Bed {
+    async fn start() -> Result<Self> {
+        let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
+        let admin = plane.client()?;
+        let bed = Self { plane, admin };
+        bed.plane.kubectl(&["apply", "-k", DEPLOY]).await?;
+        let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
+        bed.plane.kubectl(&established).await?;
+        for name in ["node-1", "node-2"] {
+            bed.make::<Node>(json!({"metadata": {"name": name}})).await?;
+        }
+        let spec = json!({"blockSizeBits": 2, "subnets": [{"ipv4": "10.1.0.0/24"}]});
+        bed.make::<AddressPool>(json!({"metadata": {"name": "default"}, "spec": spec})).await?;
+        bed.await_policy().await?;
+        Ok(bed)
+    }
+
+    /// The policy begins to hold a moment after it was applied.
+    async fn await_policy(&self) -> Result<()> {
+        let requests: Api<BlockRequest> = Api::all(self.agent_of("node-1").await?);
+        let (start, dry_run) = (SystemClock.now(), PostParams { dry_run: true, ..PostParams::default() });
+        while requests.create(&dry_run, &request("probe", "node-2")?).await.is_ok() {
+            ensure!(SystemClock.now().since(start) < SOON, "the policy does not hold");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
+    }
+
+    async fn make<K>(&self, object: Value) -> Result<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::ClusterResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + serde::Serialize,
+    {
+        Ok(Api::all(self.admin.clone())
+            .create(&PostParams::default(), &serde_json::from_value(object)?)
+            .await?)
+    }
+
+    async fn block(&self, index: u8, node: &str) -> Result<AddressBlock> {
+        self.make(json!({
+            "metadata": {
+                "name": format!("default-{index}"),
+                "labels": {label::NODE: node, label::POOL: "default"},
+                "finalizers": [FINALIZER],
+            },
+            "index": index,
+            "ipv4": format!("10.1.0.{}/30", index * 4),
+        }))
+        .await
+    }
+
+    /// A client with the token that the kubelet gives to the pod of the `DaemonSet` on a node.
+    async fn agent_of(&self, node: &str) -> Result<Client> {
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), "kube-system");
+        let name = format!("tenured-{node}");
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "serviceAccountName": "tenured",
+                "nodeName": node,
+                "containers": [{"name": "tenured", "image": "tenure:0.1.0"}],
+            },
+        });
+        let pod = match pods.get_opt(&name).await? {
+            Some(pod) => pod,
+            None => pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?,
+        };
+        let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": name, "uid": pod.uid()});
+        self.with_token(json!({"spec": {"audiences": [], "boundObjectRef": bound}})).await
+    }
+
+    async fn with_token(&self, asked: Value) -> Result<Client> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), "kube-system");
+        let asked: TokenRequest = serde_json::from_value(asked)?;
+        let granted = accounts.create_token_request("tenured", &PostParams::default(), &asked).await?;
+        Ok(self.plane.client_with_token(&granted.status.context("a token")?.token)?)
+    }
+}
+
+fn request(name: &str, node: &str) -> Result<BlockRequest> {
+    let spec = json!({"nodeName": node, "poolName": "default"});
+    Ok(serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}))?)
+}
+
+fn event(name: &str, host: &str) -> Result<Event> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
+        "reason": "PoolExhausted", "message": "no block is free", "type": "Warning",
+        "source": {"component": "tenured", "host": host},
+    }))?)
+}
+
+/// What a refusal said; an error if it was none.
+fn refused<T: Debug>(what: &str, outcome: kube::Result<T>) -> Result<String> {
+    match outcome {
+        Err(kube::Error::Api(status)) if status.code == 403 || status.code == 422 => {
+            Ok(status.message.clone())
+        }
+        other => bail!("{what} was not refused: {other:?}"),
+    }
+}
+
+fn only_finalizers(block: &AddressBlock, finalizers: &[&str]) -> Value {
+    json!({"metadata": {"resourceVersion": block.resource_version(), "finalizers": finalizers}})
+}
+
+#[tokio::test]
+async fn an_agent_may_do_for_its_own_node_all_that_it_does() -> Result<()> {
+    let bed = Bed::start().await?;
+    let own = bed.block(0, "node-1").await?;
+    let agent = bed.agent_of("node-1").await?;
+
+    Api::<AddressPool>::all(agent.clone()).list(&ListParams::default()).await?;
+    Api::<Namespace>::all(agent.clone()).list_metadata(&ListParams::default()).await?;
+    Api::<Node>::all(agent.clone()).get("node-1").await?;
+    let requests: Api<BlockRequest> = Api::all(agent.clone());
+    requests.create(&PostParams::default(), &request("req-default-node-1", "node-1")?).await?;
+    requests.list(&ListParams::default().fields("spec.nodeName=node-1")).await?;
+    requests.delete("req-default-node-1", &DeleteParams::default()).await?;
+
+    let blocks: Api<AddressBlock> = Api::all(agent.clone());
+    let listed = blocks.list(&ListParams::default().labels(&blocks_of_node("node-1"))).await?;
+    ensure!(listed.items.len() == 1, "{listed:?}");
+    let freed = Patch::Merge(only_finalizers(&own, &[]));
+    blocks.patch("default-0", &PatchParams::default(), &freed).await?;
+    blocks.delete("default-0", &DeleteParams::default()).await?;
+
+    let events: Api<Event> = Api::namespaced(agent, "default");
+    events.create(&PostParams::default(), &event("told", "node-1")?).await?;
+    let again = json!({"count": 2, "message": "still none"});
+    events.patch("told", &PatchParams::default(), &Patch::Merge(again)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_may_write_nothing_of_another_node() -> Result<()> {
+    let bed = Bed::start().await?;
+    let (own, other) = (bed.block(0, "node-1").await?, bed.block(1, "node-2").await?);
+    Api::all(bed.admin.clone())
+        .create(&PostParams::default(), &request("req-default-node-2", "node-2")?)
+        .await
+        .context("the policy is for agents only")?;
+    let agent = bed.agent_of("node-1").await?;
+    let (defaults, patching, deleting) =
+        (PostParams::default(), PatchParams::default(), DeleteParams::default());
+
+    let blocks: Api<AddressBlock> = Api::all(agent.clone());
+    let freed = Patch::Merge(only_finalizers(&other, &[]));
+    let said = refused("a finalizer", blocks.patch("default-1", &patching, &freed).await)?;
+    ensure!(
+        said.contains(r#"AddressBlock "default-1" is not of node "node-1", whose agent wants to change it"#),
+        "{said}"
+    );
+    refused("a deletion", blocks.delete("default-1", &deleting).await)?;
+    let all = ListParams::default();
+    refused("a deletion of all", blocks.delete_collection(&deleting, &all).await.map(|_| ()))?;
+    for labels in
+        [json!({label::NODE: "node-2"}), json!({label::NODE: null}), json!({label::RESERVED: "true"})]
+    {
+        let taken = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        let said = refused("labels", blocks.patch("default-0", &patching, &taken).await)?;
+        ensure!(said.contains("an agent changes only the finalizers"), "{said}");
+    }
+    let stolen = Patch::Merge(json!({"metadata": {"labels": {label::NODE: "node-1"}}}));
+    refused("another's block", blocks.patch("default-1", &patching, &stolen).await)?;
+    let mut made = own.clone();
+    (made.metadata.name, made.metadata.resource_version) = (Some("default-2".into()), None);
+    (made.metadata.uid, made.spec.index) = (None, 2);
+    refused("a block of its own making", blocks.create(&defaults, &made).await)?;
+
+    let requests: Api<BlockRequest> = Api::all(agent.clone());
+    let said = refused("a request", requests.create(&defaults, &request("r", "node-2")?).await)?;
+    ensure!(
+        said.contains(
+            r#"spec.nodeName of the BlockRequest is "node-2"; accepted from this agent is "node-1""#
+        ),
+        "{said}"
+    );
+    refused("another's request", requests.delete("req-default-node-2", &deleting).await)?;
+    requests.create(&defaults, &request("req-default-node-1", "node-1")?).await?;
+    let answered = Patch::Merge(json!({"status": {"addressBlockName": "default-1"}}));
+    refused("an answer", requests.patch_status("req-default-node-1", &patching, &answered).await)?;
+
+    let events: Api<Event> = Api::namespaced(agent, "default");
+    let said = refused("an event", events.create(&defaults, &event("told", "node-2")?).await)?;
+    ensure!(said.contains(r#"source.host of the Event must be "node-1""#), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_may_neither_read_nor_write_what_is_not_its_business() -> Result<()> {
+    let bed = Bed::start().await?;
+    let agent = bed.agent_of("node-1").await?;
+    let patching = PatchParams::default();
+    let pools: Api<AddressPool> = Api::all(agent.clone());
+    let larger = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    refused("a pool", pools.patch("default", &patching, &larger).await)?;
+    refused("a pool's status", pools.patch_status("default", &patching, &larger).await)?;
+    let nodes: Api<Node> = Api::all(agent.clone());
+    refused("its node", nodes.patch("node-1", &patching, &larger).await)?;
+    refused("secrets", Api::<Secret>::all(agent.clone()).list(&ListParams::default()).await)?;
+    let pods: Api<Pod> = Api::namespaced(agent, "kube-system");
+    refused("pods", pods.list(&ListParams::default()).await)?;
+
+    // A token of the same account that is of no pod.
+    let nowhere = bed.with_token(json!({"spec": {"audiences": []}})).await?;
+    let requests: Api<BlockRequest> = Api::all(nowhere);
+    let asked = requests.create(&PostParams::default(), &request("r", "node-1")?).await;
+    let said = refused("a token of no node", asked)?;
+    ensure!(said.contains("the token does not say which node it is of"), "{said}");
+    Ok(())
+}
