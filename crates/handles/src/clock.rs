@@ -1,8 +1,8 @@
 //! What time it is, as far as the one who asks is concerned.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A moment in milliseconds since the Unix epoch: comparable across processes and restarts,
 /// eight bytes in a journal, and the resolution that cooling and leases need.
@@ -49,11 +49,21 @@ impl Timestamp {
 pub trait Clock: Send + Sync + 'static {
     /// The present moment.
     fn now(&self) -> Timestamp;
+
+    /// How long it has been since some moment that stays the same: for measuring how long something took. Finer than
+    /// [`Clock::now`] where the machine can tell, and never set back.
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.now().as_millis())
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        (**self).elapsed()
     }
 }
 
@@ -66,6 +76,12 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::default().plus(since_epoch)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the handle that everyone else is told to take")]
+    fn elapsed(&self) -> Duration {
+        static FIRST: OnceLock<Instant> = OnceLock::new();
+        FIRST.get_or_init(Instant::now).elapsed()
     }
 }
 
@@ -113,6 +129,16 @@ mod tests {
     #[test]
     fn a_clock_set_back_gives_no_negative_age() {
         assert_eq!(Timestamp::from_millis(5).since(Timestamp::from_millis(9)), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_something_took_is_measured_by_either_clock() {
+        let clock = Arc::new(ManualClock::default());
+        let began = clock.elapsed();
+        clock.advance(Duration::from_millis(3));
+        assert_eq!(clock.elapsed().saturating_sub(began), Duration::from_millis(3));
+        let began = SystemClock.elapsed();
+        assert!(SystemClock.elapsed() >= began);
     }
 
     #[test]
