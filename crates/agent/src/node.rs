@@ -24,6 +24,7 @@
 //!   nothing ever again ([`fence`]).
 //! - Who waits for an address is served in order as addresses come, whatever makes them come: every event ends with
 //!   looking at who waits and what there is, so no wake-up can be lost ([`serve`]).
+//! - What was left over is put away, after it was seen twice ([`leaks`]).
 //! - The API is needed for new blocks only.
 
 mod action;
@@ -35,6 +36,7 @@ mod commit;
 mod detach;
 mod event;
 mod fence;
+mod leaks;
 mod pool;
 mod refusal;
 mod replay;
@@ -51,8 +53,8 @@ use tenure_cni::Failure;
 use tenure_handles::Timestamp;
 use tenure_ipam::Cidr;
 
-pub use action::{Action, Done, Fence, Report, Urgency, WireJob};
-pub use event::{Attach, Event, Found, Link, PoolFacts, Refusal, RefusalKind, SeenBlock, Wiring};
+pub use action::{Action, Done, Fence, Leak, Report, Urgency, WireJob};
+pub use event::{Attach, Event, Found, Link, Look, PoolFacts, Refusal, RefusalKind, SeenBlock, Wiring};
 pub use settings::Settings;
 
 use crate::journal::Record;
@@ -62,6 +64,7 @@ use block::Owned;
 use commit::Commits;
 use detach::Sweep;
 use fence::Lost;
+use leaks::Suspicions;
 use pool::Pool;
 use replay::Start;
 use stock::Ask;
@@ -97,6 +100,7 @@ pub struct Node {
     jobs: BTreeMap<Job, attach::Purpose>,
     sweeps: BTreeMap<Ticket, Sweep>,
     asks: BTreeMap<AskId, Ask>,
+    suspicions: Suspicions,
     commits: Commits,
     exported: Option<BTreeSet<Cidr>>,
     /// Pools to look at before the event is over.
@@ -120,6 +124,7 @@ impl Node {
             jobs: BTreeMap::new(),
             sweeps: BTreeMap::new(),
             asks: BTreeMap::new(),
+            suspicions: Suspicions::default(),
             commits: Commits::default(),
             exported: None,
             touched: BTreeSet::new(),
@@ -152,6 +157,7 @@ impl Node {
             Event::Unwired { job } => self.unwired(job),
             Event::UnwiringFailed { job, failure } => self.unwiring_failed(job, failure),
             Event::Inspected { job, differences } => self.inspected(job, &differences),
+            Event::Looked { job, look } => self.looked(job, look),
             Event::Tick => self.tick(),
         }
         self.settle();

@@ -1,38 +1,33 @@
 //! The kernel's thread: makes, looks at and takes away interfaces, one after the other, because the kernel does not do
 //! it any faster side by side.
 //!
-//! What it promises: every job is answered by one event. Nothing on the way of a job lists anything; what has to be
-//! listed (the uplink) is looked up while there is nothing to do. Links that were taken out of service are deleted by
-//! another thread, many at once.
+//! What it promises: every job is answered by one event, and jobs are done in the order in which they were given.
+//! Nothing on the way of a job lists anything. Links that were taken out of service are deleted by another thread, many
+//! at once; that thread also answers questions, so that they do not keep pods waiting.
 
+mod eyes;
 mod plan;
 mod reaping;
+mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 use std::{error, io};
 
-use ipnet::IpNet;
 use tenure_handles::Clock;
-use tenure_ipam::{Addresses, Cidr};
+use tenure_ipam::Cidr;
 use tenure_linux::host::HostError;
-use tenure_linux::inventory::Inventory;
-use tenure_linux::netns::NetNs;
-use tenure_linux::pod::{self, Destroyed};
-use tenure_linux::routes::PodRoute;
-use tenure_linux::{Host, export, routes, socket, uplink};
-use tracing::{info, warn};
+use tenure_linux::link::Counters;
+use tenure_linux::{Host, socket};
+use tokio::sync::oneshot;
+use tracing::info;
 
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Event, Found, Job, Link, WireJob};
-use plan::Node;
+use crate::node::{Action, Event};
 use reaping::Reaping;
-
-/// How often the uplink is looked up while there is nothing to do.
-const LOOK_AROUND: Duration = Duration::from_secs(30);
+use worker::{Task, Worker};
 
 /// Why there is no thread for the kernel.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +46,27 @@ pub enum StartError {
 /// The way to the kernel's thread. Dropping it ends the thread after what it was given to do.
 #[derive(Debug)]
 pub struct Wirer {
-    jobs: Option<Sender<Action>>,
+    tasks: Option<Sender<Task>>,
+    reaping: Reaping,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What went through a pod's link, and how it is found on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkTraffic {
+    /// Whose link.
+    pub key: HoldKey,
+    /// The pod that it is for, as far as the link says.
+    pub pod: Pod,
+    /// The name of the host end.
+    pub host_name: String,
+    /// As the host end counts: what the pod sends, it receives.
+    pub counters: Counters,
+}
+
 impl Wirer {
-    /// Prepares the host, tells what links there are, and starts. `reaper` is the same host once more, for deleting.
+    /// Prepares the host, tells what links there are, and starts. `reaper` is the same host once more, for deleting and
+    /// for questions.
     ///
     /// `tell` is called on the kernel's thread.
     pub fn start(
@@ -67,179 +77,47 @@ impl Wirer {
     ) -> Result<Self, StartError> {
         let prepared = host.prepare()?;
         info!(?prepared, "prepared the host's network");
-        tell(Event::Kernel(take_inventory(&mut host)?));
-        let (jobs, received) = mpsc::channel();
+        tell(Event::Kernel(eyes::inventory(&mut host)?));
+        let (tasks, received) = mpsc::channel();
         let reaping = Reaping::start(reaper, clock)?;
-        let worker = Worker { host, node: Node::default(), reaping, tell };
+        let worker = Worker::new(host, reaping.clone(), tell);
         let thread = thread::Builder::new().name("kernel".into()).spawn(move || worker.run(&received))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { tasks: Some(tasks), reaping, thread: Some(thread) })
     }
 
-    /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Repair`] or
-    /// [`Action::Export`]. Returns at once.
+    /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Repair`],
+    /// [`Action::Look`] or [`Action::Export`]. Returns at once.
     pub fn carry_out(&self, job: Action) {
-        if let Some(jobs) = &self.jobs {
+        self.give(Task::Job(job));
+    }
+
+    /// Routes other nodes' blocks, each through its node's address, and withdraws all that are not among these. Never
+    /// called, such routes are left alone. They are verified now and then. Returns at once.
+    pub fn remote(&self, blocks: BTreeMap<IpAddr, BTreeSet<Cidr>>) {
+        self.give(Task::Remote(blocks));
+    }
+
+    /// Asks what went through pods' links. Nobody's ADD waits for that. No answer means that the kernel gave none; the
+    /// log says why.
+    pub fn traffic(&self) -> oneshot::Receiver<Vec<LinkTraffic>> {
+        self.reaping.traffic()
+    }
+
+    fn give(&self, task: Task) {
+        if let Some(tasks) = &self.tasks {
             // The thread ends only after this does.
-            let _ = jobs.send(job);
+            let _ = tasks.send(task);
         }
     }
 }
 
 impl Drop for Wirer {
     fn drop(&mut self) {
-        drop(self.jobs.take());
+        drop(self.tasks.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
-}
-
-struct Worker<T> {
-    host: Host,
-    node: Node,
-    reaping: Reaping,
-    tell: T,
-}
-
-impl<T: Fn(Event)> Worker<T> {
-    fn run(mut self, jobs: &Receiver<Action>) {
-        self.look_around();
-        loop {
-            match jobs.recv_timeout(LOOK_AROUND) {
-                Ok(job) => self.carry_out(job),
-                Err(RecvTimeoutError::Timeout) => self.look_around(),
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
-    }
-
-    fn carry_out(&mut self, job: Action) {
-        match job {
-            Action::Wire(job) => {
-                let event = self.wire(job);
-                (self.tell)(event);
-            }
-            Action::Unwire { job, key, pod } => {
-                let event = self.unwire(job, &key, &pod);
-                (self.tell)(event);
-            }
-            Action::Inspect(job) => {
-                let event = self.inspect(&job);
-                (self.tell)(event);
-            }
-            Action::Repair(holds) => {
-                if let Err(error) = self.repair(&holds) {
-                    warn!(error = chain(&error), "cannot verify the routes to pods");
-                }
-            }
-            Action::Export(networks) => self.export(&networks),
-            other => warn!(?other, "this is nothing for the kernel"),
-        }
-    }
-
-    fn wire(&mut self, job: WireJob) -> Event {
-        let number = job.job;
-        let wired = self.node.plan(job).and_then(|(plan, netns)| {
-            let namespace = NetNs::open(&netns).map_err(|error| plan::no_namespace(&netns, &error))?;
-            pod::setup(&mut self.host, &namespace, &plan).map_err(|error| plan::not_set_up(&error))
-        });
-        match wired {
-            Ok(wired) => {
-                let link = Link {
-                    host_name: wired.host_name,
-                    host_mac: wired.host_mac.to_string(),
-                    pod_mac: wired.pod_mac.to_string(),
-                    mtu: wired.mtu,
-                };
-                Event::Wired { job: number, link }
-            }
-            Err(failure) => Event::WiringFailed { job: number, failure },
-        }
-    }
-
-    fn unwire(&mut self, job: Job, key: &HoldKey, pod: &Pod) -> Event {
-        match pod::destroy(&mut self.host, &plan::identity(key, pod), None) {
-            Ok(destroyed) => {
-                if let Destroyed::ToTrash(_) = destroyed {
-                    self.reaping.trashed();
-                }
-                Event::Unwired { job }
-            }
-            Err(error) => Event::UnwiringFailed { job, failure: plan::not_destroyed(key, &error) },
-        }
-    }
-
-    fn inspect(&mut self, job: &WireJob) -> Event {
-        let number = job.job;
-        let differences = self.node.plan(job.clone()).and_then(|(plan, netns)| {
-            let namespace = NetNs::open(&netns).map_err(|error| plan::no_namespace(&netns, &error))?;
-            pod::check(&mut self.host, &namespace, &plan).map_err(|error| plan::not_checked(&error))
-        });
-        let differences = match differences {
-            Ok(differences) => differences.iter().map(ToString::to_string).collect(),
-            Err(failure) => vec![failure.to_string()],
-        };
-        Event::Inspected { job: number, differences }
-    }
-
-    /// Makes the routes of the pod table lead to the links of those who hold addresses.
-    fn repair(&mut self, holds: &[(HoldKey, Addresses)]) -> Result<(), socket::Error> {
-        let inventory = Inventory::take(&mut self.host)?;
-        let key_of = |link: &tenure_linux::inventory::PodLink| {
-            let owner = &link.owner;
-            HoldKey::new(owner.network.clone(), owner.container.clone(), owner.interface.clone()).ok()
-        };
-        let links: BTreeMap<HoldKey, u32> =
-            inventory.pods.iter().filter_map(|pod| Some((key_of(pod)?, pod.link.index))).collect();
-        let mut wanted = BTreeMap::new();
-        for (key, addresses) in holds {
-            let Some(link) = links.get(key).copied() else { continue };
-            for address in addresses.iter().map(tenure_ipam::Address::to_ip) {
-                wanted.insert(address, PodRoute { link, source: self.node.source_for(address) });
-            }
-        }
-        let changes = routes::repair(&mut self.host, &wanted)?;
-        if !changes.is_empty() {
-            info!(?changes, "repaired the routes to pods");
-        }
-        Ok(())
-    }
-
-    fn export(&mut self, networks: &BTreeSet<Cidr>) {
-        let wanted: BTreeSet<IpNet> = networks.iter().filter_map(to_net).collect();
-        match export::sync(&mut self.host, &wanted) {
-            Ok(changes) if changes.refused.is_empty() => {}
-            Ok(changes) => warn!(?changes.refused, "the kernel refused routes to export"),
-            Err(error) => warn!(error = chain(&error), "cannot export routes"),
-        }
-    }
-
-    fn look_around(&mut self) {
-        match uplink::find(&mut self.host) {
-            Ok(uplink) => self.node.learn(uplink.as_ref()),
-            Err(error) => warn!(error = chain(&error), "cannot find the uplink"),
-        }
-    }
-}
-
-/// The links that the kernel has of ours. Attempts that were cut short before they said whose they are go to the trash.
-fn take_inventory(host: &mut Host) -> Result<Vec<Found>, socket::Error> {
-    let inventory = Inventory::take(host)?;
-    for link in inventory.unmarked {
-        pod::discard(host, link)?;
-    }
-    let found = inventory.pods.into_iter().filter_map(|pod| {
-        let owner = pod.owner;
-        let key = HoldKey::new(owner.network, owner.container, owner.interface).ok()?;
-        let addresses: Vec<IpAddr> = pod.addresses;
-        let pod = Pod { namespace: owner.namespace, name: owner.pod, uid: String::new() };
-        Some(Found { key, pod, addresses: addresses.into_iter().map(Into::into).collect() })
-    });
-    Ok(found.collect())
-}
-
-fn to_net(network: &Cidr) -> Option<IpNet> {
-    IpNet::new(network.first().to_ip(), network.prefix()).ok()
 }
 
 /// An error with all its causes.

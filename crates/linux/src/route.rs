@@ -124,6 +124,20 @@ impl Route {
     }
 }
 
+impl std::fmt::Display for Route {
+    /// As `ip route` shows it, with the link's number.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.destination)?;
+        if let Some(gateway) = self.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        if let Some(link) = self.link {
+            write!(f, " dev {link}")?;
+        }
+        write!(f, " table {} proto {}", self.table, self.protocol)
+    }
+}
+
 fn ip(address: &RouteAddress) -> Option<IpAddr> {
     match address {
         RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),

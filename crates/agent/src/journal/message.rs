@@ -63,6 +63,7 @@ fn hold_message(held: &Held) -> HoldMessage {
         ipv6: held.addresses.ipv6.map(|ip| ip.octets().to_vec()).unwrap_or_default(),
         sequence: held.sequence.as_u64(),
         since: held.since.as_millis(),
+        netns: held.netns.clone(),
     }
 }
 
@@ -83,6 +84,7 @@ fn read_hold(message: HoldMessage) -> Option<Held> {
         addresses,
         sequence: Sequence::from_u64(message.sequence),
         since: Timestamp::from_millis(message.since),
+        netns: message.netns,
     })
 }
 
@@ -146,6 +148,8 @@ struct HoldMessage {
     sequence: u64,
     #[prost(uint64, tag = "12")]
     since: u64,
+    #[prost(string, tag = "13")]
+    netns: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -59,6 +59,8 @@ pub struct Held {
     pub sequence: Sequence,
     /// Since when.
     pub since: Timestamp,
+    /// The path of the pod's namespace; empty if it is not known.
+    pub netns: String,
 }
 
 /// The end of a hold.

@@ -33,8 +33,20 @@ pub enum Action {
     },
     /// Look whether an interface is as it should be.
     Inspect(WireJob),
-    /// After a start: see to it that routes lead to these holders' interfaces.
+    /// See to it that routes lead to these holders' interfaces, and to no others: after a start, and when a look found
+    /// other ones. A holder may be there more than once.
+    ///
+    /// It must be carried out after everything that was asked of the kernel before, and before everything later.
     Repair(Vec<(HoldKey, Addresses)>),
+    /// Look at what the kernel has of ours.
+    Look {
+        /// To be named in the answer.
+        job: Job,
+        /// Holders whose interface ours is: is it there?
+        interfaces: Vec<HoldKey>,
+        /// Holders whose interface is somebody else's, and the paths of their namespaces: are these there?
+        namespaces: Vec<(HoldKey, String)>,
+    },
     /// Answer a call.
     Answer {
         /// The call.
@@ -126,6 +138,17 @@ pub enum Fence {
     Before,
 }
 
+/// What was left over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leak {
+    /// A hold whose interface is gone, although nobody asked for that.
+    NoInterface,
+    /// A hold for an interface of somebody else, whose namespace is gone: its path.
+    NoNamespace(String),
+    /// A link that nobody holds an address for.
+    NoHold,
+}
+
 /// What people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
@@ -158,6 +181,22 @@ pub enum Report {
         addresses: Vec<Address>,
         /// What is wrong with them.
         problem: String,
+    },
+    /// Something was left over, twice observed, and is being put away.
+    Leak {
+        /// Whose it was.
+        key: HoldKey,
+        /// The pod.
+        pod: Pod,
+        /// The addresses.
+        addresses: Vec<Address>,
+        /// What was left over.
+        leak: Leak,
+    },
+    /// Routes to pods were not as they should be, and are being put right.
+    Routes {
+        /// What was wrong with them.
+        differences: Vec<String>,
     },
     /// A block's networks cannot be used.
     Invalid {

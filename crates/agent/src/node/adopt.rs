@@ -247,6 +247,7 @@ impl Node {
             addresses: hold.addresses,
             sequence: hold.sequence,
             since: freed_at,
+            netns: String::new(),
         };
         self.record(Record::Released(Released { hold: held, at: freed_at, until }));
     }

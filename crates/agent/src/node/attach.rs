@@ -68,6 +68,8 @@ impl Node {
     /// An ADD for what is held already: the interface is verified, the address stays.
     fn repeat(&mut self, id: HolderId, ticket: Ticket, attach: Attach) {
         let (now, job) = (self.now, Job(self.number()));
+        self.trust(id);
+        self.remember_namespace(id, &attach.netns);
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let addresses = attachment.addresses();
         let Some(wiring) = attach.wiring else {
@@ -81,6 +83,17 @@ impl Node {
         self.jobs.insert(job, Purpose::Wire(id));
         let wire_job = WireJob { job, key: attach.key, pod: attach.pod, addresses, wiring };
         self.actions.push(Action::Wire(wire_job));
+    }
+
+    /// Takes note of where a holder is now.
+    fn remember_namespace(&mut self, id: HolderId, netns: &str) {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        if !netns.is_empty() && attachment.netns != netns {
+            netns.clone_into(&mut attachment.netns);
+            if let Some(held) = attachment.held() {
+                self.record(Record::Held(held));
+            }
+        }
     }
 
     /// A waiting holder got an address: records and wires it, both at once. Should the agent die in between, either of

@@ -15,6 +15,8 @@ pub(super) struct Attachment {
     pub(super) pod: Pod,
     /// The pool that its address is of, or shall be.
     pub(super) pool: String,
+    /// The path of the pod's namespace; empty if it is not known.
+    pub(super) netns: String,
     /// Whether the interface is ours too.
     pub(super) interface: bool,
     /// The interface that the ADD under way asks for.
@@ -93,11 +95,12 @@ pub(super) struct Former {
 
 impl Attachment {
     pub(super) fn new(attach: Attach) -> Self {
-        let Attach { key, pool, pod, wiring } = attach;
+        let Attach { key, pool, pod, netns, wiring } = attach;
         Self {
             key,
             pod,
             pool,
+            netns,
             interface: wiring.is_some(),
             wiring,
             since: Timestamp::default(),
@@ -163,6 +166,7 @@ impl Attachment {
             addresses: hold.addresses,
             sequence: hold.sequence,
             since: self.since,
+            netns: self.netns.clone(),
         })
     }
 }

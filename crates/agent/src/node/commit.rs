@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::attachment::Phase;
+use super::view::JournalView;
 use super::{Node, Report, refusal};
 use crate::key::HolderId;
 
@@ -46,6 +47,11 @@ impl Commits {
     /// Whether records cannot be written at present.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// For people.
+    pub(super) fn view(&self) -> JournalView {
+        JournalView { records: self.position, committed: self.committed, broken: self.broken }
     }
 
     fn take(&mut self, up_to: u64) -> BTreeMap<u64, Upon> {

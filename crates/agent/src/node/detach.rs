@@ -35,7 +35,8 @@ impl Node {
             // An interface may be there although nobody knows of it; looking costs next to nothing.
             None if interface => {
                 let (pod, pool) = (Pod::default(), String::new());
-                let mut attachment = Attachment::new(Attach { key, pool, pod, wiring: None });
+                let mut attachment =
+                    Attachment::new(Attach { key, pool, pod, netns: String::new(), wiring: None });
                 attachment.interface = true;
                 attachment.dels.push(Deleter::Call(ticket));
                 self.attachments.insert(id, attachment);

@@ -136,6 +136,14 @@ pub enum Event {
         differences: Vec<String>,
     },
 
+    /// What the kernel has of ours at present. A look that failed is not answered.
+    Looked {
+        /// Of [`Action::Look`](super::Action::Look).
+        job: Job,
+        /// What was seen.
+        look: Look,
+    },
+
     /// Time has passed.
     Tick,
 }
@@ -149,6 +157,8 @@ pub struct Attach {
     pub pool: String,
     /// The pod that it is for.
     pub pod: Pod,
+    /// The path of the pod's namespace, whoever makes the interface; empty if it is not known.
+    pub netns: String,
     /// The interface to make; none if somebody else does.
     pub wiring: Option<Wiring>,
 }
@@ -186,6 +196,17 @@ pub struct Found {
     pub pod: Pod,
     /// The addresses that lead to it.
     pub addresses: Vec<Address>,
+}
+
+/// What a look at the kernel saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The links of ours.
+    pub links: Vec<Found>,
+    /// Of the holders that were asked about, those whose interface or namespace is gone.
+    pub gone: BTreeSet<HoldKey>,
+    /// Routes of ours to pods that lead to no link of ours, as people write them.
+    pub strays: Vec<String>,
 }
 
 /// A pool, as far as a node is concerned.

@@ -14,7 +14,7 @@ use super::adopt::facts_of;
 use super::attachment::{Attachment, Former, Phase, Place};
 use super::block::{Object, Owned};
 use super::event::{Attach, Found, SeenBlock};
-use super::{Action, Fence, Node, Report, refusal};
+use super::{Fence, Node, Report, refusal};
 use crate::journal::{Held, Image, ImageBlock, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
@@ -96,9 +96,8 @@ impl Node {
         }
         let pools = self.pools.keys().chain(self.blocks.values().map(|block| &block.facts.pool));
         self.touched = pools.cloned().collect();
-        let wired = self.attachments.values().filter(|it| it.interface && it.phase == Phase::Held);
-        let wired: Vec<_> = wired.map(|it| (it.key.clone(), it.addresses())).collect();
-        self.actions.push(Action::Repair(wired));
+        self.repair_routes();
+        self.look_after_a_while();
         let holds = self.attachments.values().filter(|it| it.place != Place::Nowhere).count();
         self.report(Report::Replayed { blocks: self.blocks.len(), holds });
     }
@@ -236,6 +235,7 @@ impl Node {
         let mut attachment =
             attachment(held.key.clone(), held.pod.clone(), pool.to_owned(), held.interface, held.since);
         attachment.place = place;
+        attachment.netns.clone_from(&held.netns);
         self.attachments.insert(held.key.id(), attachment);
     }
 
@@ -250,6 +250,6 @@ impl Node {
 }
 
 fn attachment(key: HoldKey, pod: Pod, pool: String, interface: bool, since: Timestamp) -> Attachment {
-    let attach = Attach { key, pool, pod, wiring: None };
+    let attach = Attach { key, pool, pod, netns: String::new(), wiring: None };
     Attachment { interface, since, phase: Phase::Held, ..Attachment::new(attach) }
 }

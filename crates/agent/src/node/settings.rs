@@ -32,6 +32,10 @@ pub struct Settings {
     pub grant_patience: Duration,
     /// How long a block may take to be given back before it is tried again.
     pub return_patience: Duration,
+    /// How often the kernel is looked at for what was left over.
+    pub look_every: Duration,
+    /// What was left over is put away when it is seen again after this time or later.
+    pub look_apart: Duration,
 }
 
 impl Settings {
@@ -51,6 +55,8 @@ impl Settings {
             retry_last: Duration::from_mins(1),
             grant_patience: Duration::from_secs(10),
             return_patience: Duration::from_secs(30),
+            look_every: Duration::from_secs(30),
+            look_apart: Duration::from_secs(20),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod fences;
+mod leaks;
 mod returns;
 mod rig;
 mod start;

@@ -24,6 +24,7 @@ impl Node {
             let troubles = self.pools.values_mut().filter_map(|pool| pool.trouble.as_mut());
             troubles.for_each(|trouble| earlier(&mut trouble.since));
             self.asks.values_mut().for_each(|ask| earlier(&mut ask.since));
+            self.suspicions.set_back(now);
         }
         self.now = now;
     }
@@ -32,6 +33,7 @@ impl Node {
         if self.start.is_some() {
             return;
         }
+        self.look();
         self.expire_grants();
         let pools: Vec<String> = self.pools.keys().cloned().collect();
         for pool in &pools {
@@ -70,7 +72,8 @@ impl Node {
         let grants = self.asks.values().filter(|ask| ask.granted.is_some());
         let grants = grants.map(|ask| ask.since.plus(settings.grant_patience));
         let blocks = self.blocks.values().filter_map(|block| self.wake_for(block));
-        let moments = waiting.chain(troubles).chain(grants).chain(blocks);
+        let look = self.suspicions.look_at;
+        let moments = waiting.chain(troubles).chain(grants).chain(blocks).chain(look);
         // What was due before has been looked at, and waits for something else.
         moments.filter(|moment| *moment > self.now).min()
     }

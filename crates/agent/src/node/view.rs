@@ -58,6 +58,45 @@ pub struct HoldView {
     pub since: Timestamp,
     /// Whether the interface is ours too.
     pub interface: bool,
+    /// Whether nothing is under way: neither its ADD nor its DEL.
+    pub settled: bool,
+}
+
+/// An address that cools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoolingView {
+    /// The name of its block.
+    pub block: String,
+    /// The addresses.
+    pub addresses: Addresses,
+    /// When it has cooled.
+    pub until: Timestamp,
+    /// Who had it last, if that is still known.
+    pub last: Option<(HoldKey, Pod)>,
+}
+
+/// Somebody who waits for an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingView {
+    /// Whose it will be.
+    pub key: HoldKey,
+    /// The pod that it will be for.
+    pub pod: Pod,
+    /// Of which pool.
+    pub pool: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// How far the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalView {
+    /// Records since the start.
+    pub records: u64,
+    /// Those of them that are safe.
+    pub committed: u64,
+    /// Whether it cannot be written at present.
+    pub broken: bool,
 }
 
 /// A block.
@@ -155,6 +194,49 @@ impl Node {
         holds
     }
 
+    /// What cools, ordered by block and address.
+    pub fn cooling(&self) -> Vec<CoolingView> {
+        let mut views = Vec::new();
+        for block in self.blocks.values() {
+            views.extend(block.engine.cooling().map(|cooling| CoolingView {
+                block: block.facts.name.clone(),
+                addresses: cooling.addresses,
+                until: cooling.until,
+                last: self.former.get(cooling.last.key).map(|it| (it.key.clone(), it.pod.clone())),
+            }));
+        }
+        views.sort_by(|one, other| {
+            let first = |view: &CoolingView| view.addresses.iter().next();
+            (&one.block, first(one)).cmp(&(&other.block, first(other)))
+        });
+        views
+    }
+
+    /// Who waits for an address, longest first.
+    pub fn waiting(&self) -> Vec<WaitingView> {
+        let waiting = self.attachments.values().filter(|it| it.phase == Phase::Waiting);
+        let mut views: Vec<WaitingView> = waiting
+            .map(|it| WaitingView {
+                key: it.key.clone(),
+                pod: it.pod.clone(),
+                pool: it.pool.clone(),
+                since: it.adds.iter().map(|(_, since)| *since).min().unwrap_or(self.now),
+            })
+            .collect();
+        views.sort_by(|one, other| (one.since, &one.key).cmp(&(other.since, &other.key)));
+        views
+    }
+
+    /// How many hold an address.
+    pub fn hold_count(&self) -> usize {
+        self.attachments.values().filter(|it| it.place != Place::Nowhere).count()
+    }
+
+    /// How far the journal is.
+    pub fn journal(&self) -> JournalView {
+        self.commits.view()
+    }
+
     /// All blocks, ordered by name.
     pub fn blocks(&self) -> Vec<BlockView> {
         let views = self.blocks.values().map(|block| BlockView {
@@ -224,6 +306,7 @@ impl Node {
             addresses: attachment.addresses(),
             since: attachment.since,
             interface: attachment.interface,
+            settled: attachment.phase == Phase::Held,
         }
     }
 }

@@ -84,7 +84,7 @@ impl Request {
     /// All that the node needs for an ADD or a CHECK.
     pub(super) fn attach(&self, pool: String, pod: Pod) -> Result<Attach, Failure> {
         let wiring = if self.addresses_only { None } else { Some(self.wiring()?) };
-        Ok(Attach { key: self.key()?, pool, pod, wiring })
+        Ok(Attach { key: self.key()?, pool, pod, netns: self.call.netns.clone(), wiring })
     }
 
     /// An ADD that comes after another main plugin has nothing to do here.

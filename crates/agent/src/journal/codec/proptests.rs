@@ -19,6 +19,7 @@ prop_compose! {
         }),
         sequence in 1..20_u64,
         since in 0..100_u64,
+        netns in "(/run/netns/[a-c])?",
     ) -> Held {
         Held {
             block,
@@ -28,6 +29,7 @@ prop_compose! {
             addresses: Addresses { ipv4, ipv6 },
             sequence: Sequence::from_u64(sequence),
             since: Timestamp::from_millis(since),
+            netns,
         }
     }
 }

@@ -18,6 +18,7 @@ fn held(number: u8) -> Held {
         addresses: Addresses { ipv4: Some([10, 0, 0, number].into()), ipv6: Some(u128::from(number).into()) },
         sequence: Sequence::from_u64(number.into()),
         since: Timestamp::from_millis(1_800_000_000_000),
+        netns: String::new(),
     }
 }
 

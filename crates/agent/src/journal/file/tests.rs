@@ -31,6 +31,7 @@ fn held(number: u64) -> Held {
         },
         sequence: Sequence::from_u64(number + 1),
         since: Timestamp::from_millis(number),
+        netns: String::new(),
     }
 }
 

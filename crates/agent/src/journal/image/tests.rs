@@ -12,6 +12,7 @@ fn held(container: &str, last: u8, sequence: u64) -> Held {
         addresses: Addresses { ipv4: Some([10, 0, 0, last].into()), ipv6: None },
         sequence: Sequence::from_u64(sequence),
         since: Timestamp::from_millis(1_000 + sequence),
+        netns: String::new(),
     }
 }
 

@@ -109,6 +109,8 @@ pub(super) fn settings() -> Settings {
         cooling_gives_way_after: Duration::from_millis(500),
         retry_first: Duration::from_millis(500),
         return_patience: Duration::from_secs(2),
+        look_every: Duration::from_secs(1),
+        look_apart: Duration::from_millis(600),
         ..Settings::new(HERE)
     }
 }

@@ -13,7 +13,7 @@ use super::world::World;
 use crate::journal::Record;
 use crate::key::HoldKey;
 use crate::node::view::HoldView;
-use crate::node::{Done, Event, SeenBlock, Ticket};
+use crate::node::{Done, Event, Leak, SeenBlock, Ticket};
 
 /// What the node was told, and what it did before: what it may be expected to know.
 #[derive(Debug, Default)]
@@ -220,9 +220,43 @@ impl World {
                 assert_eq!(held.addresses, *addresses);
             }
         }
+        self.runtime.containers.retain(|key, it| *it != Container::Vanished || holds.contains_key(key));
         if let Some(wake) = self.agent.node.next_wake() {
             assert!(wake > self.now, "a timer that is due already would spin");
         }
+    }
+
+    /// Invariant 9: what is put away is what nobody needs.
+    pub(super) fn check_leak(&mut self, key: &HoldKey, leak: &Leak) {
+        let state = self.runtime.containers.get(key);
+        let needed = matches!(state, Some(Container::Starting | Container::Running(_)));
+        assert!(!needed, "{key} is {state:?}, and yet taken for a leak: {leak:?}");
+        self.deeds.count(match leak {
+            Leak::NoInterface => "a hold without an interface was released",
+            Leak::NoNamespace(_) => "a hold without a namespace was released",
+            Leak::NoHold => "a link without a hold was put away",
+        });
+    }
+
+    /// Invariant 9: in the end nothing is left of what nobody deleted, and every route is there.
+    pub(super) fn check_healed(&self) {
+        let left: Vec<&HoldKey> = self
+            .runtime
+            .containers
+            .iter()
+            .filter(|(_, it)| **it == Container::Vanished)
+            .map(|(key, _)| key)
+            .collect();
+        assert!(left.is_empty(), "their DEL was lost, and they are still held: {left:?}");
+        let holds: BTreeMap<HoldKey, HoldView> =
+            self.agent.node.holds().into_iter().map(|hold| (hold.key.clone(), hold)).collect();
+        for (key, addresses) in &self.kernel.links {
+            let held =
+                holds.get(key).unwrap_or_else(|| panic!("nobody holds anything for the link of {key}"));
+            let held: Vec<Address> = held.addresses.iter().collect();
+            assert_eq!(*addresses, held, "routes to {key}");
+        }
+        assert_eq!(self.agent.node.leaks(), []);
     }
 
     /// A block that was given back is not in use, and nothing cools in it.

@@ -1,17 +1,19 @@
 //! The kernel: links with addresses, made and removed when it pleases, sometimes not, sometimes half.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_cni::{Code, Failure};
-use tenure_ipam::Address;
+use tenure_ipam::{Address, Addresses};
 
 use super::dice::Dice;
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Event, Found, Link};
+use crate::node::{Action, Event, Found, Link, Look};
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     pub(super) links: BTreeMap<HoldKey, Vec<Address>>,
+    /// Paths of namespaces that are no more.
+    pub(super) gone: BTreeSet<String>,
     pub(super) jobs: Vec<Action>,
     pub(super) obedient: bool,
 }
@@ -45,8 +47,25 @@ impl Kernel {
                 let differences = if there { Vec::new() } else { vec!["no link".to_owned()] };
                 Event::Inspected { job: job.job, differences }
             }
+            Action::Look { .. } if fails => return None,
+            Action::Look { job, interfaces, namespaces } => {
+                let mut gone: BTreeSet<HoldKey> =
+                    interfaces.into_iter().filter(|key| !self.links.contains_key(key)).collect();
+                gone.extend(
+                    namespaces.into_iter().filter(|(_, path)| self.gone.contains(path)).map(|(key, _)| key),
+                );
+                Event::Looked { job, look: Look { links: self.inventory(), gone, strays: Vec::new() } }
+            }
             other => panic!("{other:?} is no job"),
         })
+    }
+
+    /// Makes the routes exactly these.
+    pub(super) fn repair(&mut self, holds: &[(HoldKey, Addresses)]) {
+        for (key, addresses) in &mut self.links {
+            let own = holds.iter().filter(|(holder, _)| holder == key);
+            *addresses = own.flat_map(|(_, addresses)| addresses.iter()).collect();
+        }
     }
 
     /// The agent dies: of what it asked for, some was done and some was not.

@@ -31,6 +31,8 @@ pub(super) enum Container {
     Ending,
     /// It should have been deleted, and was forgotten.
     Lost,
+    /// Its namespace went with everything in it, and nobody deletes it.
+    Vanished,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +73,12 @@ impl Runtime {
             }
             // It deletes again before an answer came only now and then.
             Some(Container::Ending) if !busy || dice.percent(10) => Some(self.del(key)),
-            Some(Container::Ending | Container::Lost) => None,
+            // Late, but it comes.
+            Some(Container::Vanished) if !self.winding_up && dice.percent(10) => {
+                self.containers.insert(key.clone(), Container::Ending);
+                Some(self.del(key))
+            }
+            Some(Container::Ending | Container::Lost | Container::Vanished) => None,
         }
     }
 
@@ -92,6 +99,20 @@ impl Runtime {
                 self.containers.insert(key, Container::Ending);
             }
         }
+    }
+
+    /// Containers that may vanish: nobody speaks of them at present.
+    pub(super) fn unattended(&self) -> Vec<HoldKey> {
+        let spoken_of = |key: &HoldKey| {
+            self.calls.values().any(|call| match call {
+                Call::Add(other) | Call::Del(other) | Call::Check(other) => other == key,
+                Call::Gc => true,
+            })
+        };
+        let alone = self.containers.iter().filter(|(key, state)| {
+            matches!(state, Container::Running(_) | Container::Lost) && !spoken_of(key)
+        });
+        alone.map(|(key, _)| key.clone()).collect()
     }
 
     fn add(&mut self, key: HoldKey) -> Event {
@@ -125,5 +146,11 @@ pub(super) fn has_interface(key: &HoldKey) -> bool {
 
 fn attach(key: HoldKey) -> Attach {
     let wiring = has_interface(&key).then(Wiring::default);
-    Attach { key, pool: POOL.to_owned(), pod: Pod::default(), wiring }
+    let netns = netns(&key);
+    Attach { key, pool: POOL.to_owned(), pod: Pod::default(), netns, wiring }
+}
+
+/// The path of a container's namespace.
+pub(super) fn netns(key: &HoldKey) -> String {
+    format!("/run/netns/{}", key.container())
 }

@@ -10,8 +10,9 @@ use super::api::Api;
 use super::checks::Knowledge;
 use super::dice::Dice;
 use super::kernel::Kernel;
-use super::runtime::{Container, Runtime};
-use crate::node::{Action, Event};
+use super::runtime::{Container, Runtime, netns};
+use crate::key::HoldKey;
+use crate::node::{Action, Event, Report};
 
 #[derive(Debug)]
 pub(super) struct World {
@@ -55,7 +56,7 @@ impl Deeds {
 
     /// All that can happen.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        const ALL: [&str; 15] = [
+        const ALL: [&str; 22] = [
             "crash",
             "reboot",
             "outage",
@@ -71,6 +72,13 @@ impl Deeds {
             "cooling gave way",
             "swept",
             "an add waited",
+            "lost its namespace",
+            "a route was cut",
+            "a link of nobody",
+            "a hold without an interface was released",
+            "a hold without a namespace was released",
+            "a link without a hold was put away",
+            "routes were put right",
         ];
         ALL.into_iter().map(|deed| (deed, self.0.get(deed).copied().unwrap_or_default()))
     }
@@ -106,9 +114,7 @@ impl World {
         }
         match self.dice.below(100) {
             0..32 => {
-                if let Some(event) = self.runtime.act(&self.dice) {
-                    self.event(event);
-                }
+                self.let_runtime_act();
             }
             32..52 => self.let_kernel_work(),
             52..66 => self.let_journal_work(),
@@ -121,7 +127,8 @@ impl World {
                 }
             }
             85..90 => self.let_time_pass(),
-            90..92 => self.api.live_elsewhere(&self.dice),
+            90 => self.api.live_elsewhere(&self.dice),
+            91 => self.leak(),
             92 => {
                 let event = self.runtime.gc();
                 self.event(event);
@@ -152,6 +159,41 @@ impl World {
                     self.event(Event::JournalFailed { message: "No space left on device".into() });
                 }
             }
+        }
+    }
+
+    fn let_runtime_act(&mut self) {
+        let Some(event) = self.runtime.act(&self.dice) else { return };
+        if let Event::Add { attach, .. } = &event {
+            self.kernel.gone.remove(&attach.netns);
+        }
+        self.event(event);
+    }
+
+    /// Something is left over, and nobody says so.
+    fn leak(&mut self) {
+        let unattended = self.runtime.unattended();
+        let one = unattended.get(self.dice.below(unattended.len())).cloned();
+        match (self.dice.below(4), one) {
+            (0, _) => {
+                let key = HoldKey::new("net", format!("x{}", self.dice.below(3)), "eth0").unwrap();
+                let address = format!("10.0.0.{}", self.dice.below(16)).parse().unwrap();
+                self.kernel.links.insert(key, vec![address]);
+                self.deeds.count("a link of nobody");
+            }
+            (1, Some(key)) => {
+                if let Some(addresses) = self.kernel.links.get_mut(&key) {
+                    addresses.clear();
+                    self.deeds.count("a route was cut");
+                }
+            }
+            (_, Some(key)) => {
+                self.kernel.links.remove(&key);
+                self.kernel.gone.insert(netns(&key));
+                self.runtime.containers.insert(key, Container::Vanished);
+                self.deeds.count("lost its namespace");
+            }
+            (_, None) => {}
         }
     }
 
@@ -263,7 +305,7 @@ impl World {
                 self.check_record(position, &record);
                 self.agent.append(position, record);
             }
-            Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_) => {
+            Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_) | Action::Look { .. } => {
                 if let Action::Wire(_) = &action {
                     self.check_read();
                 }
@@ -273,7 +315,12 @@ impl World {
             Action::AskForBlock { ask, .. } => self.api.asks.push((self.agent.life, ask)),
             Action::ReturnBlock { name, uid } => self.api.returns.push((name, uid)),
             Action::Export(networks) => self.knowledge.exported = networks,
-            Action::Repair(_) => self.check_read(),
+            Action::Repair(holds) => {
+                self.check_read();
+                self.kernel.repair(&holds);
+            }
+            Action::Report(Report::Leak { key, leak, .. }) => self.check_leak(&key, &leak),
+            Action::Report(Report::Routes { .. }) => self.deeds.count("routes were put right"),
             Action::Report(_) => {}
         }
     }
@@ -285,12 +332,11 @@ impl World {
         self.runtime.winding_up = true;
         self.drain();
         self.check_nobody_waits_for_ever();
+        self.check_healed();
         // Whatever is left is deleted, and deleted again where that failed before.
         for _ in 0..40 {
             for _ in 0..60 {
-                if let Some(event) = self.runtime.act(&self.dice) {
-                    self.event(event);
-                }
+                self.let_runtime_act();
             }
             self.drain();
             if self.runtime.containers.values().all(|state| *state == Container::Lost) {

@@ -32,6 +32,7 @@ pub(super) struct Rig {
     pub(super) jobs: Vec<Action>,
     pub(super) records: Vec<Record>,
     pub(super) repaired: Vec<(HoldKey, Addresses)>,
+    pub(super) looks: Vec<Action>,
     tickets: u64,
 }
 
@@ -44,8 +45,9 @@ pub(super) fn pod(container: &str) -> Pod {
 }
 
 pub(super) fn attach(container: &str, pool: &str) -> Attach {
-    let wiring = Wiring { netns: format!("/run/netns/{container}"), ..Wiring::default() };
-    Attach { key: key(container), pool: pool.into(), pod: pod(container), wiring: Some(wiring) }
+    let netns = format!("/run/netns/{container}");
+    let wiring = Some(Wiring { netns: netns.clone(), ..Wiring::default() });
+    Attach { key: key(container), pool: pool.into(), pod: pod(container), netns, wiring }
 }
 
 /// Block `index` of a pool of eights: 10.0.0.0/29 and following.
@@ -89,6 +91,7 @@ impl Rig {
             jobs: Vec::new(),
             records: Vec::new(),
             repaired: Vec::new(),
+            looks: Vec::new(),
             tickets: 0,
         }
     }
@@ -150,6 +153,7 @@ impl Rig {
                     Action::ReturnBlock { name, uid } => self.returned.push((name, uid)),
                     Action::Export(networks) => self.exported = networks,
                     Action::Repair(holds) => self.repaired = holds,
+                    Action::Look { .. } => self.looks.push(action),
                     Action::Report(report) => self.reports.push(report),
                 }
             }

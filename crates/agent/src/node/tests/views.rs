@@ -46,6 +46,38 @@ fn lists_say_what_is_where() {
 }
 
 #[test]
+fn what_cools_who_waits_and_how_far_the_journal_is_can_be_seen() {
+    let mut rig = Rig::with_blocks([0]);
+    rig.give("a");
+    assert_eq!((rig.node.hold_count(), rig.node.holds()[0].settled), (1, true));
+    rig.del("a");
+    let cooling = rig.node.cooling();
+    let until = rig.now.plus(Duration::from_secs(30));
+    assert_eq!(cooling.len(), 1);
+    assert_eq!((&cooling[0].block[..], cooling[0].until), ("default-0", until));
+    assert_eq!(cooling[0].addresses.to_string(), "10.0.7.0");
+    assert_eq!(cooling[0].last, Some((key("a"), pod("a"))));
+    let journal = rig.node.journal();
+    assert_eq!((journal.committed, journal.broken), (journal.records, false));
+    assert!(journal.records >= 2, "{journal:?}");
+    rig.event(Event::JournalFailed { message: "disk full".into() });
+    assert!(rig.node.journal().broken);
+}
+
+#[test]
+fn who_waits_is_seen_since_when() {
+    let mut rig = Rig::with_blocks([]);
+    rig.add("b");
+    let since = rig.now;
+    rig.pass(Duration::from_secs(1));
+    rig.add("a");
+    let waiting = rig.node.waiting();
+    let seen: Vec<_> = waiting.iter().map(|it| (it.key.container(), it.pool.as_str())).collect();
+    assert_eq!((seen, waiting[0].since), (vec![("b", "default"), ("a", "default")], since));
+    assert_eq!(rig.node.hold_count(), 0);
+}
+
+#[test]
 fn status_wants_a_pool_and_one_of_several_is_enough() {
     let mut rig = Rig::started(crate::node::Settings::new(NODE));
     rig.read(crate::journal::Image::default(), Vec::new());

@@ -1,0 +1,222 @@
+//! What was left over: holds whose interface or namespace is gone although no DEL came, links that nobody holds an
+//! address for, and routes that are not as they should be.
+//!
+//! The kernel is looked at now and then. A leak is put away when it is seen a second time some while after the first,
+//! and never because it was seen once: what looks like one may be something on its way. What is under way, an ADD as
+//! much as a DEL, is not even suspected. Routes are put right at once, because that can only help.
+
+use std::collections::BTreeMap;
+
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Addresses, Sequence};
+
+use super::attachment::{Attachment, Phase, Place};
+use super::event::{Attach, Found, Look};
+use super::{Action, Job, Leak, Node, Report};
+use crate::key::{HoldKey, HolderId, Pod};
+
+/// What was seen once.
+#[derive(Debug, Default)]
+pub(super) struct Suspicions {
+    /// When the next look is due; nothing before all is replayed.
+    pub(super) look_at: Option<Timestamp>,
+    /// The look under way: the answer to an older one says nothing any more.
+    looking: Option<Job>,
+    suspects: BTreeMap<HolderId, Suspect>,
+}
+
+/// Something that was seen once and looks like a leak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Suspect {
+    found: LeakView,
+    /// Of the hold: the next one of the same holder is not suspected of anything.
+    sequence: Option<Sequence>,
+}
+
+/// Something that looks like a leak, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeakView {
+    /// Whose it is, or was.
+    pub key: HoldKey,
+    /// The pod.
+    pub pod: Pod,
+    /// The addresses.
+    pub addresses: Vec<Address>,
+    /// What seems to be left over.
+    pub leak: Leak,
+    /// When it was first seen.
+    pub since: Timestamp,
+}
+
+impl Suspicions {
+    /// The clock was set back.
+    pub(super) fn set_back(&mut self, now: Timestamp) {
+        self.look_at = self.look_at.map(|at| at.min(now));
+        for suspect in self.suspects.values_mut() {
+            suspect.found.since = suspect.found.since.min(now);
+        }
+    }
+}
+
+impl Node {
+    /// What looks like a leak at present, ordered by key.
+    pub fn leaks(&self) -> Vec<LeakView> {
+        let mut leaks: Vec<LeakView> = self.suspicions.suspects.values().map(|it| it.found.clone()).collect();
+        leaks.sort_by(|one, other| one.key.cmp(&other.key));
+        leaks
+    }
+
+    /// Lets the next look be the usual time away.
+    pub(super) fn look_after_a_while(&mut self) {
+        self.suspicions.look_at = Some(self.now.plus(self.settings.look_every));
+    }
+
+    /// Asks for a look, if it is time.
+    pub(super) fn look(&mut self) {
+        if self.suspicions.look_at.is_none_or(|at| at > self.now) {
+            return;
+        }
+        self.look_after_a_while();
+        let job = Job(self.number());
+        self.suspicions.looking = Some(job);
+        let held = || self.attachments.values().filter(|it| is_at_rest(it));
+        let interfaces = held().filter(|it| it.interface).map(|it| it.key.clone()).collect();
+        let namespaces = held().filter(|it| !it.interface && !it.netns.is_empty());
+        let namespaces = namespaces.map(|it| (it.key.clone(), it.netns.clone())).collect();
+        self.actions.push(Action::Look { job, interfaces, namespaces });
+    }
+
+    pub(super) fn looked(&mut self, job: Job, look: Look) {
+        if self.suspicions.looking != Some(job) {
+            return;
+        }
+        self.suspicions.looking = None;
+        self.compare_routes(&look);
+        let mut seen: BTreeMap<HolderId, Suspect> = BTreeMap::new();
+        for key in &look.gone {
+            if let Some(suspect) = self.suspect_hold(key) {
+                seen.insert(key.id(), suspect);
+            }
+        }
+        for found in look.links {
+            if !self.attachments.contains_key(&found.key.id()) {
+                seen.insert(found.key.id(), self.suspect_link(found));
+            }
+        }
+        let before = std::mem::take(&mut self.suspicions.suspects);
+        for (id, mut suspect) in seen {
+            let since = before.get(&id).filter(|it| it.is_same(&suspect)).map(|it| it.found.since);
+            match since {
+                Some(since) if since.plus(self.settings.look_apart) <= self.now => {
+                    self.put_away(id, suspect.found)
+                }
+                since => {
+                    suspect.found.since = since.unwrap_or(self.now);
+                    self.suspicions.suspects.insert(id, suspect);
+                }
+            }
+        }
+    }
+
+    /// A holder has just shown that it is alive.
+    pub(super) fn trust(&mut self, id: HolderId) {
+        self.suspicions.suspects.remove(&id);
+    }
+
+    /// A hold of which nothing is left but the hold.
+    fn suspect_hold(&self, key: &HoldKey) -> Option<Suspect> {
+        let attachment = self.attachments.get(&key.id()).filter(|it| it.key == *key && is_at_rest(it))?;
+        let leak = if attachment.interface {
+            Leak::NoInterface
+        } else {
+            Leak::NoNamespace(attachment.netns.clone())
+        };
+        let (pod, addresses) = (attachment.pod.clone(), attachment.every_address());
+        let sequence = match &attachment.place {
+            Place::Block { hold, .. } => Some(hold.sequence),
+            Place::Nowhere | Place::Stray(_) => None,
+        };
+        let found = LeakView { key: key.clone(), pod, addresses, leak, since: self.now };
+        Some(Suspect { found, sequence })
+    }
+
+    /// A link that nobody holds an address for.
+    fn suspect_link(&self, found: Found) -> Suspect {
+        let Found { key, pod, addresses } = found;
+        let found = LeakView { key, pod, addresses, leak: Leak::NoHold, since: self.now };
+        Suspect { found, sequence: None }
+    }
+
+    /// Ends what was left over, as a DEL would.
+    fn put_away(&mut self, id: HolderId, found: LeakView) {
+        let LeakView { key, pod, addresses, leak, .. } = found;
+        if leak == Leak::NoHold {
+            let attach = Attach {
+                key: key.clone(),
+                pool: String::new(),
+                pod: pod.clone(),
+                netns: String::new(),
+                wiring: None,
+            };
+            let attachment = Attachment { interface: true, ..Attachment::new(attach) };
+            self.attachments.insert(id, attachment);
+        }
+        self.report(Report::Leak { key, pod, addresses, leak });
+        self.unwire(id);
+    }
+
+    /// Finds routes that are missing or too many, says so, and has them put right.
+    fn compare_routes(&mut self, look: &Look) {
+        let mut holders: BTreeMap<Address, usize> = BTreeMap::new();
+        for address in self.attachments.values().flat_map(Attachment::every_address) {
+            *holders.entry(address).or_default() += 1;
+        }
+        let mut differences = Vec::new();
+        for found in &look.links {
+            let known = self.attachments.get(&found.key.id()).filter(|it| it.key == found.key);
+            let Some(attachment) = known.filter(|it| is_at_rest(it) && it.interface) else { continue };
+            let held = attachment.every_address();
+            // Of two that have the same address, a route leads to one, and that is as good as it gets.
+            let alone = held.iter().filter(|address| holders.get(address) == Some(&1));
+            let missing = alone.filter(|address| !found.addresses.contains(address));
+            differences.extend(missing.map(|address| format!("no route led to {address} of {}", found.key)));
+            let surplus = found.addresses.iter().filter(|address| !held.contains(address));
+            differences.extend(surplus.map(|address| format!("{address} led to {}", found.key)));
+        }
+        differences.extend(look.strays.iter().map(|route| format!("{route} led to no pod")));
+        if !differences.is_empty() {
+            self.report(Report::Routes { differences });
+            self.repair_routes();
+        }
+    }
+
+    /// Has the routes to pods be exactly those of the addresses that are held. What is under way is among them: its
+    /// route is there already, or comes later.
+    pub(super) fn repair_routes(&mut self) {
+        let (mut strays, mut held) = (Vec::new(), Vec::new());
+        for attachment in self.attachments.values().filter(|it| it.interface) {
+            let key = &attachment.key;
+            match &attachment.place {
+                Place::Nowhere => {}
+                Place::Block { hold, .. } => held.push((key.clone(), hold.addresses)),
+                Place::Stray(addresses) => {
+                    strays.extend(addresses.iter().map(|address| (key.clone(), Addresses::from(*address))));
+                }
+            }
+        }
+        // Where two have the same address, the later one counts.
+        strays.append(&mut held);
+        self.actions.push(Action::Repair(strays));
+    }
+}
+
+impl Suspect {
+    fn is_same(&self, other: &Self) -> bool {
+        (self.sequence, &self.found.leak) == (other.sequence, &other.found.leak)
+    }
+}
+
+/// Whether an address is held and nothing is under way.
+fn is_at_rest(attachment: &Attachment) -> bool {
+    attachment.phase == Phase::Held && attachment.place != Place::Nowhere
+}

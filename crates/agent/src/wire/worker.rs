@@ -1,0 +1,247 @@
+//! What the kernel's thread does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tenure_ipam::{Addresses, Cidr};
+use tenure_linux::inventory::Inventory;
+use tenure_linux::netns::NetNs;
+use tenure_linux::pod::{self, Destroyed};
+use tenure_linux::routes::PodRoute;
+use tenure_linux::{Changes, Host, export, remote, routes, socket, uplink};
+use tracing::{info, warn};
+
+use super::chain;
+use super::eyes::{Eyes, key_of};
+use super::plan::{self, Node};
+use super::reaping::Reaping;
+use crate::key::{HoldKey, Pod};
+use crate::node::{Action, Event, Job, Link, WireJob};
+
+/// How often what the node itself has is looked at while there is nothing to do.
+const LOOK_AROUND: Duration = Duration::from_secs(30);
+
+/// Something to do.
+#[derive(Debug)]
+pub(super) enum Task {
+    Job(Action),
+    /// Other nodes' blocks by node address.
+    Remote(BTreeMap<IpAddr, BTreeSet<Cidr>>),
+}
+
+pub(super) struct Worker<T> {
+    host: Host,
+    node: Node,
+    eyes: Eyes,
+    reaping: Reaping,
+    /// What is to be exported; nothing if nobody said yet.
+    exported: Option<BTreeSet<IpNet>>,
+    /// Other nodes' blocks; nothing if nobody said so.
+    remote: Option<BTreeMap<IpNet, IpAddr>>,
+    tell: T,
+}
+
+impl<T: Fn(Event)> Worker<T> {
+    pub(super) fn new(host: Host, reaping: Reaping, tell: T) -> Self {
+        let (node, eyes) = (Node::default(), Eyes::default());
+        Self { host, node, eyes, reaping, exported: None, remote: None, tell }
+    }
+
+    pub(super) fn run(mut self, tasks: &Receiver<Task>) {
+        self.look_around();
+        loop {
+            match tasks.recv_timeout(LOOK_AROUND) {
+                Ok(Task::Job(job)) => self.carry_out(job),
+                Ok(Task::Remote(blocks)) => {
+                    self.remote = Some(by_block(&blocks));
+                    self.sync_remote();
+                }
+                Err(RecvTimeoutError::Timeout) => self.look_around(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, job: Action) {
+        let event = match job {
+            Action::Wire(job) => self.wire(job),
+            Action::Unwire { job, key, pod } => self.unwire(job, &key, &pod),
+            Action::Inspect(job) => self.inspect(&job),
+            Action::Repair(holds) => {
+                if let Err(error) = self.repair(&holds) {
+                    warn!(error = chain(&error), "cannot verify the routes to pods");
+                }
+                return;
+            }
+            Action::Look { job, interfaces, namespaces } => {
+                self.look_around();
+                return self.look(job, &interfaces, &namespaces);
+            }
+            Action::Export(networks) => {
+                self.exported = Some(networks.iter().filter_map(to_net).collect());
+                return self.sync_export();
+            }
+            other => return warn!(?other, "this is nothing for the kernel"),
+        };
+        (self.tell)(event);
+    }
+
+    fn wire(&mut self, job: WireJob) -> Event {
+        let number = job.job;
+        let wired = self.node.plan(job).and_then(|(plan, netns)| {
+            let namespace = NetNs::open(&netns).map_err(|error| plan::no_namespace(&netns, &error))?;
+            pod::setup(&mut self.host, &namespace, &plan).map_err(|error| plan::not_set_up(&error))
+        });
+        match wired {
+            Ok(wired) => {
+                let link = Link {
+                    host_name: wired.host_name,
+                    host_mac: wired.host_mac.to_string(),
+                    pod_mac: wired.pod_mac.to_string(),
+                    mtu: wired.mtu,
+                };
+                Event::Wired { job: number, link }
+            }
+            Err(failure) => Event::WiringFailed { job: number, failure },
+        }
+    }
+
+    fn unwire(&mut self, job: Job, key: &HoldKey, pod: &Pod) -> Event {
+        match pod::destroy(&mut self.host, &plan::identity(key, pod), None) {
+            Ok(destroyed) => {
+                if let Destroyed::ToTrash(_) = destroyed {
+                    self.reaping.trashed();
+                }
+                Event::Unwired { job }
+            }
+            Err(error) => Event::UnwiringFailed { job, failure: plan::not_destroyed(key, &error) },
+        }
+    }
+
+    fn inspect(&mut self, job: &WireJob) -> Event {
+        let number = job.job;
+        let differences = self.node.plan(job.clone()).and_then(|(plan, netns)| {
+            let namespace = NetNs::open(&netns).map_err(|error| plan::no_namespace(&netns, &error))?;
+            pod::check(&mut self.host, &namespace, &plan).map_err(|error| plan::not_checked(&error))
+        });
+        let differences = match differences {
+            Ok(differences) => differences.iter().map(ToString::to_string).collect(),
+            Err(failure) => vec![failure.to_string()],
+        };
+        Event::Inspected { job: number, differences }
+    }
+
+    /// Makes the routes of the pod table lead to the links of those who hold addresses.
+    fn repair(&mut self, holds: &[(HoldKey, Addresses)]) -> Result<(), socket::Error> {
+        let inventory = Inventory::take(&mut self.host)?;
+        let links: BTreeMap<HoldKey, u32> =
+            inventory.pods.iter().filter_map(|pod| Some((key_of(&pod.owner)?, pod.link.index))).collect();
+        let mut wanted = BTreeMap::new();
+        for (key, addresses) in holds {
+            let Some(link) = links.get(key).copied() else { continue };
+            for address in addresses.iter().map(tenure_ipam::Address::to_ip) {
+                wanted.insert(address, PodRoute { link, source: self.node.source_for(address) });
+            }
+        }
+        let changes = routes::repair(&mut self.host, &wanted)?;
+        say("the routes to pods", &changes);
+        Ok(())
+    }
+
+    /// Looks at what the kernel has of ours, and says so. What was begun and never marked, and is seen again, goes.
+    fn look(&mut self, job: Job, interfaces: &[HoldKey], namespaces: &[(HoldKey, String)]) {
+        let seen = match self.eyes.look(&mut self.host, interfaces, namespaces) {
+            Ok(seen) => seen,
+            Err(error) => return warn!(error = chain(&error), "cannot look at the kernel"),
+        };
+        for link in seen.cut_short {
+            warn!(link.name, "puts away a link that nobody has finished");
+            match pod::discard(&mut self.host, link) {
+                Ok(_) => self.reaping.trashed(),
+                Err(error) => warn!(error = chain(&error), "cannot put a link away"),
+            }
+        }
+        (self.tell)(Event::Looked { job, look: seen.look });
+    }
+
+    fn sync_export(&mut self) {
+        let Some(wanted) = &self.exported else { return };
+        match export::sync(&mut self.host, wanted) {
+            Ok(changes) => say("the export table", &changes),
+            Err(error) => warn!(error = chain(&error), "cannot export routes"),
+        }
+    }
+
+    fn sync_remote(&mut self) {
+        let Some(wanted) = &self.remote else { return };
+        match remote::sync(&mut self.host, wanted) {
+            Ok(changes) => say("the routes to other nodes' blocks", &changes),
+            Err(error) => warn!(error = chain(&error), "cannot route other nodes' blocks"),
+        }
+    }
+
+    /// Looks at what the node itself has, and at what is ours alone whatever pods there are.
+    fn look_around(&mut self) {
+        match uplink::find(&mut self.host) {
+            Ok(uplink) => self.node.learn(uplink.as_ref()),
+            Err(error) => warn!(error = chain(&error), "cannot find the uplink"),
+        }
+        match self.host.prepare() {
+            Ok(prepared) if prepared == tenure_linux::host::Prepared::default() => {}
+            Ok(prepared) => warn!(?prepared, "the host's network was changed; put it right"),
+            Err(error) => warn!(error = chain(&error), "cannot verify the host's network"),
+        }
+        self.sync_export();
+        self.sync_remote();
+    }
+}
+
+/// Says what was changed, and what could not be.
+fn say(what: &str, changes: &Changes) {
+    if !changes.refused.is_empty() {
+        let refused: Vec<String> = changes.refused.iter().map(|(_, refusal)| refusal.to_string()).collect();
+        warn!(?refused, "the kernel refused some of {what}");
+    }
+    let texts = |routes: &[tenure_linux::route::Route]| -> Vec<String> {
+        routes.iter().map(ToString::to_string).collect()
+    };
+    if !changes.added.is_empty() || !changes.removed.is_empty() {
+        info!(added = ?texts(&changes.added), removed = ?texts(&changes.removed), "changed {what}");
+    }
+}
+
+/// Each block with the address that leads to it. A node without an address of a family cannot be reached by it.
+fn by_block(blocks: &BTreeMap<IpAddr, BTreeSet<Cidr>>) -> BTreeMap<IpNet, IpAddr> {
+    let pairs = blocks.iter().flat_map(|(via, blocks)| blocks.iter().map(move |block| (block, *via)));
+    let pairs = pairs.filter_map(|(block, via)| Some((to_net(block)?, via)));
+    pairs.filter(|(block, via)| block.addr().is_ipv4() == via.is_ipv4()).collect()
+}
+
+fn to_net(network: &Cidr) -> Option<IpNet> {
+    IpNet::new(network.first().to_ip(), network.prefix()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_routed_through_an_address_of_its_own_family() {
+        let cidr = |text: &str| text.parse::<Cidr>().unwrap();
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let both: BTreeSet<Cidr> = [cidr("10.2.0.0/27"), cidr("fd01::/123")].into();
+        let blocks = BTreeMap::from([
+            (ip("192.0.2.2"), both.clone()),
+            (ip("2001:db8::2"), both),
+            (ip("192.0.2.3"), [cidr("10.2.0.32/27"), cidr("fd01::20/123")].into()),
+        ]);
+        let routed: Vec<String> =
+            by_block(&blocks).into_iter().map(|(block, via)| format!("{block} via {via}")).collect();
+        let expected =
+            ["10.2.0.0/27 via 192.0.2.2", "10.2.0.32/27 via 192.0.2.3", "fd01::/123 via 2001:db8::2"];
+        assert_eq!(routed, expected);
+    }
+}
