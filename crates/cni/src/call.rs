@@ -1,6 +1,7 @@
 //! What a runtime says to a plugin: the environment and standard input, read strictly.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use crate::failure::{Code, Failure};
 
@@ -60,10 +61,13 @@ pub struct Call {
 
 impl Call {
     /// Reads a call. `variable` looks a variable of the environment up.
-    pub fn read(variable: impl Fn(&str) -> Option<String>, config: Vec<u8>) -> Result<Self, Failure> {
-        let verb = verb(variable("CNI_COMMAND").as_deref())?;
-        let given = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let needed = |name: &'static str, verbs: &[Verb]| match given(name) {
+    pub fn read<V: Into<OsString>>(
+        variable: impl Fn(&str) -> Option<V>,
+        config: Vec<u8>,
+    ) -> Result<Self, Failure> {
+        let given = |name: &str| text(name, variable(name).map(Into::into));
+        let verb = verb(given("CNI_COMMAND")?.as_deref())?;
+        let needed = |name: &'static str, verbs: &[Verb]| match given(name)? {
             None if verbs.contains(&verb) => Err(invalid(name, "it is missing", "a value")),
             value => Ok(value.unwrap_or_default()),
         };
@@ -77,11 +81,23 @@ impl Call {
         if !ifname.is_empty() {
             check_ifname(&ifname)?;
         }
-        let args = split_args(&given("CNI_ARGS").unwrap_or_default())?;
-        let path = given("CNI_PATH").unwrap_or_default();
-        let traceparent = given("TRACEPARENT").filter(|context| context.len() < 256 && context.is_ascii());
+        let args = split_args(&given("CNI_ARGS")?.unwrap_or_default())?;
+        let path = given("CNI_PATH")?.unwrap_or_default();
+        // Nobody's pod is to wait for a trace.
+        let traceparent = given("TRACEPARENT").ok().flatten().filter(|context| is_traceparent(context));
         Ok(Self { verb, container_id, netns, ifname, args, path, config, traceparent })
     }
+}
+
+/// A variable's value; one that is empty counts as missing.
+fn text(name: &str, value: Option<OsString>) -> Result<Option<String>, Failure> {
+    let read = value.filter(|value| !value.is_empty()).map(OsString::into_string).transpose();
+    read.map_err(|raw| invalid(name, &format!("it is {raw:?}, which is no UTF-8"), "UTF-8"))
+}
+
+/// What can be a header as it is, as a trace context always is.
+fn is_traceparent(context: &str) -> bool {
+    context.len() < 256 && context.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn verb(name: Option<&str>) -> Result<Verb, Failure> {
@@ -186,6 +202,18 @@ mod tests {
         for id in ["-x", "a/b", "a b", ""] {
             assert!(with("CNI_CONTAINERID", id).is_err(), "{id:?}");
         }
+    }
+
+    #[test]
+    fn a_value_that_is_no_utf_8_is_refused_by_name_and_not_taken_for_a_missing_one() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let find = |name: &str| match name {
+            "CNI_CONTAINERID" => Some(OsString::from_vec(b"c\xff".to_vec())),
+            name => ADD.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)),
+        };
+        let failure = Call::read(find, Vec::new()).unwrap_err();
+        assert_eq!(failure.code, 4);
+        assert!(failure.message.contains("CNI_CONTAINERID") && failure.message.contains("\\xFF"), "{failure}");
     }
 
     proptest! {

@@ -38,25 +38,26 @@ pub struct Attachment {
     pub ifname: String,
 }
 
-/// A configuration is a few kilobytes; more is a mistake.
-const LARGEST: usize = 1 << 20;
-
 impl NetworkConfig {
+    /// The largest one that is read, in bytes. A configuration is a few kilobytes; more is a mistake.
+    pub const LARGEST: usize = 1 << 20;
+
     /// Reads a configuration.
     pub fn parse(bytes: &[u8]) -> Result<Self, Failure> {
-        if bytes.len() > LARGEST {
+        if bytes.len() > Self::LARGEST {
             return Err(Failure::new(
                 Code::Decoding,
-                format!("the network configuration has {} bytes", bytes.len()),
+                format!("the network configuration has {} bytes or more", bytes.len()),
             )
-            .detail(format!("accepted are {LARGEST}")));
+            .detail(format!("accepted are {}", Self::LARGEST)));
         }
         let json: Value = serde_json::from_slice(bytes).map_err(|error| {
             Failure::new(Code::Decoding, format!("the network configuration is no JSON: {error}"))
                 .detail("accepted is one JSON object on standard input")
         })?;
         if !json.is_object() {
-            return Err(Failure::new(Code::Decoding, "the network configuration is no JSON object"));
+            return Err(Failure::new(Code::Decoding, "the network configuration is no JSON object")
+                .detail("accepted is one JSON object on standard input"));
         }
         let version = Version::parse(&text(&json, "cniVersion")?.unwrap_or_default())?;
         let attachments = json.get("cni.dev/valid-attachments").filter(|list| !list.is_null());

@@ -5,17 +5,18 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tenure_cni::plugin::{Places, run};
-use tenure_cni::{rpc, tombstone};
+use tenure_cni::{NetworkConfig, rpc, tombstone};
 
 fn main() -> ExitCode {
     let own_name = std::env::args_os().next().unwrap_or_default();
     let plugin =
         Path::new(&own_name).file_name().and_then(|name| name.to_str()).unwrap_or("tenure").to_owned();
     let mut stdin = Vec::new();
-    // Without standard input there is no configuration, and that is what the refusal will say.
-    let _ = std::io::stdin().lock().read_to_end(&mut stdin);
+    // Without standard input there is no configuration, and that is what the refusal will say. One that does not end is
+    // refused for its size.
+    let _ = std::io::stdin().lock().take(NetworkConfig::LARGEST as u64 + 1).read_to_end(&mut stdin);
     let places = Places { socket: Path::new(rpc::SOCKET), tombstones: Path::new(tombstone::DIRECTORY) };
-    let outcome = run(&plugin, |name| std::env::var(name).ok(), stdin, places);
+    let outcome = run(&plugin, |name| std::env::var_os(name), stdin, places);
     let _ = std::io::stderr().write_all(outcome.stderr.as_bytes());
     match std::io::stdout().write_all(&outcome.stdout) {
         Ok(()) => ExitCode::from(outcome.code),

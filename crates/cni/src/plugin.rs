@@ -1,5 +1,6 @@
 //! The plugin, all of it: environment and standard input in, one call to the agent, result out.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,9 +39,9 @@ pub struct Places<'a> {
 }
 
 /// Runs the plugin under the name `plugin`.
-pub fn run(
+pub fn run<V: Into<OsString>>(
     plugin: &str,
-    variable: impl Fn(&str) -> Option<String>,
+    variable: impl Fn(&str) -> Option<V>,
     stdin: Vec<u8>,
     places: Places<'_>,
 ) -> Outcome {
@@ -55,9 +56,9 @@ pub fn run(
     }
 }
 
-fn answer(
+fn answer<V: Into<OsString>>(
     plugin: &str,
-    variable: impl Fn(&str) -> Option<String>,
+    variable: impl Fn(&str) -> Option<V>,
     stdin: Vec<u8>,
     places: Places<'_>,
 ) -> Result<Outcome, Failure> {

@@ -51,15 +51,17 @@ pub fn read_all(directory: &Path) -> io::Result<Vec<(PathBuf, Result<Call, Strin
     Ok(tombstones)
 }
 
-/// Container ids and interface names are safe in file names; a network's name may be anything and is spelled in hex.
+/// The container and the interface for people, who may wonder what it is; what tells it from all others is a hash of
+/// everything, because a file's name is shorter than a container's id may be.
 fn name(network: &str, call: &Call) -> String {
-    use std::fmt::Write as _;
-    let mut name = String::new();
-    for byte in network.bytes().take(32) {
-        let _ = write!(name, "{byte:02x}");
-    }
-    let container: String = call.container_id.chars().take(100).collect();
-    format!("{name}-{container}-{}.{ENDING}", call.ifname)
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    // FNV-1a. Neither container nor interface has a NUL in it, so that no two keys run together to the same bytes.
+    let parts = [network, "\0", &call.container_id, "\0", &call.ifname];
+    let bytes = parts.into_iter().flat_map(str::bytes);
+    let hash = bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    let container: String = call.container_id.chars().take(64).collect();
+    format!("{container}-{}-{hash:032x}.{ENDING}", call.ifname)
 }
 
 #[cfg(test)]
@@ -80,6 +82,20 @@ mod tests {
         let read: Vec<_> =
             read_all(&at).unwrap().into_iter().map(|(_, call)| call.unwrap().container_id).collect();
         assert_eq!(read, ["a", "b"]);
+    }
+
+    #[test]
+    fn long_names_that_begin_alike_leave_a_tombstone_each() {
+        let directory = tempfile::tempdir().unwrap();
+        let (long, network) = ("a".repeat(255), "n".repeat(300));
+        for (network, container) in [
+            (network.clone(), format!("{long}1")),
+            (network.clone(), format!("{long}2")),
+            (network + "x", format!("{long}1")),
+        ] {
+            leave(directory.path(), &network, &call(&container)).unwrap();
+        }
+        assert_eq!(read_all(directory.path()).unwrap().len(), 3);
     }
 
     #[test]
