@@ -1,9 +1,10 @@
 //! Installs Debian packages, and leaves no service running.
 //!
-//! Debian's `etcd-server` starts an etcd when it is installed, unless `/usr/sbin/policy-rc.d` forbids it. If there
-//! is none, one is there for as long as apt-get runs; one that is there is never touched. The script that does it
-//! is not killed with the test process: half an installation would be worse than a late one.
+//! Debian's `etcd-server` starts an etcd when it is installed, and `bird2` a BIRD, unless `/usr/sbin/policy-rc.d`
+//! forbids it. If there is none, one is there for as long as apt-get runs; one that is there is never touched. The
+//! script that does it is not killed with the test process: half an installation would be worse than a late one.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -30,7 +31,12 @@ install() { apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout
 install "$@" || { apt-get update -q -o DPkg::Lock::Timeout=300 && install "$@"; } || exit 1
 # Nor is one to start at the next boot.
 for package in "$@"; do
-  if [ "$package" = etcd-server ] && command -v systemctl >/dev/null; then systemctl disable etcd.service || true; fi
+  case $package in
+    etcd-server) service=etcd.service ;;
+    bird2) service=bird.service ;;
+    *) continue ;;
+  esac
+  if command -v systemctl >/dev/null; then systemctl disable "$service" || true; fi
 done
 "#;
 
@@ -42,6 +48,8 @@ pub(super) fn install(programs: &[Program]) -> Result<(), BinariesError> {
             Source::Debian(package) => Some(package),
             Source::Go(_) => None,
         })
+        .collect::<BTreeSet<_>>()
+        .into_iter()
         .collect();
     let has_apt = Search::from_environment().command("apt-get").is_some();
     if let Some(reason) = obstacle(has_apt, geteuid().is_root()) {

@@ -22,6 +22,8 @@ pub enum Program {
     Busybox,
     Nft,
     Ip,
+    Bird,
+    Birdc,
     Ptp,
     Bridge,
     Macvlan,
@@ -62,9 +64,12 @@ impl Program {
     pub const CNI: [Self; 6] =
         [Self::Ptp, Self::Bridge, Self::Macvlan, Self::HostLocal, Self::Loopback, Self::Cnitool];
 
+    /// A routing daemon, and the tool that asks it.
+    pub const ROUTING: [Self; 2] = [Self::Bird, Self::Birdc];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI)
+        Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING)
     }
 
     /// Its file name.
@@ -84,6 +89,8 @@ impl Program {
             Self::Busybox => "busybox",
             Self::Nft => "nft",
             Self::Ip => "ip",
+            Self::Bird => "bird",
+            Self::Birdc => "birdc",
             Self::Ptp => "ptp",
             Self::Bridge => "bridge",
             Self::Macvlan => "macvlan",
@@ -101,6 +108,7 @@ impl Program {
             // kube-proxy runs it, and hosts are connected with the other.
             Self::Nft => Source::Debian("nftables"),
             Self::Ip => Source::Debian("iproute2"),
+            Self::Bird | Self::Birdc => Source::Debian("bird2"),
             Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
@@ -121,13 +129,14 @@ impl Program {
     /// The arguments that make it print its version and the beginning that this must have, for programs of
     /// which an arbitrary one on `PATH` would not do: 1.35 is the last line of kubelets that takes cgroup v1 and
     /// a kubelet may not be newer than its API server; kubectl promises to work one minor version apart; containerd
-    /// 2 has another configuration format than 1.
+    /// 2 and BIRD 2 have other configuration formats than 1.
     pub(super) fn version_on_path(self) -> Option<(&'static [&'static str], &'static str)> {
         match self {
             Self::Kubelet | Self::KubeProxy => Some((&["--version"], "1.35.")),
             Self::Kubectl => Some((&["version", "--client"], "1.35.")),
             Self::Containerd => Some((&["--version"], "2.")),
             Self::ContainerdShim => Some((&["-v"], "2.")),
+            Self::Bird => Some((&["--version"], "2.")),
             _ => None,
         }
     }

@@ -76,7 +76,8 @@ fn will_do(program: Program, path: &Path) -> bool {
     }
     let Some((arguments, wanted)) = program.version_on_path() else { return true };
     let Ok(output) = Command::new(path).args(arguments).output() else { return false };
-    is_version(&String::from_utf8_lossy(&output.stdout), wanted)
+    // BIRD says it on standard error.
+    is_version(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()), wanted)
 }
 
 /// Whether one of the words of `text` is a version that begins with `wanted`.
