@@ -11,11 +11,13 @@
 //! | [`serve`] | the gRPC service that the CNI plugin calls |
 //! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
 //! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
+//! | [`inspect`] | what people and programs see: health, metrics, the node as JSON |
 //! | [`run`] | all of it together: start, stop, tombstones |
 //!
 //! The rest carries events in and actions out, and decides nothing.
 
 pub mod drive;
+pub mod inspect;
 pub mod journal;
 pub mod key;
 pub mod node;

@@ -195,7 +195,7 @@ impl Node {
     }
 
     /// What cools, ordered by block and address.
-    pub fn cooling(&self) -> Vec<CoolingView> {
+    pub fn what_cools(&self) -> Vec<CoolingView> {
         let mut views = Vec::new();
         for block in self.blocks.values() {
             views.extend(block.engine.cooling().map(|cooling| CoolingView {

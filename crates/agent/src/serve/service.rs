@@ -18,6 +18,7 @@ use super::codec::Prost;
 use super::reply::{self, Gateways};
 use super::request::{Request, Resolve};
 use crate::drive::Handle;
+use crate::inspect::Calls;
 use crate::node::{Done, Event};
 
 /// The largest call: a configuration of 1 MiB is refused with words, and these need to get through.
@@ -35,6 +36,7 @@ struct Inner<R, C> {
     resolve: R,
     clock: C,
     gateways: Gateways,
+    calls: Calls,
 }
 
 impl<R, C> Clone for Service<R, C> {
@@ -47,10 +49,15 @@ impl<R: Resolve, C: Clock> Service<R, C> {
     /// A service in front of a node.
     pub fn new(node: Handle, resolve: R, clock: C, gateway_v4: Ipv4Addr, gateway_v6: Ipv6Addr) -> Self {
         let gateways = Gateways { v4: IpAddr::V4(gateway_v4), v6: IpAddr::V6(gateway_v6) };
-        Self { inner: Arc::new(Inner { node, resolve, clock, gateways }) }
+        Self { inner: Arc::new(Inner { node, resolve, clock, gateways, calls: Calls::default() }) }
     }
 
-    /// Answers a call, and writes one line about it.
+    /// What was answered so far.
+    pub fn calls(&self) -> Calls {
+        self.inner.calls.clone()
+    }
+
+    /// Answers a call, counts it, and writes one line about it.
     pub async fn answer(&self, verb: Verb, call: rpc::Call) -> rpc::Reply {
         let span = info_span!(
             "cni",
@@ -62,9 +69,10 @@ impl<R: Resolve, C: Clock> Service<R, C> {
             pod = call.args.get("K8S_POD_NAME"),
             traceparent = call.traceparent,
         );
-        let began = self.inner.clock.now();
+        let began = self.inner.clock.elapsed();
         let outcome = self.inner.answer(verb, call).instrument(span.clone()).await;
-        let took = self.inner.clock.now().since(began);
+        let took = self.inner.clock.elapsed().saturating_sub(began);
+        self.inner.calls.answered(verb, outcome.as_ref().err().map_or(0, |failure| failure.code), took);
         span.in_scope(|| match &outcome {
             Ok(_) => info!(?took, "done"),
             Err(failure) => info!(?took, code = failure.code, %failure, "refused"),

@@ -51,7 +51,7 @@ fn what_cools_who_waits_and_how_far_the_journal_is_can_be_seen() {
     rig.give("a");
     assert_eq!((rig.node.hold_count(), rig.node.holds()[0].settled), (1, true));
     rig.del("a");
-    let cooling = rig.node.cooling();
+    let cooling = rig.node.what_cools();
     let until = rig.now.plus(Duration::from_secs(30));
     assert_eq!(cooling.len(), 1);
     assert_eq!((&cooling[0].block[..], cooling[0].until), ("default-0", until));

@@ -1,0 +1,130 @@
+//! What people and programs see of an agent: whether it is well, what it counts, and the node as JSON.
+//!
+//! | path | says |
+//! |---|---|
+//! | `/healthz` | whether the node's loop goes round; if not, a restart may help |
+//! | `/readyz` | whether the plugin is answered; an API server that is away is said, and does not count |
+//! | `/metrics` | numbers for Prometheus |
+//! | `/v1/node` | everything, as [`tenure_view::Node`] |
+//!
+//! Everything is made when it is asked for, out of one look at the node, so that nothing here grows with time.
+
+mod api_calls;
+mod calls;
+mod health;
+mod kernel;
+mod metrics;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_daemon::Pages;
+use tenure_handles::{Clock, Timestamp};
+use tenure_linux::Host;
+
+pub use api_calls::ApiCalls;
+pub use calls::Calls;
+use kernel::Eye;
+use metrics::Metrics;
+
+use crate::drive::Handle;
+use crate::node::Node;
+use crate::objects::ObjectsHealth;
+use crate::run::Stage;
+
+/// How long the node's loop may take to answer before it is said to hang.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What an agent is seen through.
+pub struct Parts {
+    /// The way to the node.
+    pub node: Handle,
+    /// The node's name.
+    pub name: String,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What the plugin was answered.
+    pub calls: Calls,
+    /// What the API server was asked.
+    pub api_calls: ApiCalls,
+    /// How the connection to the API server is.
+    pub objects: Box<dyn Fn() -> ObjectsHealth + Send + Sync>,
+    /// How far the agent is.
+    pub stage: Box<dyn Fn() -> Stage + Send + Sync>,
+    /// The host, to look at what the kernel has. Without it nothing is said of the kernel.
+    pub kernel: Option<Host>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Looks at an agent. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Inspector {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    parts: Parts,
+    eye: Option<Eye>,
+    metrics: Metrics,
+    started: Timestamp,
+}
+
+impl Inspector {
+    /// Begins to look.
+    pub fn new(mut parts: Parts) -> Self {
+        let metrics = Metrics::new(&parts.calls, &parts.api_calls);
+        let eye = parts.kernel.take().map(Eye::new);
+        let started = parts.clock.now();
+        Self { inner: Arc::new(Inner { parts, eye, metrics, started }) }
+    }
+
+    /// What is told over HTTP.
+    pub fn pages(&self) -> Pages {
+        let [live, ready, metrics, view] = [(); 4].map(|()| self.clone());
+        Pages::default()
+            .verdict("/healthz", move || {
+                let inspector = live.clone();
+                async move { inspector.live().await }
+            })
+            .verdict("/readyz", move || {
+                let inspector = ready.clone();
+                async move { inspector.ready().await }
+            })
+            .metrics(move || {
+                let inspector = metrics.clone();
+                async move { inspector.metrics().await }
+            })
+            .json(tenure_view::PATH, move || {
+                let inspector = view.clone();
+                async move { inspector.view().await }
+            })
+    }
+
+    /// The metrics, as text.
+    pub async fn metrics(&self) -> Result<String, std::fmt::Error> {
+        let seen = self.look(metrics::Seen::of).await.ok();
+        self.inner.metrics.text(seen.as_ref(), (self.inner.parts.stage)() == Stage::Serving)
+    }
+
+    /// Looks at the node, for as long as its loop may take.
+    async fn look<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Node) -> R + Send + 'static,
+    ) -> Result<R, String> {
+        match tokio::time::timeout(PATIENCE, self.inner.parts.node.look(look)).await {
+            Ok(Ok(seen)) => Ok(seen),
+            Ok(Err(failure)) => Err(failure.message),
+            Err(_) => Err(format!("the node's loop has not answered for {} s", PATIENCE.as_secs())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

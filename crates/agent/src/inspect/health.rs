@@ -1,0 +1,61 @@
+//! How the agent is, as it is known and not as it is hoped.
+
+use std::fmt::Write as _;
+
+use super::Inspector;
+use crate::run::Stage;
+
+impl Inspector {
+    /// Whether the node's loop goes round; what it says is for people. If not, a restart may help.
+    pub async fn live(&self) -> (bool, String) {
+        match self.look(|_| ()).await {
+            Ok(()) => (true, "ok\n".to_owned()),
+            Err(problem) => (false, problem + "\n"),
+        }
+    }
+
+    /// Whether the plugin is answered, and new addresses can be remembered; what it says is for people. An API server
+    /// that is away is said, and does not count: addresses of owned blocks are handed out without.
+    pub async fn ready(&self) -> (bool, String) {
+        let stage = (self.inner.parts.stage)();
+        let mut text = format!("agent: {}\n", said(stage));
+        let seen = self.look(|node| (node.journal().broken, node.status().err())).await;
+        let works = match seen {
+            Ok((broken, problem)) => {
+                _ = writeln!(text, "journal: {}", if broken { "cannot be written" } else { "works" });
+                match problem {
+                    None => text.push_str("addresses: handed out\n"),
+                    Some(problem) => _ = writeln!(text, "addresses: {}", problem.message),
+                }
+                !broken
+            }
+            Err(problem) => {
+                _ = writeln!(text, "node: {problem}");
+                false
+            }
+        };
+        let now = self.inner.parts.clock.now();
+        let objects = (self.inner.parts.objects)();
+        let answered = objects.last_answer.map(|at| format!("answered {} s ago", now.since(at).as_secs()));
+        _ = writeln!(text, "API server: {}", answered.as_deref().unwrap_or("never answered"));
+        for (watched, health) in &objects.watches {
+            let state = match &health.failing {
+                Some(failing) => failing,
+                None if health.listed => "works",
+                None => "not listed yet",
+            };
+            _ = writeln!(text, "watch of {watched}: {state}");
+        }
+        (stage == Stage::Serving && works, text)
+    }
+}
+
+fn said(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Reading => "reading journal, kernel and API server; nothing is handed out yet",
+        Stage::Replaying => "doing the DELs that came while no agent ran",
+        Stage::Serving => "answering the plugin",
+        Stage::Stopping => "stopping",
+        Stage::Ended => "ended",
+    }
+}

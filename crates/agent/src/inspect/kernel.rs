@@ -1,0 +1,114 @@
+//! What the kernel has, compared with what is held. Nothing is changed here; the node puts right what it sees twice.
+//!
+//! Links and routes are listed while ADDs and DELs go on, so a difference may be something on its way. Whoever acts on
+//! one asks twice.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_linux::Host;
+use tenure_linux::inventory::{Inventory, PodLink};
+use tenure_linux::socket;
+use tenure_view::{Difference, Traffic};
+
+use crate::key::HoldKey;
+use crate::node::view::HoldView;
+
+/// Looks at the kernel, one look at a time.
+#[derive(Clone, Debug)]
+pub(super) struct Eye {
+    host: Arc<Mutex<Host>>,
+}
+
+impl Eye {
+    pub(super) fn new(host: Host) -> Self {
+        Self { host: Arc::new(Mutex::new(host)) }
+    }
+
+    /// Takes the inventory, on a thread that may block.
+    pub(super) async fn look(&self) -> Result<Inventory, String> {
+        let host = Arc::clone(&self.host);
+        let taken = tokio::task::spawn_blocking(move || -> Result<Inventory, socket::Error> {
+            Inventory::take(&mut host.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        match taken.await {
+            Ok(Ok(inventory)) => Ok(inventory),
+            Ok(Err(error)) => Err(format!("the kernel could not be listed: {error}")),
+            Err(error) => Err(format!("the kernel could not be listed: {error}")),
+        }
+    }
+}
+
+/// The links of holders, by key.
+pub(super) fn links(inventory: &Inventory) -> BTreeMap<HoldKey, &PodLink> {
+    let key = |link: &PodLink| {
+        let owner = &link.owner;
+        HoldKey::new(owner.network.clone(), owner.container.clone(), owner.interface.clone()).ok()
+    };
+    inventory.pods.iter().filter_map(|link| Some((key(link)?, link))).collect()
+}
+
+/// What went through a link, as the pod sees it.
+pub(super) fn traffic(link: &PodLink) -> Traffic {
+    let counters = &link.link.counters;
+    Traffic {
+        received_bytes: counters.sent.bytes,
+        received_packets: counters.sent.packets,
+        sent_bytes: counters.received.bytes,
+        sent_packets: counters.received.packets,
+    }
+}
+
+/// What is different between holds and kernel. What is under way is left out.
+pub(super) fn compare(holds: &[HoldView], inventory: &Inventory) -> Vec<Difference> {
+    let links = links(inventory);
+    let mut differences = Vec::new();
+    let mut differ = |subject: String, problem: String| differences.push(Difference { subject, problem });
+    for hold in holds.iter().filter(|hold| hold.interface && hold.settled) {
+        let whose = whose(hold);
+        let Some(link) = links.get(&hold.key) else {
+            differ(whose, format!("holds {}, and has no interface on this host", hold.addresses));
+            continue;
+        };
+        let held: Vec<IpAddr> = hold.addresses.iter().map(tenure_ipam::Address::to_ip).collect();
+        for address in held.iter().filter(|address| !link.addresses.contains(address)) {
+            differ(address.to_string(), format!("is held by {whose}, and no route leads to it"));
+        }
+        for address in link.addresses.iter().filter(|address| !held.contains(address)) {
+            differ(
+                address.to_string(),
+                format!("a route leads to {} of {whose}, which does not hold it", link.link.name),
+            );
+        }
+        if !link.link.up {
+            differ(whose, format!("its interface {} is down", link.link.name));
+        }
+    }
+    for (key, link) in &links {
+        if !holds.iter().any(|hold| hold.key == *key) {
+            let owner = &link.owner;
+            let pod = format!("interface {} of {}/{} ({key})", link.link.name, owner.namespace, owner.pod);
+            differ(pod, "is there, and nobody holds an address for it".to_owned());
+        }
+    }
+    for link in &inventory.unmarked {
+        differ(format!("interface {}", link.name), "is ours, and does not say whose".to_owned());
+    }
+    for route in &inventory.strays {
+        differ(format!("route to {}", route.destination), "leads to no pod".to_owned());
+    }
+    differences.sort();
+    differences
+}
+
+fn whose(hold: &HoldView) -> String {
+    if hold.pod.name.is_empty() {
+        format!("container {}", hold.key.container())
+    } else {
+        hold.pod.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;
