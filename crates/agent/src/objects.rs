@@ -3,6 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `watch` | a watch of one kind, over all its restarts |
+//! | `calls` | calls that are worth insisting on, and for how long |
 //! | `mirror` | what a watch has shown, so that only changes come out, each object's in order |
 //! | `facts` | from Kubernetes objects to what a node is told |
 //! | `asks` | requests for blocks, from the wish to the deletion of the request |
@@ -15,17 +16,28 @@
 //! What is watched is what this node needs: pools, namespaces' annotations, and of blocks and requests its own. Nothing
 //! here grows with the pods of the cluster.
 
+mod asks;
+mod calls;
 mod facts;
 mod health;
 mod mirror;
+mod notes;
 mod remote;
+mod reports;
 mod resolver;
+mod returns;
 mod waits;
+mod watch;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube::Client;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::api::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, blocks_of_node};
 use tenure_handles::{Clock, Entropy};
+use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +45,13 @@ pub use health::{ObjectsHealth, WatchHealth, Watched};
 pub use remote::RemoteRoutes;
 pub use resolver::Resolver;
 
-use crate::node::{Action, Event, PoolFacts};
+use crate::node::{Action, Event, PoolFacts, SeenBlock};
+use asks::{Asks, SeenRequest};
 use health::Gauge;
-use mirror::Mirror;
-use remote::Remote;
+use mirror::{Change, Heard, Mirror};
+use notes::Note;
+use remote::{NodeAddresses, Remote, RemoteBlock};
+use watch::watch;
 
 /// What of the API server is needed.
 #[derive(Clone, Debug)]
@@ -76,6 +91,7 @@ pub(crate) enum KnownPool {
     Invalid(String),
 }
 
+/// What all parts share.
 struct Shared {
     client: Client,
     options: Options,
@@ -84,14 +100,21 @@ struct Shared {
     tell: Box<dyn Fn(Event) + Send + Sync>,
     stop: CancellationToken,
     gauge: Gauge,
+    notes: mpsc::Sender<Note>,
     pools: Arc<Mutex<Mirror<KnownPool>>>,
+    /// The pool that each namespace names, if it names one.
     namespaces: Arc<Mutex<Mirror<Option<String>>>>,
+    own_blocks: Mutex<Mirror<SeenBlock>>,
+    requests: Mutex<Mirror<SeenRequest>>,
+    /// Of this node's object, the UID is all that matters.
+    own_node: Mutex<Mirror<()>>,
     remote: Remote,
+    asks: Mutex<Asks>,
 }
 
 impl Objects {
-    /// Begins to watch, until `stop`. Tells `tell` of pools and blocks, each one's changes in order, and once, when all first
-    /// lists are in, [`Event::ApiRead`]. Needs a tokio runtime around it. `tell` must not block.
+    /// Begins to watch, until `stop`. Tells `tell` of pools and blocks, each one's changes in order, and once, when all
+    /// first lists are in, [`Event::ApiRead`]. Needs a tokio runtime around it. `tell` must not block.
     pub fn start(
         client: Client,
         options: Options,
@@ -101,18 +124,9 @@ impl Objects {
         stop: CancellationToken,
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
-        let watched = [
-            Watched::Pools,
-            Watched::OwnBlocks,
-            Watched::OwnRequests,
-            Watched::Namespaces,
-            Watched::OwnNode,
-            Watched::AllBlocks,
-            Watched::AllNodes,
-        ];
-        let watched = if options.remote_blocks { &watched[..] } else { &watched[..5] };
-        let shared = Shared {
-            gauge: Gauge::new(Arc::clone(&clock), watched),
+        let (notes, noted) = mpsc::channel(256);
+        let shared = Arc::new(Shared {
+            gauge: Gauge::new(Arc::clone(&clock), options.watched()),
             client,
             remote: Remote::new(options.node.clone()),
             options,
@@ -120,16 +134,32 @@ impl Objects {
             entropy: Arc::new(entropy),
             tell: Box::new(tell),
             stop,
+            notes,
             pools: Arc::default(),
             namespaces: Arc::default(),
-        };
-        Self { shared: Arc::new(shared) }
+            own_blocks: Mutex::default(),
+            requests: Mutex::default(),
+            own_node: Mutex::default(),
+            asks: Mutex::default(),
+        });
+        shared.watch_all();
+        shared.spawn(Arc::clone(&shared).patrol());
+        let (client, clock) = (shared.client.clone(), Arc::clone(&shared.clock));
+        shared.spawn(notes::publish(client, clock, shared.options.node.clone(), noted));
+        Self { shared }
     }
 
     /// Carries out [`Action::AskForBlock`], [`Action::ReturnBlock`] and [`Action::Report`]; others are not for the API
     /// server. Returns at once; what becomes of it is told as an event.
     pub fn carry_out(&self, action: Action) {
-        tracing::debug!(?action, "not carried out");
+        match action {
+            Action::AskForBlock { ask, pool, urgency } => self.shared.ask(ask, pool, urgency),
+            Action::ReturnBlock { name, uid } => {
+                self.shared.spawn(Arc::clone(&self.shared).give_back(name, uid));
+            }
+            Action::Report(report) => self.shared.report(&report),
+            other => tracing::error!(action = ?other, "this is nothing that the API server is for"),
+        }
     }
 
     /// Who knows which pool a pod's addresses come from.
@@ -148,3 +178,147 @@ impl Objects {
         self.shared.remote.routes()
     }
 }
+
+impl Options {
+    fn watched(&self) -> &'static [Watched] {
+        const ALL: [Watched; 7] = [
+            Watched::Pools,
+            Watched::OwnBlocks,
+            Watched::OwnRequests,
+            Watched::Namespaces,
+            Watched::OwnNode,
+            Watched::AllBlocks,
+            Watched::AllNodes,
+        ];
+        let own = ALL.len() - 2;
+        if self.remote_blocks { &ALL } else { &ALL[..own] }
+    }
+}
+
+impl Shared {
+    fn watch_all(self: &Arc<Self>) {
+        let (client, node) = (&self.client, &self.options.node);
+        let all = watcher::Config::default;
+        let pools: Api<AddressPool> = Api::all(client.clone());
+        let keep = |pool: &AddressPool| {
+            let known = facts::pool(pool).map_or_else(KnownPool::Invalid, KnownPool::Valid);
+            Some(known)
+        };
+        let hear = |shared: &Arc<Self>, heard| shared.hear_pool(heard);
+        self.spawn(watch(Arc::clone(self), Watched::Pools, pools, all(), keep, hear));
+
+        let blocks: Api<AddressBlock> = Api::all(client.clone());
+        let shared = Arc::clone(self);
+        let keep = move |block: &AddressBlock| shared.own_block(block);
+        let hear = |shared: &Arc<Self>, heard| shared.hear_block(heard);
+        let own = all().labels(&blocks_of_node(node));
+        self.spawn(watch(Arc::clone(self), Watched::OwnBlocks, blocks, own, keep, hear));
+
+        let requests: Api<BlockRequest> = Api::all(client.clone());
+        let own_name = node.clone();
+        let keep = move |request: &BlockRequest| SeenRequest::of(request, &own_name);
+        let hear = |shared: &Arc<Self>, heard| shared.hear_request(heard);
+        let own = all().fields(&asks::of_node(node));
+        self.spawn(watch(Arc::clone(self), Watched::OwnRequests, requests, own, keep, hear));
+
+        let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+        let keep = |namespace: &PartialObjectMeta<Namespace>| Some(resolver::pool_of(namespace));
+        let hear = |shared: &Arc<Self>, heard| drop(lock(&shared.namespaces).hear(heard));
+        self.spawn(watch(Arc::clone(self), Watched::Namespaces, namespaces, all(), keep, hear));
+
+        let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
+        let keep = |_: &PartialObjectMeta<Node>| Some(());
+        let hear = |shared: &Arc<Self>, heard| drop(lock(&shared.own_node).hear(heard));
+        let own = all().fields(&format!("metadata.name={node}"));
+        self.spawn(watch(Arc::clone(self), Watched::OwnNode, nodes, own, keep, hear));
+
+        if self.options.remote_blocks {
+            self.watch_others();
+        }
+    }
+
+    fn watch_others(self: &Arc<Self>) {
+        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
+        let keep = |block: &AddressBlock| {
+            let node = block.node()?.to_owned();
+            Some(RemoteBlock { node, subnet: block.spec.to_subnet().ok()? })
+        };
+        let hear = |shared: &Arc<Self>, heard| {
+            drop(lock(&shared.remote.blocks).hear(heard));
+            shared.remote.look();
+        };
+        let all = watcher::Config::default;
+        self.spawn(watch(Arc::clone(self), Watched::AllBlocks, blocks, all(), keep, hear));
+
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let keep = |node: &Node| Some(NodeAddresses::of(node));
+        let hear = |shared: &Arc<Self>, heard| {
+            drop(lock(&shared.remote.nodes).hear(heard));
+            shared.remote.look();
+        };
+        self.spawn(watch(Arc::clone(self), Watched::AllNodes, nodes, all(), keep, hear));
+    }
+
+    fn hear_pool(&self, heard: Heard<KnownPool>) {
+        // Told under the lock: what is told in another order than it was heard would be wrong.
+        let mut mirror = lock(&self.pools);
+        for change in mirror.hear(heard) {
+            (self.tell)(match change {
+                Change::Seen { name, value: KnownPool::Valid(facts), .. } => {
+                    Event::PoolChanged { name, facts }
+                }
+                Change::Seen { name, value: KnownPool::Invalid(why), .. } => {
+                    tracing::warn!(pool = name, why, "a pool cannot be used");
+                    Event::PoolGone { name }
+                }
+                Change::Gone { name, .. } => Event::PoolGone { name },
+            });
+        }
+    }
+
+    fn hear_block(&self, heard: Heard<SeenBlock>) {
+        let mut mirror = lock(&self.own_blocks);
+        for change in mirror.hear(heard) {
+            (self.tell)(match change {
+                Change::Seen { value, .. } => Event::BlockSeen(value),
+                Change::Gone { name, uid } => Event::BlockGone { name, uid },
+            });
+        }
+    }
+
+    /// A block as it is told, if it is this node's and can be understood.
+    fn own_block(&self, block: &AddressBlock) -> Option<SeenBlock> {
+        if block.node() != Some(&self.options.node) {
+            return None;
+        }
+        match facts::block(block) {
+            Ok(seen) => Some(seen),
+            Err(why) => {
+                tracing::warn!(block = block.name_any(), why, "a block of this node cannot be understood");
+                None
+            }
+        }
+    }
+
+    /// All first lists are in.
+    fn all_listed(&self) {
+        (self.tell)(Event::ApiRead);
+    }
+
+    /// Runs something beside the rest, until it or the agent ends.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(task).await });
+    }
+
+    fn asks(&self) -> MutexGuard<'_, Asks> {
+        lock(&self.asks)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

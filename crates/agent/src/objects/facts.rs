@@ -1,7 +1,5 @@
 //! From Kubernetes objects to what a node is told.
 
-use std::time::Duration;
-
 use kube::ResourceExt;
 use tenure_api::coil::{
     AddressBlock, AddressPool, BlockRequest, EnginePool, RequestOutcome, condition, split_block_name,
@@ -17,7 +15,7 @@ pub(super) fn pool(pool: &AddressPool) -> Result<PoolFacts, String> {
         conditions.iter().any(|known| known.type_ == condition::EXHAUSTED && known.status == "True");
     Ok(PoolFacts {
         block_bits: engine.pool().block_bits(),
-        cooling: engine.rest().map(Duration::from),
+        cooling: engine.rest(),
         exclusions: engine.exclusions().to_vec(),
         deleting: pool.metadata.deletion_timestamp.is_some(),
         exhausted,

@@ -36,6 +36,21 @@ pub(super) struct Identity {
     version: u128,
 }
 
+/// What is heard of objects; `None` in place of what is kept means that the object is none of ours.
+#[derive(Clone, Debug)]
+pub(super) enum Heard<V> {
+    /// A list is about to be asked for.
+    Begin,
+    /// An object of the list.
+    Listed(Identity, Option<V>),
+    /// The list is complete.
+    Finish,
+    /// An object as a watch or the answer to a call shows it.
+    Applied(Identity, Option<V>),
+    /// The object of this name and UID is gone.
+    Gone(String, String),
+}
+
 /// What is different.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change<V> {
@@ -60,14 +75,31 @@ impl<V> Default for Mirror<V> {
 }
 
 impl<V: Clone + PartialEq> Mirror<V> {
+    /// Takes in what is heard, and says what is different.
+    pub(super) fn hear(&mut self, heard: Heard<V>) -> Vec<Change<V>> {
+        match heard {
+            Heard::Begin => {
+                self.begin();
+                Vec::new()
+            }
+            Heard::Listed(identity, Some(value)) => self.list(identity, value),
+            Heard::Applied(identity, Some(value)) => self.apply(identity, value),
+            Heard::Listed(identity, None) | Heard::Applied(identity, None) => {
+                self.forget(&identity.name, &identity.uid)
+            }
+            Heard::Finish => self.finish(),
+            Heard::Gone(name, uid) => self.remove(&name, &uid),
+        }
+    }
+
     /// A list is about to be asked for: what it does not mention by its end is gone.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         self.unseen = Some(self.entries.keys().cloned().collect());
         self.gone.clear();
     }
 
     /// An object of a list. It is the truth, also after a database was set back to an older state.
-    pub(super) fn list(&mut self, identity: Identity, value: V) -> Vec<Change<V>> {
+    fn list(&mut self, identity: Identity, value: V) -> Vec<Change<V>> {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(&identity.name);
         }
@@ -75,7 +107,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
     }
 
     /// The list is complete.
-    pub(super) fn finish(&mut self) -> Vec<Change<V>> {
+    fn finish(&mut self) -> Vec<Change<V>> {
         self.complete = true;
         let vanished = self.unseen.take().unwrap_or_default();
         let vanished = vanished.into_iter().filter_map(|name| {
@@ -87,7 +119,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
     }
 
     /// An object as a watch or the answer to a call shows it.
-    pub(super) fn apply(&mut self, identity: Identity, value: V) -> Vec<Change<V>> {
+    fn apply(&mut self, identity: Identity, value: V) -> Vec<Change<V>> {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(&identity.name);
         }
@@ -120,7 +152,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
     }
 
     /// The object of that name and UID is gone. Another one of the same name stays.
-    pub(super) fn remove(&mut self, name: &str, uid: &str) -> Vec<Change<V>> {
+    fn remove(&mut self, name: &str, uid: &str) -> Vec<Change<V>> {
         self.gone.insert(uid.to_owned());
         self.forget(name, uid)
     }
@@ -131,6 +163,9 @@ impl<V: Clone + PartialEq> Mirror<V> {
             return Vec::new();
         }
         self.entries.remove(name);
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(name);
+        }
         vec![Change::Gone { name: name.to_owned(), uid: uid.to_owned() }]
     }
 

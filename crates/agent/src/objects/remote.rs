@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Node;
 use tenure_ipam::{Cidr, Subnet};
 use tokio::sync::watch;
 
+use super::lock;
 use super::mirror::Mirror;
 
 /// The networks behind each gateway.
@@ -64,8 +65,8 @@ impl Remote {
 
     /// Something is different.
     pub(super) fn look(&self) {
-        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = lock(&self.blocks);
+        let nodes = lock(&self.nodes);
         if blocks.is_complete() && nodes.is_complete() {
             let routes = routes(&self.own, &blocks, &nodes);
             self.routes.send_if_modified(|known| {

@@ -2,7 +2,7 @@
 //! that the pod's namespace names, else `default`. The pod itself has no say, so that nobody helps himself to a pool that
 //! is not his.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -14,7 +14,7 @@ use tenure_cni::{Code, Failure};
 use tokio::time::timeout;
 
 use super::mirror::Mirror;
-use super::{KnownPool, Shared};
+use super::{KnownPool, Shared, lock};
 use crate::key::Pod;
 use crate::serve::{Asked, Resolve};
 
@@ -82,7 +82,7 @@ impl Resolver {
 
     /// The pool that a namespace names, if it names one.
     async fn annotation(&self, namespace: &str) -> Result<Option<String>, Failure> {
-        let known = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned();
+        let known = lock(&self.namespaces).get(namespace).cloned();
         if let Some(pool) = known {
             return Ok(pool);
         }
@@ -112,7 +112,7 @@ impl Resolver {
         if !is_object_name(&pool) || pool.len() > LONGEST_POOL_NAME {
             return Err(no_pool_name(&pool, source));
         }
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = lock(&self.pools);
         if let Some(KnownPool::Invalid(why)) = pools.get(&pool) {
             let message = format!("AddressPool {pool:?}{} cannot be used: {why}", named_by(source));
             return Err(Failure::new(Code::TryAgainLater, message).detail("correct or replace the pool"));

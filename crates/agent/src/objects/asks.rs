@@ -1,0 +1,294 @@
+//! Wishes for blocks, as requests that the controller answers.
+//!
+//! ```text
+//!   AskForBlock ──▶ open ──create──▶ the request exists ──answered──▶ told ──delete──▶ nothing is left
+//!                    │                      │
+//!                    │ API away, refused    │ vanished, API away
+//!                    └──────▶ refused ◀─────┘
+//! ```
+//!
+//! A wish is open before its request exists, so that no answer can come too early: every answer meets the wish, whether a
+//! watch, a list or our own look brings it. A request of this node that belongs to no open wish is deleted wherever it
+//! comes from: an earlier life of this agent, or a call whose answer got lost. Should it have been answered meanwhile, the
+//! block is seen as any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use tenure_api::coil::{AddressBlock, BlockRequest};
+use tenure_handles::Timestamp;
+
+use super::calls::Trouble;
+use super::mirror::{Change, Heard, Identity};
+use super::waits::Waits;
+use super::{Shared, facts, lock};
+use crate::node::{AskId, Event, Refusal, RefusalKind, Urgency};
+
+/// A request that is not answered for so long is looked at, in case its answer was missed.
+const LOOK: Duration = Duration::from_secs(10);
+/// A block that was granted is looked at if the watch has not shown it after this time.
+const SHOWN: Duration = Duration::from_secs(1);
+
+/// What is kept of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SeenRequest {
+    answer: Option<Result<String, Refusal>>,
+    deleting: bool,
+}
+
+/// The wishes, by the names of their requests.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    open: BTreeMap<String, Open>,
+    /// Requests that are being deleted.
+    closing: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    ask: AskId,
+    pool: String,
+    /// When the request was there, if it is.
+    created: Option<Timestamp>,
+}
+
+impl SeenRequest {
+    /// What is kept of a request, if it is the node's.
+    pub(super) fn of(request: &BlockRequest, node: &str) -> Option<Self> {
+        let deleting = request.metadata.deletion_timestamp.is_some();
+        (request.spec.node_name == node).then(|| Self { answer: facts::answer(request), deleting })
+    }
+}
+
+impl Shared {
+    /// Asks for a block.
+    pub(super) fn ask(self: &Arc<Self>, ask: AskId, pool: String, urgency: Urgency) {
+        let node = &self.options.node;
+        let name = match tenure_api::coil::request_name(&pool, node) {
+            // Each wish has a name of its own: an answer cannot be taken for another one's.
+            Ok(name) => format!("{name}-{:016x}", self.entropy.next_u64()),
+            Err(error) => {
+                let refusal = Refusal { kind: RefusalKind::Unusable, message: error.to_string() };
+                return (self.tell)(Event::BlockRefused { ask, refusal });
+            }
+        };
+        tracing::info!(request = name, pool, ?urgency, "asking for a block");
+        let open = Open { ask, pool: pool.clone(), created: None };
+        self.asks().open.insert(name.clone(), open);
+        let shared = Arc::clone(self);
+        self.spawn(async move { shared.create(name, &pool).await });
+    }
+
+    async fn create(self: &Arc<Self>, name: String, pool: &str) {
+        let requests: Api<BlockRequest> = Api::all(self.client.clone());
+        let made = async {
+            let node = self.owner().await?;
+            let mut request = BlockRequest::of(&node, pool)
+                .map_err(|error| Refusal { kind: RefusalKind::Unusable, message: error.to_string() })?;
+            request.metadata.name = Some(name.clone());
+            let made = self.insist(|| async {
+                match requests.create(&PostParams::default(), &request).await {
+                    // The answer to an earlier try got lost.
+                    Err(kube::Error::Api(status)) if status.code == 409 => requests.get(&name).await,
+                    other => other,
+                }
+            });
+            made.await.map_err(|trouble| refusal(&trouble))
+        };
+        match made.await {
+            Ok(request) => {
+                let now = self.clock.now();
+                if let Some(open) = self.asks().open.get_mut(&name) {
+                    open.created = Some(now);
+                }
+                self.show_request(&request);
+            }
+            Err(refusal) => self.give_up(&name, refusal),
+        }
+    }
+
+    /// The node, as the owner of its requests: they go with it.
+    async fn owner(&self) -> Result<Node, Refusal> {
+        let name = &self.options.node;
+        let known = lock(&self.own_node).uid(name).map(str::to_owned);
+        let uid = if known.is_some() {
+            known
+        } else {
+            let nodes: Api<Node> = Api::all(self.client.clone());
+            let found = self.insist(|| nodes.get_metadata_opt(name)).await;
+            found.map_err(|trouble| refusal(&trouble))?.and_then(|node| node.uid())
+        };
+        let Some(uid) = uid else {
+            let message =
+                format!("there is no Node {name:?} to own a BlockRequest; accepted is --node-name of a Node");
+            return Err(Refusal { kind: RefusalKind::Unreachable, message });
+        };
+        let mut node = Node::default();
+        (node.metadata.name, node.metadata.uid) = (Some(name.clone()), Some(uid));
+        Ok(node)
+    }
+
+    /// Takes in a request that was read.
+    fn show_request(self: &Arc<Self>, request: &BlockRequest) {
+        let seen = SeenRequest::of(request, &self.options.node);
+        self.hear_request(Heard::Applied(Identity::of(request), seen));
+    }
+
+    /// Takes in what is heard of this node's requests.
+    pub(super) fn hear_request(self: &Arc<Self>, heard: Heard<SeenRequest>) {
+        let mut mirror = lock(&self.requests);
+        for change in mirror.hear(heard) {
+            match change {
+                Change::Seen { name, uid, value } => self.request_seen(name, uid, value),
+                Change::Gone { name, .. } => self.request_gone(&name),
+            }
+        }
+    }
+
+    fn request_seen(self: &Arc<Self>, name: String, uid: String, seen: SeenRequest) {
+        let mut asks = self.asks();
+        if !asks.open.contains_key(&name) {
+            drop(asks);
+            if !seen.deleting {
+                tracing::info!(request = name, "deleting a request that nobody waits for");
+                self.close(name, uid);
+            }
+            return;
+        }
+        let Some(answer) = seen.answer else { return };
+        let Some(Open { ask, .. }) = asks.open.remove(&name) else { return };
+        drop(asks);
+        match answer {
+            Ok(block) => {
+                tracing::info!(request = name, block, "a block was granted");
+                (self.tell)(Event::BlockGranted { ask, block: block.clone() });
+                let shared = Arc::clone(self);
+                self.spawn(async move { shared.look_for_block(&block).await });
+            }
+            Err(refusal) => {
+                tracing::warn!(request = name, refusal = refusal.message, "a block was refused");
+                (self.tell)(Event::BlockRefused { ask, refusal });
+            }
+        }
+        self.close(name, uid);
+    }
+
+    fn request_gone(&self, name: &str) {
+        let Some(Open { ask, pool, .. }) = self.asks().open.remove(name) else { return };
+        let message = format!("BlockRequest {name:?} was deleted before it was answered");
+        tracing::warn!(request = name, pool, "{message}");
+        let refusal = Refusal { kind: RefusalKind::Unreachable, message };
+        (self.tell)(Event::BlockRefused { ask, refusal });
+    }
+
+    /// Refuses a wish whose request may or may not exist.
+    fn give_up(self: &Arc<Self>, name: &str, refusal: Refusal) {
+        let Some(Open { ask, pool, .. }) = self.asks().open.remove(name) else { return };
+        tracing::warn!(request = name, pool, refusal = refusal.message, "no block could be asked for");
+        (self.tell)(Event::BlockRefused { ask, refusal });
+        // One that is seen from now on is deleted because nobody waits for it; this one was seen before.
+        let seen = lock(&self.requests).uid(name).map(str::to_owned);
+        if let Some(uid) = seen {
+            self.close(name.to_owned(), uid);
+        }
+    }
+
+    /// Deletes a request, however long it takes.
+    fn close(self: &Arc<Self>, name: String, uid: String) {
+        if !self.asks().closing.insert(name.clone()) {
+            return;
+        }
+        let shared = Arc::clone(self);
+        self.spawn(async move {
+            let requests: Api<BlockRequest> = Api::all(shared.client.clone());
+            let exactly = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let exactly = DeleteParams::default().preconditions(exactly);
+            let mut waits = Waits::default();
+            loop {
+                match shared.insist(|| requests.delete(&name, &exactly)).await {
+                    // Not found, or another one by now.
+                    Ok(_) | Err(Trouble::Refused(404 | 409, _)) => break,
+                    Err(trouble) => {
+                        tracing::warn!(request = name, %trouble, "a request cannot be deleted yet")
+                    }
+                }
+                waits.pass().await;
+            }
+            shared.hear_request(Heard::Gone(name.clone(), uid));
+            shared.asks().closing.remove(&name);
+        });
+    }
+
+    /// A block that was granted is there; if the watch is behind, it is read.
+    async fn look_for_block(self: &Arc<Self>, name: &str) {
+        tokio::time::sleep(SHOWN).await;
+        let shown = lock(&self.own_blocks).get(name).is_some();
+        if shown {
+            return;
+        }
+        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
+        if let Ok(Some(block)) = self.insist(|| blocks.get_opt(name)).await {
+            self.show_block(&block);
+        }
+    }
+
+    /// Looks at requests that have not been answered for long, in case that was missed.
+    pub(super) async fn patrol(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.look_at_requests().await;
+        }
+    }
+
+    pub(super) async fn look_at_requests(self: &Arc<Self>) {
+        let now = self.clock.now();
+        let long_ago = |open: &Open| open.created.is_some_and(|at| now.since(at) >= LOOK);
+        let old: Vec<String> = self
+            .asks()
+            .open
+            .iter()
+            .filter(|(_, open)| long_ago(open))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if old.is_empty() {
+            return;
+        }
+        let requests: Api<BlockRequest> = Api::all(self.client.clone());
+        let of_node = ListParams::default().fields(&of_node(&self.options.node));
+        match self.insist(|| requests.list(&of_node)).await {
+            Ok(list) => {
+                let there: BTreeMap<String, BlockRequest> =
+                    list.items.into_iter().map(|request| (request.name_any(), request)).collect();
+                for name in old {
+                    match there.get(&name) {
+                        Some(request) => self.show_request(request),
+                        None => self.request_gone(&name),
+                    }
+                }
+            }
+            Err(trouble) => {
+                for name in old {
+                    self.give_up(&name, refusal(&trouble));
+                }
+            }
+        }
+    }
+}
+
+/// The field selector for the requests of a node.
+pub(super) fn of_node(node: &str) -> String {
+    format!("spec.nodeName={node}")
+}
+
+fn refusal(trouble: &Trouble) -> Refusal {
+    // What the API server does not accept, it will not accept later either.
+    let kind = match trouble {
+        Trouble::Refused(400 | 422, _) => RefusalKind::Unusable,
+        _ => RefusalKind::Unreachable,
+    };
+    Refusal { kind, message: trouble.to_string() }
+}

@@ -1,0 +1,205 @@
+//! What people should know: a log line each, and events on the objects that they would look at.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+use tenure_api::coil::{AddressBlock, AddressPool};
+use tenure_ipam::Address;
+use tracing::{info, warn};
+
+use super::notes::Note;
+use super::{Shared, lock};
+use crate::key::Pod;
+use crate::node::{Fence, Leak, Report};
+
+/// How many pods of one report get an event of their own.
+const PODS: usize = 10;
+
+impl Shared {
+    /// Tells people.
+    pub(super) fn report(&self, report: &Report) {
+        match report {
+            Report::Replayed { blocks, holds } => info!(blocks, holds, "all that is held is known"),
+            Report::Fenced { block, uid, fence, holds } => {
+                let why = words(fence);
+                warn!(block, uid, why, holds = holds.len(), "nothing is handed out of this block any more");
+                let still = if holds.is_empty() {
+                    String::new()
+                } else {
+                    format!("; {} pods go on using addresses of it", holds.len())
+                };
+                let message =
+                    format!("nothing is handed out of AddressBlock {block:?} any more: {why}{still}");
+                self.warn(self.node_reference(), "BlockFenced", message.clone());
+                if !matches!(fence, Fence::Gone | Fence::Replaced(_)) {
+                    self.warn(block_reference(block, uid), "BlockFenced", message);
+                }
+                for held in holds.iter().take(PODS) {
+                    let addresses = held.addresses;
+                    let message = format!(
+                        "AddressBlock {block:?} of {addresses} is not this node's any more: {why}; start the pod anew"
+                    );
+                    self.warn_pod(&held.pod, "BlockFenced", message);
+                }
+            }
+            Report::Stray { key, pod, addresses, problem } => {
+                let list = list(addresses);
+                warn!(%key, %pod, addresses = list, problem, "a link uses addresses that it should not");
+                let message = format!("{list} of {key}: {problem}; not handed out until it is released");
+                self.warn(self.node_reference(), "StrayAddress", message.clone());
+                self.warn_pod(pod, "StrayAddress", message);
+            }
+            Report::Invalid { block, subnet } => {
+                warn!(block, ?subnet, "a block's networks cannot be used");
+                let message = format!("node {:?} cannot use this block's networks", self.options.node);
+                self.warn_block(block, "InvalidBlock", message);
+            }
+            Report::Overlap { block, other } => {
+                warn!(block, other, "a block's networks overlap with another one's");
+                let message =
+                    format!("AddressBlock {block:?} overlaps with {other:?}; nothing is handed out of it");
+                self.warn(self.node_reference(), "BlockOverlap", message.clone());
+                self.warn_block(block, "BlockOverlap", message);
+            }
+            Report::PoolRefused { pool, message } => {
+                warn!(pool, message, "no blocks of this pool");
+                let words = format!("no block of AddressPool {pool:?} for this node: {message}");
+                self.warn(self.node_reference(), "NoBlock", words);
+                self.warn_pool(
+                    pool,
+                    "NoBlock",
+                    format!("no block for node {:?}: {message}", self.options.node),
+                );
+            }
+            Report::PoolHealed { pool } => {
+                info!(pool, "blocks of this pool can be had again");
+                let message = format!("blocks of AddressPool {pool:?} can be had again");
+                self.note(Note {
+                    about: self.node_reference(),
+                    warning: false,
+                    reason: "BlocksAgain",
+                    message,
+                });
+            }
+            Report::JournalFailed { message } => {
+                warn!(message, "the journal cannot be written; nothing new is handed out until it can");
+                let message = format!("tenured cannot write its journal and hands out nothing: {message}");
+                self.warn(self.node_reference(), "JournalFailed", message);
+            }
+            Report::JournalHealed => {
+                info!("the journal can be written again");
+                let message = "tenured can write its journal again".to_owned();
+                self.note(Note {
+                    about: self.node_reference(),
+                    warning: false,
+                    reason: "JournalHealed",
+                    message,
+                });
+            }
+            Report::Leak { key, pod, addresses, leak } => {
+                let list = list(addresses);
+                let what = match leak {
+                    Leak::NoInterface => "its interface is gone".to_owned(),
+                    Leak::NoNamespace(path) => format!("its network namespace {path:?} is gone"),
+                    Leak::NoHold => "its link is there, but nothing is held for it".to_owned(),
+                };
+                warn!(%key, %pod, addresses = list, what, "something was left over and is being put away");
+                let message =
+                    format!("{key} of pod {pod} with {list} was left over and is being put away: {what}");
+                self.warn(self.node_reference(), "LeftOver", message);
+            }
+            Report::Routes { differences } => {
+                let list = differences.join("; ");
+                warn!(
+                    differences = list,
+                    "routes to pods were not as they should be, and are being put right"
+                );
+                let shown: Vec<&str> = differences.iter().map(String::as_str).take(PODS).collect();
+                let message = format!(
+                    "{} routes to pods were not as they should be, and are being put right: {}",
+                    differences.len(),
+                    shown.join("; ")
+                );
+                self.warn(self.node_reference(), "RoutesRepaired", message);
+            }
+        }
+    }
+
+    fn warn(&self, about: ObjectReference, reason: &'static str, message: String) {
+        self.note(Note { about, warning: true, reason, message });
+    }
+
+    fn warn_pod(&self, pod: &Pod, reason: &'static str, message: String) {
+        if pod.name.is_empty() {
+            return;
+        }
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.namespace.clone()),
+            name: Some(pod.name.clone()),
+            uid: Some(pod.uid.clone()).filter(|uid| !uid.is_empty()),
+            ..ObjectReference::default()
+        };
+        self.warn(about, reason, message);
+    }
+
+    fn warn_block(&self, name: &str, reason: &'static str, message: String) {
+        let uid = lock(&self.own_blocks).uid(name).map(str::to_owned);
+        if let Some(uid) = uid {
+            self.warn(block_reference(name, &uid), reason, message);
+        }
+    }
+
+    fn warn_pool(&self, name: &str, reason: &'static str, message: String) {
+        let uid = lock(&self.pools).uid(name).map(str::to_owned);
+        if let Some(uid) = uid {
+            self.warn(reference::<AddressPool>(name, &uid), reason, message);
+        }
+    }
+
+    fn note(&self, note: Note) {
+        // Nobody is held up by a flood of news.
+        _ = self.notes.try_send(note);
+    }
+
+    /// The kubelet gives a node's name for its UID in events, and so do we, so that `kubectl describe node` shows them.
+    fn node_reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(self.options.node.clone()),
+            uid: Some(self.options.node.clone()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+fn block_reference(name: &str, uid: &str) -> ObjectReference {
+    reference::<AddressBlock>(name, uid)
+}
+
+fn reference<K: Resource<DynamicType = ()>>(name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+fn list(addresses: &[Address]) -> String {
+    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+fn words(fence: &Fence) -> String {
+    match fence {
+        Fence::Gone => "its object is gone".to_owned(),
+        Fence::OtherNode(node) => format!("it belongs to node {node:?}"),
+        Fence::Replaced(uid) => format!("another block has its name, with UID {uid}"),
+        Fence::Changed => "its networks have changed".to_owned(),
+        Fence::Returned => "it was given back".to_owned(),
+        Fence::Before => "it was given up before tenured was started".to_owned(),
+    }
+}
