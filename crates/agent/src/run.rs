@@ -20,6 +20,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::Client;
@@ -27,6 +28,7 @@ use tenure_handles::{Clock, Entropy};
 use tenure_linux::Host;
 use tenure_linux::host::HostError;
 use tenure_linux::netns::{self, NetNs};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -36,9 +38,10 @@ pub use options::{Options, Paths};
 pub use stage::{Progress, Stage};
 
 use crate::drive::{Driver, Entrance, Handle};
+use crate::inspect::{ApiCalls, Inspector, Parts};
 use crate::journal::{Commit, Journal, OpenError, Opened, Origin};
 use crate::node::{Event, Node};
-use crate::objects::{self, Objects, Resolver};
+use crate::objects::{self, Objects, RemoteRoutes, Resolver};
 use crate::serve::{self, ListenError, Service};
 use crate::wire::{self, Wirer};
 use hands::Body;
@@ -102,6 +105,7 @@ pub struct Agent {
     node: Handle,
     objects: Objects,
     progress: Progress,
+    inspector: Inspector,
     task: JoinHandle<Result<(), RunError>>,
 }
 
@@ -119,7 +123,7 @@ impl Agent {
     ) -> Result<Self, StartError> {
         let entrance = Entrance::new();
         let (node, stages) = (entrance.handle(), Stages::begin());
-        let (journal, kernel) = {
+        let (journal, kernel, eye) = {
             let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
             tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
         };
@@ -134,21 +138,49 @@ impl Agent {
             outside_kubernetes: options.outside_kubernetes,
             ..objects::Options::new(options.node.node.clone())
         };
-        let objects = Objects::start(client, wanted, clock.clone(), entropy, tell, life.clone());
-        let hands =
-            Body { node: node.clone(), journal, kernel, objects: objects.clone(), stages: stages.clone() };
+        let api_calls = ApiCalls::default();
+        let objects =
+            Objects::start(api_calls.counting(client), wanted, clock.clone(), entropy, tell, life.clone());
+        let kernel = Arc::new(kernel);
+        if options.route_blocks {
+            tokio::spawn(route_blocks(objects.remote_routes(), Arc::downgrade(&kernel)));
+        }
+        let hands = Body {
+            node: node.clone(),
+            journal,
+            kernel,
+            objects: objects.clone(),
+            stages: stages.clone(),
+            mtu: options.mtu,
+        };
         let driver = entrance.driver(Node::new(options.node.clone()), clock.clone(), hands);
         let service = Service::new(
             node.clone(),
             objects.resolver(),
-            clock,
+            clock.clone(),
             options.kernel.gateway_v4,
             options.kernel.gateway_v6,
         );
         let progress = stages.progress();
+        let inspector = Inspector::new(Parts {
+            node: node.clone(),
+            name: options.node.node.clone(),
+            clock: Arc::new(clock),
+            calls: service.calls(),
+            api_calls,
+            objects: {
+                let objects = objects.clone();
+                Box::new(move || objects.health())
+            },
+            stage: {
+                let progress = progress.clone();
+                Box::new(move || progress.stage())
+            },
+            kernel: Some(eye),
+        });
         let life = Life { node: node.clone(), options, service, stages, stop, life };
         let task = tokio::spawn(life.live(driver));
-        Ok(Self { node, objects, progress, task })
+        Ok(Self { node, objects, progress, inspector, task })
     }
 
     /// The way to the node.
@@ -166,6 +198,11 @@ impl Agent {
         self.progress.clone()
     }
 
+    /// What people and programs see of it.
+    pub fn inspector(&self) -> Inspector {
+        self.inspector.clone()
+    }
+
     /// Waits until it has ended.
     pub async fn wait(self) -> Result<(), RunError> {
         self.task.await?
@@ -173,7 +210,11 @@ impl Agent {
 }
 
 /// Opens the journal and the kernel, and tells the node what they have.
-fn open(options: &Options, clock: impl Clock + Clone, node: &Handle) -> Result<(Journal, Wirer), StartError> {
+fn open(
+    options: &Options,
+    clock: impl Clock + Clone,
+    node: &Handle,
+) -> Result<(Journal, Wirer, Host), StartError> {
     let boot = fs::read_to_string(BOOT_ID).map_err(StartError::Boot)?;
     let origin = Origin { boot: boot.trim().to_owned(), node: options.node.node.clone() };
     let told = {
@@ -190,21 +231,34 @@ fn open(options: &Options, clock: impl Clock + Clone, node: &Handle) -> Result<(
     restrict(options.paths.journal())?;
     info!(path = %journal.path().display(), holds = image.holds().count(), "read the journal");
     node.tell(Event::Journal(image));
-    let host = |namespace: Option<&Path>| -> Result<Host, StartError> {
-        let namespace = match namespace {
+    let host = || -> Result<Host, StartError> {
+        let namespace = match &options.namespace {
             Some(path) => NetNs::open(path)?,
             None => NetNs::current()?,
         };
         Ok(Host::of(namespace, options.kernel.clone())?)
     };
-    let namespace: Option<PathBuf> = options.namespace.clone();
-    let (worker, reaper) = (host(namespace.as_deref())?, host(namespace.as_deref())?);
     let tell = {
         let node = node.clone();
         move |event| node.tell(event)
     };
-    let kernel = Wirer::start(worker, reaper, clock, tell)?;
-    Ok((journal, kernel))
+    let kernel = Wirer::start(host()?, host()?, clock, tell)?;
+    Ok((journal, kernel, host()?))
+}
+
+/// Tells the kernel's thread of other nodes' blocks, until one of the two ends.
+async fn route_blocks(mut routes: watch::Receiver<Option<RemoteRoutes>>, kernel: Weak<Wirer>) {
+    loop {
+        let known = routes.borrow_and_update().clone();
+        let Some(kernel) = kernel.upgrade() else { return };
+        if let Some(known) = known {
+            kernel.remote(known);
+        }
+        drop(kernel);
+        if routes.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Nobody but root is to look into the directory, whoever made it.

@@ -73,6 +73,10 @@ pub struct Flags {
     #[arg(long, default_value = "/var/lib/tenure")]
     pub state_dir: PathBuf,
 
+    /// Only prepares the host, and ends: forwarding, the rule to the pod table, and with --install-plugin-to the plugin. An
+    /// agent that finds this done needs fewer rights.
+    #[arg(long, conflicts_with = "standalone")]
+    pub prepare: bool,
     /// Puts the CNI plugin into this directory before it starts, such as /opt/cni/bin.
     #[arg(long)]
     pub install_plugin_to: Option<PathBuf>,

@@ -3,21 +3,42 @@
 //! | module | owns |
 //! |---|---|
 //! | [`flags`] | what can be said on the command line, and its defaults |
+//! | [`host`] | the agent with what is around it: pages for people, the network's configuration |
 //! | [`cluster`] | an agent in a cluster |
+//! | [`install`] | the plugin and the network's configuration, where the container runtime looks for them |
+//! | [`standalone`] | one host without Kubernetes: API, controller and pool files beside the agent |
 //!
 //! The work is done by `tenure-agent`; this says where everything is.
 
 pub mod cluster;
 pub mod flags;
+pub mod host;
+pub mod install;
+pub mod standalone;
 
 use anyhow::{Context, Result};
+use clap::Parser;
 use tenure_daemon::{start_logging, stop_on_signals};
 
 pub use flags::Flags;
 
+/// The program.
+#[tokio::main]
+pub async fn main() -> Result<()> {
+    run(Flags::parse()).await
+}
+
 /// The whole program, from its flags to its end.
 pub async fn run(flags: Flags) -> Result<()> {
     start_logging(flags.log_format);
+    if let Some(directory) = &flags.install_plugin_to {
+        install::plugin(directory)?;
+    }
+    if flags.prepare {
+        let prepared = tenure_linux::Host::open(flags.options()?.kernel)?.prepare()?;
+        tracing::info!(?prepared, "the host is prepared");
+        return Ok(());
+    }
     let stop = stop_on_signals().context("listening for signals")?;
     cluster::run(&flags, stop).await
 }

@@ -1,10 +1,5 @@
-//! `tenured`: flags, signals, and the agent.
+//! `tenured`: the library's main function.
 
-use anyhow::Result;
-use clap::Parser;
-use tenured::Flags;
-
-#[tokio::main]
-async fn main() -> Result<()> {
-    tenured::run(Flags::parse()).await
+fn main() -> anyhow::Result<()> {
+    tenured::main()
 }

@@ -1,5 +1,7 @@
 //! Who carries out what a node wants done.
 
+use std::sync::Arc;
+
 use tracing::error;
 
 use super::stage::Stages;
@@ -13,9 +15,11 @@ use crate::wire::Wirer;
 pub(super) struct Body {
     pub(super) node: Handle,
     pub(super) journal: Journal,
-    pub(super) kernel: Wirer,
+    pub(super) kernel: Arc<Wirer>,
     pub(super) objects: Objects,
     pub(super) stages: Stages,
+    /// Of interfaces whose configuration does not say.
+    pub(super) mtu: Option<u32>,
 }
 
 impl Hands for Body {
@@ -27,7 +31,10 @@ impl Hands for Body {
         }
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn carry_out(&mut self, mut action: Action) {
+        if let Action::Wire(job) | Action::Inspect(job) = &mut action {
+            job.wiring.mtu = job.wiring.mtu.or(self.mtu);
+        }
         match action {
             Action::AskForBlock { .. } | Action::ReturnBlock { .. } => self.objects.carry_out(action),
             Action::Report(ref report) => {

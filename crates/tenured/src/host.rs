@@ -1,0 +1,46 @@
+//! The agent of this host with what is around it: pages for people and programs, and the network's configuration for the
+//! runtime.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use futures::TryFutureExt as _;
+use kube::Client;
+use tenure_agent::Agent;
+use tenure_agent::run::Options;
+use tenure_daemon::{listen, listen_unix, serve};
+use tenure_handles::{SystemClock, SystemEntropy};
+use tokio_util::sync::CancellationToken;
+
+use crate::flags::Flags;
+use crate::install;
+
+/// The port of Coil's metrics.
+const PORT: u16 = 9384;
+
+/// Runs the agent until told to stop.
+pub async fn run(client: Client, options: Options, flags: &Flags, stop: CancellationToken) -> Result<()> {
+    let entropy = Arc::new(SystemEntropy::new().context("asking the system for randomness")?);
+    tracing::info!(
+        node = options.node.node,
+        directory = %options.paths.run.display(),
+        version = env!("CARGO_PKG_VERSION"),
+        "starting"
+    );
+    let paths = options.paths.clone();
+    let listener = listen(flags.metrics_address, PORT).await?;
+    let agent = Agent::start(client, options, SystemClock, entropy, stop.clone()).await?;
+    let pages = agent.inspector().pages();
+    // No other agent has this socket: the journal beside it is ours alone.
+    let local = tokio::spawn(serve(listen_unix(&paths.state_socket())?, pages.clone()));
+    let remote = tokio::spawn(serve(listener, pages));
+    let socket = paths.socket();
+    let configured =
+        install::configuration_once_serving(flags.install_config_to.as_deref(), &socket, agent.progress());
+    let configured = configured.inspect_err(|_| stop.cancel());
+    let (configured, ended) = tokio::join!(configured, agent.wait());
+    local.abort();
+    remote.abort();
+    configured?;
+    Ok(ended?)
+}

@@ -1,0 +1,130 @@
+//! Puts the CNI plugin and the network's configuration where the container runtime looks for them.
+//!
+//! Each file is complete or not there, also when the power goes: it is written beside its place, brought to the disk and
+//! renamed. What is there already is not touched, so a restart changes nothing that the runtime watches. Nothing is
+//! removed when the agent stops: the plugin answers without it what can be answered, and the next agent finds its node
+//! as the last one left it.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tenure_agent::run::Progress;
+use tenure_cni::rpc;
+
+/// The plugin's name beside the agent's own program.
+const PLUGIN: &str = "tenure-cni";
+/// The names under which runtimes call it: ours, and Coil's for configurations that are there already.
+const PLUGIN_NAMES: [&str; 2] = ["tenure", "coil"];
+/// The first in the order of their names is the one that a runtime uses.
+const CONFIGURATION: &str = "10-tenure.conflist";
+
+/// Something that cannot be put in its place.
+#[derive(Debug, thiserror::Error)]
+#[error("install {what}: {act} {}", path.display())]
+pub struct InstallError {
+    what: &'static str,
+    act: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// It was there with the same content and permissions.
+    AlreadyThere,
+    /// It was written.
+    Written,
+}
+
+/// Puts the plugin that lies beside this program into `directory`, under each of its names.
+pub fn plugin(directory: &Path) -> Result<(), InstallError> {
+    let failed = |act, path: &Path| error("the CNI plugin", act, path);
+    let own = std::env::current_exe().map_err(failed("find", Path::new("/proc/self/exe")))?;
+    let from = own.with_file_name(PLUGIN);
+    let bytes = fs::read(&from).map_err(failed("read", &from))?;
+    for name in PLUGIN_NAMES {
+        let path = directory.join(name);
+        let installed = put("the CNI plugin", &path, &bytes, 0o755)?;
+        tracing::info!(path = %path.display(), ?installed, "the CNI plugin is in place");
+    }
+    Ok(())
+}
+
+/// Puts the network's configuration into `directory`, if one is given, as soon as the agent answers at `socket`: from then
+/// on the runtime says that its network is ready.
+pub async fn configuration_once_serving(
+    directory: Option<&Path>,
+    socket: &Path,
+    mut progress: Progress,
+) -> Result<(), InstallError> {
+    match directory {
+        Some(directory) if progress.serving().await => configuration(directory, socket),
+        _ => Ok(()),
+    }
+}
+
+fn configuration(directory: &Path, socket: &Path) -> Result<(), InstallError> {
+    let path = directory.join(CONFIGURATION);
+    let installed = put("the network's configuration", &path, configuration_text(socket).as_bytes(), 0o644)?;
+    tracing::info!(path = %path.display(), ?installed, "the network's configuration is in place");
+    Ok(())
+}
+
+fn configuration_text(socket: &Path) -> String {
+    let mut plugin = json!({"type": PLUGIN_NAMES[0]});
+    if socket != Path::new(rpc::SOCKET) {
+        plugin["socket"] = json!(socket);
+    }
+    // From 1.1.0 on a runtime asks for the plugin's STATUS and calls the whole node unready when there is no answer or a
+    // pool is exhausted. Pods that run would be evicted for an agent that is being upgraded.
+    let configuration = json!({"cniVersion": "1.0.0", "name": "tenure", "plugins": [plugin]});
+    format!("{configuration:#}\n")
+}
+
+/// Makes `path` a file of these bytes and permissions, in one step for whoever looks.
+fn put(what: &'static str, path: &Path, bytes: &[u8], mode: u32) -> Result<Installed, InstallError> {
+    let is_so = |metadata: fs::Metadata| metadata.is_file() && metadata.permissions().mode() & 0o7777 == mode;
+    if fs::symlink_metadata(path).is_ok_and(is_so) && fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(Installed::AlreadyThere);
+    }
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory).map_err(error(what, "make", directory))?;
+    // An ending by which no runtime takes it for a configuration.
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let beside = directory.join(name);
+    let written = write_beside(&beside, bytes, mode).map_err(error(what, "write", &beside)).and_then(|()| {
+        fs::rename(&beside, path).map_err(error(what, "rename what was written beside to", path))
+    });
+    if let Err(failed) = written {
+        // It is of no use; that it cannot be removed is not what went wrong.
+        let _ = fs::remove_file(&beside);
+        return Err(failed);
+    }
+    File::open(directory).and_then(|open| open.sync_all()).map_err(error(what, "sync", directory))?;
+    Ok(Installed::Written)
+}
+
+fn write_beside(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(path)?;
+    // The mode above is subject to the mask of this process, and does nothing to a file that a crash left.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn error(
+    what: &'static str,
+    act: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> InstallError + use<> {
+    let path = path.to_owned();
+    move |source| InstallError { what, act, path, source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Files in their places, in temporary directories.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use super::*;
+
+#[test]
+fn a_file_is_written_once_and_left_alone_while_it_is_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bin/tenure");
+    assert_eq!(put("a file", &path, b"one", 0o755).unwrap(), Installed::Written);
+    let before = fs::metadata(&path).unwrap();
+    assert_eq!(before.permissions().mode() & 0o777, 0o755);
+    assert_eq!(put("a file", &path, b"one", 0o755).unwrap(), Installed::AlreadyThere);
+    assert_eq!(fs::metadata(&path).unwrap().ino(), before.ino(), "not even rewritten with the same bytes");
+    assert_eq!(put("a file", &path, b"two", 0o755).unwrap(), Installed::Written);
+    assert_eq!(fs::read(&path).unwrap(), b"two");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(put("a file", &path, b"two", 0o755).unwrap(), Installed::Written, "nobody could run it");
+    let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn a_program_that_runs_is_replaced_beside_it() {
+    // Writing into it would be refused ("text file busy"), or change what runs.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tenure");
+    fs::write(&path, "old").unwrap();
+    let running = File::open(&path).unwrap();
+    put("a file", &path, b"new", 0o755).unwrap();
+    assert_eq!(io::read_to_string(running).unwrap(), "old");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+}
+
+#[test]
+fn what_a_crash_left_half_written_is_in_nobodys_way() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("10-tenure.conflist.new"), "half of").unwrap();
+    configuration(directory.path(), Path::new(rpc::SOCKET)).unwrap();
+    let names: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(names, ["10-tenure.conflist"]);
+}
+
+#[test]
+fn the_configuration_is_one_that_the_plugin_reads_and_names_the_socket_only_where_it_must() {
+    let directory = tempfile::tempdir().unwrap();
+    let read = || -> serde_json::Value {
+        let text = fs::read(directory.path().join("10-tenure.conflist")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    configuration(directory.path(), Path::new(rpc::SOCKET)).unwrap();
+    assert_eq!(
+        read(),
+        json!({"cniVersion": "1.0.0", "name": "tenure", "plugins": [{"type": "tenure"}]}),
+        "what containerd makes the plugin's configuration of"
+    );
+    configuration(directory.path(), Path::new("/run/other/tenured.sock")).unwrap();
+    assert_eq!(read()["plugins"][0]["socket"], "/run/other/tenured.sock");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("file"), "").unwrap();
+    let error = configuration(&directory.path().join("file/net.d"), Path::new(rpc::SOCKET)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("the network's configuration") && text.ends_with("file/net.d"), "{text}");
+}
+
+#[test]
+fn without_a_plugin_beside_the_program_nothing_is_installed() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = plugin(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("read") && error.to_string().ends_with("/tenure-cni"), "{error}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}

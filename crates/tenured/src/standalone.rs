@@ -1,0 +1,227 @@
+//! One host without Kubernetes: API, controller and pools in this process, for the agent beside them.
+//!
+//! ```text
+//!   /etc/tenure/pools/*.yaml ──▶ PoolFiles ──▶ embedded API ◀──▶ controller
+//!                                               ▲      ▲
+//!                                    api.sock ──┘      └── the agent's client
+//! ```
+//!
+//! What it promises:
+//!
+//! - Pools and who owns which block are on disk under the state directory. After a reboot, when `/run` is empty, the
+//!   blocks are still this host's and are handed out of again.
+//! - One process at a time uses a state directory; a second one says so and ends.
+//! - A restart leads at once: nobody but the process that holds the directory can have the lease.
+//! - A pool file that cannot be used changes nothing; see [`Mistake`].
+
+mod definitions;
+mod directory;
+mod host;
+mod manifest;
+mod plan;
+mod pools;
+mod watching;
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kube::Client;
+use tenure_controller::{Controller, Health, Metrics, Settings};
+use tenure_handles::{Clock, Entropy};
+use tenure_localapi::{LocalApi, OpenError, ServeError, Server};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use manifest::Mistake;
+pub use plan::POOL_FILE;
+
+use pools::PoolFiles;
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What survives a reboot, such as `/var/lib/tenure`.
+    pub state_dir: PathBuf,
+    /// The pools' files, such as `/etc/tenure/pools`. Made if it is missing.
+    pub pools_dir: PathBuf,
+    /// Where `api.sock` goes, such as `/run/tenure`.
+    pub run_dir: PathBuf,
+    /// This host's name, if somebody insists on one. Otherwise it keeps the name that it first had: a new hostname does
+    /// not make another host of it.
+    pub node: Option<String>,
+    /// The hostname.
+    pub hostname: String,
+}
+
+/// Why this host cannot be on its own, or is no more.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A directory is missing and cannot be made, or cannot be used.
+    #[error("starting on one host: cannot {act} {}", .path.display())]
+    Directory {
+        /// What was tried.
+        act: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another process is there already.
+    #[error(
+        "starting on one host: the state directory {} is in use by another tenured; stop that one, or name another directory with --state-dir", .0.display()
+    )]
+    InUse(PathBuf),
+    /// What is on disk cannot be used.
+    #[error("starting on one host")]
+    Open(#[source] OpenError),
+    /// The API's socket cannot be opened.
+    #[error("starting on one host")]
+    Serve(#[from] ServeError),
+    /// The API refused something that it must not refuse.
+    #[error("starting on one host: cannot {act}")]
+    Api {
+        /// What was tried.
+        act: String,
+        /// What the API said.
+        source: Box<kube::Error>,
+    },
+    /// The hostname cannot be the name of a node.
+    #[error(
+        "starting on one host: the hostname is {0:?}; accepted as a node's name are lower-case letters, digits, '-' and '.': give one with --node-name"
+    )]
+    Hostname(String),
+    /// The state is another host's.
+    #[error(
+        "starting on one host: --node-name is {given:?}, and the state directory {} is that of {kept:?}; accepted is {kept:?}, or a directory of its own with --state-dir", .state_dir.display()
+    )]
+    OtherNode {
+        /// The name that was given.
+        given: String,
+        /// The name that the state has.
+        kept: String,
+        /// The state directory.
+        state_dir: PathBuf,
+    },
+    /// A part ended though nobody told it to.
+    #[error("running on one host: a part ended: {0}")]
+    Ended(String),
+}
+
+/// The API, the controller and the pool files of one host, running.
+#[derive(Debug)]
+pub struct Standalone {
+    api: LocalApi,
+    node: String,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    mistakes: watch::Receiver<Vec<Mistake>>,
+    server: Server,
+    parts: JoinSet<Result<(), String>>,
+    stop: CancellationToken,
+}
+
+impl Standalone {
+    /// Starts them; they run until `stop`. When this returns, kinds and Node are there, and so are the pools of all
+    /// files that are good.
+    pub async fn start(
+        options: Options,
+        clock: impl Clock + Clone,
+        entropy: impl Entropy,
+        stop: CancellationToken,
+    ) -> Result<Self, Error> {
+        make(&options.state_dir, 0o700)?;
+        make(&options.run_dir, 0o700)?;
+        make(&options.pools_dir, 0o755)?;
+        let file = options.state_dir.join("api.redb");
+        let api = LocalApi::open(file, clock.clone(), entropy).map_err(|error| match error {
+            OpenError::AlreadyOpen { .. } => Error::InUse(options.state_dir.clone()),
+            error => Error::Open(error),
+        })?;
+        let client = api.client();
+        definitions::install(&client).await?;
+        let node = host::register(&client, &options).await?;
+        let mut files = PoolFiles::new(client.clone(), options.pools_dir, clock.clone());
+        files.look().await;
+        let server = serve(&api, &options.run_dir).await?;
+        // Its own name in every life: the state directory is locked, so that nobody else can bear it.
+        let controller = Controller::new(client, clock, Settings::new(&format!("{node}_standalone")));
+        let (health, metrics, mistakes) = (controller.health(), controller.metrics(), files.mistakes());
+        let mut parts = JoinSet::new();
+        let stopping = stop.clone();
+        parts.spawn(async move { controller.run(stopping).await.map_err(|error| error.to_string()) });
+        let stopping = stop.clone();
+        parts.spawn(async move {
+            files.run(stopping).await;
+            Ok(())
+        });
+        Ok(Self { api, node, health, metrics, mistakes, server, parts, stop })
+    }
+
+    /// A client of the embedded API.
+    pub fn client(&self) -> Client {
+        self.api.client()
+    }
+
+    /// This host's name.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// How the controller is.
+    pub fn controller_health(&self) -> Arc<Health> {
+        Arc::clone(&self.health)
+    }
+
+    /// What the controller counts.
+    pub fn controller_metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// What is wrong with pool files at this moment.
+    pub fn mistakes(&self) -> watch::Receiver<Vec<Mistake>> {
+        self.mistakes.clone()
+    }
+
+    /// Waits for the end: after `stop`, until all is finished and on disk; an error if a part ends before.
+    pub async fn wait(mut self) -> Result<(), Error> {
+        let mut ended = Ok(());
+        while let Some(part) = self.parts.join_next().await {
+            let part = part.unwrap_or_else(|error| Err(error.to_string()));
+            if ended.is_ok() && !self.stop.is_cancelled() {
+                ended = Err(Error::Ended(part.err().unwrap_or_else(|| "without a word".to_owned())));
+                self.stop.cancel();
+            }
+        }
+        self.server.stop().await;
+        self.api.close();
+        ended
+    }
+}
+
+/// Makes a directory if it is missing.
+fn make(path: &Path, mode: u32) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|source| Error::Directory {
+        act: "make the directory",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Serves the API to root.
+async fn serve(api: &LocalApi, run_dir: &Path) -> Result<Server, Error> {
+    let socket = run_dir.join("api.sock");
+    let server = Server::unix(api.clone(), &socket).await?;
+    fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(|source| Error::Directory {
+        act: "restrict",
+        path: socket,
+        source,
+    })?;
+    Ok(server)
+}
+
+#[cfg(test)]
+mod tests;
