@@ -133,8 +133,11 @@ impl Node {
             Place::Block { uid, .. } => fenced.contains(uid),
             Place::Stray(_) => true,
         });
-        let movable: Vec<HolderId> = movable.map(|(id, _)| *id).collect();
-        for id in movable {
+        // Who had an address of a block comes before those of whom only the kernel knows.
+        let mut movable: Vec<(bool, HolderId)> =
+            movable.map(|(id, it)| (it.block().is_none(), *id)).collect();
+        movable.sort_unstable();
+        for (_, id) in movable {
             self.move_into(id, uid);
         }
         for old in fenced {

@@ -199,10 +199,14 @@ impl Node {
     /// Holds what a link uses, in the block that it is of.
     fn place_found(&mut self, id: HolderId, key: HoldKey, pod: Pod, addresses: Vec<Address>) {
         let has = |block: &&mut Owned| addresses.iter().any(|address| block.has(*address));
+        let shared = |it: &&Attachment| it.every_address().iter().any(|own| addresses.contains(own));
+        let other = self.attachments.values().find(shared).map(|it| it.key.clone());
         let block = self.blocks.values_mut().filter(has).min_by_key(|block| block.fence.is_some());
         let (mut pool, mut place, mut problem) =
             (String::new(), None, "they are of no block of this node".to_owned());
-        if let (Some(block), Some(first)) = (block, addresses.first().copied()) {
+        if let Some(other) = other {
+            problem = format!("{other} has one of them");
+        } else if let (Some(block), Some(first)) = (block, addresses.first().copied()) {
             pool.clone_from(&block.facts.pool);
             match block.engine.replay(id, first, None) {
                 Ok(granted) => {

@@ -28,13 +28,13 @@ impl Kernel {
             Action::Wire(job) if fails => {
                 match dice.below(3) {
                     0 => drop(self.links.entry(job.key).or_default()),
-                    1 => drop(self.links.insert(job.key, job.addresses.iter().collect())),
+                    1 => self.put(job.key, &job.addresses),
                     _ => {}
                 }
                 Event::WiringFailed { job: job.job, failure: failure() }
             }
             Action::Wire(job) => {
-                self.links.insert(job.key, job.addresses.iter().collect());
+                self.put(job.key, &job.addresses);
                 Event::Wired { job: job.job, link: Link::default() }
             }
             Action::Unwire { job, .. } if fails => Event::UnwiringFailed { job, failure: failure() },
@@ -62,10 +62,20 @@ impl Kernel {
 
     /// Makes the routes exactly these.
     pub(super) fn repair(&mut self, holds: &[(HoldKey, Addresses)]) {
-        for (key, addresses) in &mut self.links {
-            let own = holds.iter().filter(|(holder, _)| holder == key);
-            *addresses = own.flat_map(|(_, addresses)| addresses.iter()).collect();
+        self.links.values_mut().for_each(Vec::clear);
+        for (key, addresses) in holds {
+            if self.links.contains_key(key) {
+                self.put(key.clone(), addresses);
+            }
         }
+    }
+
+    /// A link with routes to it; of one address there is one route.
+    fn put(&mut self, key: HoldKey, addresses: &Addresses) {
+        for link in self.links.values_mut() {
+            link.retain(|address| addresses.iter().all(|other| other != *address));
+        }
+        self.links.insert(key, addresses.iter().collect());
     }
 
     /// The agent dies: of what it asked for, some was done and some was not.

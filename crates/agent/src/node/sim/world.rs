@@ -178,8 +178,10 @@ impl World {
             (0, _) => {
                 let key = HoldKey::new("net", format!("x{}", self.dice.below(3)), "eth0").unwrap();
                 let address = format!("10.0.0.{}", self.dice.below(16)).parse().unwrap();
-                self.kernel.links.insert(key, vec![address]);
-                self.deeds.count("a link of nobody");
+                if self.kernel.links.values().all(|link| !link.contains(&address)) {
+                    self.kernel.links.insert(key, vec![address]);
+                    self.deeds.count("a link of nobody");
+                }
             }
             (1, Some(key)) => {
                 if let Some(addresses) = self.kernel.links.get_mut(&key) {
