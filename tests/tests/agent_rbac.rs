@@ -159,6 +159,10 @@ async fn an_agent_may_do_for_its_own_node_all_that_it_does() -> Result<()> {
     events.create(&PostParams::default(), &event("told", "node-1")?).await?;
     let again = json!({"count": 2, "message": "still none"});
     events.patch("told", &PatchParams::default(), &Patch::Merge(again)).await?;
+    let other = bed.agent_of("node-2").await?;
+    let theirs: Api<Event> = Api::namespaced(other, "default");
+    let taken = Patch::Merge(json!({"source": {"host": "node-2"}}));
+    refused("another's event", theirs.patch("told", &PatchParams::default(), &taken).await)?;
     Ok(())
 }
 

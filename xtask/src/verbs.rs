@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::image::image;
 use crate::step::{cargo, root, timed};
 
 /// The copy of the peers' answers that every test run compares with.
@@ -16,6 +17,7 @@ pub(crate) fn test(filter: &[String]) -> Result<()> {
         setup()?;
         cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
         conformance(&[])?;
+        image()?;
         let on_the_real_thing = ["test", "--package", "tenure-tests", "--"];
         cargo("test on the real API server and cluster", &on_the_real_thing, filter)
     })

@@ -213,8 +213,13 @@ impl Cluster {
     pub async fn import(&self, image: &Image) -> Result<(), ClusterError> {
         let path = self.directory.path().join("image.tar");
         image.save(&path)?;
+        self.import_saved(&path).await
+    }
+
+    /// Gives all nodes an image that was written to a file.
+    pub async fn import_saved(&self, path: &Path) -> Result<(), ClusterError> {
         let import = |node: &Arc<Node>| {
-            let (node, path) = (Arc::clone(node), path.clone());
+            let (node, path) = (Arc::clone(node), path.to_owned());
             spawn_blocking(move || node.import(&path))
         };
         for imported in try_join_all(self.nodes.iter().map(import)).await? {
