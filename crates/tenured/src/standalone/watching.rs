@@ -3,6 +3,7 @@
 //! It only shortens the wait: whoever uses it looks now and then anyway, so where the kernel has no more watches to give,
 //! or the file system tells nothing, everything still works, later.
 
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,14 +17,23 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 /// An ear at a directory.
 pub(super) struct DirectoryWatch {
     directory: PathBuf,
-    ear: Option<AsyncFd<Inotify>>,
+    ear: Option<AsyncFd<Ear>>,
+}
+
+/// Owns its descriptor, and so keeps it for as long as it lives.
+struct Ear(Inotify);
+
+impl AsRawFd for Ear {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
 }
 
 impl DirectoryWatch {
     pub(super) fn new(directory: &Path) -> Self {
-        let ear = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
-            .map_err(std::io::Error::from)
-            .and_then(AsyncFd::register);
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC);
+        #[expect(deprecated, reason = "its successor is unsafe; what it asks for, a descriptor that stays, `Ear` gives")]
+        let ear = inotify.map_err(std::io::Error::from).and_then(|inotify| AsyncFd::new(Ear(inotify)));
         let ear = match ear {
             Ok(ear) => Some(ear),
             Err(error) => {
@@ -49,7 +59,7 @@ impl DirectoryWatch {
             | AddWatchFlags::IN_ONLYDIR;
         if let Some(ear) = &self.ear {
             // A directory that is not there now is looked for again.
-            _ = ear.get_ref().add_watch(&self.directory, changes);
+            _ = ear.get_ref().0.add_watch(&self.directory, changes);
         }
     }
 
@@ -60,6 +70,6 @@ impl DirectoryWatch {
         ready.clear_ready();
         tokio::time::sleep(DEBOUNCE).await;
         let Some(ear) = &self.ear else { return };
-        while ear.get_ref().read_events().is_ok_and(|events| !events.is_empty()) {}
+        while ear.get_ref().0.read_events().is_ok_and(|events| !events.is_empty()) {}
     }
 }
