@@ -86,11 +86,15 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// The node's name, if somebody said it.
+    pub fn given_name(&self) -> Option<String> {
+        let coils = || std::env::var("COIL_NODE_NAME").ok();
+        self.node_name.clone().or_else(coils).filter(|name| !name.is_empty())
+    }
+
     /// The node's name: what was said, or else the hostname.
     pub fn node_name(&self) -> Result<String> {
-        let coils = || std::env::var("COIL_NODE_NAME").ok();
-        let name = self.node_name.clone().or_else(coils).filter(|name| !name.is_empty()).or_else(hostname);
-        match name {
+        match self.given_name().or_else(hostname) {
             Some(name) => Ok(name),
             None => {
                 bail!("this host has no name; accepted is --node-name NAME, the node's name in Kubernetes")
@@ -100,7 +104,11 @@ impl Flags {
 
     /// What the agent is to be like.
     pub fn options(&self) -> Result<Options> {
-        let node = self.node_name()?;
+        self.options_as(self.node_name()?)
+    }
+
+    /// What the agent of the node of this name is to be like.
+    pub fn options_as(&self, node: String) -> Result<Options> {
         let kernel = tenure_linux::Settings {
             pod_table: self.pod_table,
             pod_rule_priority: self.pod_rule_priority,

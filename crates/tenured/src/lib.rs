@@ -40,5 +40,5 @@ pub async fn run(flags: Flags) -> Result<()> {
         return Ok(());
     }
     let stop = stop_on_signals().context("listening for signals")?;
-    cluster::run(&flags, stop).await
+    if flags.standalone { standalone::run(&flags, stop).await } else { cluster::run(&flags, stop).await }
 }

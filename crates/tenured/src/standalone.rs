@@ -20,6 +20,7 @@ mod host;
 mod manifest;
 mod plan;
 mod pools;
+mod program;
 mod watching;
 
 use std::fs::{self, DirBuilder, Permissions};
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use manifest::Mistake;
 pub use plan::POOL_FILE;
+pub use program::run;
 
 use pools::PoolFiles;
 

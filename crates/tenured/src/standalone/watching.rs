@@ -32,7 +32,10 @@ impl AsRawFd for Ear {
 impl DirectoryWatch {
     pub(super) fn new(directory: &Path) -> Self {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC);
-        #[expect(deprecated, reason = "its successor is unsafe; what it asks for, a descriptor that stays, `Ear` gives")]
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; what it asks for, a descriptor that stays, `Ear` gives"
+        )]
         let ear = inotify.map_err(std::io::Error::from).and_then(|inotify| AsyncFd::new(Ear(inotify)));
         let ear = match ear {
             Ok(ear) => Some(ear),
