@@ -167,6 +167,12 @@ impl Node {
     fn move_into(&mut self, id: HolderId, uid: &str) {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let addresses = attachment.every_address();
+        let stray = matches!(attachment.place, Place::Stray(_));
+        let others = self.attachments.iter().filter(|(other, _)| **other != id);
+        let mut others = others.flat_map(|(_, it)| it.every_address());
+        if stray && others.any(|address| addresses.contains(&address)) {
+            return;
+        }
         let Some(block) = self.blocks.get_mut(uid) else { return };
         let Some(first) = addresses.first().copied().filter(|address| block.has(*address)) else { return };
         let Ok(Granted::New(hold)) = block.engine.replay(id, first, None) else { return };
