@@ -2,6 +2,7 @@
 //! fails with one sentence. It stays small so that the first command typed starts at once: whatever
 //! needs the product's crates is a program of its own that is built and run from here.
 
+mod fuzz;
 mod image;
 mod step;
 mod verbs;
@@ -45,6 +46,14 @@ enum Verb {
         /// Case files in the format of `crates/conformance/README.md`
         files: Vec<String>,
     },
+    /// Look for input that breaks something, with coverage as the guide (needs a nightly compiler and cargo-fuzz)
+    Fuzz {
+        /// Which door to try; all of them, one after the other, if none is named
+        targets: Vec<String>,
+        /// For how long each
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
     /// Write the CustomResourceDefinitions to `deploy/crds`
     Crds {
         /// Write nothing; fail when what is there is stale
@@ -64,6 +73,7 @@ fn main() -> ExitCode {
         Verb::Ci => verbs::ci(),
         Verb::Bench { arguments } => verbs::bench(&arguments),
         Verb::Conformance { files } => verbs::conformance(&files),
+        Verb::Fuzz { targets, seconds } => fuzz::fuzz(&targets, seconds),
         Verb::Crds { check } => verbs::crds(check),
         Verb::Image => image::image(),
         Verb::Setup => verbs::setup(),

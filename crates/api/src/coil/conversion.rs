@@ -139,13 +139,74 @@ pub(super) fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
     })
 }
 
+/// How long a freed address rests.
 pub(super) fn rest(text: Option<&str>) -> Result<Option<Duration>, ConversionError> {
     const LONGEST: Duration = Duration::from_hours(24);
     let Some(text) = text else { return Ok(None) };
-    let bad = || ConversionError::Cooling { value: text.to_owned() };
-    let parsed: kube::core::Duration = text.parse().map_err(|_| bad())?;
-    if text.is_empty() || parsed.is_negative() || Duration::from(parsed) > LONGEST {
-        return Err(bad());
+    let rest = duration(text).filter(|rest| *rest <= LONGEST);
+    rest.map(Some).ok_or_else(|| ConversionError::Cooling { value: text.to_owned() })
+}
+
+/// A duration as Go writes it: `1h30m`, `1.5s`, `0`. Not read by kube, whose parser panics on some that are negative or
+/// too long.
+fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
     }
-    Ok(Some(parsed.into()))
+    let mut total = Duration::ZERO;
+    loop {
+        let unit = rest.find(|c: char| c != '.' && !c.is_ascii_digit())?;
+        let (number, after) = rest.split_at(unit);
+        let next = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(next);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            // The micro sign, and the Greek letter.
+            "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        total = total.checked_add(part)?;
+        if after.is_empty() {
+            return Some(total);
+        }
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_read_as_go_writes_it() {
+        for (text, millis) in [
+            ("0", 0),
+            ("30s", 30_000),
+            ("+1h30m", 5_400_000),
+            ("1.5s", 1_500),
+            ("100ms", 100),
+            ("24h", 86_400_000),
+        ] {
+            assert_eq!(rest(Some(text)).unwrap(), Some(Duration::from_millis(millis)), "{text}");
+        }
+        assert_eq!(rest(None).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_duration_or_too_long_a_one_is_refused_by_its_value() {
+        let long = format!("{}h", "9".repeat(400));
+        for text in [
+            "", "-", "s", "5", "-1s", "-1s-1s", "1s-1s", "1e9s", "infs", "NaNs", "24h1ns", "1.1.1s", "1y",
+            &long,
+        ] {
+            let error = rest(Some(text)).unwrap_err();
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
 }

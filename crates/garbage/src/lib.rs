@@ -1,0 +1,84 @@
+//! Every door that input comes in by, and what must hold whatever the input is.
+//!
+//! A [`Door`] takes any bytes and says how Tenure broke its word on them, if it did; that it does not panic goes without
+//! saying. The words:
+//!
+//! - a refusal names what it refuses and what would be accepted;
+//! - whatever the plugin prints is JSON in the shape of the specification;
+//! - what is damaged is said, and what is not damaged is kept.
+//!
+//! The same doors serve two kinds of runs. Plain `cargo test` replays the corpus of the repository (`fuzz/corpus`, a
+//! directory a door) and a fixed number of changes to it that follow from a seed. `cargo xtask fuzz` looks for new input
+//! with coverage as its guide (`fuzz/`, which needs a nightly compiler and cargo-fuzz, and is no part of the workspace).
+//! What it finds is added to the corpus.
+
+mod agent;
+mod answer;
+mod change;
+mod journal;
+mod message;
+mod objects;
+mod plugin;
+mod records;
+mod words;
+
+pub use change::Changes;
+
+/// A door that input comes in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The plugin's environment and standard input, with no agent to ask.
+    Plugin,
+    /// The same, with an agent.
+    Agent,
+    /// What the agent reads from its socket.
+    Message,
+    /// What the plugin reads from the agent's socket.
+    Answer,
+    /// A journal's file.
+    Journal,
+    /// The records of a journal whose checksums are right.
+    Records,
+    /// Objects of the API: pools, blocks, requests, and the annotation that names a pool.
+    Objects,
+}
+
+/// How Tenure broke its word.
+pub type Broken = String;
+
+impl Door {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Plugin, Self::Agent, Self::Message, Self::Answer, Self::Journal, Self::Records, Self::Objects];
+
+    /// Its name: of its fuzz target, and of the directory with its corpus.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plugin => "plugin",
+            Self::Agent => "agent",
+            Self::Message => "message",
+            Self::Answer => "answer",
+            Self::Journal => "journal",
+            Self::Records => "records",
+            Self::Objects => "objects",
+        }
+    }
+
+    /// Lets input in, and says how Tenure broke its word on it.
+    pub fn enter(self, input: &[u8]) -> Result<(), Broken> {
+        match self {
+            Self::Plugin => plugin::enter(input),
+            Self::Agent => agent::enter(input),
+            Self::Message => message::enter(input),
+            Self::Answer => answer::enter(input),
+            Self::Journal => journal::enter(input),
+            Self::Records => records::enter(input),
+            Self::Objects => objects::enter(input),
+        }
+    }
+}
+
+/// Fails with these words unless it holds.
+fn hold(holds: bool, otherwise: impl FnOnce() -> Broken) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}

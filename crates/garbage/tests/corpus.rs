@@ -1,0 +1,119 @@
+//! The corpus, and as many changes to it as fit into a few seconds, through every door. The seed is printed; give it
+//! again as `TENURE_SEED` to replay a run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use tenure_garbage::{Changes, Door};
+use tenure_handles::{Entropy as _, SystemEntropy};
+
+/// How many changed inputs go through each door.
+fn changes(door: Door) -> usize {
+    match door {
+        // Each is a file that is written, synced and read twice.
+        Door::Journal => 200,
+        Door::Plugin | Door::Agent | Door::Message => 1_000,
+        Door::Answer | Door::Records | Door::Objects => 3_000,
+    }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("TENURE_SEED").ok();
+    given.map_or_else(|| SystemEntropy::new().unwrap().next_u64(), |seed| seed.parse().unwrap())
+}
+
+/// A door's corpus: its files, by name. The agent is told what the plugin is told.
+fn corpus(door: Door) -> Vec<(PathBuf, Vec<u8>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let names = match door {
+        Door::Agent => vec!["plugin", "agent"],
+        door => vec![door.name()],
+    };
+    let directories = names.into_iter().map(|name| root.join(name)).filter(|path| path.is_dir());
+    let mut files: Vec<PathBuf> = directories
+        .flat_map(|directory| std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()))
+        .collect();
+    files.sort();
+    files.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+/// Lets input in; says what went wrong, also if it was a panic.
+fn enter(door: Door, input: &[u8]) -> Result<(), String> {
+    match catch_unwind(AssertUnwindSafe(|| door.enter(input))) {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Err(format!("panicked: {}", text.unwrap_or_default()))
+        }
+    }
+}
+
+fn replay(door: Door) {
+    let corpus = corpus(door);
+    assert!(corpus.len() >= 5, "{door:?} has a corpus of {}", corpus.len());
+    for (path, input) in &corpus {
+        if let Err(problem) = enter(door, input) {
+            panic!("{}: {problem}", path.display());
+        }
+    }
+    let seed = seed();
+    println!("TENURE_SEED={seed}");
+    let changes = self::changes(door);
+    let chance = Changes::new(seed);
+    for number in 0..changes {
+        let [(path, input), (_, other)] =
+            [chance.below(corpus.len()), chance.below(corpus.len())].map(|at| &corpus[at]);
+        let changed = chance.apply(input, other);
+        if let Err(problem) = enter(door, &changed) {
+            panic!(
+                "TENURE_SEED={seed}, change {number} of {}: {problem}\n{}\n{changed:?}",
+                path.display(),
+                String::from_utf8_lossy(&changed)
+            );
+        }
+    }
+}
+
+#[test]
+fn invariant_10_no_environment_and_no_standard_input_make_the_plugin_panic() {
+    replay(Door::Plugin);
+}
+
+#[test]
+fn invariant_10_no_call_of_a_runtime_makes_the_agent_panic() {
+    replay(Door::Agent);
+}
+
+#[test]
+fn invariant_10_no_bytes_on_its_socket_make_the_agent_panic() {
+    replay(Door::Message);
+}
+
+#[test]
+fn invariant_10_no_answer_makes_the_plugin_panic() {
+    replay(Door::Answer);
+}
+
+#[test]
+fn invariant_10_no_file_in_the_place_of_the_journal_stops_an_agent() {
+    replay(Door::Journal);
+}
+
+#[test]
+fn invariant_10_no_record_makes_a_node_panic_or_hand_out_what_is_held() {
+    replay(Door::Records);
+}
+
+#[test]
+fn invariant_10_no_object_and_no_annotation_makes_a_node_panic() {
+    replay(Door::Objects);
+}
+
+#[test]
+fn every_door_has_a_fuzz_target() {
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+    for door in Door::ALL {
+        assert!(targets.join(format!("{}.rs", door.name())).is_file(), "{door:?}");
+    }
+}
