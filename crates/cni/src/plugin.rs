@@ -34,7 +34,7 @@ pub struct Outcome {
 pub struct Places<'a> {
     /// The agent's socket, unless the configuration names another.
     pub socket: &'a Path,
-    /// Where a DEL leaves a tombstone when the agent is down.
+    /// Where a DEL leaves a tombstone when the agent is down, unless the configuration names another socket.
     pub tombstones: &'a Path,
 }
 
@@ -84,7 +84,10 @@ fn answer<V: Into<OsString>>(
             }
         }
         Err(error) if call.verb == Verb::Del && agent_is_down(&error) => {
-            bury(&config.name, &message, places, &error)
+            // Whoever names another socket has another agent, which finds its tombstones beside its socket.
+            let beside =
+                config.socket.as_deref().map(|socket| Path::new(socket).with_file_name("tombstones"));
+            bury(&config.name, &message, beside.as_deref().unwrap_or(places.tombstones), &error)
         }
         Err(error) => Err(unreachable(call.verb, socket, &error)),
     }
@@ -118,8 +121,8 @@ fn agent_is_down(error: &CallError) -> bool {
 }
 
 /// A DEL must not fail because the agent is away: it is done at the agent's next start.
-fn bury(network: &str, call: &rpc::Call, places: Places<'_>, error: &CallError) -> Result<Outcome, Failure> {
-    match tombstone::leave(places.tombstones, network, call) {
+fn bury(network: &str, call: &rpc::Call, tombstones: &Path, error: &CallError) -> Result<Outcome, Failure> {
+    match tombstone::leave(tombstones, network, call) {
         Ok(path) => Ok(Outcome {
             stdout: Vec::new(),
             stderr: format!(
@@ -131,10 +134,7 @@ fn bury(network: &str, call: &rpc::Call, places: Places<'_>, error: &CallError) 
         }),
         Err(cause) => Err(Failure::new(
             Code::TryAgainLater,
-            format!(
-                "the agent is down and a tombstone cannot be left in {}: {cause}",
-                places.tombstones.display()
-            ),
+            format!("the agent is down and a tombstone cannot be left in {}: {cause}", tombstones.display()),
         )
         .detail("start tenured, or make the directory writable")),
     }

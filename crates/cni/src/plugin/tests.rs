@@ -49,6 +49,17 @@ fn version_answers_without_an_agent_and_echoes_what_was_asked() {
 }
 
 #[test]
+fn the_tombstone_of_an_agent_with_another_socket_is_beside_that_socket() {
+    let node = Node::new();
+    let other = node.directory.path().join("other/tenured.sock");
+    let config = serde_json::json!({"cniVersion": "1.0.0", "name": "net", "type": "tenure", "socket": other});
+    let (outcome, _) = node.run("DEL", &config.to_string());
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let left = tombstone::read_all(&other.with_file_name("tombstones")).unwrap();
+    assert_eq!((left.len(), node.tombstones()), (1, 0));
+}
+
+#[test]
 fn a_del_without_an_agent_leaves_one_tombstone_and_succeeds() {
     let node = Node::new();
     for _ in 0..2 {
