@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -180,19 +180,26 @@ impl Cluster {
         requests.items.into_iter().filter(|request| request.spec.node_name == node).collect()
     }
 
-    fn node(&self) -> String {
+    /// Makes the object of a node with these addresses.
+    fn node(&self, addresses: &[String]) -> String {
         let name = format!("node{}", self.nodes.fetch_add(1, Ordering::SeqCst));
         let node: Node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
         let nodes: Api<Node> = Api::all(self.client.clone());
-        self.runtime.block_on(nodes.create(&PostParams::default(), &node)).unwrap();
+        let addresses: Vec<Value> =
+            addresses.iter().map(|address| json!({"type": "InternalIP", "address": address})).collect();
+        let status = Patch::Merge(json!({"status": {"addresses": addresses}}));
+        self.runtime.block_on(async {
+            nodes.create(&PostParams::default(), &node).await.unwrap();
+            nodes.patch_status(&name, &PatchParams::default(), &status).await.unwrap();
+        });
         name
     }
 
     /// Takes a block's object away, finalizer and all, as nobody should.
     pub fn destroy_block(&self, name: &str) {
-        let patch = kube::api::Patch::Merge(json!({"metadata": {"finalizers": []}}));
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
         self.runtime.block_on(async {
-            self.blocks().patch(name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+            self.blocks().patch(name, &PatchParams::default(), &patch).await.unwrap();
             self.blocks().delete(name, &DeleteParams::default()).await.unwrap();
         });
     }
@@ -214,21 +221,29 @@ async fn install(client: &Client) {
 pub struct Machine<'a> {
     pub cluster: &'a Cluster,
     pub name: String,
+    /// Of both families.
+    pub addresses: [IpAddr; 2],
     pub host: Host,
     pub gate: Gate,
     pub arguments: Vec<String>,
     agent: Option<HostChild>,
     directory: tempfile::TempDir,
-    _uplink: (Segment, Port),
+    _uplink: (Arc<Segment>, Port),
 }
 
 impl<'a> Machine<'a> {
     /// A host of a node of its own, without an agent.
     pub fn new(cluster: &'a Cluster) -> Self {
-        let name = cluster.node();
+        Self::on(cluster, &Arc::new(Segment::new("wire").unwrap()), 1)
+    }
+
+    /// A host of a node of its own, without an agent, on this segment, with this number in its addresses.
+    pub fn on(cluster: &'a Cluster, wire: &Arc<Segment>, number: u8) -> Self {
+        let addresses = [format!("192.0.2.{number}"), format!("2001:db8::{number}")];
+        let name = cluster.node(&addresses);
         let host = Host::new(&name).unwrap();
-        let wire = Segment::new("wire").unwrap();
-        let port = wire.connect(&host, "uplink", &["192.0.2.1/24", "2001:db8::1/64"]).unwrap();
+        let nets = [format!("{}/24", addresses[0]), format!("{}/64", addresses[1])];
+        let port = wire.connect(&host, "uplink", &[&nets[0], &nets[1]]).unwrap();
         host.route("default", "192.0.2.254".parse().unwrap()).unwrap();
         let gate = Gate::open(cluster.runtime.handle(), &host, cluster.server);
         let directory = tempfile::tempdir().unwrap();
@@ -237,8 +252,10 @@ impl<'a> Machine<'a> {
         let scheme = place.as_str().unwrap().split("//").next().unwrap();
         *place = json!(format!("{scheme}//{}", gate.address()));
         std::fs::write(directory.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
-        let uplink = (wire, port);
-        Self { cluster, name, host, gate, arguments: Vec::new(), agent: None, directory, _uplink: uplink }
+        let uplink = (Arc::clone(wire), port);
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        let arguments = Vec::new();
+        Self { cluster, name, addresses, host, gate, arguments, agent: None, directory, _uplink: uplink }
     }
 
     /// A host with an agent that answers.
@@ -283,10 +300,10 @@ impl<'a> Machine<'a> {
     pub fn reboot(&mut self) {
         self.agent = None;
         self.host.end_processes();
-        let links = self.links();
-        let batch: String =
-            links.iter().filter(|name| name.starts_with("tnr")).map(|name| format!("link del {name}\n")).collect();
-        self.host.ip(&batch).unwrap();
+        for link in self.links().iter().filter(|name| name.starts_with("tnr")) {
+            // One may have gone with its pod.
+            let _ = self.host.ip(&format!("link del {link}"));
+        }
     }
 
     /// Whether the plugin's socket is there.
@@ -374,7 +391,7 @@ impl<'a> Machine<'a> {
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         let code = child.wait().code().unwrap();
         let json = serde_json::from_slice(&stdout).unwrap_or_default();
-        Called { verb: verb.to_owned(), code, json, stderr, took: began.elapsed() }
+        Called { code, json, stderr, took: began.elapsed() }
     }
 
     /// The blocks of this node.
@@ -435,12 +452,17 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Waits until a pod has no interface any more: it is out of service when the DEL is answered, and deleted later.
+    pub fn until_gone(&self, pod: &Pod) {
+        self.until(&format!("the interface of {} to go", pod.name), || (!pod.has_interface()).then_some(()));
+    }
+
     /// That the pod is reached from its host and reaches it, over each of its addresses.
     pub fn assert_reached(&self, pod: &Pod, addresses: &[IpAddr]) {
         for address in addresses {
             self.host.ping(*address, SOON).unwrap();
-            let host = if address.is_ipv4() { "192.0.2.1" } else { "2001:db8::1" };
-            pod.network.ping(host.parse().unwrap(), SOON).unwrap();
+            let host = self.addresses[usize::from(address.is_ipv6())];
+            pod.network.ping(host, SOON).unwrap();
         }
     }
 }
@@ -475,7 +497,6 @@ impl Pod {
 /// What came of a call of the plugin.
 #[derive(Debug)]
 pub struct Called {
-    pub verb: String,
     pub code: i32,
     pub json: Value,
     pub stderr: String,

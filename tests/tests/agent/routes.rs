@@ -1,8 +1,11 @@
 //! Packets arrive, and what is exported is what is owned.
 
-use serde_json::json;
+use std::sync::Arc;
 
-use crate::bed::{A_MOMENT, Cluster, Machine};
+use serde_json::json;
+use tenure_testbed::hosts::Segment;
+
+use crate::bed::{A_MOMENT, Cluster, Machine, SOON};
 
 #[test]
 fn n2_pods_and_their_host_reach_each_other_over_both_families() {
@@ -13,7 +16,7 @@ fn n2_pods_and_their_host_reach_each_other_over_both_families() {
     machine.assert_reached(&left, &to_left);
     machine.assert_reached(&right, &to_right);
     for address in to_right {
-        left.network.ping(address, crate::bed::SOON).unwrap();
+        left.network.ping(address, SOON).unwrap();
     }
     machine.del(&right);
     for address in to_left {
@@ -41,4 +44,26 @@ fn e5_i4_the_export_table_has_exactly_the_nodes_blocks_after_each_change() {
     let blocks = machine.blocks();
     cluster.destroy_block(&blocks[0]);
     machine.until("the route to go", || (machine.table(119) == machine.networks()).then_some(()));
+}
+
+#[test]
+fn e3_pods_on_different_hosts_of_one_ethernet_reach_each_other_without_a_routing_daemon() {
+    let cluster = Cluster::shared();
+    let wire = Arc::new(Segment::new("wire").unwrap());
+    let mut machines = [1, 2].map(|number| Machine::on(&cluster, &wire, number));
+    for machine in &mut machines {
+        machine.arguments = vec!["--route-blocks".to_owned()];
+        machine.start();
+    }
+    let [left, right] = machines;
+    let (one, other) = (left.pod("one"), right.pod("other"));
+    let (to_one, to_other) = (left.add(&one), right.add(&other));
+    assert_eq!((to_one.len(), to_other.len()), (2, 2));
+    to_other.iter().for_each(|address| drop(one.network.ping(*address, SOON).unwrap()));
+    to_one.iter().for_each(|address| drop(other.network.ping(*address, SOON).unwrap()));
+    // Blocks that come later are reached, too.
+    cluster.tenant("e3", 0, json!([{"ipv4": "10.101.0.0/24"}]));
+    let late = right.pod_in("e3", "late");
+    let to_late = right.add(&late);
+    one.network.ping(to_late[0], SOON).unwrap();
 }
