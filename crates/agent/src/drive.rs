@@ -116,12 +116,16 @@ impl<C: Clock, H: Hands> Driver<C, H> {
     pub async fn run(mut self, ended: impl Future<Output = ()> + Send) {
         let mut ended = std::pin::pin!(ended);
         loop {
-            let wake = self.node.next_wake().map(|at| at.since(self.clock.now()));
+            let wake = self.node.next_wake();
             let message = tokio::select! {
                 message = self.inbox.recv() => message,
-                () = sleep(wake) => Some(Message::Event(Box::new(Event::Tick))),
+                () = sleep(wake.map(|at| at.since(self.clock.now()))) => Some(tick()),
                 () = &mut ended => None,
             };
+            // What is due comes before what came later, or a busy node would never get to it.
+            if message.is_some() && wake.is_some_and(|at| at <= self.clock.now()) {
+                self.handle(Event::Tick);
+            }
             match message {
                 None => return,
                 Some(Message::Event(event)) => self.handle(*event),
@@ -156,11 +160,64 @@ impl<C: Clock, H: Hands> Driver<C, H> {
     }
 }
 
+fn tick() -> Message {
+    Message::Event(Box::new(Event::Tick))
+}
+
 /// Waits that long; for ever if there is nothing to wait for.
 async fn sleep(wake: Option<Duration>) {
     match wake {
         // A clock that stands between two milliseconds must not make a timer spin.
         Some(wake) => tokio::time::sleep(wake.max(Duration::from_millis(1))).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tenure_handles::{ManualClock, Timestamp};
+
+    use super::*;
+    use crate::journal::Image;
+    use crate::key::{HoldKey, Pod};
+    use crate::node::{Attach, PoolFacts, Settings};
+
+    struct Idle;
+
+    impl Hands for Idle {
+        fn record(&mut self, _: Vec<Record>) {}
+        fn carry_out(&mut self, _: Action) {}
+    }
+
+    #[tokio::test]
+    async fn what_is_due_is_not_forgotten_because_something_else_came_first() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
+        let entrance = Entrance::new();
+        let node = entrance.handle();
+        let driver = entrance.driver(Node::new(Settings::new("node-1")), Arc::clone(&clock), Idle);
+        tokio::spawn(driver.run(std::future::pending()));
+        node.tell(Event::Journal(Image::default()));
+        node.tell(Event::Kernel(Vec::new()));
+        let facts = PoolFacts { block_bits: 3, ..PoolFacts::default() };
+        node.tell(Event::PoolChanged { name: "default".into(), facts });
+        node.tell(Event::ApiRead);
+        let key = HoldKey::new("net", "a", "eth0").unwrap();
+        let (pool, pod, netns) = ("default".into(), Pod::default(), String::new());
+        let attach = Attach { key, pool, pod, netns, wiring: None };
+        let waiting = tokio::spawn({
+            let node = node.clone();
+            async move { node.call(move |ticket| Event::Add { ticket, attach }).await }
+        });
+        while node.look(|node| node.pools()[0].waiting).await != Ok(1) {
+            tokio::task::yield_now().await;
+        }
+        // Its time is over, and before the timer knows something happens.
+        clock.advance(Duration::from_secs(11));
+        node.tell(Event::PoolGone { name: "another".into() });
+        let outcome = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+        let failure = outcome.expect("it is answered").unwrap().unwrap_err();
+        assert_eq!(failure.code, Code::TryAgainLater.number());
     }
 }
