@@ -88,7 +88,7 @@ impl Wirer {
     /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Repair`],
     /// [`Action::Look`] or [`Action::Export`]. Returns at once.
     pub fn carry_out(&self, job: Action) {
-        self.give(Task::Job(job));
+        self.give(Task::Job(Box::new(job)));
     }
 
     /// Routes other nodes' blocks, each through its node's address, and withdraws all that are not among these. Never

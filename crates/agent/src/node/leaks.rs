@@ -108,7 +108,7 @@ impl Node {
             let since = before.get(&id).filter(|it| it.is_same(&suspect)).map(|it| it.found.since);
             match since {
                 Some(since) if since.plus(self.settings.look_apart) <= self.now => {
-                    self.put_away(id, suspect.found)
+                    self.put_away(id, suspect.found);
                 }
                 since => {
                     suspect.found.since = since.unwrap_or(self.now);

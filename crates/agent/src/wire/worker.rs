@@ -27,7 +27,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(30);
 /// Something to do.
 #[derive(Debug)]
 pub(super) enum Task {
-    Job(Action),
+    Job(Box<Action>),
     /// Other nodes' blocks by node address.
     Remote(BTreeMap<IpAddr, BTreeSet<Cidr>>),
 }
@@ -54,7 +54,7 @@ impl<T: Fn(Event)> Worker<T> {
         self.look_around();
         loop {
             match tasks.recv_timeout(LOOK_AROUND) {
-                Ok(Task::Job(job)) => self.carry_out(job),
+                Ok(Task::Job(job)) => self.carry_out(*job),
                 Ok(Task::Remote(blocks)) => {
                     self.remote = Some(by_block(&blocks));
                     self.sync_remote();
