@@ -4,6 +4,7 @@
 //! configuration asks for. A refusal is an answer like any other; a gRPC status other than OK is for what is no call.
 
 mod codec;
+mod network;
 mod place;
 mod reply;
 mod request;

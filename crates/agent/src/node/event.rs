@@ -212,6 +212,8 @@ pub struct Look {
 /// A pool, as far as a node is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolFacts {
+    /// What it consists of.
+    pub subnets: Vec<Subnet>,
     /// A block has two to this power addresses.
     pub block_bits: u8,
     /// How long a freed address cools; else the node's own setting.
@@ -222,6 +224,23 @@ pub struct PoolFacts {
     pub deleting: bool,
     /// Whether its status says that no block is free.
     pub exhausted: bool,
+}
+
+impl PoolFacts {
+    /// Whether a pod could get this address of its.
+    pub fn hands_out(&self, address: Address) -> bool {
+        let networks = |subnet: &Subnet| [subnet.ipv4, subnet.ipv6].into_iter().flatten();
+        let mut subnets = self.subnets.iter();
+        let Some((subnet, offset)) = subnets.find_map(|subnet| {
+            let network = networks(subnet).find(|network| network.contains(address))?;
+            Some((subnet, address.distance_from(network.first()).ok()?))
+        }) else {
+            return false;
+        };
+        // An excluded address takes its partner of the other family with it.
+        let mut pair = networks(subnet).filter_map(|network| network.nth(offset).ok());
+        !pair.any(|it| self.exclusions.iter().any(|excluded| it.is_between(excluded.first(), excluded.last())))
+    }
 }
 
 /// A block's object.

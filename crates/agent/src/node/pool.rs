@@ -88,6 +88,11 @@ impl Node {
         self.touch(name);
     }
 
+    /// What is known of a pool.
+    pub fn pool_facts(&self, pool: &str) -> Option<&PoolFacts> {
+        self.pools.get(pool)?.facts.as_ref()
+    }
+
     /// How long freed addresses of a pool cool.
     pub(super) fn cooling(&self, pool: &str) -> Duration {
         let facts = self.pools.get(pool).and_then(|pool| pool.facts.as_ref());

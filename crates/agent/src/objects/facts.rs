@@ -14,6 +14,7 @@ pub(super) fn pool(pool: &AddressPool) -> Result<PoolFacts, String> {
     let exhausted =
         conditions.iter().any(|known| known.type_ == condition::EXHAUSTED && known.status == "True");
     Ok(PoolFacts {
+        subnets: engine.pool().subnets().collect(),
         block_bits: engine.pool().block_bits(),
         cooling: engine.rest(),
         exclusions: engine.exclusions().to_vec(),

@@ -15,6 +15,7 @@ use tower::Service as TowerService;
 use tracing::{Instrument, info, info_span};
 
 use super::codec::Prost;
+use super::network::Network;
 use super::reply::{self, Gateways};
 use super::request::{Request, Resolve};
 use crate::drive::Handle;
@@ -111,13 +112,25 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     async fn add(&self, request: Request) -> Result<Vec<u8>, Failure> {
         request.refuse_chain()?;
         let (pool, pod) = self.resolve.resolve(request.asked()?).await?;
+        let network = if request.addresses_only { Some(self.network(&request, &pool).await?) } else { None };
         let attach = request.attach(pool, pod)?;
         let done = self.node.call(move |ticket| Event::Add { ticket, attach }).await?;
         let Done::Added { addresses, subnet, link } = done else {
             return Err(Failure::new(Code::Internal, "the node answered something else than was asked"));
         };
-        let result = reply::result(&request, addresses, subnet, link, self.gateways)?;
+        let result = match (network, link) {
+            (Some(network), _) => reply::of_addresses(&request, &network, addresses, subnet)?,
+            (None, Some(link)) => reply::of_interface(&request, addresses, link, self.gateways),
+            (None, None) => return Err(Failure::new(Code::Internal, "the node made no interface")),
+        };
         Ok(result.to_json(request.config.version)?.to_string().into_bytes())
+    }
+
+    /// The network that another plugin makes.
+    async fn network(&self, request: &Request, pool: &str) -> Result<Network, Failure> {
+        let name = pool.to_owned();
+        let facts = self.node.look(move |node| node.pool_facts(&name).cloned()).await?;
+        Network::read(request, pool, facts, self.gateways)
     }
 
     async fn check(&self, request: Request) -> Result<(), Failure> {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use tenure_ipam::{Address, Subnet};
 
 use super::rig::*;
 use crate::journal::Image;
-use crate::node::Event;
+use crate::node::{Event, PoolFacts};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_plugin_adds_checks_and_deletes_in_every_version() {
@@ -87,6 +88,50 @@ async fn as_an_address_plugin_it_leaves_the_interface_to_the_other() {
     assert!(error["msg"].to_string().contains("ipam.gateway"), "{error}");
     let interfaces = rig.node.look(|node| node.holds().iter().filter(|hold| hold.interface).count()).await;
     assert_eq!(interfaces.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_link_pods_have_the_pools_network_and_never_its_edges_or_its_gateway() {
+    let rig = Rig::ready();
+    let pool = |exclude: &[&str]| Event::PoolChanged {
+        name: "default".into(),
+        facts: PoolFacts {
+            subnets: vec![Subnet::dual("10.1.0.0/16".parse().unwrap(), "fd01::/112".parse().unwrap())],
+            exclusions: exclude.iter().map(|text| text.parse::<Address>().unwrap().into()).collect(),
+            ..facts()
+        },
+    };
+    let config = |plugin: &str| json!({"cniVersion": "1.0.0", "name": "lan", "type": plugin, "ipam": {"type": "tenure"}});
+    let mut bridge = config("bridge");
+    bridge["isDefaultGateway"] = json!(true);
+
+    rig.node.tell(pool(&[]));
+    let ptp = printed(&rig.plugin("ADD", "routed", &config("ptp")).await);
+    assert_eq!(ptp["ips"][0], json!({"address": "10.1.0.0/16", "gateway": "169.254.1.1"}));
+    let refusal = refused(&rig.plugin("ADD", "c1", &bridge).await);
+    assert_eq!(refusal["code"], 7);
+    for named in [r#""default""#, r#""lan""#, "10.1.0.0, 10.1.0.1, 10.1.255.255, fd01::, fd01::1"] {
+        assert!(refusal["msg"].as_str().unwrap().contains(named), "{named} in {refusal}");
+    }
+    let wanted = r#"exclude: ["10.1.0.0", "10.1.0.1", "10.1.255.255", "fd01::", "fd01::1"]"#;
+    assert!(refusal["details"].as_str().unwrap().contains(wanted), "{refusal}");
+
+    // An excluded address takes its partner with it.
+    rig.node.tell(pool(&["10.1.0.0", "fd01::1", "10.1.255.255"]));
+    let result = printed(&rig.plugin("ADD", "c2", &bridge).await);
+    assert_eq!(
+        result["ips"],
+        json!([
+            {"address": "10.1.0.2/16", "gateway": "10.1.0.1"},
+            {"address": "fd01::2/112", "gateway": "fd01::1"},
+        ])
+    );
+    let mut other = bridge.clone();
+    other["ipam"]["gateway"] = json!(["10.1.0.9", "fd01::9"]);
+    let refusal = refused(&rig.plugin("ADD", "c3", &other).await);
+    assert!(refusal["msg"].to_string().contains("give a pod 10.1.0.9, fd01::9, which"), "{refusal}");
+    let macvlan = printed(&rig.plugin("ADD", "c4", &config("macvlan")).await);
+    assert_eq!(macvlan["ips"][0], json!({"address": "10.1.0.3/16"}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
