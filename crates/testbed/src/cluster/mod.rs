@@ -14,8 +14,9 @@
 //! A [host](crate::hosts) with containerd, kubelet and kube-proxy: network, mount, PID, UTS and IPC namespaces, and a
 //! control group in every hierarchy. It is on one Ethernet segment with the others and with this machine, where the
 //! control plane runs. It shares the machine's files except those that a node has of its own: `/run`, `/opt/cni`,
-//! `/etc/cni`, `/etc/kubernetes`, `/var/log`, `/var/lib/cni`, `/var/lib/containerd`, `/var/lib/kubelet`. (Where the
-//! machine has no such directory, an empty one is made and stays: something has to be there to mount on.) So manifests
+//! `/etc/cni`, `/etc/kubernetes`, `/etc/tenure`, `/var/log`, `/var/lib/cni`, `/var/lib/containerd`, `/var/lib/kubelet`,
+//! `/var/lib/tenure`. (Where the machine has no such directory, an empty one is made and stays: something has to be there
+//! to mount on.) So manifests
 //! with the usual paths work, and nodes do not see each other.
 //!
 //! # Who cleans up
@@ -29,6 +30,7 @@ pub mod images;
 mod network;
 mod node;
 mod options;
+mod runtime_host;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -52,6 +54,7 @@ use node::{Credentials, Plan};
 pub use error::ClusterError;
 pub use node::{Node, NodePart};
 pub use options::{CniChoice, Options};
+pub use runtime_host::RuntimeHost;
 pub use tenure_image::Image;
 
 /// How long nodes may take to become ready: long enough for two cores that build something else at the same time.

@@ -28,8 +28,16 @@ const CONTAINERD_LIMIT: Duration = Duration::from_mins(1);
 const INTERVAL: Duration = Duration::from_millis(25);
 
 /// The directories that are a node's own, as its programs see them.
-const OWN_DIRECTORIES: [&str; 6] =
-    ["/opt/cni", "/etc/cni", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/containerd", "/etc/kubernetes"];
+const OWN_DIRECTORIES: [&str; 8] = [
+    "/opt/cni",
+    "/etc/cni",
+    "/etc/kubernetes",
+    "/etc/tenure",
+    "/var/lib/cni",
+    "/var/lib/containerd",
+    "/var/lib/kubelet",
+    "/var/lib/tenure",
+];
 
 /// Kernel settings that the kubelet insists on and that hold for the whole machine.
 const KERNEL_SETTINGS: [(&str, &str); 6] = [
@@ -180,6 +188,11 @@ impl Node {
         self.address
     }
 
+    /// The node's control group, the same in every hierarchy.
+    pub fn cgroup(&self) -> String {
+        self.cgroups.path()
+    }
+
     /// The node as a host: its interfaces, routes, captures, closures.
     pub fn host(&self) -> &Host {
         &self.host
@@ -250,7 +263,7 @@ impl Node {
 
     /// Waits until containerd has said that all its services are there. That its socket accepts is not enough: it does
     /// before they are, and refuses calls.
-    fn await_containerd(&self) -> Result<(), ClusterError> {
+    pub fn await_containerd(&self) -> Result<(), ClusterError> {
         let log = self.log(NodePart::Containerd);
         let start = SystemClock.now();
         let mut last = String::new();
