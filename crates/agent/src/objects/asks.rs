@@ -44,7 +44,7 @@ pub(super) struct SeenRequest {
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     open: BTreeMap<String, Open>,
-    /// Requests that are being deleted.
+    /// The UIDs of requests that are being deleted.
     closing: BTreeSet<String>,
 }
 
@@ -199,7 +199,7 @@ impl Shared {
 
     /// Deletes a request, however long it takes.
     fn close(self: &Arc<Self>, name: String, uid: String) {
-        if !self.asks().closing.insert(name.clone()) {
+        if !self.asks().closing.insert(uid.clone()) {
             return;
         }
         let shared = Arc::clone(self);
@@ -218,8 +218,8 @@ impl Shared {
                 }
                 waits.pass().await;
             }
-            shared.hear_request(Heard::Gone(name.clone(), uid));
-            shared.asks().closing.remove(&name);
+            shared.hear_request(Heard::Gone(name, uid.clone()));
+            shared.asks().closing.remove(&uid);
         });
     }
 

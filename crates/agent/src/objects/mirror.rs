@@ -5,7 +5,7 @@
 //! object that vanished between two lists is gone, and another one under the same name is the old one's end and a new
 //! one's beginning.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kube::ResourceExt;
 
@@ -15,11 +15,17 @@ pub(super) struct Mirror<V> {
     entries: BTreeMap<String, Entry<V>>,
     /// While a list comes in: the names that it has not mentioned yet.
     unseen: Option<BTreeSet<String>>,
-    /// UIDs that are gone since the last list began, so that a late event does not bring one back. A list that begins
-    /// afterwards cannot contain them.
-    gone: BTreeSet<String>,
+    /// UIDs that are gone since the last list began, and the version that they had in the end, so that a late event does
+    /// not bring one back. A list that begins afterwards is not late.
+    gone: BTreeMap<String, u128>,
+    gone_in_order: VecDeque<String>,
     complete: bool,
 }
+
+/// How many UIDs of what is gone are remembered. Events are late by seconds, not by thousands of objects.
+const REMEMBERED: usize = 1024;
+/// No version comes after this one.
+const NEVER_AGAIN: u128 = u128::MAX;
 
 #[derive(Debug)]
 struct Entry<V> {
@@ -47,7 +53,9 @@ pub(super) enum Heard<V> {
     Finish,
     /// An object as a watch or the answer to a call shows it.
     Applied(Identity, Option<V>),
-    /// The object of this name and UID is gone.
+    /// An object is gone at this version, or is none of ours any more and may become so again.
+    Left(Identity),
+    /// The object of this name and UID is gone for good.
     Gone(String, String),
 }
 
@@ -70,7 +78,13 @@ impl Identity {
 
 impl<V> Default for Mirror<V> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), unseen: None, gone: BTreeSet::new(), complete: false }
+        Self {
+            entries: BTreeMap::new(),
+            unseen: None,
+            gone: BTreeMap::new(),
+            gone_in_order: VecDeque::new(),
+            complete: false,
+        }
     }
 }
 
@@ -88,7 +102,8 @@ impl<V: Clone + PartialEq> Mirror<V> {
                 self.forget(&identity.name, &identity.uid)
             }
             Heard::Finish => self.finish(),
-            Heard::Gone(name, uid) => self.remove(&name, &uid),
+            Heard::Left(Identity { name, uid, version }) => self.remove(&name, &uid, version),
+            Heard::Gone(name, uid) => self.remove(&name, &uid, NEVER_AGAIN),
         }
     }
 
@@ -96,6 +111,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
     fn begin(&mut self) {
         self.unseen = Some(self.entries.keys().cloned().collect());
         self.gone.clear();
+        self.gone_in_order.clear();
     }
 
     /// An object of a list. It is the truth, also after a database was set back to an older state.
@@ -110,12 +126,14 @@ impl<V: Clone + PartialEq> Mirror<V> {
     fn finish(&mut self) -> Vec<Change<V>> {
         self.complete = true;
         let vanished = self.unseen.take().unwrap_or_default();
-        let vanished = vanished.into_iter().filter_map(|name| {
-            let entry = self.entries.remove(&name)?;
-            self.gone.insert(entry.uid.clone());
-            Some(Change::Gone { name, uid: entry.uid })
-        });
-        vanished.collect()
+        let mut changes = Vec::new();
+        for name in vanished {
+            if let Some(Entry { uid, version, .. }) = self.entries.remove(&name) {
+                self.bury(&uid, version);
+                changes.push(Change::Gone { name, uid });
+            }
+        }
+        changes
     }
 
     /// An object as a watch or the answer to a call shows it.
@@ -128,7 +146,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
 
     fn take(&mut self, identity: Identity, value: V, truth: bool) -> Vec<Change<V>> {
         let Identity { name, uid, version } = identity;
-        if self.gone.contains(&uid) {
+        if self.gone.get(&uid).is_some_and(|last| version <= *last) {
             return Vec::new();
         }
         let mut changes = Vec::new();
@@ -142,8 +160,9 @@ impl<V: Clone + PartialEq> Mirror<V> {
                     return changes;
                 }
             } else {
-                self.gone.insert(known.uid.clone());
-                changes.push(Change::Gone { name: name.clone(), uid: known.uid.clone() });
+                let old = known.uid.clone();
+                self.bury(&old, NEVER_AGAIN);
+                changes.push(Change::Gone { name: name.clone(), uid: old });
             }
         }
         self.entries.insert(name.clone(), Entry { uid: uid.clone(), version, value: value.clone() });
@@ -152,9 +171,22 @@ impl<V: Clone + PartialEq> Mirror<V> {
     }
 
     /// The object of that name and UID is gone. Another one of the same name stays.
-    fn remove(&mut self, name: &str, uid: &str) -> Vec<Change<V>> {
-        self.gone.insert(uid.to_owned());
+    fn remove(&mut self, name: &str, uid: &str, version: u128) -> Vec<Change<V>> {
+        self.bury(uid, version);
         self.forget(name, uid)
+    }
+
+    fn bury(&mut self, uid: &str, version: u128) {
+        let last = self.gone.entry(uid.to_owned()).or_insert_with(|| {
+            self.gone_in_order.push_back(uid.to_owned());
+            version
+        });
+        *last = version.max(*last);
+        if self.gone_in_order.len() > REMEMBERED
+            && let Some(oldest) = self.gone_in_order.pop_front()
+        {
+            self.gone.remove(&oldest);
+        }
     }
 
     /// The object is there, but none of ours any more; it may become so again.
@@ -224,7 +256,7 @@ mod tests {
         mirror.begin();
         assert_eq!(mirror.list(at("b", "2", 2), 7), []);
         assert_eq!(mirror.finish(), [gone("a", "1")]);
-        assert_eq!(mirror.remove("a", "1"), []);
+        assert_eq!(mirror.remove("a", "1", 2), []);
         assert!(mirror.is_complete());
     }
 
@@ -233,7 +265,7 @@ mod tests {
         let mut mirror = Mirror::default();
         mirror.apply(at("a", "old", 1), 7);
         assert_eq!(mirror.apply(at("a", "new", 5), 7), [gone("a", "old"), seen("a", "new", 7)]);
-        assert_eq!(mirror.remove("a", "old"), [], "a late deletion does not touch the successor");
+        assert_eq!(mirror.remove("a", "old", 4), [], "a late deletion does not touch the successor");
         assert_eq!(mirror.uid("a"), Some("new"));
         mirror.begin();
         assert_eq!(mirror.list(at("a", "newer", 9), 7), [gone("a", "new"), seen("a", "newer", 7)]);
@@ -244,7 +276,7 @@ mod tests {
     fn what_is_gone_is_not_brought_back_by_a_late_event() {
         let mut mirror = Mirror::default();
         mirror.apply(at("a", "1", 1), 7);
-        assert_eq!(mirror.remove("a", "1"), [gone("a", "1")]);
+        assert_eq!(mirror.remove("a", "1", 2), [gone("a", "1")]);
         assert_eq!(mirror.apply(at("a", "1", 2), 7), []);
         mirror.begin();
         assert_eq!(mirror.list(at("a", "1", 2), 7), [seen("a", "1", 7)], "unless a later list has it");
@@ -275,5 +307,20 @@ mod tests {
         mirror.apply(at("a", "1", 1), 7);
         assert_eq!(mirror.forget("a", "1"), [gone("a", "1")]);
         assert_eq!(mirror.apply(at("a", "1", 3), 7), [seen("a", "1", 7)]);
+        // A watch that selects cannot tell the two apart.
+        assert_eq!(mirror.hear(Heard::Left(at("a", "1", 4))), [gone("a", "1")]);
+        assert_eq!(mirror.apply(at("a", "1", 4), 7), []);
+        assert_eq!(mirror.apply(at("a", "1", 5), 7), [seen("a", "1", 7)]);
+        assert_eq!(mirror.hear(Heard::Gone("a".into(), "1".into())), [gone("a", "1")]);
+        assert_eq!(mirror.apply(at("a", "1", 6), 7), [], "but gone for good is for good");
+    }
+
+    #[test]
+    fn what_is_gone_is_not_remembered_without_bound() {
+        let mut mirror: Mirror<u8> = Mirror::default();
+        for number in 0..REMEMBERED + 10 {
+            mirror.hear(Heard::Gone("a".into(), number.to_string()));
+        }
+        assert_eq!((mirror.gone.len(), mirror.gone_in_order.len()), (REMEMBERED, REMEMBERED));
     }
 }

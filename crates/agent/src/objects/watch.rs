@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use super::Shared;
@@ -42,9 +42,7 @@ pub(super) async fn watch<K, V>(
                     Event::Apply(object) => {
                         hear(&shared, Heard::Applied(Identity::of(&object), keep(&object)))
                     }
-                    Event::Delete(object) => {
-                        hear(&shared, Heard::Gone(object.name_any(), object.uid().unwrap_or_default()));
-                    }
+                    Event::Delete(object) => hear(&shared, Heard::Left(Identity::of(&object))),
                 }
                 if listed && shared.gauge.listed(watched) {
                     shared.all_listed();
