@@ -1,0 +1,180 @@
+//! Asking agents what they know: through the API server's way to their pods, or at a socket on the same host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::StreamExt;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use tenure_view::Node;
+
+use crate::place;
+
+/// The label of agents' pods.
+const AGENTS: &str = "app.kubernetes.io/name=tenured";
+/// How long an agent may take. It answers in milliseconds or not at all.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many agents are asked at once.
+const AT_ONCE: usize = 32;
+
+/// What agents said, by node; or why one said nothing.
+pub(crate) type Answers = BTreeMap<String, Result<Node, String>>;
+
+/// Who can be asked.
+#[derive(Clone)]
+pub(crate) enum Agents {
+    /// The agents of a cluster.
+    Cluster(Client),
+    /// The agent whose socket this is.
+    Host(PathBuf),
+}
+
+impl Agents {
+    /// Asks one agent. On one host there is only one, whatever the name.
+    pub(crate) async fn one(&self, node: &str) -> Result<Node, String> {
+        match self {
+            Self::Host(socket) => at_socket(socket).await,
+            Self::Cluster(client) => {
+                let pods = pods(client).await?;
+                match pods.get(node) {
+                    Some(pod) => of_pod(client, pod).await,
+                    None => Err(no_agent(node)),
+                }
+            }
+        }
+    }
+
+    /// Asks every agent there is, and says of every other node of `nodes` that it has none.
+    pub(crate) async fn all(&self, nodes: &BTreeSet<String>) -> Answers {
+        let mut answers = Answers::new();
+        match self {
+            Self::Host(socket) => {
+                let answer = at_socket(socket).await;
+                match &answer {
+                    Ok(told) => _ = answers.insert(told.node.clone(), answer),
+                    // Which of the nodes it is could not be asked either.
+                    Err(problem) => {
+                        answers.extend(nodes.iter().map(|node| (node.clone(), Err(problem.clone()))));
+                    }
+                }
+            }
+            Self::Cluster(client) => match pods(client).await {
+                Err(problem) => answers.extend(nodes.iter().map(|node| (node.clone(), Err(problem.clone())))),
+                Ok(pods) => {
+                    let asked = futures::stream::iter(&pods)
+                        .map(|(node, pod)| async { (node.clone(), of_pod(client, pod).await) });
+                    answers.extend(asked.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
+                }
+            },
+        }
+        for node in nodes {
+            answers.entry(node.clone()).or_insert_with(|| Err(no_agent(node)));
+        }
+        answers
+    }
+}
+
+fn no_agent(node: &str) -> String {
+    format!("no pod with the label {AGENTS} runs on node \"{node}\"")
+}
+
+/// An agent's pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AgentPod {
+    namespace: String,
+    name: String,
+    port: i32,
+    ready: bool,
+}
+
+/// The agents' pods by node. While one takes the place of another, the one that is ready.
+async fn pods(client: &Client) -> Result<BTreeMap<String, AgentPod>, String> {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let listed = pods.list(&ListParams::default().labels(AGENTS)).await;
+    let listed = listed.map_err(|error| format!("the agents' pods could not be listed: {error}"))?;
+    let mut agents = BTreeMap::new();
+    for pod in listed {
+        let Some((node, agent)) = agent_pod(&pod) else { continue };
+        let known: Option<&AgentPod> = agents.get(&node);
+        if known.is_none_or(|known| !known.ready) {
+            agents.insert(node, agent);
+        }
+    }
+    Ok(agents)
+}
+
+fn agent_pod(pod: &Pod) -> Option<(String, AgentPod)> {
+    let spec = pod.spec.as_ref()?;
+    let status = pod.status.as_ref()?;
+    if status.phase.as_deref() != Some("Running") {
+        return None;
+    }
+    let ports = spec.containers.iter().flat_map(|container| container.ports.iter().flatten());
+    let port = ports.clone().find(|port| port.name.as_deref() == Some("metrics"));
+    let ready = status.conditions.iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True");
+    let agent = AgentPod {
+        namespace: pod.namespace()?,
+        name: pod.name_any(),
+        port: port.map_or(i32::from(tenure_view::PORT), |port| port.container_port),
+        ready,
+    };
+    Some((spec.node_name.clone()?, agent))
+}
+
+async fn of_pod(client: &Client, pod: &AgentPod) -> Result<Node, String> {
+    let AgentPod { namespace, name, port, .. } = pod;
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{}", tenure_view::PATH);
+    let said = |problem: String| format!("pod {namespace}/{name} could not be asked: {problem}");
+    let request = Request::get(path).body(Vec::new()).map_err(|error| said(error.to_string()))?;
+    match tokio::time::timeout(PATIENCE, client.request::<Node>(request)).await {
+        Ok(Ok(told)) => Ok(told),
+        Ok(Err(error)) => Err(said(error.to_string())),
+        Err(_) => Err(said(format!("no answer for {} s", PATIENCE.as_secs()))),
+    }
+}
+
+async fn at_socket(socket: &Path) -> Result<Node, String> {
+    let asked = async {
+        let request = Request::get(tenure_view::PATH).body(Empty::<Bytes>::new())?;
+        let response = place::ask(socket, request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        if !status.is_success() {
+            anyhow::bail!("the agent says: {}", String::from_utf8_lossy(&body).trim());
+        }
+        Ok(serde_json::from_slice(&body)?)
+    };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(told) => told.map_err(|error: anyhow::Error| format!("{error:#}")),
+        Err(_) => Err(format!("{} does not answer", socket.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_is_a_pod_that_runs_and_its_port_is_the_one_of_its_metrics() {
+        let pod = |phase: &str, ports: serde_json::Value| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"namespace": "kube-system", "name": "tenured-x"},
+                "spec": {"nodeName": "node1", "containers": [{"name": "tenured", "ports": ports}]},
+                "status": {"phase": phase, "conditions": [{"type": "Ready", "status": "True"}]},
+            }))
+            .unwrap()
+        };
+        let (node, agent) =
+            agent_pod(&pod("Running", json!([{"name": "metrics", "containerPort": 1234}]))).unwrap();
+        assert_eq!((node.as_str(), agent.port, agent.ready), ("node1", 1234, true));
+        assert_eq!(agent_pod(&pod("Running", json!([]))).unwrap().1.port, 9384);
+        assert_eq!(agent_pod(&pod("Pending", json!([]))), None);
+    }
+}

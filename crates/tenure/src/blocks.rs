@@ -1,0 +1,122 @@
+//! `tenure blocks`: whose each block is, and how full.
+
+use anyhow::Result;
+use clap::Args;
+use kube::ResourceExt;
+use serde::Serialize;
+use tenure_api::coil::AddressBlock;
+use tenure_view::Counts;
+
+use crate::place::Place;
+use crate::snapshot::Snapshot;
+use crate::table::{self, Format, Said};
+
+/// What can be said.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// Only blocks of this pool
+    #[arg(long)]
+    pool: Option<String>,
+    /// Only blocks of this node
+    #[arg(long)]
+    node: Option<String>,
+}
+
+/// A block, as `tenure blocks -o json` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    name: String,
+    pool: Option<String>,
+    node: Option<String>,
+    ipv4: Option<String>,
+    ipv6: Option<String>,
+    /// Nobody hands out of it.
+    reserved: bool,
+    /// Its object is being deleted.
+    deleting: bool,
+    /// How many addresses are in which state; nothing if its agent does not say.
+    addresses: Option<Counts>,
+    /// Why its agent does not say, or why nothing is handed out of it.
+    problem: Option<String>,
+}
+
+/// Looks and says.
+pub(crate) async fn run(options: Options) -> Result<Said> {
+    let source = options.place.source().await?;
+    let mut snapshot = Snapshot::of_objects(&source).await?;
+    snapshot.blocks.retain(|block| {
+        let is =
+            |wanted: &Option<String>, value: Option<&str>| wanted.is_none() || wanted.as_deref() == value;
+        is(&options.pool, block.pool()) && is(&options.node, block.node())
+    });
+    // Only the agents of the blocks that are shown are asked.
+    let owners = snapshot.owners();
+    snapshot.agents = source.agents.all(&owners).await;
+    snapshot.agents.retain(|node, _| owners.contains(node));
+    say(&snapshot, options.place.output)
+}
+
+fn say(snapshot: &Snapshot, format: Format) -> Result<Said> {
+    let rows: Vec<Row> = snapshot.blocks.iter().map(|block| row(snapshot, block)).collect();
+    let said = Said::either(format, &rows, || text(&rows))?;
+    Ok(said.noting(format, &snapshot.silent()))
+}
+
+fn row(snapshot: &Snapshot, block: &AddressBlock) -> Row {
+    let told = snapshot.told(block);
+    let fenced = told.as_ref().ok().and_then(|told| told.fenced.clone());
+    Row {
+        name: block.name_any(),
+        pool: block.pool().map(str::to_owned),
+        node: block.node().map(str::to_owned),
+        ipv4: block.spec.ipv4.clone(),
+        ipv6: block.spec.ipv6.clone(),
+        reserved: block.is_reserved(),
+        deleting: block.metadata.deletion_timestamp.is_some(),
+        addresses: told.as_ref().ok().map(|told| told.addresses),
+        problem: fenced.or_else(|| told.err()),
+    }
+}
+
+fn text(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "There are no blocks.\n".to_owned();
+    }
+    let header = ["BLOCK", "POOL", "NODE", "IPV4", "IPV6", "USED", "COOLING", "FREE", "STATE"];
+    table::columns(
+        header,
+        rows.iter().map(|row| {
+            let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+            let count = |of: fn(&Counts) -> u64| {
+                row.addresses.as_ref().map_or("?".to_owned(), |it| of(it).to_string())
+            };
+            [
+                row.name.clone(),
+                text(&row.pool),
+                text(&row.node),
+                text(&row.ipv4),
+                text(&row.ipv6),
+                count(|it| it.held),
+                count(|it| it.cooling),
+                count(|it| it.free),
+                state(row),
+            ]
+        }),
+    )
+}
+
+fn state(row: &Row) -> String {
+    let words = [(row.reserved, "reserved"), (row.deleting, "deleting")];
+    let words = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word.to_owned());
+    let fenced =
+        row.addresses.is_some().then(|| row.problem.clone()).flatten().map(|why| format!("fenced: {why}"));
+    let unknown = row.addresses.is_none().then(|| "unknown".to_owned());
+    let said: Vec<String> = words.chain(fenced).chain(unknown).collect();
+    if said.is_empty() { "ok".to_owned() } else { said.join(", ") }
+}
+
+#[cfg(test)]
+mod tests;

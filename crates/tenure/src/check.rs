@@ -1,0 +1,179 @@
+//! `tenure check`: compares everything with everything on a live system, and names each difference with what to do.
+//!
+//! What looks different may be on its way. So where anything differs, all is gathered again a little later, and only what
+//! was seen both times is said.
+
+mod agents;
+mod objects;
+mod pods;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use crate::place::{Place, Source};
+use crate::snapshot::Snapshot;
+use crate::table::{self, COULD_NOT_LOOK, Format, Said};
+
+/// The exit code where something differs.
+const DIFFERENCES: u8 = 1;
+
+/// What can be said.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// How long after the first look the second one is, if anything differs
+    #[arg(long, default_value = "3s", value_parser = tenure_daemon::duration)]
+    settle: Duration,
+}
+
+/// What `tenure check -o json` shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Findings {
+    /// What is not as it should be.
+    pub(crate) differences: Vec<Difference>,
+    /// What could not be looked at.
+    pub(crate) unseen: Vec<Unseen>,
+    /// How much was compared.
+    pub(crate) compared: Compared,
+}
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Difference {
+    /// Which comparison found it, in one word that stays.
+    pub(crate) kind: &'static str,
+    /// What it is about.
+    pub(crate) subject: String,
+    /// What is wrong.
+    pub(crate) problem: String,
+    /// What to do.
+    pub(crate) advice: String,
+}
+
+/// Something that could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Unseen {
+    /// What.
+    pub(crate) subject: String,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// How much was compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Compared {
+    pools: usize,
+    blocks: usize,
+    requests: usize,
+    nodes: usize,
+    holds: usize,
+    pods: usize,
+}
+
+/// Looks and says.
+pub(crate) async fn run(options: Options) -> Result<Said> {
+    let source = options.place.source().await?;
+    let findings = look(&source, options.settle).await?;
+    say(&findings, options.place.output)
+}
+
+async fn look(source: &Source, settle: Duration) -> Result<Findings> {
+    let first = compare(&Snapshot::of_everything(source).await?);
+    if first.differences.is_empty() && first.unseen.is_empty() {
+        return Ok(first);
+    }
+    tokio::time::sleep(settle).await;
+    Ok(first.and_still(compare(&Snapshot::of_everything(source).await?)))
+}
+
+/// Compares everything with everything.
+pub(crate) fn compare(snapshot: &Snapshot) -> Findings {
+    let mut findings = Findings::default();
+    objects::compare(snapshot, &mut findings);
+    agents::compare(snapshot, &mut findings);
+    pods::compare(snapshot, &mut findings);
+    findings.differences.sort();
+    findings.differences.dedup();
+    findings.unseen.sort();
+    findings.unseen.dedup();
+    let told = snapshot.agents.values().filter_map(|told| told.as_ref().ok());
+    findings.compared = Compared {
+        pools: snapshot.pools.len(),
+        blocks: snapshot.blocks.len(),
+        requests: snapshot.requests.len(),
+        nodes: told.clone().count(),
+        holds: told.map(|node| node.holds.len()).sum(),
+        pods: snapshot.pods.as_ref().map_or(0, Vec::len),
+    };
+    findings
+}
+
+impl Findings {
+    fn differ(
+        &mut self,
+        kind: &'static str,
+        subject: impl Into<String>,
+        problem: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        let (subject, problem, advice) = (subject.into(), problem.into(), advice.into());
+        self.differences.push(Difference { kind, subject, problem, advice });
+    }
+
+    fn unseen(&mut self, subject: impl Into<String>, reason: impl Into<String>) {
+        self.unseen.push(Unseen { subject: subject.into(), reason: reason.into() });
+    }
+
+    /// What a later look still sees of it.
+    fn and_still(self, later: Self) -> Self {
+        let mut still = later;
+        still.differences.retain(|difference| self.differences.contains(difference));
+        still
+    }
+
+    fn code(&self) -> u8 {
+        match (self.differences.is_empty(), self.unseen.is_empty()) {
+            (false, _) => DIFFERENCES,
+            (true, false) => COULD_NOT_LOOK,
+            (true, true) => 0,
+        }
+    }
+}
+
+fn say(findings: &Findings, format: Format) -> Result<Said> {
+    let said = Said::either(format, findings, || text(findings))?;
+    let unseen = findings.unseen.iter().map(|it| format!("? {}: {}", it.subject, it.reason));
+    let said = said.noting(format, &unseen.collect::<Vec<_>>());
+    Ok(Said { code: findings.code(), ..said })
+}
+
+fn text(findings: &Findings) -> String {
+    let Compared { pools, blocks, requests, nodes, holds, pods } = findings.compared;
+    let compared = format!(
+        "Compared {pools} pools, {blocks} blocks, {requests} requests, {holds} holds of {nodes} nodes, and {pods} pods."
+    );
+    match (findings.differences.as_slice(), findings.unseen.len()) {
+        ([], 0) => format!("{compared} No differences.\n"),
+        ([], unseen) => format!("{compared} No differences, but {unseen} could not be looked at.\n"),
+        (differences, _) => {
+            let mut text = String::new();
+            for it in differences {
+                let lines =
+                    [format!("{}: {}: {}", it.kind, it.subject, it.problem), format!("    {}", it.advice)];
+                text += &lines.map(|line| line + "\n").concat();
+            }
+            format!("{text}\n{compared} Differences: {}.\n", table::list([differences.len().to_string()]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! `tenure pools`: size, use, blocks and conditions of each pool.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use clap::Args;
+use kube::ResourceExt;
+use serde::Serialize;
+use tenure_api::coil::{AddressPool, PoolUsage, condition};
+use tenure_api::overlap::overlaps;
+use tenure_ipam::IntervalSet;
+
+use crate::place::Place;
+use crate::snapshot::{Snapshot, subnet};
+use crate::table::{self, Format, Said};
+
+/// What can be said.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// Only these pools
+    #[arg(value_name = "POOL")]
+    names: Vec<String>,
+}
+
+/// A pool, as `tenure pools -o json` shows it. Counts are decimal strings, because an IPv6 pool has more addresses than
+/// fit into a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    name: String,
+    subnets: Vec<String>,
+    addresses: Use,
+    blocks: Option<PoolUsage>,
+    blocks_per_node: BTreeMap<String, u64>,
+    /// What does not work, if so.
+    problem: Option<String>,
+    conditions: Vec<Condition>,
+}
+
+/// Addresses, an IPv4 and IPv6 pair counted once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Use {
+    /// All that can be handed out; excluded ones are not among them.
+    size: String,
+    /// Those that somebody has.
+    used: String,
+    /// Those that rest before they are handed out again.
+    cooling: String,
+    /// The others.
+    free: String,
+    /// Nodes whose agent could not be asked: what their pods use is not counted.
+    unknown_nodes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+/// Looks and says.
+pub(crate) async fn run(options: Options) -> Result<Said> {
+    let source = options.place.source().await?;
+    let snapshot = Snapshot::of_use(&source).await?;
+    for name in &options.names {
+        anyhow::ensure!(
+            snapshot.pools.iter().any(|pool| pool.name_any() == *name),
+            "there is no pool \"{name}\"; there are {}",
+            table::list(snapshot.pools.iter().map(ResourceExt::name_any))
+        );
+    }
+    say(&snapshot, &options.names, options.place.output)
+}
+
+fn say(snapshot: &Snapshot, names: &[String], format: Format) -> Result<Said> {
+    let mut rows = rows(snapshot);
+    rows.retain(|row| names.is_empty() || names.contains(&row.name));
+    let said = Said::either(format, &rows, || text(&rows))?;
+    Ok(said.noting(format, &snapshot.silent()))
+}
+
+fn rows(snapshot: &Snapshot) -> Vec<Row> {
+    let (engines, overlaps) = (snapshot.engines(), overlaps(&snapshot.pools));
+    let row = |pool: &AddressPool| {
+        let name = pool.name_any();
+        let mut row = Row {
+            subnets: pool
+                .spec
+                .subnets
+                .iter()
+                .flat_map(|it| [&it.ipv4, &it.ipv6])
+                .flatten()
+                .cloned()
+                .collect(),
+            addresses: Use::default(),
+            blocks: None,
+            blocks_per_node: BTreeMap::new(),
+            problem: overlaps.invalid.get(&name).map(ToString::to_string),
+            conditions: conditions(pool),
+            name: name.clone(),
+        };
+        let mut carved = IntervalSet::new();
+        let (mut held, mut cooling) = (0_u128, 0_u128);
+        for block in snapshot.blocks.iter().filter(|block| block.pool() == Some(&name)) {
+            let node = block.node().unwrap_or_default().to_owned();
+            if let (Some(engine), Some(subnet)) = (engines.get(&name), subnet(block))
+                && let Some(index) = engine.pool().index_of(&subnet)
+            {
+                carved.insert(index, index);
+            }
+            *row.blocks_per_node.entry(node.clone()).or_default() += 1;
+            match snapshot.told(block) {
+                Ok(told) => {
+                    held += u128::from(told.addresses.held);
+                    cooling += u128::from(told.addresses.cooling);
+                }
+                Err(_) if block.is_reserved() => {}
+                Err(_) if !row.addresses.unknown_nodes.contains(&node) => {
+                    row.addresses.unknown_nodes.push(node);
+                }
+                Err(_) => {}
+            }
+        }
+        if let Some(engine) = engines.get(&name) {
+            let withheld =
+                overlaps.younger.get(&name).map(|overlap| overlap.withheld.clone()).unwrap_or_default();
+            row.blocks = Some(engine.usage(&carved, &withheld).0);
+            let size = engine.address_capacity();
+            row.addresses.size = size.to_string();
+            row.addresses.used = held.to_string();
+            row.addresses.cooling = cooling.to_string();
+            row.addresses.free = size.saturating_sub(held).saturating_sub(cooling).to_string();
+        }
+        row
+    };
+    snapshot.pools.iter().map(row).collect()
+}
+
+fn conditions(pool: &AddressPool) -> Vec<Condition> {
+    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    let condition = |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| Condition {
+        type_: it.type_.clone(),
+        status: it.status.clone(),
+        reason: it.reason.clone(),
+        message: it.message.clone(),
+    };
+    let mut conditions: Vec<Condition> = conditions.map(condition).collect();
+    if pool.metadata.deletion_timestamp.is_some()
+        && !conditions.iter().any(|it| it.reason == condition::reason::DELETING)
+    {
+        conditions.push(Condition {
+            type_: condition::READY.to_owned(),
+            status: "False".to_owned(),
+            reason: condition::reason::DELETING.to_owned(),
+            message: "the pool is being deleted".to_owned(),
+        });
+    }
+    conditions
+}
+
+fn text(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "There are no pools.\n".to_owned();
+    }
+    let header = ["POOL", "SIZE", "USED", "COOLING", "FREE", "BLOCKS", "BLOCKS PER NODE", "CONDITIONS"];
+    table::columns(
+        header,
+        rows.iter().map(|row| {
+            let unknown = if row.addresses.unknown_nodes.is_empty() { "" } else { "+?" };
+            let at_most = if row.addresses.unknown_nodes.is_empty() { "" } else { "-?" };
+            let count = |number: &str, mark: &str| {
+                if number.is_empty() { "-".to_owned() } else { format!("{number}{mark}") }
+            };
+            let blocks =
+                row.blocks.as_ref().map(|blocks| format!("{}/{}", blocks.allocated, blocks.capacity));
+            [
+                row.name.clone(),
+                count(&row.addresses.size, ""),
+                count(&row.addresses.used, unknown),
+                count(&row.addresses.cooling, unknown),
+                count(&row.addresses.free, at_most),
+                blocks.unwrap_or_else(|| "-".to_owned()),
+                per_node(&row.blocks_per_node),
+                state(row),
+            ]
+        }),
+    )
+}
+
+/// The nodes with most blocks first, and not a whole cluster in one line.
+fn per_node(blocks: &BTreeMap<String, u64>) -> String {
+    const SHOWN: usize = 4;
+    let mut nodes: Vec<(&String, &u64)> = blocks.iter().collect();
+    nodes.sort_by_key(|(node, count)| (std::cmp::Reverse(**count), (*node).clone()));
+    let more = nodes.len().saturating_sub(SHOWN);
+    let shown = nodes.iter().take(SHOWN).map(|(node, count)| format!("{node} {count}"));
+    table::list(shown.chain((more > 0).then(|| format!("{more} more"))))
+}
+
+fn state(row: &Row) -> String {
+    if row.problem.is_some() {
+        return condition::reason::INVALID.to_owned();
+    }
+    let said = row.conditions.iter().filter_map(|it| match (it.type_.as_str(), it.status.as_str()) {
+        (condition::READY, "True") => Some(condition::READY.to_owned()),
+        (condition::READY, _) => Some(format!("not ready ({})", it.reason)),
+        (_, "True") => Some(it.type_.clone()),
+        _ => None,
+    });
+    table::list(said)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! What was gathered of a system: objects of the API, what agents told, and pods. What verbs say follows from this alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::net::IpAddr;
+
+use anyhow::{Result, anyhow};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, EnginePool};
+use tenure_handles::{Clock, SystemClock};
+use tenure_ipam::{Address, Cidr, Subnet};
+
+use crate::agents::Answers;
+use crate::place::Source;
+
+/// Objects are listed so many at a time.
+const PAGE: u32 = 500;
+
+/// What was gathered.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// When.
+    pub(crate) now: Timestamp,
+    pub(crate) pools: Vec<AddressPool>,
+    pub(crate) blocks: Vec<AddressBlock>,
+    pub(crate) requests: Vec<BlockRequest>,
+    /// The names of all nodes.
+    pub(crate) nodes: BTreeSet<String>,
+    /// What agents told, by node.
+    pub(crate) agents: Answers,
+    /// The pods of the cluster; nothing where there is no Kubernetes.
+    pub(crate) pods: Option<Vec<PodFacts>>,
+}
+
+/// A pod, as far as its addresses are concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodFacts {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) node: String,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Whether it uses its node's own network.
+    pub(crate) host_network: bool,
+    /// Whether it has ended, and has no interface any more.
+    pub(crate) over: bool,
+}
+
+impl Snapshot {
+    /// Nothing, at that time.
+    pub(crate) fn empty(now: Timestamp) -> Self {
+        Self {
+            now,
+            pools: Vec::new(),
+            blocks: Vec::new(),
+            requests: Vec::new(),
+            nodes: BTreeSet::new(),
+            agents: Answers::new(),
+            pods: None,
+        }
+    }
+
+    /// Pools and blocks, without asking anybody else.
+    pub(crate) async fn of_objects(source: &Source) -> Result<Self> {
+        let client = source.client()?;
+        let mut snapshot = Self::empty(SystemClock.now().to_jiff());
+        (snapshot.pools, snapshot.blocks) = tokio::try_join!(
+            every(client, "AddressPools", |it: AddressPool| Some(it)),
+            every(client, "AddressBlocks", |it: AddressBlock| Some(it)),
+        )?;
+        snapshot.pools.sort_by_key(ResourceExt::name_any);
+        snapshot.blocks.sort_by_key(|block| (block.pool().map(str::to_owned), block.spec.index));
+        Ok(snapshot)
+    }
+
+    /// Pools, blocks, and what the agents of their nodes say.
+    pub(crate) async fn of_use(source: &Source) -> Result<Self> {
+        let mut snapshot = Self::of_objects(source).await?;
+        snapshot.agents = source.agents.all(&snapshot.owners()).await;
+        Ok(snapshot)
+    }
+
+    /// Everything.
+    pub(crate) async fn of_everything(source: &Source) -> Result<Self> {
+        let client = source.client()?;
+        let mut snapshot = Self::of_objects(source).await?;
+        let (requests, nodes) = tokio::try_join!(
+            every(client, "BlockRequests", |it: BlockRequest| Some(it)),
+            every(client, "Nodes", |it: Node| Some(it.name_any())),
+        )?;
+        (snapshot.requests, snapshot.nodes) = (requests, nodes.into_iter().collect());
+        snapshot.requests.sort_by_key(ResourceExt::name_any);
+        let mut asked = snapshot.owners();
+        if source.cluster {
+            // Agents of nodes without blocks have something to say, too: what they wait for.
+            asked.retain(|node| snapshot.nodes.contains(node));
+        }
+        snapshot.agents = source.agents.all(&asked).await;
+        if source.cluster {
+            // Listed after the agents were asked, so that a pod whose hold was seen is there, or is gone by now.
+            snapshot.pods = Some(every(client, "Pods", |it: Pod| PodFacts::of(&it)).await?);
+        }
+        Ok(snapshot)
+    }
+
+    /// The nodes that blocks name.
+    pub(crate) fn owners(&self) -> BTreeSet<String> {
+        self.blocks.iter().filter_map(AddressBlock::node).map(str::to_owned).collect()
+    }
+
+    /// The pools that can be understood, as the engine takes them, by name.
+    pub(crate) fn engines(&self) -> BTreeMap<String, EnginePool> {
+        let engine = |pool: &AddressPool| Some((pool.name_any(), EnginePool::try_from(&pool.spec).ok()?));
+        self.pools.iter().filter_map(engine).collect()
+    }
+
+    /// What a block's agent says of it; or why it says nothing.
+    pub(crate) fn told(&self, block: &AddressBlock) -> Result<&tenure_view::Block, String> {
+        let node = block.node().ok_or("it names no node")?;
+        let told = self.agents.get(node).ok_or_else(|| format!("nobody was asked on node \"{node}\""))?;
+        let told = told.as_ref().map_err(Clone::clone)?;
+        let uid = block.uid().unwrap_or_default();
+        let known = told.blocks.iter().find(|it| it.uid == uid);
+        known.ok_or_else(|| format!("the agent of node \"{node}\" does not know it"))
+    }
+
+    /// Why agents said nothing, one line a node.
+    pub(crate) fn silent(&self) -> Vec<String> {
+        let silent = self.agents.iter().filter_map(|(node, told)| Some((node, told.as_ref().err()?)));
+        silent.map(|(node, problem)| format!("? {node}: {problem}")).collect()
+    }
+}
+
+impl PodFacts {
+    pub(crate) fn of(pod: &Pod) -> Option<Self> {
+        let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
+        let addresses = status.pod_ips.iter().flatten().filter_map(|ip| ip.ip.parse().ok());
+        Some(Self {
+            namespace: pod.namespace()?,
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            node: spec.node_name.clone()?,
+            addresses: addresses.collect(),
+            host_network: spec.host_network == Some(true),
+            over: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        })
+    }
+
+    pub(crate) fn label(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A block's networks; nothing if they cannot be understood.
+pub(crate) fn subnet(block: &AddressBlock) -> Option<Subnet> {
+    block.spec.to_subnet().ok()
+}
+
+/// A block's networks, one a family.
+pub(crate) fn networks(block: &AddressBlock) -> impl Iterator<Item = Cidr> + use<> {
+    subnet(block).into_iter().flat_map(|subnet| [subnet.ipv4, subnet.ipv6]).flatten()
+}
+
+/// Whether the address is one of the block's.
+pub(crate) fn has(block: &AddressBlock, address: Address) -> bool {
+    networks(block).any(|network| network.contains(address))
+}
+
+/// Every object of a kind, as what is wanted of it.
+async fn every<K, T>(client: &Client, what: &str, of: impl Fn(K) -> Option<T>) -> Result<Vec<T>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let mut params = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = api.list(&params).await.map_err(|error| friendly(error, what))?;
+        let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
+        found.extend(page.items.into_iter().filter_map(&of));
+        match next {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+fn friendly(error: kube::Error, what: &str) -> anyhow::Error {
+    let help = match &error {
+        kube::Error::Api(status) if status.code == 404 => {
+            "this server does not know them; are Tenure's kinds installed (deploy/crds)?"
+        }
+        kube::Error::Api(status) if status.code == 403 || status.code == 401 => {
+            "you are not allowed to; ask whoever runs the cluster, or name another --context"
+        }
+        kube::Error::Api(_) => "the API server refused",
+        _ => "the API server does not answer; is it the right one (--kubeconfig, --context)?",
+    };
+    anyhow!(error).context(format!("cannot list {what}: {help}"))
+}
+
+/// The present moment, for verbs that ask agents alone.
+pub(crate) fn now() -> Timestamp {
+    SystemClock.now().to_jiff()
+}
+
+#[cfg(test)]
+pub(crate) mod example;

@@ -1,0 +1,172 @@
+//! A system in which everything is as it should be: one pool, two nodes with a block each, pods on both.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_view::{Api, Block, Cooling, Counts, Hold, Holder, Journal, Kernel, Node, Pod, Pool, Watch};
+
+use super::{PodFacts, Snapshot};
+
+pub(crate) const NOW: &str = "2026-11-15T12:00:00Z";
+
+pub(crate) fn moment(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub(crate) fn pool(name: &str, ipv4: &str, allocated: u32) -> AddressPool {
+    let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "m", "lastTransitionTime": NOW});
+    read(json!({
+        "apiVersion": "coil.cybozu.com/v2", "kind": "AddressPool",
+        "metadata": {"name": name, "uid": name, "finalizers": ["coil.cybozu.com"], "creationTimestamp": "2026-11-15T00:00:00Z"},
+        "spec": {"blockSizeBits": 4, "subnets": [{"ipv4": ipv4}]},
+        "status": {
+            "blocks": {"capacity": "16", "allocated": allocated.to_string(), "free": "14"},
+            "conditions": [condition("Ready", "True", "BlocksFree"), condition("Exhausted", "False", "BlocksFree")],
+        },
+    }))
+}
+
+pub(crate) fn block(pool: &str, index: u32, node: &str, ipv4: &str) -> AddressBlock {
+    read(json!({
+        "apiVersion": "coil.cybozu.com/v2", "kind": "AddressBlock",
+        "metadata": {
+            "name": format!("{pool}-{index}"), "uid": format!("{pool}-{index}-uid"), "finalizers": ["coil.cybozu.com"],
+            "labels": {"coil.cybozu.com/pool": pool, "coil.cybozu.com/node": node},
+        },
+        "index": index, "ipv4": ipv4,
+    }))
+}
+
+pub(crate) fn request(name: &str, node: &str, created: &str, status: &Value) -> BlockRequest {
+    read(json!({
+        "apiVersion": "coil.cybozu.com/v2", "kind": "BlockRequest",
+        "metadata": {"name": name, "uid": name, "creationTimestamp": created},
+        "spec": {"nodeName": node, "poolName": "default"},
+        "status": status,
+    }))
+}
+
+pub(crate) fn holder(pod: &str) -> Holder {
+    Holder {
+        network: "k8s".into(),
+        container: format!("c-{pod}"),
+        interface: "eth0".into(),
+        pod: Some(Pod { namespace: "ns".into(), name: pod.into(), uid: format!("{pod}-uid") }),
+    }
+}
+
+pub(crate) fn hold(pod: &str, block: &str, address: &str) -> Hold {
+    Hold {
+        holder: holder(pod),
+        pool: "default".into(),
+        block: Some(block.into()),
+        addresses: vec![ip(address)],
+        since: Some(moment("2026-11-15T11:30:00Z")),
+        host_interface: Some(format!("tnr-{pod}")),
+        traffic: None,
+    }
+}
+
+pub(crate) fn pod(name: &str, node: &str, address: &str) -> PodFacts {
+    PodFacts {
+        namespace: "ns".into(),
+        name: name.into(),
+        uid: format!("{name}-uid"),
+        node: node.into(),
+        addresses: vec![ip(address)],
+        host_network: false,
+        over: false,
+    }
+}
+
+/// An agent with one block of sixteen addresses.
+pub(crate) fn agent(node: &str, block: &str, network: &str, holds: Vec<Hold>) -> Node {
+    let held = holds.len() as u64;
+    let addresses = Counts { capacity: 16, held, cooling: 0, reserved: 0, free: 16 - held };
+    Node {
+        node: node.into(),
+        version: "0.1.0".into(),
+        time: moment(NOW),
+        started: Some(moment("2026-11-15T11:00:00Z")),
+        ready: true,
+        problem: None,
+        api: Api {
+            answered: Some(moment("2026-11-15T11:59:55Z")),
+            watches: vec![Watch { kind: "AddressPools".into(), problem: None }],
+        },
+        journal: Journal::default(),
+        pools: vec![Pool {
+            name: "default".into(),
+            blocks: 1,
+            addresses,
+            waiting: 0,
+            asked: 0,
+            problem: None,
+        }],
+        blocks: vec![Block {
+            name: block.into(),
+            uid: format!("{block}-uid"),
+            pool: "default".into(),
+            networks: vec![network.parse().unwrap()],
+            addresses,
+            usable: true,
+            fenced: None,
+        }],
+        holds,
+        cooling: Vec::new(),
+        waiting: Vec::new(),
+        kernel: Some(Kernel { looked: moment(NOW), differences: Vec::new() }),
+    }
+}
+
+/// Everything is as it should be.
+pub(crate) fn system() -> Snapshot {
+    let one = agent(
+        "node1",
+        "default-0",
+        "10.64.0.0/28",
+        vec![hold("web-0", "default-0", "10.64.0.0"), hold("web-1", "default-0", "10.64.0.1")],
+    );
+    let two = agent("node2", "default-1", "10.64.0.16/28", vec![hold("db-0", "default-1", "10.64.0.16")]);
+    let mut snapshot = Snapshot::empty(moment(NOW));
+    snapshot.pools = vec![pool("default", "10.64.0.0/24", 2)];
+    snapshot.blocks =
+        vec![block("default", 0, "node1", "10.64.0.0/28"), block("default", 1, "node2", "10.64.0.16/28")];
+    snapshot.nodes = ["node1".to_owned(), "node2".to_owned()].into();
+    snapshot.agents = [("node1".to_owned(), Ok(one)), ("node2".to_owned(), Ok(two))].into();
+    snapshot.pods = Some(vec![
+        pod("web-0", "node1", "10.64.0.0"),
+        pod("web-1", "node1", "10.64.0.1"),
+        pod("db-0", "node2", "10.64.0.16"),
+        PodFacts { host_network: true, ..pod("proxy", "node1", "192.0.2.1") },
+    ]);
+    snapshot
+}
+
+/// Lets an address of node1 cool.
+pub(crate) fn cool(snapshot: &mut Snapshot, address: &str) {
+    let node = told(snapshot, "node1");
+    node.blocks[0].addresses.cooling += 1;
+    node.blocks[0].addresses.free -= 1;
+    node.cooling.push(Cooling {
+        block: "default-0".into(),
+        addresses: vec![ip(address)],
+        until: moment("2026-11-15T12:00:20Z"),
+        last: Some(holder("old-0")),
+    });
+}
+
+/// What a node's agent told, to be changed.
+pub(crate) fn told<'a>(snapshot: &'a mut Snapshot, node: &str) -> &'a mut Node {
+    snapshot.agents.get_mut(node).unwrap().as_mut().unwrap()
+}

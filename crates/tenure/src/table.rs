@@ -1,0 +1,140 @@
+//! How answers look: plain columns that also `awk` can read, or JSON.
+
+use clap::ValueEnum;
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// The exit code of a verb that could not see what it was to look at.
+pub(crate) const COULD_NOT_LOOK: u8 = 2;
+
+/// How an answer looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs; the shapes are documented and stay.
+    Json,
+}
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// For standard output.
+    pub(crate) text: String,
+    /// For standard error.
+    pub(crate) notes: String,
+    /// The exit code.
+    pub(crate) code: u8,
+}
+
+impl Said {
+    pub(crate) fn nothing() -> Self {
+        Self { text: String::new(), notes: String::new(), code: 0 }
+    }
+
+    pub(crate) fn text(text: String) -> Self {
+        Self { text, ..Self::nothing() }
+    }
+
+    /// As JSON, or as the text that is made only if it is wanted.
+    pub(crate) fn either(
+        format: Format,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<Self> {
+        Ok(match format {
+            Format::Table => Self::text(text()),
+            Format::Json => Self::text(serde_json::to_string_pretty(value)? + "\n"),
+        })
+    }
+
+    /// Adds a line for each note, where people read.
+    #[must_use]
+    pub(crate) fn noting(mut self, format: Format, notes: &[String]) -> Self {
+        if format == Format::Table {
+            self.notes.extend(notes.iter().map(|note| format!("{note}\n")));
+        }
+        self
+    }
+}
+
+/// Columns under a header, without any lines.
+pub(crate) fn columns<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Names and values, one a line.
+pub(crate) fn fields(rows: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    rows.fold(String::new(), |text, (name, value)| text + &format!("{:<14}{value}\n", format!("{name}:")))
+}
+
+/// How long ago something was, as people say it.
+pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.as_second() - then.as_second();
+    match seconds {
+        ..0 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A number of bytes, as people say it.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut unit = 0;
+    let mut whole = number;
+    while whole >= 10_240 && unit + 1 < UNITS.len() {
+        whole /= 1024;
+        unit += 1;
+    }
+    format!("{whole} {}", UNITS[unit])
+}
+
+/// A list in one cell; a dash for none.
+pub(crate) fn list(items: impl IntoIterator<Item = String>) -> String {
+    let items: Vec<String> = items.into_iter().collect();
+    if items.is_empty() { "-".to_owned() } else { items.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_end_where_they_end() {
+        let rows = [["default".into(), "12".into()], ["b".into(), String::new()]];
+        assert_eq!(columns(["NAME", "USED"], rows), "NAME      USED\ndefault   12\nb\n");
+    }
+
+    #[test]
+    fn ages_and_sizes_are_short() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let ages: Vec<String> = [0, 119, 120, 7_199, 7_200, 172_800]
+            .iter()
+            .map(|age| ago(at(1_000_000 - age), at(1_000_000)))
+            .collect();
+        assert_eq!(ages, ["0s", "119s", "2m", "119m", "2h", "2d"]);
+        assert_eq!(ago(at(5), at(3)), "0s", "clocks of two hosts may differ");
+        assert_eq!(
+            [bytes(0), bytes(10_239), bytes(10_240), bytes(u64::MAX)],
+            ["0 B", "10239 B", "10 KiB", "16383 PiB"]
+        );
+    }
+}

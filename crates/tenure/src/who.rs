@@ -1,0 +1,327 @@
+//! `tenure who ADDRESS`: who has it, who had it while it cools, or why nobody has it.
+
+use std::net::IpAddr;
+
+use anyhow::Result;
+use clap::Args;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde::Serialize;
+use tenure_api::coil::{AddressBlock, EnginePool, block_name};
+use tenure_ipam::{Address, Subnet};
+use tenure_view::Holder;
+
+use crate::place::{Place, Source};
+use crate::snapshot::{self, PodFacts, Snapshot, has};
+use crate::table::{self, COULD_NOT_LOOK, Said};
+
+/// What can be said.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// An IPv4 or IPv6 address
+    address: IpAddr,
+}
+
+/// What became of an address, as `tenure who -o json` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    address: IpAddr,
+    state: State,
+    /// One sentence that says it all.
+    summary: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// Who has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<Holder>,
+    /// All addresses of the same hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    addresses: Vec<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_interface: Option<String>,
+    /// Until when it cools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+    /// Who had it last, while it cools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<Holder>,
+    /// Pods whose status has the address, as `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pods: Vec<String>,
+}
+
+/// What became of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum State {
+    /// Somebody has it.
+    Held,
+    /// Somebody had it, and it rests.
+    Cooling,
+    /// Its node may hand it out.
+    Free,
+    /// Its pool excludes it.
+    Excluded,
+    /// It is in a block that nothing is handed out of.
+    KeptBack,
+    /// It is in a pool, and in no block yet.
+    Uncarved,
+    /// It is in no pool.
+    Outside,
+    /// Who would know could not be asked.
+    Unknown,
+}
+
+/// Looks and says.
+pub(crate) async fn run(options: Options) -> Result<Said> {
+    let source = options.place.source().await?;
+    let snapshot = gather(&source, options.address).await?;
+    let answer = answer(&snapshot, options.address);
+    let said = Said::either(options.place.output, &answer, || text(&answer, snapshot.now))?;
+    let code = if answer.state == State::Unknown { COULD_NOT_LOOK } else { 0 };
+    Ok(Said { code, ..said })
+}
+
+/// Asks only those who can know: the agent of the block's node, and the pods that say that they have the address.
+async fn gather(source: &Source, address: IpAddr) -> Result<Snapshot> {
+    let mut snapshot = match source.client() {
+        Ok(_) => Snapshot::of_objects(source).await?,
+        // A host of a cluster: its agent knows its own part.
+        Err(_) => Snapshot::empty(snapshot::now()),
+    };
+    if source.cluster {
+        snapshot.pods = pods_with(source, address).await;
+    }
+    let owners =
+        snapshot.blocks.iter().filter(|block| has(block, address.into())).filter_map(AddressBlock::node);
+    let pods = snapshot.pods.iter().flatten().map(|pod| pod.node.as_str());
+    let mut asked: Vec<String> = owners.chain(pods).map(str::to_owned).collect();
+    asked.sort();
+    asked.dedup();
+    if !source.cluster {
+        asked = vec![String::new()];
+    }
+    for node in asked {
+        let told = source.agents.one(&node).await;
+        match &told {
+            Ok(view) => _ = snapshot.agents.insert(view.node.clone(), told),
+            Err(problem) if node.is_empty() => {
+                for owner in snapshot.owners() {
+                    snapshot.agents.insert(owner, Err(problem.clone()));
+                }
+                anyhow::ensure!(source.client().is_ok(), "cannot ask the agent: {problem}");
+            }
+            Err(_) => _ = snapshot.agents.insert(node, told),
+        }
+    }
+    Ok(snapshot)
+}
+
+/// Pods whose status has the address; nothing where the server cannot say.
+async fn pods_with(source: &Source, address: IpAddr) -> Option<Vec<PodFacts>> {
+    let pods: Api<Pod> = Api::all(source.client().ok()?.clone());
+    let listed = pods.list(&ListParams::default().fields(&format!("status.podIP={address}"))).await.ok()?;
+    let facts = listed.iter().filter_map(PodFacts::of);
+    Some(facts.filter(|pod| !pod.over && pod.addresses.contains(&address)).collect())
+}
+
+/// The answer, from what was gathered.
+fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
+    let address = Address::from(ip);
+    let pods = snapshot.pods.iter().flatten().filter(|pod| pod.addresses.contains(&ip));
+    let mut answer = Answer {
+        address: ip,
+        state: State::Outside,
+        summary: String::new(),
+        pool: None,
+        block: None,
+        node: None,
+        holder: None,
+        addresses: Vec::new(),
+        since: None,
+        host_interface: None,
+        until: None,
+        last: None,
+        pods: pods.map(PodFacts::label).collect(),
+    };
+    if let Some(block) = snapshot.blocks.iter().find(|block| has(block, address)) {
+        answer.block = Some(block.name_any());
+        answer.pool = block.pool().map(str::to_owned);
+        answer.node = block.node().map(str::to_owned);
+    }
+    if !of_agents(snapshot, ip, &mut answer) {
+        (answer.state, answer.summary) = of_objects(snapshot, address, &mut answer);
+    }
+    if answer.holder.is_none() && !answer.pods.is_empty() {
+        let pods = answer.pods.join(", ");
+        answer.summary =
+            format!("{}; but the status of pod {pods} has it: run `tenure check`", answer.summary);
+    }
+    answer
+}
+
+/// Held or cooling, as an agent says.
+fn of_agents(snapshot: &Snapshot, ip: IpAddr, answer: &mut Answer) -> bool {
+    let told = || snapshot.agents.values().filter_map(|told| told.as_ref().ok());
+    let mut holds = told().flat_map(|node| node.holds.iter().map(move |hold| (node, hold)));
+    if let Some((node, hold)) = holds.find(|(_, hold)| hold.addresses.contains(&ip)) {
+        answer.state = State::Held;
+        answer.summary = format!("{ip} is held by {} on node {}", hold.holder, node.node);
+        answer.node = Some(node.node.clone());
+        answer.block.clone_from(&hold.block);
+        answer.pool = Some(hold.pool.clone()).filter(|pool| !pool.is_empty()).or(answer.pool.take());
+        answer.holder = Some(hold.holder.clone());
+        answer.addresses.clone_from(&hold.addresses);
+        answer.since = hold.since;
+        answer.host_interface.clone_from(&hold.host_interface);
+        return true;
+    }
+    let mut cooling = told().flat_map(|node| node.cooling.iter().map(move |it| (node, it)));
+    if let Some((node, cooling)) = cooling.find(|(_, cooling)| cooling.addresses.contains(&ip)) {
+        let last = cooling.last.as_ref().map(|last| format!(", and was held by {last}"));
+        answer.state = State::Cooling;
+        answer.summary = format!("{ip} cools on node {}{}", node.node, last.unwrap_or_default());
+        answer.node = Some(node.node.clone());
+        answer.block = Some(cooling.block.clone());
+        answer.until = Some(cooling.until);
+        answer.last.clone_from(&cooling.last);
+        answer.addresses.clone_from(&cooling.addresses);
+        return true;
+    }
+    false
+}
+
+/// Why nobody has it.
+fn of_objects(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> (State, String) {
+    let engines = snapshot.engines();
+    let Some(block) = snapshot.blocks.iter().find(|block| has(block, address)) else {
+        return of_no_block(snapshot, &engines, address, answer);
+    };
+    let (name, node) = (block.name_any(), block.node().unwrap_or("no"));
+    let engine = block.pool().and_then(|pool| engines.get(pool));
+    let excluded = engine
+        .zip(snapshot::subnet(block))
+        .is_some_and(|(engine, subnet)| is_excluded(engine, &subnet, address));
+    match snapshot.told(block) {
+        _ if block.is_reserved() => (
+            State::KeptBack,
+            format!("{address} is in block {name}, which is reserved: nobody hands out of it"),
+        ),
+        _ if excluded => {
+            let pool = block.pool().unwrap_or_default();
+            (State::Excluded, format!("nobody has {address}: pool {pool} excludes it"))
+        }
+        Err(problem) => (
+            State::Unknown,
+            format!("{address} is in block {name} of node {node}, and who has it is not known: {problem}"),
+        ),
+        Ok(told) => match &told.fenced {
+            Some(why) => (
+                State::KeptBack,
+                format!("nobody has {address}: nothing is handed out of block {name}, because {why}"),
+            ),
+            None if !told.usable => (
+                State::KeptBack,
+                format!("nobody has {address}: nothing is handed out of block {name} at present"),
+            ),
+            None => (State::Free, format!("nobody has {address}: it is free in block {name} of node {node}")),
+        },
+    }
+}
+
+fn of_no_block(
+    snapshot: &Snapshot,
+    engines: &std::collections::BTreeMap<String, EnginePool>,
+    address: Address,
+    answer: &mut Answer,
+) -> (State, String) {
+    // What an agent knows without any object, as on a host of a cluster.
+    let told = snapshot.agents.values().filter_map(|told| told.as_ref().ok());
+    for node in told {
+        if let Some(block) =
+            node.blocks.iter().find(|it| it.networks.iter().any(|net| net.contains(&address.to_ip())))
+        {
+            (answer.block, answer.node) = (Some(block.name.clone()), Some(node.node.clone()));
+            answer.pool = Some(block.pool.clone());
+            let (name, node) = (&block.name, &node.node);
+            return (State::Free, format!("nobody has {address}: it is in block {name} of node {node}"));
+        }
+    }
+    for (name, engine) in engines {
+        let Some(index) = engine.pool().index_of_address(address) else { continue };
+        answer.pool = Some(name.clone());
+        let subnet = engine.pool().block(index);
+        if subnet.is_some_and(|subnet| is_excluded(engine, &subnet, address)) {
+            return (State::Excluded, format!("nobody has {address}: pool {name} excludes it"));
+        }
+        let block = block_name(name, index);
+        return (
+            State::Uncarved,
+            format!("nobody has {address}: no node owns its block {block} of pool {name}"),
+        );
+    }
+    if engines.is_empty()
+        && snapshot.pools.is_empty()
+        && !snapshot.agents.is_empty()
+        && snapshot.blocks.is_empty()
+    {
+        return (State::Outside, format!("{address} is in no block of this node"));
+    }
+    (
+        State::Outside,
+        format!(
+            "{address} is in no pool; there are {}",
+            table::list(snapshot.pools.iter().map(ResourceExt::name_any))
+        ),
+    )
+}
+
+fn is_excluded(engine: &EnginePool, subnet: &Subnet, address: Address) -> bool {
+    let Ok(space) = engine.space(subnet) else { return false };
+    space.offset_of(address).is_none_or(|offset| !space.is_usable(offset))
+}
+
+fn text(answer: &Answer, now: Timestamp) -> String {
+    let other = answer.addresses.iter().filter(|it| **it != answer.address).map(ToString::to_string);
+    let other: Vec<String> = other.collect();
+    let container = answer
+        .holder
+        .as_ref()
+        .map(|it| format!("{} of container {}, network {}", it.interface, it.container, it.network));
+    let age = |at: Timestamp| format!("{at} ({} ago)", table::ago(at, now));
+    let rows = table::fields([
+        (
+            "pod",
+            answer
+                .holder
+                .as_ref()
+                .and_then(|it| it.pod.as_ref())
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        ),
+        ("interface", container.unwrap_or_default()),
+        ("host side", answer.host_interface.clone().unwrap_or_default()),
+        ("node", answer.node.clone().unwrap_or_default()),
+        ("block", answer.block.clone().unwrap_or_default()),
+        ("pool", answer.pool.clone().unwrap_or_default()),
+        ("since", answer.since.map(age).unwrap_or_default()),
+        ("with", other.join(", ")),
+        ("last holder", answer.last.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("cools for", answer.until.map(|until| table::ago(now, until)).unwrap_or_default()),
+    ]);
+    format!("{}\n{rows}", answer.summary)
+}
+
+#[cfg(test)]
+mod tests;

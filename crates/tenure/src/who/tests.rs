@@ -1,0 +1,126 @@
+//! What `tenure who` says, letter by letter.
+
+use serde_json::json;
+
+use super::*;
+use crate::snapshot::example::{NOW, cool, ip, moment, pod, system};
+
+fn said(snapshot: &Snapshot, address: &str) -> String {
+    text(&answer(snapshot, ip(address)), moment(NOW))
+}
+
+fn first_line(snapshot: &Snapshot, address: &str) -> (State, String) {
+    let answer = answer(snapshot, ip(address));
+    (answer.state, answer.summary)
+}
+
+#[test]
+fn a_holder_is_shown_with_all_that_leads_to_it() {
+    assert_eq!(
+        said(&system(), "10.64.0.1"),
+        "\
+10.64.0.1 is held by ns/web-1 on node node1
+pod:          ns/web-1
+interface:    eth0 of container c-web-1, network k8s
+host side:    tnr-web-1
+node:         node1
+block:        default-0
+pool:         default
+since:        2026-11-15T11:30:00Z (30m ago)
+"
+    );
+}
+
+#[test]
+fn the_last_holder_is_known_while_it_cools() {
+    let mut snapshot = system();
+    cool(&mut snapshot, "10.64.0.5");
+    assert_eq!(
+        said(&snapshot, "10.64.0.5"),
+        "\
+10.64.0.5 cools on node node1, and was held by ns/old-0
+node:         node1
+block:        default-0
+pool:         default
+last holder:  ns/old-0
+cools for:    20s
+"
+    );
+}
+
+#[test]
+fn it_is_said_why_nobody_has_an_address() {
+    let mut snapshot = system();
+    snapshot.pools[0].spec.exclude = vec!["10.64.0.9".into(), "10.64.0.200".into()];
+    for (address, state, summary) in [
+        ("10.64.0.7", State::Free, "nobody has 10.64.0.7: it is free in block default-0 of node node1"),
+        ("10.64.0.9", State::Excluded, "nobody has 10.64.0.9: pool default excludes it"),
+        ("10.64.0.200", State::Excluded, "nobody has 10.64.0.200: pool default excludes it"),
+        (
+            "10.64.0.100",
+            State::Uncarved,
+            "nobody has 10.64.0.100: no node owns its block default-6 of pool default",
+        ),
+        ("10.1.1.1", State::Outside, "10.1.1.1 is in no pool; there are default"),
+        ("fd00::1", State::Outside, "fd00::1 is in no pool; there are default"),
+    ] {
+        assert_eq!(first_line(&snapshot, address), (state, summary.to_owned()));
+    }
+    snapshot.agents.insert("node2".into(), Err("no answer for 5 s".into()));
+    assert_eq!(
+        first_line(&snapshot, "10.64.0.20"),
+        (
+            State::Unknown,
+            "10.64.0.20 is in block default-1 of node node2, and who has it is not known: no answer for 5 s"
+                .into()
+        )
+    );
+}
+
+#[test]
+fn a_pod_that_has_an_address_without_a_hold_is_named() {
+    let mut snapshot = system();
+    snapshot.pods.as_mut().unwrap().push(pod("ghost", "node1", "10.64.0.7"));
+    assert_eq!(
+        first_line(&snapshot, "10.64.0.7").1,
+        "nobody has 10.64.0.7: it is free in block default-0 of node node1; but the status of pod ns/ghost has it: \
+         run `tenure check`"
+    );
+}
+
+#[test]
+fn a_host_of_a_cluster_knows_its_own_part() {
+    let mut snapshot = system();
+    (snapshot.pools, snapshot.blocks) = (Vec::new(), Vec::new());
+    snapshot.agents.remove("node2");
+    assert_eq!(first_line(&snapshot, "10.64.0.1").0, State::Held);
+    assert_eq!(
+        first_line(&snapshot, "10.64.0.7"),
+        (State::Free, "nobody has 10.64.0.7: it is in block default-0 of node node1".into())
+    );
+    assert_eq!(first_line(&snapshot, "10.64.0.77").1, "10.64.0.77 is in no block of this node");
+}
+
+#[test]
+fn the_json_has_the_documented_shape() {
+    let shown = serde_json::to_value(answer(&system(), ip("10.64.0.1"))).unwrap();
+    assert_eq!(
+        shown,
+        json!({
+            "address": "10.64.0.1",
+            "state": "held",
+            "summary": "10.64.0.1 is held by ns/web-1 on node node1",
+            "pool": "default",
+            "block": "default-0",
+            "node": "node1",
+            "holder": {
+                "network": "k8s", "container": "c-web-1", "interface": "eth0",
+                "pod": {"namespace": "ns", "name": "web-1", "uid": "web-1-uid"},
+            },
+            "addresses": ["10.64.0.1"],
+            "since": "2026-11-15T11:30:00Z",
+            "hostInterface": "tnr-web-1",
+            "pods": ["ns/web-1"],
+        })
+    );
+}
