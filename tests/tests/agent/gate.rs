@@ -98,9 +98,10 @@ async fn carry(
 ) {
     let Ok(outside) = TcpStream::connect(server).await else { return };
     let ((from_host, to_host), (from_server, to_server)) = (inside.into_split(), outside.into_split());
+    let received = AtomicU64::new(0);
     tokio::select! {
         () = pass(from_host, to_server, flow.clone(), &sent) => {}
-        () = pass(from_server, to_host, flow, &AtomicU64::new(0)) => {}
+        () = pass(from_server, to_host, flow, &received) => {}
         _ = opened.wait_for(|open| !open) => {}
     }
 }
