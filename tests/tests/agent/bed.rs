@@ -508,7 +508,8 @@ impl Called {
     pub fn addresses(&self) -> Vec<IpAddr> {
         assert_eq!(self.code, 0, "{self:?}");
         let ips = self.json["ips"].as_array().unwrap();
-        let address = |ip: &Value| ip["address"].as_str().unwrap().split('/').next().unwrap().parse().unwrap();
+        let address =
+            |ip: &Value| ip["address"].as_str().unwrap().split('/').next().unwrap().parse().unwrap();
         ips.iter().map(address).collect()
     }
 

@@ -41,7 +41,10 @@ fn s2_n1_an_add_gives_both_families_and_an_annotated_namespace_uses_its_pool() {
     assert_eq!(called.json["cniVersion"], "1.1.0");
     let interfaces = called.json["interfaces"].as_array().unwrap();
     let sandbox = |interface: &Value| interface["sandbox"].as_str().unwrap_or_default().to_owned();
-    assert_eq!((interfaces[0]["name"].as_str(), sandbox(&interfaces[0])), (Some("eth0"), "/run/netns/web".to_owned()));
+    assert_eq!(
+        (interfaces[0]["name"].as_str(), sandbox(&interfaces[0])),
+        (Some("eth0"), "/run/netns/web".to_owned())
+    );
     assert!(machine.links().iter().any(|link| interfaces[1]["name"] == json!(link)), "{called:?}");
     assert_eq!(sandbox(&interfaces[1]), "");
     let addresses = machine.add(&other);

@@ -50,7 +50,9 @@ fn a_block_that_names_another_node_or_has_another_uid_is_never_handed_out_of_aga
     cluster.runtime.block_on(blocks.patch(&name, &params, &patch)).unwrap();
     machine.until("the route to go", || machine.table(119).is_empty().then_some(()));
     let second = machine.add(&machine.pod_in("moved", "second"));
-    let network = |addresses: &[std::net::IpAddr]| addresses[0].to_string().rsplit_once('.').unwrap().1.parse::<u8>().unwrap() / 16;
+    let network = |addresses: &[std::net::IpAddr]| {
+        addresses[0].to_string().rsplit_once('.').unwrap().1.parse::<u8>().unwrap() / 16
+    };
     assert_ne!(network(&first), network(&second));
     // The block is made anew under the same name.
     let mut block = cluster.blocks_of(&machine.name).remove(0);

@@ -45,7 +45,8 @@ fn e4_i5_a_killed_agent_comes_back_with_the_same_holds_and_repairs_routes() {
     machine.start();
     machine.until("routes", || {
         let routes = machine.table(116);
-        (addresses.iter().all(|address| routes.contains(&address.to_string())) && routes.len() == 3).then_some(())
+        (addresses.iter().all(|address| routes.contains(&address.to_string())) && routes.len() == 3)
+            .then_some(())
     });
     assert_eq!(machine.blocks(), blocks);
     machine.until("the export table", || (machine.table(119) == machine.networks()).then_some(()));
@@ -134,7 +135,9 @@ fn a_foreign_or_damaged_journal_is_set_aside_and_rebuilt_from_the_kernel() {
     let (other, _, _) = with_pods(&cluster, "foreigner", "10.100.0.0/24");
     machine.kill();
     let journal = machine.file("journal");
-    for (number, bytes) in [std::fs::read(other.file("journal")).unwrap(), b"nonsense".to_vec()].into_iter().enumerate() {
+    for (number, bytes) in
+        [std::fs::read(other.file("journal")).unwrap(), b"nonsense".to_vec()].into_iter().enumerate()
+    {
         std::fs::write(&journal, bytes).unwrap();
         machine.start();
         assert!(machine.file(&format!("journal.aside-{}", number + 1)).exists());

@@ -20,7 +20,10 @@ fn n2_pods_and_their_host_reach_each_other_over_both_families() {
     }
     machine.del(&right);
     for address in to_left {
-        assert!(right.network.ping(address, A_MOMENT).is_err(), "a pod without an interface reached {address}");
+        assert!(
+            right.network.ping(address, A_MOMENT).is_err(),
+            "a pod without an interface reached {address}"
+        );
     }
 }
 

@@ -77,7 +77,8 @@ fn i5_empty_blocks_are_given_back_after_a_rest_and_the_last_one_stays() {
     pods[1..].iter().for_each(|pod| machine.del(pod));
     machine.del(&other);
     machine.start();
-    let left = |pool: &str| machine.blocks().iter().filter(|name| name.rsplit_once('-').unwrap().0 == pool).count();
+    let left =
+        |pool: &str| machine.blocks().iter().filter(|name| name.rsplit_once('-').unwrap().0 == pool).count();
     // One with the pod that is left, and one at most to spare.
     machine.until("empty blocks to go", || (left("i5") <= 2 && left("i5-other") == 1).then_some(()));
     machine.until("their routes to go", || (machine.table(119) == machine.networks()).then_some(()));
