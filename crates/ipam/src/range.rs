@@ -190,6 +190,16 @@ impl Range {
         runs.into_iter().flatten().flatten().map(|bits| self.address(bits))
     }
 
+    /// The lowest address from `from` on that may be handed out and is not one of `taken` (addresses as numbers of this
+    /// family), and if there is none the lowest of all. Costs a look-up a run, however many are taken.
+    pub fn next_free(&self, taken: &IntervalSet, from: Address) -> Option<Address> {
+        let from = if from.family() == self.family() { from.bits() } else { self.first.bits() };
+        let in_run =
+            |run: RangeInclusive<u128>| taken.next_gap(*run.start()).filter(|free| free <= run.end());
+        let free = self.runs.iter_from(from).find_map(in_run).or_else(|| self.runs.iter().find_map(in_run));
+        free.map(|bits| self.address(bits))
+    }
+
     /// The exclusions as they ended up: merged, cut to the range, lowest first.
     pub fn exclusions(&self) -> impl Iterator<Item = Exclusion> {
         let excluded: Vec<_> = self.excluded().iter().collect();

@@ -1,5 +1,6 @@
 //! `NodeSlicePool`: a range cut into equal slices, one for each node.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,10 +35,16 @@ pub struct NodeSlicePoolSpec {
 }
 
 /// Which slices there are and whose they are.
-#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeSlicePoolStatus {
     /// Every slice, in the order of their addresses.
     pub allocations: Vec<NodeSliceAllocation>,
+
+    /// Ours, and not Whereabouts': `Ready` (nodes get slices), `Conflict` (attachment definitions of the network say
+    /// different things) and `NodesWithoutSlice` (there are more nodes than slices).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
+    pub conditions: Vec<Condition>,
 }
 
 /// One slice.

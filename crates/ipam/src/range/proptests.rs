@@ -35,6 +35,7 @@ proptest! {
         (start, end) in (prop::option::of(0_u128..80), prop::option::of(0_u128..80)),
         excluded in prop::collection::vec((0_u128..80, 0_u128..6), 0..12),
         late_window: bool,
+        taken in prop::collection::vec((0_u128..80, 0_u128..6), 0..12),
     ) {
         let mut list: BTreeSet<Address> = (0..=cidr.last_offset()).map(|offset| cidr.nth(offset).unwrap()).collect();
         let Ok(range) = Range::new(cidr, usable) else {
@@ -78,6 +79,14 @@ proptest! {
             prop_assert_eq!(range.rank(address), rank);
             prop_assert_eq!(range.walk_from(address).next(), list.range(address..).next().copied());
             prop_assert_eq!(range.nth(distance), list.iter().nth(usize::try_from(distance).unwrap()).copied());
+        }
+        // The lowest one that is not taken, from anywhere on.
+        let numbers = taken.iter().filter_map(|(at, length)| Some(near(cidr, *at)?.bits()..=near(cidr, at + length)?.bits()));
+        let taken: IntervalSet = numbers.collect();
+        let free: BTreeSet<Address> = list.iter().copied().filter(|address| !taken.contains(address.bits())).collect();
+        for from in (0..90).filter_map(|distance| near(cidr, distance)) {
+            let expected = free.range(from..).next().or(free.first()).copied();
+            prop_assert_eq!(range.next_free(&taken, from), expected);
         }
         // What it tells of itself makes it again.
         let again = Range::new(cidr, usable).unwrap().between(Some(range.first()), Some(range.last())).unwrap();

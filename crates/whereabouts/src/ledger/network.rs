@@ -1,0 +1,277 @@
+//! What is known of one network: its objects, and whose the addresses in them are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation, label, reservation_name};
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Cidr, IntervalSet};
+
+use super::index::Index;
+use super::object::{Object, is_older};
+use super::plan::{Plan, Planner};
+use super::{PoolId, Request, Spread, State, Who};
+
+/// The ledgers of one `network_name`.
+#[derive(Clone, Debug)]
+pub struct Network {
+    name: String,
+    pub(super) objects: BTreeMap<String, Object>,
+    /// A pool's objects, by number.
+    pub(super) pools: BTreeMap<PoolId, BTreeMap<u128, String>>,
+    held: BTreeMap<PoolId, Held>,
+    pub(super) index: Index,
+    pub(super) reservations: BTreeMap<Address, Reserved>,
+    reserved_by: BTreeMap<(String, String), BTreeSet<Address>>,
+    pub(super) always_reserve: bool,
+}
+
+/// The addresses of a pool that records name, as numbers.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    set: IntervalSet,
+    /// How many records beyond the first name an address: only records of others do.
+    again: BTreeMap<u128, u32>,
+}
+
+/// Whose an address is in all ranges of the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reserved {
+    pub(super) name: String,
+    pub(super) uid: Option<String>,
+    pub(super) podref: String,
+    pub(super) ifname: String,
+}
+
+/// How many addresses of a pool are held, and how many are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Records.
+    pub used: u128,
+    /// Addresses of the range, edges included, that no record names.
+    pub free: u128,
+}
+
+impl Network {
+    /// A network of which nothing is known yet.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            objects: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            held: BTreeMap::new(),
+            index: Index::default(),
+            reservations: BTreeMap::new(),
+            reserved_by: BTreeMap::new(),
+            always_reserve: false,
+        }
+    }
+
+    /// Whether every address of a range that others may overlap gets its reservation, also where none does: as long as a
+    /// Whereabouts writes to the same objects, which knows of our addresses only by their reservations.
+    #[must_use]
+    pub fn reserving_always(mut self, always: bool) -> Self {
+        self.always_reserve = always;
+        self
+    }
+
+    /// What is to be written for these requests. `spread` says where to begin looking for what is free.
+    pub fn plan(&self, requests: Vec<Request>, spread: &Spread, now: Timestamp) -> Plan {
+        Planner::new(self, spread, now).plan(requests)
+    }
+
+    /// An `IPPool` was read, written or heard of. Older news than what is known are left aside, and so are other
+    /// networks' pools; `is_node` says which names are nodes'.
+    pub fn see_pool(&mut self, pool: &IPPool, is_node: impl Fn(&str) -> bool) -> Option<PoolId> {
+        let (id, number) = PoolId::of_object(&self.name, pool, is_node)?;
+        let name = pool.metadata.name.clone()?;
+        let known = self.objects.remove(&name);
+        if let Some(known) = known {
+            if is_older(pool.metadata.resource_version.as_ref(), known.version.as_ref()) {
+                self.objects.insert(name, known);
+                return Some(id);
+            }
+            let gone =
+                known.records.iter().filter(|(key, record)| pool.spec.allocations.get(*key) != Some(record));
+            for (key, record) in gone {
+                self.drop_record(&name, &known, key, record);
+            }
+            let object = Object::new(id.clone(), number, pool);
+            let new = object.records.iter().filter(|(key, record)| known.records.get(*key) != Some(record));
+            for (key, record) in new {
+                self.add_record(&name, &object, key, record);
+            }
+            self.objects.insert(name, object);
+        } else {
+            let object = Object::new(id.clone(), number, pool);
+            for (key, record) in &object.records {
+                self.add_record(&name, &object, key, record);
+            }
+            self.pools.entry(id.clone()).or_default().insert(number, name.clone());
+            self.objects.insert(name, object);
+        }
+        Some(id)
+    }
+
+    /// An `IPPool` is gone.
+    pub fn forget_pool(&mut self, name: &str) {
+        let Some(object) = self.objects.remove(name) else { return };
+        for (key, record) in &object.records {
+            self.drop_record(name, &object, key, record);
+        }
+        if let Some(objects) = self.pools.get_mut(&object.id) {
+            objects.remove(&object.number);
+            if objects.is_empty() {
+                self.pools.remove(&object.id);
+                self.held.remove(&object.id);
+            }
+        }
+    }
+
+    /// A reservation was made, or heard of.
+    pub fn see_reservation(&mut self, reservation: &OverlappingRangeIPReservation) -> Option<Address> {
+        let address = reserved_address(&self.name, reservation)?;
+        self.forget_address(address);
+        let spec = &reservation.spec;
+        let reserved = Reserved {
+            name: reservation.metadata.name.clone()?,
+            uid: reservation.metadata.uid.clone(),
+            podref: spec.podref.clone(),
+            ifname: spec.ifname.clone().unwrap_or_default(),
+        };
+        let owner = (reserved.podref.clone(), reserved.ifname.clone());
+        self.reserved_by.entry(owner).or_default().insert(address);
+        self.reservations.insert(address, reserved);
+        Some(address)
+    }
+
+    /// A reservation is gone.
+    pub fn forget_reservation(&mut self, name: &str) {
+        let found = self.reservations.iter().find(|(_, reserved)| reserved.name == name);
+        if let Some(address) = found.map(|(address, _)| *address) {
+            self.forget_address(address);
+        }
+    }
+
+    /// What a pod's interface has, in all pools.
+    pub fn held_by(&self, who: &Who) -> Vec<(PoolId, Address)> {
+        let places = self.index.of_interface(&who.podref, &who.ifname);
+        let held = places.filter_map(|(name, key)| {
+            let object = self.objects.get(name)?;
+            Some((object.id.clone(), object.address(key)?))
+        });
+        held.collect()
+    }
+
+    /// Used and free addresses of a pool, over all of its objects.
+    pub fn usage(&self, id: &PoolId) -> Usage {
+        let used = self.held.get(id).map_or(0, |held| held.set.len());
+        Usage { used, free: id.range.size().saturating_sub(used) }
+    }
+
+    /// The pools that are known.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolId> {
+        self.pools.keys()
+    }
+
+    /// The records of a pool: object, key, address and whose it is.
+    pub fn records(&self, id: &PoolId) -> impl Iterator<Item = (&str, &str, Address, &Allocation)> {
+        let names = self.pools.get(id).into_iter().flat_map(BTreeMap::values);
+        names.filter_map(|name| Some((name.as_str(), self.objects.get(name)?))).flat_map(|(name, object)| {
+            let of_key = move |(key, record)| Some((name, key, object.address(key)?, record));
+            object
+                .records
+                .iter()
+                .filter_map(move |(key, record): (&String, _)| of_key((key.as_str(), record)))
+        })
+    }
+
+    /// Records whose key is no address of their range: object and key. They stay, and nobody has them.
+    pub fn nonsense(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.objects.iter().flat_map(|(name, object)| {
+            let senseless = object.records.keys().filter(|key| object.address(key).is_none());
+            senseless.map(move |key| (name.as_str(), key.as_str()))
+        })
+    }
+
+    /// The addresses that a pool's records name, as numbers.
+    pub(super) fn taken(&self, id: &PoolId) -> Option<&IntervalSet> {
+        self.held.get(id).map(|held| &held.set)
+    }
+
+    /// Whether a record of any pool names the address.
+    pub(super) fn is_recorded(&self, address: Address) -> bool {
+        let mut held = self.held.iter().filter(|(id, _)| id.range.contains(address));
+        held.any(|(_, held)| held.set.contains(address.bits()))
+    }
+
+    /// The reservations of a pod's interface.
+    pub(super) fn reserved_for(&self, who: &Who) -> impl Iterator<Item = Address> {
+        let owner = (who.podref.clone(), who.ifname.clone());
+        self.reserved_by.get(&owner).into_iter().flatten().copied()
+    }
+
+    /// What a pool's first object says.
+    pub(super) fn state(&self, id: &PoolId) -> Option<State> {
+        let name = self.pools.get(id)?.get(&0)?;
+        self.objects.get(name).map(|object| object.state)
+    }
+
+    /// The pools that have addresses in common with a range.
+    pub(super) fn overlapping<'a>(&'a self, range: &'a Cidr) -> impl Iterator<Item = &'a PoolId> {
+        self.pools.keys().filter(|id| id.range.overlaps(range))
+    }
+
+    fn add_record(&mut self, name: &str, object: &Object, key: &str, record: &Allocation) {
+        self.index.insert(name, key, record);
+        if let Some(address) = object.address(key) {
+            let held = self.held.entry(object.id.clone()).or_default();
+            if held.set.contains(address.bits()) {
+                *held.again.entry(address.bits()).or_default() += 1;
+            } else {
+                held.set.insert(address.bits(), address.bits());
+            }
+        }
+    }
+
+    fn drop_record(&mut self, name: &str, object: &Object, key: &str, record: &Allocation) {
+        self.index.remove(name, key, record);
+        let Some(address) = object.address(key) else { return };
+        let Some(held) = self.held.get_mut(&object.id) else { return };
+        match held.again.get_mut(&address.bits()) {
+            Some(again) if *again > 1 => *again -= 1,
+            Some(_) => {
+                held.again.remove(&address.bits());
+            }
+            None => held.set.remove(address.bits(), address.bits()),
+        }
+    }
+
+    fn forget_address(&mut self, address: Address) {
+        if let Some(old) = self.reservations.remove(&address) {
+            let owner = (old.podref, old.ifname);
+            if let Some(addresses) = self.reserved_by.get_mut(&owner) {
+                addresses.remove(&address);
+                if addresses.is_empty() {
+                    self.reserved_by.remove(&owner);
+                }
+            }
+        }
+    }
+}
+
+/// The address that a reservation of this network is named for. Ours say in a label whose they are; others' names may be
+/// read as those of more than one network, and then count in each.
+pub(crate) fn reserved_address(
+    network: &str,
+    reservation: &OverlappingRangeIPReservation,
+) -> Option<Address> {
+    let labels = reservation.metadata.labels.as_ref();
+    if labels.and_then(|labels| labels.get(label::NETWORK)).is_some_and(|other| other != network) {
+        return None;
+    }
+    let name = reservation.metadata.name.as_deref()?;
+    let rest = if network.is_empty() { name } else { name.strip_prefix(network)?.strip_prefix('-')? };
+    let text = if rest.contains('-') { rest.replace('-', ":") } else { rest.to_owned() };
+    let address = text.parse().ok()?;
+    (reservation_name(network, address).ok()? == name).then(|| Address::from(address))
+}

@@ -1,0 +1,98 @@
+//! One `IPPool` object as it was seen last.
+
+use std::collections::BTreeMap;
+
+use tenure_api::whereabouts::{Allocation, IPPool};
+use tenure_ipam::Address;
+use tenure_ipam::ledger::Offsets;
+
+use super::PoolId;
+
+/// The annotation of an `IPPool` that says what its writers have agreed on. Ours; Whereabouts neither has nor heeds it.
+pub const STATE: &str = "whereabouts.cni.cncf.io/state";
+
+/// What the writers of an object have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing: Whereabouts made it, or only networks with `enable_overlapping_ranges: false` use it. Its records say
+    /// nothing about other ranges.
+    Unmarked,
+    /// Its records hold for the whole network, and no other range of the network overlaps.
+    Unique,
+    /// Another range of the network overlaps: whoever adds a record has made the reservation of its address before.
+    Overlapping,
+    /// The range is cut into slices now. Records are updated and released, none is added.
+    Sliced,
+    /// A node's slice: all of it is the node's.
+    Owned,
+}
+
+impl State {
+    /// As the annotation has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unmarked => "",
+            Self::Unique => "unique",
+            Self::Overlapping => "overlapping",
+            Self::Sliced => "sliced",
+            Self::Owned => "owned",
+        }
+    }
+
+    /// What an object's annotation says; what it should not say counts as nothing.
+    pub fn of(pool: &IPPool) -> Self {
+        let said = pool.metadata.annotations.as_ref().and_then(|all| all.get(STATE)).map(String::as_str);
+        let all = [Self::Unique, Self::Overlapping, Self::Sliced, Self::Owned];
+        all.into_iter().find(|state| said == Some(state.as_str())).unwrap_or(Self::Unmarked)
+    }
+}
+
+/// An object of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    pub(super) id: PoolId,
+    pub(super) number: u128,
+    pub(super) version: Option<String>,
+    pub(super) state: State,
+    /// Whether it has annotations at all: a patch cannot add to none.
+    pub(super) has_annotations: bool,
+    /// What its records take, nearly.
+    pub(super) bytes: usize,
+    pub(super) records: BTreeMap<String, Allocation>,
+}
+
+impl Object {
+    pub(super) fn new(id: PoolId, number: u128, pool: &IPPool) -> Self {
+        Self {
+            id,
+            number,
+            version: pool.metadata.resource_version.clone(),
+            state: State::of(pool),
+            has_annotations: pool.metadata.annotations.is_some(),
+            bytes: pool.spec.allocations.iter().map(|(key, record)| bytes(key, record)).sum(),
+            records: pool.spec.allocations.clone(),
+        }
+    }
+
+    /// The address that a key stands for; `None` when it makes no sense.
+    pub(super) fn address(&self, key: &str) -> Option<Address> {
+        let decimal = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit());
+        let offset = if decimal { key.parse().ok()? } else { return None };
+        Offsets::of(&self.id.range).address(offset).ok()
+    }
+}
+
+/// What a record takes in an object: its texts, the JSON around them, and the server's note of who wrote it.
+pub(super) fn bytes(key: &str, record: &Allocation) -> usize {
+    2 * key.len()
+        + record.id.len()
+        + record.podref.len()
+        + record.ifname.as_ref().map_or(0, String::len)
+        + 120
+}
+
+/// Whether `new` is older than `known`, where both are numbers, as they are on every server that we know.
+pub(super) fn is_older(new: Option<&String>, known: Option<&String>) -> bool {
+    let number = |version: Option<&String>| version.and_then(|version| version.parse::<u128>().ok());
+    matches!((number(new), number(known)), (Some(new), Some(known)) if new < known)
+}

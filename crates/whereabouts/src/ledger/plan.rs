@@ -1,0 +1,311 @@
+//! Waiting requests as writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use tenure_api::whereabouts::{
+    Allocation, IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec, label,
+};
+use tenure_ipam::Address;
+
+use super::{Answer, Request, STATE, State};
+
+mod hold;
+mod planner;
+mod release;
+
+pub(super) use planner::Planner;
+
+/// What is to be written for a batch of requests, and what is answered then.
+///
+/// The order matters: `create` and `mark`, and after either a consistent list of the namespace's pools and the same
+/// requests planned again; then `reserve`, then `write`, then `unreserve`. Reservations that others have are named to
+/// [`Plan::leave_out`] before anything is written.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Objects to make. They are empty: nothing is handed out of an object that its overlapping neighbours may not have
+    /// heard of.
+    pub create: Vec<IPPool>,
+    /// Objects whose state must change before anything is handed out.
+    pub mark: Vec<Mark>,
+    /// Reservations to make, before what they are for is written.
+    pub reserve: Vec<Reserve>,
+    /// One for each object.
+    pub write: Vec<PoolWrite>,
+    /// Reservations to take back, after what they were for is gone.
+    pub unreserve: Vec<Unreserve>,
+    /// For each request, in their order.
+    pub answers: Vec<Answer>,
+    requests: Vec<Request>,
+    /// For each request, the objects and reservations that must be written before its answer is true.
+    needs: Vec<BTreeSet<String>>,
+}
+
+/// A change of an object's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The object.
+    pub name: String,
+    /// As which it was seen.
+    pub version: Option<String>,
+    /// What it is to say.
+    pub state: State,
+    has_annotations: bool,
+}
+
+/// A reservation to make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reserve {
+    /// Its name, which is the lock on the address.
+    pub name: String,
+    /// The object.
+    pub object: OverlappingRangeIPReservation,
+}
+
+/// A reservation to take back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreserve {
+    /// Its name.
+    pub name: String,
+    /// As which object it was seen: only that one is deleted.
+    pub uid: Option<String>,
+}
+
+/// All changes of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolWrite {
+    /// The object.
+    pub name: String,
+    /// As which it was seen.
+    pub version: Option<String>,
+    state: State,
+    has_annotations: bool,
+    edits: BTreeMap<String, Edit>,
+}
+
+/// The change of one record, and for which requests it is.
+#[derive(Clone, Debug, PartialEq)]
+struct Edit {
+    before: Option<Allocation>,
+    after: Option<Allocation>,
+    requests: BTreeSet<usize>,
+}
+
+/// What came of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done.
+    Written,
+    /// Somebody else was quicker, or nobody answered: look again.
+    Conflict,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settled {
+    /// This is its answer.
+    Done(Answer),
+    /// It is to be planned again, with what was seen meanwhile.
+    Again(Request),
+}
+
+impl Plan {
+    /// What becomes of each request, in their order. `outcome` says what came of the write of an object or reservation
+    /// of this name.
+    pub fn settle(&self, outcome: impl Fn(&str) -> Outcome) -> Vec<Settled> {
+        let settled = self.requests.iter().zip(&self.answers).zip(&self.needs).enumerate();
+        settled
+            .map(|(number, ((request, answer), needs))| {
+                let written = needs.iter().all(|name| outcome(name) == Outcome::Written);
+                if written && *answer != Answer::Wait {
+                    return Settled::Done(answer.clone());
+                }
+                Settled::Again(self.again(number, request, &outcome))
+            })
+            .collect()
+    }
+
+    /// Leaves out what depends on these reservations, which others have: to be called between `reserve` and `write`.
+    pub fn leave_out(&mut self, taken: &BTreeSet<String>) {
+        let mut out: BTreeSet<usize> = BTreeSet::new();
+        for (number, needs) in self.needs.iter().enumerate() {
+            if !needs.is_disjoint(taken) {
+                out.insert(number);
+            }
+        }
+        // Requests that share a record with one that is left out are left out with it.
+        loop {
+            let before = out.len();
+            let edits = self.write.iter().flat_map(|write| write.edits.values());
+            let shared: BTreeSet<usize> = edits
+                .filter(|edit| !edit.requests.is_disjoint(&out))
+                .flat_map(|edit| edit.requests.clone())
+                .collect();
+            out.extend(shared);
+            if out.len() == before {
+                break;
+            }
+        }
+        for write in &mut self.write {
+            write.edits.retain(|_, edit| edit.requests.is_disjoint(&out));
+        }
+        self.write.retain(|write| !write.edits.is_empty());
+        for number in out {
+            if let Some(answer) = self.answers.get_mut(number) {
+                *answer = Answer::Wait;
+            }
+        }
+    }
+
+    /// The request with what of it was written.
+    fn again(&self, number: usize, request: &Request, outcome: &impl Fn(&str) -> Outcome) -> Request {
+        let mut request = request.clone();
+        if let super::Act::Hold { made, .. } = &mut request.act {
+            for write in self.write.iter().filter(|write| outcome(&write.name) == Outcome::Written) {
+                let mine = write.edits.iter().filter(|(_, edit)| edit.requests.contains(&number));
+                made.extend(
+                    mine.filter(|(_, edit)| edit.before.is_none())
+                        .map(|(key, _)| (write.name.clone(), key.clone())),
+                );
+            }
+        }
+        request
+    }
+}
+
+impl PoolWrite {
+    /// The changes as a JSON patch: each key guarded by a test of what it was, and whatever is added also by a test of the
+    /// object's state. Writers of different keys do not disturb each other.
+    pub fn patch(&self) -> Value {
+        let mut operations = Vec::new();
+        if self.edits.values().any(|edit| edit.before.is_none()) {
+            operations.push(state_test(self.state, self.has_annotations));
+        }
+        for (key, edit) in &self.edits {
+            let path = format!("/spec/allocations/{key}");
+            operations.push(json!({"op": "test", "path": path, "value": edit.before}));
+            operations.push(match &edit.after {
+                Some(after) => json!({"op": "add", "path": path, "value": after}),
+                None => json!({"op": "remove", "path": path}),
+            });
+        }
+        Value::Array(operations)
+    }
+
+    /// The object after the changes, for a whole write guarded by its version; `None` if it is not what it was.
+    pub fn apply(&self, pool: &IPPool) -> Option<IPPool> {
+        let adds = self.edits.values().any(|edit| edit.before.is_none());
+        if adds && State::of(pool) != self.state {
+            return None;
+        }
+        let mut pool = pool.clone();
+        for (key, edit) in &self.edits {
+            if pool.spec.allocations.get(key) != edit.before.as_ref() {
+                return None;
+            }
+            match &edit.after {
+                Some(after) => pool.spec.allocations.insert(key.clone(), after.clone()),
+                None => pool.spec.allocations.remove(key),
+            };
+        }
+        Some(pool)
+    }
+
+    /// How many records change.
+    pub fn len(&self) -> usize {
+        self.edits.len()
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+}
+
+impl Mark {
+    /// The change as a JSON patch, guarded by the object's version: whoever marks knows every record made before.
+    pub fn patch(&self) -> Value {
+        let mut operations =
+            vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": self.version})];
+        if self.has_annotations {
+            operations.push(json!({"op": "add", "path": state_path(), "value": self.state.as_str()}));
+        } else {
+            let annotations = json!({ STATE: self.state.as_str() });
+            operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": annotations}));
+        }
+        Value::Array(operations)
+    }
+
+    /// The object after the change; `None` if it is not what it was.
+    pub fn apply(&self, pool: &IPPool) -> Option<IPPool> {
+        if pool.metadata.resource_version != self.version {
+            return None;
+        }
+        let mut pool = pool.clone();
+        let annotations = pool.metadata.annotations.get_or_insert_default();
+        annotations.insert(STATE.to_owned(), self.state.as_str().to_owned());
+        Some(pool)
+    }
+
+    pub(super) fn of(name: &str, object: &super::object::Object, state: State) -> Self {
+        let version = object.version.clone();
+        Self { name: name.to_owned(), version, state, has_annotations: object.has_annotations }
+    }
+}
+
+impl Reserve {
+    fn of(network: &str, name: String, record: &Allocation) -> Self {
+        let labels = (!network.is_empty() && network.len() <= 63)
+            .then(|| BTreeMap::from([(label::NETWORK.to_owned(), network.to_owned())]));
+        let object = OverlappingRangeIPReservation {
+            metadata: ObjectMeta { name: Some(name.clone()), labels, ..ObjectMeta::default() },
+            spec: OverlappingRangeIPReservationSpec {
+                containerid: None,
+                podref: record.podref.clone(),
+                ifname: record.ifname.clone(),
+            },
+        };
+        Self { name, object }
+    }
+}
+
+fn state_path() -> String {
+    format!("/metadata/annotations/{}", STATE.replace('/', "~1"))
+}
+
+fn state_test(state: State, has_annotations: bool) -> Value {
+    match state {
+        State::Unmarked if !has_annotations => {
+            json!({"op": "test", "path": "/metadata/annotations", "value": null})
+        }
+        State::Unmarked => json!({"op": "test", "path": state_path(), "value": null}),
+        said => json!({"op": "test", "path": state_path(), "value": said.as_str()}),
+    }
+}
+
+/// Adds a change of a record to the changes of its object.
+fn edit(
+    edits: &mut BTreeMap<String, Edit>,
+    key: &str,
+    before: Option<Allocation>,
+    after: Option<Allocation>,
+    request: usize,
+) {
+    match edits.get_mut(key) {
+        Some(known) => {
+            known.after = after;
+            known.requests.insert(request);
+        }
+        None => {
+            edits.insert(key.to_owned(), Edit { before, after, requests: BTreeSet::from([request]) });
+        }
+    }
+}
+
+/// The addresses that are free after a release.
+pub(crate) fn sorted(addresses: impl IntoIterator<Item = Address>) -> Vec<Address> {
+    let mut addresses: Vec<Address> = addresses.into_iter().collect();
+    addresses.sort_unstable();
+    addresses
+}

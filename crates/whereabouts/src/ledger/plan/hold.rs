@@ -1,0 +1,250 @@
+//! Holding: what the interface has already, or what is free, in each of its ranges or in none.
+
+use std::collections::BTreeSet;
+
+use tenure_api::whereabouts::Allocation;
+use tenure_ipam::Address;
+use tenure_ipam::ledger::Offsets;
+
+use super::planner::{Planner, Staged};
+use super::{Mark, Unreserve};
+use crate::ledger::index::Place;
+use crate::ledger::{Answer, LedgerRefusal, PoolId, State, Want, Who};
+
+/// How far a want got.
+enum Found {
+    At(Address),
+    /// Objects must be made or marked first.
+    NotYet,
+    Refused(Box<LedgerRefusal>),
+}
+
+impl Planner<'_> {
+    pub(super) fn hold(&mut self, who: &Who, wants: &[Want], made: &BTreeSet<Place>) -> (Answer, Staged) {
+        let mut staged = Staged::default();
+        let (mut addresses, mut waits) = (Vec::new(), false);
+        for want in wants {
+            match self.find(who, want, &mut staged, &addresses) {
+                Found::At(address) => addresses.push(address),
+                Found::NotYet => waits = true,
+                Found::Refused(refusal) => return (Answer::Refused(*refusal), self.take_back(who, made)),
+            }
+        }
+        if waits {
+            return Self::wait();
+        }
+        (Answer::Held(arranged(wants, addresses)), staged)
+    }
+
+    fn find(&mut self, who: &Who, want: &Want, staged: &mut Staged, chosen: &[Address]) -> Found {
+        if let Some((place, record, address)) = self.existing(who, want, staged) {
+            let mut after = record.clone();
+            after.id.clone_from(&who.id);
+            after.ifname = Some(who.ifname.clone());
+            let state = self.network.objects.get(&place.0).map(|object| object.state);
+            if want.overlapping && state == Some(State::Overlapping) {
+                staged.reserve.extend(self.reservation(&want.pool, address, &after));
+            }
+            // Also when nothing changes: the next want of the same pool must find another.
+            let before = self.before(&place);
+            staged.edits.push((place, before, Some(after)));
+            return Found::At(address);
+        }
+        match self.ready(want) {
+            Ok(true) => {}
+            Ok(false) => return Found::NotYet,
+            Err(refusal) => return Found::Refused(refusal),
+        }
+        let state = self.network.state(&want.pool).unwrap_or(State::Unmarked);
+        let unique = want.overlapping || state != State::Unmarked;
+        let Some(address) = self.pick(who, want, unique, chosen) else {
+            if self.freed.contains(&want.pool) {
+                return Found::NotYet;
+            }
+            return Found::Refused(Box::new(exhausted(who, want)));
+        };
+        let number = want.pool.home(address);
+        let Some(object) = self.network.pools.get(&want.pool).and_then(|objects| objects.get(&number)) else {
+            // Those behind in the line need objects for what comes after it.
+            if let Some(taken) = self.taken.get_mut(&(want.pool.clone(), unique)) {
+                taken.insert(address.bits(), address.bits());
+            }
+            return match self.make(&want.pool, number, state) {
+                Ok(()) => Found::NotYet,
+                Err(refusal) => Found::Refused(refusal),
+            };
+        };
+        let record =
+            Allocation { id: who.id.clone(), podref: who.podref.clone(), ifname: Some(who.ifname.clone()) };
+        let key = Offsets::of(&want.pool.range).offset(address).unwrap_or_default().to_string();
+        let place = (object.clone(), key);
+        if unique && state == State::Overlapping {
+            staged.reserve.extend(self.reservation(&want.pool, address, &record));
+        }
+        staged.added.push((want.pool.clone(), address, unique, place.clone()));
+        staged.edits.push((place, None, Some(record)));
+        Found::At(address)
+    }
+
+    /// A record that the interface has in this pool and that no earlier want of the request has taken.
+    fn existing(&self, who: &Who, want: &Want, staged: &Staged) -> Option<(Place, Allocation, Address)> {
+        let key = (who.podref.clone(), who.ifname.clone(), want.pool.clone());
+        let of = |ifname: &str| {
+            let known = self.network.index.of_interface(&who.podref, ifname).cloned();
+            let added = self.added.get(&key).into_iter().flatten().cloned();
+            let mut found: Vec<(Address, Place, Allocation)> = known
+                .chain(added)
+                .filter(|place| staged.edits.iter().all(|(other, _, _)| other != place))
+                .filter(|place| {
+                    self.network.objects.get(&place.0).is_some_and(|object| object.id == want.pool)
+                })
+                .filter_map(|place| {
+                    let record = self.record(&place)?.clone();
+                    let same =
+                        record.podref == who.podref && record.ifname.as_deref().unwrap_or_default() == ifname;
+                    same.then_some((self.address(&place)?, place, record))
+                })
+                .collect();
+            found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+            found.into_iter().next()
+        };
+        of(&who.ifname).or_else(|| of("")).map(|(address, place, record)| (place, record, address))
+    }
+
+    /// Whether the pool's objects, and those of ranges that overlap it, are there and say what they must.
+    fn ready(&mut self, want: &Want) -> Result<bool, Box<LedgerRefusal>> {
+        let network = self.network;
+        let state = network.state(&want.pool);
+        if state == Some(State::Sliced) {
+            return Err(Box::new(LedgerRefusal::Sliced { pool: want.pool.name().unwrap_or_default() }));
+        }
+        if !want.overlapping && matches!(state, Some(State::Unmarked)) {
+            return Ok(true);
+        }
+        let others: Vec<&PoolId> = network
+            .overlapping(&want.pool.range)
+            .filter(|other| **other != want.pool && other.node.is_empty())
+            .filter(|other| matches!(network.state(other), Some(State::Unique | State::Overlapping)))
+            .collect();
+        let needed = match state {
+            None if !want.overlapping => State::Unmarked,
+            _ if others.is_empty() && !network.always_reserve => State::Unique,
+            _ => State::Overlapping,
+        };
+        if state.is_none() {
+            self.make(&want.pool, 0, needed)?;
+            return Ok(false);
+        }
+        let mut ready = true;
+        for pool in others.into_iter().chain([&want.pool]) {
+            for name in network.pools.get(pool).into_iter().flat_map(|objects| objects.values()) {
+                let Some(object) = network.objects.get(name) else { continue };
+                let enough = object.state == needed || object.state == State::Overlapping;
+                if !enough {
+                    ready = false;
+                    self.mark.insert(name.clone(), Mark::of(name, object, needed));
+                }
+            }
+        }
+        Ok(ready)
+    }
+
+    /// The preferred address, or the first free of those to pick from, or the next free one.
+    fn pick(&mut self, who: &Who, want: &Want, unique: bool, chosen: &[Address]) -> Option<Address> {
+        let key = (want.pool.clone(), unique);
+        if !self.taken.contains_key(&key) {
+            let taken = self.build_taken(&want.pool, unique);
+            self.taken.insert(key.clone(), taken);
+        }
+        let taken = self.taken.get_mut(&key)?;
+        let free = |taken: &tenure_ipam::IntervalSet, address: &Address| {
+            want.range.contains(*address) && !taken.contains(address.bits()) && !chosen.contains(address)
+        };
+        // Reserved for this very interface by an attempt that got no further.
+        let picked_before = |address: &Address| self.picked.iter().any(|(_, other, _)| other == address);
+        let mine = self.network.reserved_for(who).find(|address| {
+            unique
+                && want.range.contains(*address)
+                && !chosen.contains(address)
+                && !picked_before(address)
+                && !self.network.is_recorded(*address)
+        });
+        if want.pick.is_empty() && mine.is_some() {
+            return mine;
+        }
+        if let Some(preferred) = want.preferred.filter(|address| free(taken, address)) {
+            return Some(preferred);
+        }
+        if !want.pick.is_empty() {
+            return want.pick.iter().copied().find(|address| free(taken, address));
+        }
+        let start = self.spread.start(&want.range, self.now);
+        // Ranges of one request may overlap: an interface has an address once.
+        let blocked: Vec<&Address> = chosen
+            .iter()
+            .filter(|address| want.range.family() == address.family() && !taken.contains(address.bits()))
+            .collect();
+        for address in &blocked {
+            taken.insert(address.bits(), address.bits());
+        }
+        let found = want.range.next_free(taken, start);
+        for address in &blocked {
+            taken.remove(address.bits(), address.bits());
+        }
+        found
+    }
+
+    fn make(&mut self, pool: &PoolId, number: u128, state: State) -> Result<(), Box<LedgerRefusal>> {
+        let object = pool
+            .empty_object(number, state)
+            .map_err(|error| Box::new(LedgerRefusal::Name(error.to_string())))?;
+        self.create.insert(object.metadata.name.clone().unwrap_or_default(), object);
+        Ok(())
+    }
+
+    /// What earlier attempts of a request that is refused have written, and reserved, goes.
+    fn take_back(&self, who: &Who, made: &BTreeSet<Place>) -> Staged {
+        let mut staged = Staged::default();
+        for place in made {
+            let Some(record) = self.record(place).cloned() else { continue };
+            let mine = record.id == who.id
+                && record.podref == who.podref
+                && record.ifname.as_deref() == Some(who.ifname.as_str());
+            if mine && let Some(address) = self.address(place) {
+                staged.unreserve.extend(self.unreservation(address, &record));
+                staged.edits.push((place.clone(), Some(record), None));
+            }
+        }
+        for address in self.network.reserved_for(who).filter(|address| !self.network.is_recorded(*address)) {
+            if let Some(reserved) = self.network.reservations.get(&address) {
+                staged.unreserve.push(Unreserve { name: reserved.name.clone(), uid: reserved.uid.clone() });
+            }
+        }
+        staged
+    }
+}
+
+/// Several addresses of one pool in an order that depends on nothing but them, so that they are answered in it again.
+fn arranged(wants: &[Want], mut addresses: Vec<Address>) -> Vec<Address> {
+    for place in 0..addresses.len() {
+        let of_pool = (place..addresses.len()).filter(|other| wants[*other].pool == wants[place].pool);
+        let best = of_pool.min_by_key(|other| {
+            let address = addresses[*other];
+            (!wants[place].range.contains(address), address)
+        });
+        if let Some(best) = best {
+            addresses.swap(place, best);
+        }
+    }
+    addresses
+}
+
+fn exhausted(who: &Who, want: &Want) -> LedgerRefusal {
+    LedgerRefusal::Exhausted {
+        pool: want.pool.name().unwrap_or_default(),
+        first: want.range.first(),
+        last: want.range.last(),
+        capacity: if want.pick.is_empty() { want.range.count() } else { want.pick.len() as u128 },
+        podref: who.podref.clone(),
+    }
+}

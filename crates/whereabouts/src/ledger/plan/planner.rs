@@ -1,0 +1,204 @@
+//! The state of planning: what is known, and what this batch has decided so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_api::whereabouts::{Allocation, reservation_name};
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, IntervalSet};
+
+use super::{Edit, Mark, Plan, PoolWrite, Reserve, Unreserve, edit};
+use crate::ledger::index::Place;
+use crate::ledger::{Act, Answer, Network, PoolId, Request, Spread, State, Who};
+
+/// Plans one batch.
+pub(in crate::ledger) struct Planner<'a> {
+    pub(super) network: &'a Network,
+    pub(super) spread: &'a Spread,
+    pub(super) now: Timestamp,
+    pub(super) edits: BTreeMap<String, BTreeMap<String, Edit>>,
+    /// Records that this batch adds, by pod, interface and pool.
+    pub(super) added: BTreeMap<(String, String, PoolId), Vec<Place>>,
+    /// Addresses that this batch adds, and whether for the whole network.
+    pub(super) picked: Vec<(PoolId, Address, bool)>,
+    /// What is taken for a pool's requests, by whether they are for the whole network. Built once, then kept up.
+    pub(super) taken: BTreeMap<(PoolId, bool), IntervalSet>,
+    pub(super) create: BTreeMap<String, tenure_api::whereabouts::IPPool>,
+    pub(super) mark: BTreeMap<String, Mark>,
+    pub(super) reserve: BTreeMap<String, Reserve>,
+    pub(super) unreserve: BTreeMap<String, Unreserve>,
+    /// Pools in which this batch releases something.
+    pub(super) freed: BTreeSet<PoolId>,
+}
+
+/// What one request would change: nothing of it happens unless all of it does.
+#[derive(Default)]
+pub(super) struct Staged {
+    pub(super) edits: Vec<(Place, Option<Allocation>, Option<Allocation>)>,
+    pub(super) reserve: Vec<Reserve>,
+    pub(super) unreserve: Vec<Unreserve>,
+    pub(super) added: Vec<(PoolId, Address, bool, Place)>,
+    pub(super) freed: Vec<PoolId>,
+}
+
+impl<'a> Planner<'a> {
+    pub(in crate::ledger) fn new(network: &'a Network, spread: &'a Spread, now: Timestamp) -> Self {
+        Self {
+            network,
+            spread,
+            now,
+            edits: BTreeMap::new(),
+            added: BTreeMap::new(),
+            picked: Vec::new(),
+            taken: BTreeMap::new(),
+            create: BTreeMap::new(),
+            mark: BTreeMap::new(),
+            reserve: BTreeMap::new(),
+            unreserve: BTreeMap::new(),
+            freed: BTreeSet::new(),
+        }
+    }
+
+    pub(in crate::ledger) fn plan(mut self, requests: Vec<Request>) -> Plan {
+        let (mut answers, mut needs) = (Vec::new(), Vec::new());
+        for (number, request) in requests.iter().enumerate() {
+            let who = &request.who;
+            let (answer, staged) = match &request.act {
+                Act::Hold { wants, made } => self.hold(who, wants, made),
+                Act::Release { pools } => self.release(who, pools),
+                Act::Forget { object, key, record } => self.forget(object, key, record),
+            };
+            answers.push(answer);
+            needs.push(self.commit(number, who, staged));
+        }
+        let write = self.edits.into_iter().filter_map(|(name, edits)| {
+            let object = self.network.objects.get(&name)?;
+            let (version, state) = (object.version.clone(), object.state);
+            Some(PoolWrite { name, version, state, has_annotations: object.has_annotations, edits })
+        });
+        Plan {
+            write: write.collect(),
+            create: self.create.into_values().collect(),
+            mark: self.mark.into_values().collect(),
+            reserve: self.reserve.into_values().collect(),
+            unreserve: self.unreserve.into_values().collect(),
+            answers,
+            requests,
+            needs,
+        }
+    }
+
+    /// Makes what a request would change part of the plan; answers what it needs.
+    fn commit(&mut self, number: usize, who: &Who, staged: Staged) -> BTreeSet<String> {
+        let mut needs = BTreeSet::new();
+        for ((object, key), before, after) in staged.edits {
+            let known = self.edits.get(&object).is_some_and(|edits| edits.contains_key(&key));
+            if before == after && !known {
+                continue;
+            }
+            needs.insert(object.clone());
+            edit(self.edits.entry(object).or_default(), &key, before, after, number);
+        }
+        for reserve in staged.reserve {
+            needs.insert(reserve.name.clone());
+            self.reserve.insert(reserve.name.clone(), reserve);
+        }
+        for unreserve in staged.unreserve {
+            self.unreserve.insert(unreserve.name.clone(), unreserve);
+        }
+        for (pool, address, unique, place) in staged.added {
+            for ((of, all), taken) in &mut self.taken {
+                if *of == pool || (*all && unique) {
+                    taken.insert(address.bits(), address.bits());
+                }
+            }
+            let owner = (who.podref.clone(), who.ifname.clone(), pool.clone());
+            self.added.entry(owner).or_default().push(place);
+            self.picked.push((pool, address, unique));
+        }
+        self.freed.extend(staged.freed);
+        needs
+    }
+
+    /// A record as this batch leaves it.
+    pub(super) fn record(&self, place: &Place) -> Option<&Allocation> {
+        match self.edits.get(&place.0).and_then(|edits| edits.get(&place.1)) {
+            Some(edit) => edit.after.as_ref(),
+            None => self.network.objects.get(&place.0)?.records.get(&place.1),
+        }
+    }
+
+    /// A record as it was before this batch.
+    pub(super) fn before(&self, place: &Place) -> Option<Allocation> {
+        self.network.objects.get(&place.0)?.records.get(&place.1).cloned()
+    }
+
+    /// The address that a record of this batch or of before stands for.
+    pub(super) fn address(&self, place: &Place) -> Option<Address> {
+        self.network.objects.get(&place.0)?.address(&place.1)
+    }
+
+    /// The reservation of an address for whoever the record names, unless it is there.
+    pub(super) fn reservation(
+        &self,
+        pool: &PoolId,
+        address: Address,
+        record: &Allocation,
+    ) -> Option<Reserve> {
+        if self.network.reservations.contains_key(&address) {
+            return None;
+        }
+        let name = reservation_name(&pool.network, address.to_ip()).ok()?;
+        Some(Reserve::of(&pool.network, name, record))
+    }
+
+    /// The reservation of a record that goes, if it is that record's.
+    pub(super) fn unreservation(&self, address: Address, record: &Allocation) -> Option<Unreserve> {
+        let reserved = self.network.reservations.get(&address)?;
+        let ifname = record.ifname.as_deref().unwrap_or_default();
+        let same = reserved.podref == record.podref
+            && (reserved.ifname.is_empty() || ifname.is_empty() || reserved.ifname == ifname);
+        same.then(|| Unreserve { name: reserved.name.clone(), uid: reserved.uid.clone() })
+    }
+
+    /// What is taken for requests of this pool.
+    pub(super) fn build_taken(&self, pool: &PoolId, unique: bool) -> IntervalSet {
+        let network = self.network;
+        let mut taken = network.taken(pool).cloned().unwrap_or_default();
+        for (number, name) in network.pools.get(pool).into_iter().flatten() {
+            let full =
+                network.objects.get(name).is_some_and(|object| object.bytes > crate::ledger::LARGEST_OBJECT);
+            if full {
+                let (first, last) = pool.addresses_of(*number);
+                taken.insert(first, last);
+            }
+        }
+        for (of, address, all) in &self.picked {
+            if address.family() == pool.range.family() && (of == pool || (*all && unique)) {
+                taken.insert(address.bits(), address.bits());
+            }
+        }
+        if !unique {
+            return taken;
+        }
+        for other in network.overlapping(&pool.range).filter(|other| *other != pool) {
+            match network.state(other) {
+                Some(State::Sliced | State::Owned) => {
+                    taken.insert(other.range.first().bits(), other.range.last().bits());
+                }
+                Some(State::Unique | State::Overlapping) => {
+                    taken.extend(network.taken(other).into_iter().flat_map(IntervalSet::iter));
+                }
+                // Whereabouts' own: what it holds for the whole network, it has reserved.
+                Some(State::Unmarked) | None => {}
+            }
+        }
+        let reserved = network.reservations.range(pool.range.first()..=pool.range.last());
+        taken.extend(reserved.map(|(address, _)| address.bits()..=address.bits()));
+        taken
+    }
+
+    /// The answer while objects are made or marked, or while this batch frees what is asked for.
+    pub(super) fn wait() -> (Answer, Staged) {
+        (Answer::Wait, Staged::default())
+    }
+}

@@ -1,0 +1,73 @@
+//! Releasing: what a container's interface has, or one record that nobody uses.
+
+use std::collections::BTreeSet;
+
+use tenure_api::whereabouts::Allocation;
+
+use super::planner::{Planner, Staged};
+use super::sorted;
+use crate::ledger::index::Place;
+use crate::ledger::{Answer, PoolId, State, Who};
+
+impl Planner<'_> {
+    pub(super) fn release(&mut self, who: &Who, pools: &[PoolId]) -> (Answer, Staged) {
+        if who.id.is_empty() {
+            return (Answer::Released(Vec::new()), Staged::default());
+        }
+        let network = self.network;
+        let named = network.index.of_container(&who.id, &who.ifname).cloned();
+        // Records of old versions name no interface: only where the configuration says that one of its own may be.
+        let nameless = network
+            .index
+            .of_container(&who.id, "")
+            .filter(|place| network.objects.get(&place.0).is_some_and(|object| pools.contains(&object.id)))
+            .cloned();
+        let places: BTreeSet<Place> = named.chain(nameless).filter(|place| !self.is_owned(place)).collect();
+        // This batch may have given the container something that is not written yet.
+        let unwritten = self.added.values().flatten().any(|place| {
+            self.record(place).is_some_and(|record| {
+                record.id == who.id && record.ifname.as_deref().unwrap_or_default() == who.ifname
+            })
+        });
+        if unwritten {
+            return Self::wait();
+        }
+        let mut staged = Staged::default();
+        let mut released = Vec::new();
+        for place in places {
+            // Taken over by a successor in this very batch?
+            let Some(record) = self.record(&place).filter(|record| record.id == who.id).cloned() else {
+                continue;
+            };
+            released.extend(self.remove(place, &record, &mut staged));
+        }
+        (Answer::Released(sorted(released)), staged)
+    }
+
+    pub(super) fn forget(&mut self, object: &str, key: &str, record: &Allocation) -> (Answer, Staged) {
+        let place = (object.to_owned(), key.to_owned());
+        let mut staged = Staged::default();
+        let same = self.record(&place) == Some(record);
+        let released = if same { self.remove(place, record, &mut staged) } else { None };
+        (Answer::Released(released.into_iter().collect()), staged)
+    }
+
+    /// Takes a record out, and its reservation after it.
+    fn remove(&self, place: Place, record: &Allocation, staged: &mut Staged) -> Option<tenure_ipam::Address> {
+        let before = self.before(&place);
+        let address = self.address(&place);
+        if let Some(object) = self.network.objects.get(&place.0) {
+            staged.freed.push(object.id.clone());
+        }
+        if let Some(address) = address {
+            staged.unreserve.extend(self.unreservation(address, record));
+        }
+        staged.edits.push((place, before, None));
+        address
+    }
+
+    /// A node's own slice is written by the node.
+    fn is_owned(&self, place: &Place) -> bool {
+        self.network.objects.get(&place.0).is_some_and(|object| object.state == State::Owned)
+    }
+}

@@ -1,0 +1,126 @@
+//! Which pool, and in which of its objects an address belongs.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_api::whereabouts::{IPPool, IPPoolSpec, WhereaboutsNameError, label, pool_name};
+use tenure_ipam::{Address, Cidr};
+
+use super::{STATE, State};
+
+/// How many addresses belong into one object. With the longest names that Kubernetes allows a record takes half a
+/// kilobyte, the server's own bookkeeping included: so many stay below etcd's limit of 1.5 MiB, whoever they are.
+pub const ADDRESSES_IN_AN_OBJECT: u128 = 2048;
+
+/// An object that others have filled beyond this many bytes takes no more records.
+pub const LARGEST_OBJECT: usize = 1 << 20;
+
+/// One range of one network, shared or a node's slice.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId {
+    /// `network_name`; empty for the network without one.
+    pub network: String,
+    /// The node that owns it; empty when all nodes share it.
+    pub node: String,
+    /// The range, or the slice.
+    pub range: Cidr,
+}
+
+impl PoolId {
+    /// A range that all nodes share.
+    pub fn shared(network: &str, range: Cidr) -> Self {
+        Self { network: network.to_owned(), node: String::new(), range }
+    }
+
+    /// A node's slice.
+    pub fn of_node(network: &str, node: &str, slice: Cidr) -> Self {
+        Self { network: network.to_owned(), node: node.to_owned(), range: slice }
+    }
+
+    /// The name of the pool's first object: Whereabouts' own.
+    pub fn name(&self) -> Result<String, WhereaboutsNameError> {
+        pool_name(&self.network, &self.node, &self.range.to_string())
+    }
+
+    /// The name of one of its objects: the first is the pool's, the others have their number behind a dot.
+    pub fn object_name(&self, number: u128) -> Result<String, WhereaboutsNameError> {
+        let name = self.name()?;
+        Ok(if number == 0 { name } else { format!("{name}.{number}") })
+    }
+
+    /// The number of the object into which a new record of this address is written.
+    ///
+    /// It is computed and not looked up, so that two writers of one address always meet in one object. A node's slice has
+    /// one writer and one object. Records that are elsewhere, because Whereabouts wrote them all into the first object,
+    /// count, and are released where they are.
+    pub fn home(&self, address: Address) -> u128 {
+        if !self.node.is_empty() {
+            return 0;
+        }
+        address.distance_from(self.range.first()).unwrap_or(0) / ADDRESSES_IN_AN_OBJECT
+    }
+
+    /// The addresses, as numbers, that belong into an object.
+    pub(super) fn addresses_of(&self, number: u128) -> (u128, u128) {
+        let (first, last) = (self.range.first().bits(), self.range.last().bits());
+        if !self.node.is_empty() {
+            return (first, last);
+        }
+        let start = first.saturating_add(number.saturating_mul(ADDRESSES_IN_AN_OBJECT));
+        (start, start.saturating_add(ADDRESSES_IN_AN_OBJECT - 1).min(last))
+    }
+
+    /// An object of this pool in which nothing is held.
+    pub fn empty_object(&self, number: u128, state: State) -> Result<IPPool, WhereaboutsNameError> {
+        let fits = |value: &&String| !value.is_empty() && value.len() <= 63;
+        let labels = [(label::NETWORK, &self.network), (label::NODE, &self.node)];
+        let labels: BTreeMap<String, String> = labels
+            .into_iter()
+            .filter(|(_, value)| fits(value))
+            .map(|(key, value)| (key.to_owned(), value.clone()))
+            .collect();
+        let annotations = BTreeMap::from([(STATE.to_owned(), state.as_str().to_owned())]);
+        Ok(IPPool {
+            metadata: ObjectMeta {
+                name: Some(self.object_name(number)?),
+                labels: (!labels.is_empty()).then_some(labels),
+                annotations: (state != State::Unmarked).then_some(annotations),
+                ..ObjectMeta::default()
+            },
+            spec: IPPoolSpec { range: self.range.to_string(), allocations: BTreeMap::new() },
+        })
+    }
+
+    /// Which pool of `network`, and which of its objects, this one is; `None` if it is another network's.
+    ///
+    /// Whereabouts' objects have no labels, so a name alone may be read in two ways: a network or a node in front of
+    /// the range. It is taken for a node's when `is_node` knows that node.
+    pub fn of_object(network: &str, pool: &IPPool, is_node: impl Fn(&str) -> bool) -> Option<(Self, u128)> {
+        let name = pool.metadata.name.as_deref()?;
+        let range = pool.spec.cidr().ok()?;
+        let label = |key: &str| pool.metadata.labels.as_ref().and_then(|labels| labels.get(key));
+        let shared = Self::shared(network, range);
+        let own = shared.name().ok()?;
+        if label(label::NETWORK).is_some_and(|other| other != network) {
+            return None;
+        }
+        if name == own && label(label::NODE).is_none() {
+            return Some((shared, 0));
+        }
+        if let Some(number) = name.strip_prefix(&own).and_then(|rest| rest.strip_prefix('.')) {
+            let number = number.parse().ok().filter(|number| *number > 0)?;
+            return Some((shared, number));
+        }
+        let node = if let Some(node) = label(label::NODE) {
+            node.clone()
+        } else {
+            let range = Self::shared("", range).name().ok()?;
+            let front = name.strip_suffix(&range)?.strip_suffix('-')?;
+            let own =
+                if network.is_empty() { front } else { front.strip_prefix(network)?.strip_prefix('-')? };
+            Some(own.to_owned()).filter(|node| is_node(node))?
+        };
+        let owned = Self::of_node(network, &node, range);
+        (owned.name().ok()? == name).then_some((owned, 0))
+    }
+}

@@ -1,0 +1,412 @@
+//! Each of Whereabouts' defects that a ledger can have, and what is done instead.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation};
+use tenure_handles::Timestamp;
+use tenure_ipam::Address;
+
+use super::memory::Memory;
+use super::*;
+use crate::config::{Arguments, Config};
+
+fn config(ipam: &serde_json::Value) -> Config {
+    let mut network = json!({"cniVersion": "1.0.0", "name": "n", "type": "macvlan", "ipam": ipam});
+    network["ipam"]["type"] = json!("whereabouts");
+    Config::load(&network, None, &Arguments::default()).unwrap()
+}
+
+fn who(pod: &str, ifname: &str) -> Who {
+    Who { id: format!("id-{pod}"), podref: format!("ns/{pod}"), ifname: ifname.to_owned() }
+}
+
+fn add(memory: &mut Memory, config: &Config, who: &Who) -> Answer {
+    let request = Request::hold(who.clone(), Want::of(config, &[]));
+    memory.serve(&config.network, vec![request], Timestamp::default()).remove(0)
+}
+
+fn del(memory: &mut Memory, config: &Config, who: &Who) -> Answer {
+    memory.serve(&config.network, vec![Request::release(who.clone(), config)], Timestamp::default()).remove(0)
+}
+
+fn held(texts: &[&str]) -> Answer {
+    Answer::Held(addresses(texts))
+}
+
+fn addresses(texts: &[&str]) -> Vec<Address> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn pool(name: &str, range: &str, records: &[(&str, &str, &str, Option<&str>)]) -> IPPool {
+    let record = |(key, id, podref, ifname): &(&str, &str, &str, Option<&str>)| {
+        let ifname = ifname.map(str::to_owned);
+        ((*key).to_owned(), Allocation { id: (*id).to_owned(), podref: (*podref).to_owned(), ifname })
+    };
+    let allocations: BTreeMap<_, _> = records.iter().map(record).collect();
+    IPPool::new(name, tenure_api::whereabouts::IPPoolSpec { range: range.to_owned(), allocations })
+}
+
+fn records(memory: &Memory) -> usize {
+    memory.pools().map(|pool| pool.spec.allocations.len()).sum()
+}
+
+#[test]
+fn records_are_written_as_whereabouts_writes_them() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "192.168.2.0/24"}));
+    assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["192.168.2.1"]));
+    let written = memory.pool("192.168.2.0-24").unwrap();
+    let expected = json!({"range": "192.168.2.0/24", "allocations": {"1": {"id": "id-a", "podref": "ns/a", "ifname": "net1"}}});
+    assert_eq!(serde_json::to_value(&written.spec).unwrap(), expected);
+    assert_eq!(memory.reservations().count(), 0, "no other range overlaps");
+}
+
+#[test]
+fn a_batch_is_one_write_and_a_repeated_add_is_none() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "192.168.2.0/24"}));
+    add(&mut memory, &config, &who("first", "net1"));
+    let requests = |n: usize| {
+        (0..n).map(|n| Request::hold(who(&format!("p{n}"), "net1"), Want::of(&config, &[]))).collect()
+    };
+    let now = Timestamp::default();
+    let mut plan = memory.read("", false).plan(requests(100), &Spread::of("a"), now);
+    assert_eq!((plan.write.len(), plan.write[0].len(), plan.create.len()), (1, 100, 0));
+    memory.carry_out(&mut plan, usize::MAX);
+    assert_eq!(records(&memory), 101);
+    let plan = memory.read("", false).plan(requests(100), &Spread::of("a"), now);
+    assert_eq!(plan.write, []);
+    assert!(
+        plan.settle(|_| Outcome::Conflict)
+            .iter()
+            .all(|settled| matches!(settled, Settled::Done(Answer::Held(_))))
+    );
+}
+
+#[test]
+fn ranges_that_overlap_do_not_hand_out_one_address_twice_and_say_so_in_reservations() {
+    let mut memory = Memory::default();
+    let (wide, narrow) = (config(&json!({"range": "10.0.0.0/24"})), config(&json!({"range": "10.0.0.0/28"})));
+    assert_eq!(add(&mut memory, &wide, &who("a", "net1")), held(&["10.0.0.1"]));
+    assert_eq!(add(&mut memory, &narrow, &who("b", "net1")), held(&["10.0.0.2"]));
+    assert_eq!(add(&mut memory, &wide, &who("c", "net1")), held(&["10.0.0.3"]));
+    let names: Vec<_> = memory.reservations().filter_map(|r| r.metadata.name.clone()).collect();
+    assert_eq!(names, ["10.0.0.2", "10.0.0.3"]);
+    // The same pod, another interface: Whereabouts compares the pod only.
+    assert_eq!(add(&mut memory, &narrow, &who("a", "net2")), held(&["10.0.0.4"]));
+    del(&mut memory, &narrow, &who("b", "net1"));
+    assert!(memory.reservations().all(|r| r.metadata.name.as_deref() != Some("10.0.0.2")));
+}
+
+#[test]
+fn ranges_of_one_request_that_overlap_give_two_addresses() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "10.0.0.0/28"}]}));
+    assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["10.0.0.1", "10.0.0.2"]));
+    assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["10.0.0.1", "10.0.0.2"]));
+}
+
+#[test]
+fn the_same_range_twice_gives_two_addresses_and_gives_them_again() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "10.0.0.0/24"}]}));
+    for _ in 0..2 {
+        assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["10.0.0.1", "10.0.0.2"]));
+    }
+    del(&mut memory, &config, &who("a", "net1"));
+    assert_eq!(records(&memory), 0);
+}
+
+#[test]
+fn a_range_without_overlap_check_records_nothing_for_others() {
+    let mut memory = Memory::default();
+    let alone = config(&json!({"range": "10.0.0.0/24", "enable_overlapping_ranges": false}));
+    let narrow = config(&json!({"range": "10.0.0.0/28"}));
+    assert_eq!(add(&mut memory, &alone, &who("a", "net1")), held(&["10.0.0.1"]));
+    assert_eq!(add(&mut memory, &narrow, &who("b", "net1")), held(&["10.0.0.1"]));
+}
+
+#[test]
+fn a_request_whose_second_range_is_full_leaves_nothing_in_the_first() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/126"}]}));
+    assert!(matches!(add(&mut memory, &config, &who("a", "net1")), Answer::Held(_)));
+    assert!(matches!(add(&mut memory, &config, &who("b", "net1")), Answer::Held(_)));
+    let Answer::Refused(refusal) = add(&mut memory, &config, &who("c", "net1")) else { panic!("refused") };
+    assert!(refusal.to_string().contains("fd00---126"), "{refusal}");
+    assert_eq!(records(&memory), 4);
+}
+
+#[test]
+fn what_an_earlier_attempt_has_written_is_taken_back_with_the_refusal() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/126"}]}));
+    add(&mut memory, &config, &who("a", "net1"));
+    let request = Request::hold(who("b", "net1"), Want::of(&config, &[]));
+    let (spread, now) = (Spread::of(""), Timestamp::default());
+    let mut plan = memory.read("", false).plan(vec![request], &spread, now);
+    // Only the first object is written; meanwhile somebody takes the last address of the second.
+    let written = memory.carry_out(&mut plan, 1);
+    let Settled::Again(again) = plan.settle(|name| written.outcome(name)).remove(0) else { panic!("again") };
+    assert_eq!(records(&memory), 3);
+    memory.put_pool(pool(
+        "fd00---126",
+        "fd00::/126",
+        &[("1", "x", "ns/x", Some("net1")), ("2", "y", "ns/y", Some("net1"))],
+    ));
+    let answer = memory.serve("", vec![again], now).remove(0);
+    assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+    let first = memory.pool("10.0.0.0-24").unwrap();
+    assert_eq!(first.spec.allocations.keys().collect::<Vec<_>>(), ["1"]);
+}
+
+#[test]
+fn a_dual_stack_release_goes_on_behind_a_range_that_has_nothing() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/120"}]}));
+    add(&mut memory, &config, &who("a", "net1"));
+    memory.put_pool(pool("10.0.0.0-24", "10.0.0.0/24", &[]));
+    assert_eq!(del(&mut memory, &config, &who("a", "net1")), Answer::Released(addresses(&["fd00::1"])));
+    assert_eq!(records(&memory), 0);
+    assert_eq!(del(&mut memory, &config, &who("a", "net1")), Answer::Released(Vec::new()));
+}
+
+#[test]
+fn the_late_release_of_an_old_container_does_not_touch_its_successor() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24"}));
+    let (old, new) = (who("a", "net1"), Who { id: "new".into(), ..who("a", "net1") });
+    assert_eq!(add(&mut memory, &config, &old), add(&mut memory, &config, &new));
+    assert_eq!(del(&mut memory, &config, &old), Answer::Released(Vec::new()));
+    assert_eq!(records(&memory), 1);
+    // Also when both wait together.
+    let newer = Who { id: "newer".into(), ..who("a", "net1") };
+    let both = vec![Request::hold(newer, Want::of(&config, &[])), Request::release(new, &config)];
+    let answers = memory.serve("", both, Timestamp::default());
+    assert_eq!(answers, [held(&["10.0.0.1"]), Answer::Released(Vec::new())]);
+}
+
+#[test]
+fn objects_that_whereabouts_wrote_are_adopted_and_drained() {
+    let mut memory = Memory::default();
+    memory.put_pool(pool(
+        "10.0.0.0-16",
+        "10.0.0.0/16",
+        &[
+            ("1", "c1", "ns/a", Some("net1")),
+            ("2", "c2", "ns/b", None),
+            ("60000", "c3", "ns/c", Some("net1")),
+            ("-5", "c4", "ns/d", None),
+        ],
+    ));
+    let config = config(&json!({"range": "10.0.0.0/16"}));
+    assert_eq!(
+        add(&mut memory, &config, &who("c", "net1")),
+        held(&["10.0.234.96"]),
+        "its record stays where it is"
+    );
+    assert_eq!(add(&mut memory, &config, &who("new", "net1")), held(&["10.0.0.3"]));
+    assert_eq!(memory.pools().count(), 1);
+    assert_eq!(memory.read("", false).nonsense().collect::<Vec<_>>(), [("10.0.0.0-16", "-5")]);
+    let containers = [("a", "c1"), ("b", "c2"), ("c", "id-c"), ("new", "id-new")];
+    for (pod, id) in containers {
+        let released = del(&mut memory, &config, &Who { id: id.into(), ..who(pod, "net1") });
+        assert!(matches!(&released, Answer::Released(list) if list.len() == 1), "{pod}: {released:?}");
+    }
+    assert_eq!(memory.pool("10.0.0.0-16").unwrap().spec.allocations.len(), 1, "what makes no sense stays");
+}
+
+#[test]
+fn a_slash_16_is_fully_allocatable() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/16"}));
+    let mut network = memory.read("", false);
+    let mut held = 0;
+    let mut waiting: Vec<Request> =
+        (0..65_535).map(|n| Request::hold(who(&n.to_string(), "net1"), Want::of(&config, &[]))).collect();
+    for _ in 0..65 {
+        let mut plan = network.plan(std::mem::take(&mut waiting), &Spread::of(""), Timestamp::default());
+        let written = memory.carry_out(&mut plan, usize::MAX);
+        let named = plan.write.iter().map(|write| write.name.as_str());
+        let made = plan.create.iter().filter_map(|pool| pool.metadata.name.as_deref());
+        for pool in named.chain(made).filter_map(|name| memory.pool(name)) {
+            network.see_pool(pool, |_| false);
+        }
+        for settled in plan.settle(|name| written.outcome(name)) {
+            match settled {
+                Settled::Done(Answer::Held(_)) => held += 1,
+                Settled::Done(other) => assert!(matches!(other, Answer::Refused(_)), "{other:?}"),
+                Settled::Again(request) => waiting.push(request),
+            }
+        }
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    assert_eq!((held, memory.pools().count()), (65_534, 32));
+    let id = PoolId::shared("", config.ranges[0].cidr());
+    assert_eq!(network.usage(&id), Usage { used: 65_534, free: 2 });
+}
+
+#[test]
+fn an_object_full_of_the_longest_names_stays_below_the_limit_of_etcd() {
+    let record = |n: u128| {
+        let (id, podref) = ("c".repeat(64), format!("{}/{}", "n".repeat(63), "p".repeat(253)));
+        ((n + 60_000).to_string(), Allocation { id, podref, ifname: Some("i".repeat(15)) })
+    };
+    let mut full = pool("10.0.0.0-16.31", "10.0.0.0/16", &[]);
+    full.spec.allocations = (0..ADDRESSES_IN_AN_OBJECT).map(record).collect();
+    // What the server notes beside: which field is whose.
+    let noted: usize = full
+        .spec
+        .allocations
+        .keys()
+        .map(|key| key.len() + r#""f:":{".":{},"f:id":{},"f:ifname":{},"f:podref":{}},"#.len())
+        .sum();
+    let bytes = serde_json::to_vec(&full).unwrap().len() + noted;
+    assert!(bytes < 1_200_000, "{bytes} bytes");
+    let estimated: usize = full.spec.allocations.iter().map(|(key, record)| object::bytes(key, record)).sum();
+    assert!(estimated.abs_diff(bytes) < bytes / 10, "{estimated} estimated, {bytes} counted");
+}
+
+#[test]
+fn an_object_that_others_have_filled_gets_no_more() {
+    let mut memory = Memory::default();
+    let record =
+        |n: u32| (n.to_string(), Allocation { id: "c".repeat(64), podref: format!("ns/p{n}"), ifname: None });
+    let mut full = pool("10.0.0.0-16", "10.0.0.0/16", &[]);
+    full.spec.allocations = (2048..9_000).map(record).collect();
+    memory.put_pool(full);
+    let config = config(&json!({"range": "10.0.0.0/16"}));
+    assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["10.0.35.40"]));
+    assert!(memory.pool("10.0.0.0-16.4").is_some());
+}
+
+#[test]
+fn the_upper_half_of_a_64_has_keys_of_its_own() {
+    let mut memory = Memory::default();
+    let ipam = json!({"range": "2001:db8::/64", "range_start": "2001:db8::8000:0:0:0", "enable_overlapping_ranges": false});
+    let config = config(&ipam);
+    assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["2001:db8:0:0:8000::"]));
+    assert_eq!(add(&mut memory, &config, &who("b", "net1")), held(&["2001:db8:0:0:8000::1"]));
+}
+
+#[test]
+fn a_network_that_becomes_dual_stack_reserves_also_its_new_address() {
+    let mut memory = Memory::default();
+    let other = config(&json!({"ipRanges": [{"range": "10.0.0.0/28"}, {"range": "fd00::/124"}]}));
+    add(&mut memory, &other, &who("other", "net1"));
+    add(&mut memory, &config(&json!({"range": "10.0.0.0/24"})), &who("a", "net1"));
+    let dual = config(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/120"}]}));
+    assert_eq!(add(&mut memory, &dual, &who("a", "net1")), held(&["10.0.0.2", "fd00::2"]));
+    let names: Vec<_> = memory.reservations().filter_map(|r| r.metadata.name.clone()).collect();
+    assert_eq!(names, ["10.0.0.2", "fd00--2"]);
+}
+
+#[test]
+fn preferred_and_picked_addresses_are_heeded() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24"}));
+    let wish = |memory: &mut Memory, pod: &str, at: &str| {
+        let wants = Want::of(&config, &config.preferred(at).unwrap());
+        memory.serve("", vec![Request::hold(who(pod, "net1"), wants)], Timestamp::default()).remove(0)
+    };
+    assert_eq!(wish(&mut memory, "a", "10.0.0.9"), held(&["10.0.0.9"]));
+    assert_eq!(wish(&mut memory, "b", "10.0.0.9"), held(&["10.0.0.1"]), "taken: the lowest free one");
+    assert_eq!(wish(&mut memory, "a", "10.0.0.10"), held(&["10.0.0.9"]), "what it has wins");
+    let picky = self::config(
+        &json!({"range": "10.0.0.0/24", "pick_addresses": ["10.0.0.9", "10.0.0.7", "10.0.0.5"]}),
+    );
+    assert_eq!(add(&mut memory, &picky, &who("c", "net1")), held(&["10.0.0.7"]));
+    assert_eq!(add(&mut memory, &picky, &who("d", "net1")), held(&["10.0.0.5"]));
+    assert!(matches!(add(&mut memory, &picky, &who("e", "net1")), Answer::Refused(_)));
+}
+
+#[test]
+fn a_range_that_was_cut_into_slices_hands_out_nothing_and_releases_everything() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24"}));
+    add(&mut memory, &config, &who("a", "net1"));
+    let mut sealed = memory.pool("10.0.0.0-24").unwrap().clone();
+    sealed.metadata.annotations = Some([(STATE.to_owned(), "sliced".to_owned())].into());
+    memory.put_pool(sealed);
+    assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["10.0.0.1"]));
+    assert!(matches!(
+        add(&mut memory, &config, &who("b", "net1")),
+        Answer::Refused(LedgerRefusal::Sliced { .. })
+    ));
+    assert_eq!(del(&mut memory, &config, &who("a", "net1")), Answer::Released(addresses(&["10.0.0.1"])));
+}
+
+#[test]
+fn a_node_that_takes_a_slice_knows_who_has_addresses_of_it() {
+    let slice = PoolId::of_node("blue", "node1", "10.0.1.0/24".parse().unwrap());
+    let whole = pool(
+        "blue-10.0.0.0-16",
+        "10.0.0.0/16",
+        &[("300", "c", "ns/a", Some("net1")), ("5", "d", "ns/b", Some("net1"))],
+    );
+    let own = pool(
+        &slice.name().unwrap(),
+        "10.0.1.0/24",
+        &[("7", "e", "ns/c", Some("net1")), ("900", "f", "ns/d", None)],
+    );
+    let adopted = adopt(&slice, Some(&own), [&whole]);
+    assert_eq!(adopted.reserved, addresses(&["10.0.1.44"]));
+    assert_eq!((adopted.held.len(), adopted.refused.len()), (1, 1));
+    let object = owned_object(&slice, &adopted.held, Some(&own)).unwrap();
+    assert_eq!(object.spec, own.spec, "written back unchanged");
+    assert_eq!(object.metadata.name.as_deref(), Some("blue-node1-10.0.1.0-24"));
+    // What it owns is nobody else's, down to the last address.
+    let mut memory = Memory::default();
+    memory.put_pool(owned_object(&slice, [], None).unwrap());
+    let overlapping =
+        config(&json!({"range": "10.0.0.0/23", "network_name": "blue", "range_start": "10.0.0.254"}));
+    assert_eq!(add(&mut memory, &overlapping, &who("a", "net1")), held(&["10.0.0.254"]));
+    assert_eq!(add(&mut memory, &overlapping, &who("b", "net1")), held(&["10.0.0.255"]));
+    assert!(matches!(add(&mut memory, &overlapping, &who("c", "net1")), Answer::Refused(_)));
+}
+
+#[test]
+fn names_tell_whose_an_object_is() {
+    let of = |network: &str, pool: &IPPool| PoolId::of_object(network, pool, |node| node == "node1");
+    let plain = pool("10.0.0.0-16", "10.0.0.0/16", &[]);
+    assert_eq!(of("", &plain), Some((PoolId::shared("", "10.0.0.0/16".parse().unwrap()), 0)));
+    assert_eq!(of("blue", &plain), None);
+    let more = pool("blue-10.0.0.0-16.3", "10.0.0.0/16", &[]);
+    assert_eq!(of("blue", &more).map(|(_, number)| number), Some(3));
+    let node = pool("node1-10.0.3.0-24", "10.0.3.0/24", &[]);
+    assert_eq!(of("", &node).map(|(id, _)| id.node), Some("node1".to_owned()));
+    assert_eq!(of("", &pool("blue-10.0.3.0-24", "10.0.3.0/24", &[])), None);
+    let reservation = |name: &str| OverlappingRangeIPReservation::new(name, Default::default());
+    let address = |network: &str, name: &str| {
+        network::reserved_address(network, &reservation(name)).map(|a| a.to_string())
+    };
+    assert_eq!(address("", "10.0.0.1").as_deref(), Some("10.0.0.1"));
+    assert_eq!(address("blue", "blue-fd00--0").as_deref(), Some("fd00::"));
+    assert_eq!(address("", "0--1").as_deref(), Some("::1"));
+    assert_eq!((address("", "blue-10.0.0.1"), address("blue", "10.0.0.1")), (None, None));
+}
+
+#[test]
+fn a_patch_guards_every_key_and_the_state() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24"}));
+    add(&mut memory, &config, &who("a", "net1"));
+    let request = vec![
+        Request::hold(who("b", "net1"), Want::of(&config, &[])),
+        Request::release(who("a", "net1"), &config),
+    ];
+    let plan = memory.read("", false).plan(request, &Spread::of(""), Timestamp::default());
+    let record =
+        |pod: &str| json!({"id": format!("id-{pod}"), "podref": format!("ns/{pod}"), "ifname": "net1"});
+    let expected = json!([
+        {"op": "test", "path": "/metadata/annotations/whereabouts.cni.cncf.io~1state", "value": "unique"},
+        {"op": "test", "path": "/spec/allocations/1", "value": record("a")},
+        {"op": "remove", "path": "/spec/allocations/1"},
+        {"op": "test", "path": "/spec/allocations/2", "value": null},
+        {"op": "add", "path": "/spec/allocations/2", "value": record("b")},
+    ]);
+    assert_eq!(plan.write[0].patch(), expected);
+}
