@@ -213,7 +213,7 @@ impl Shared {
                     // Not found, or another one by now.
                     Ok(_) | Err(Trouble::Refused(404 | 409, _)) => break,
                     Err(trouble) => {
-                        tracing::warn!(request = name, %trouble, "a request cannot be deleted yet")
+                        tracing::warn!(request = name, %trouble, "a request cannot be deleted yet");
                     }
                 }
                 waits.pass().await;

@@ -36,11 +36,11 @@ pub(super) async fn watch<K, V>(
                 match event {
                     Event::Init => {}
                     Event::InitApply(object) => {
-                        hear(&shared, Heard::Listed(Identity::of(&object), keep(&object)))
+                        hear(&shared, Heard::Listed(Identity::of(&object), keep(&object)));
                     }
                     Event::InitDone => hear(&shared, Heard::Finish),
                     Event::Apply(object) => {
-                        hear(&shared, Heard::Applied(Identity::of(&object), keep(&object)))
+                        hear(&shared, Heard::Applied(Identity::of(&object), keep(&object)));
                     }
                     Event::Delete(object) => hear(&shared, Heard::Left(Identity::of(&object))),
                 }
