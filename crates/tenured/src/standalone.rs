@@ -135,8 +135,11 @@ impl Standalone {
         entropy: impl Entropy,
         stop: CancellationToken,
     ) -> Result<Self, Error> {
-        make(&options.state_dir, 0o700)?;
-        make(&options.run_dir, 0o700)?;
+        for own in [&options.state_dir, &options.run_dir] {
+            make(own, 0o700)?;
+            // It may have been there before, with other rights.
+            restrict(own, 0o700)?;
+        }
         make(&options.pools_dir, 0o755)?;
         let file = options.state_dir.join("api.redb");
         let api = LocalApi::open(file, clock.clone(), entropy).map_err(|error| match error {
@@ -217,12 +220,13 @@ fn make(path: &Path, mode: u32) -> Result<(), Error> {
 async fn serve(api: &LocalApi, run_dir: &Path) -> Result<Server, Error> {
     let socket = run_dir.join("api.sock");
     let server = Server::unix(api.clone(), &socket).await?;
-    fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(|source| Error::Directory {
-        act: "restrict",
-        path: socket,
-        source,
-    })?;
+    restrict(&socket, 0o600)?;
     Ok(server)
+}
+
+fn restrict(path: &Path, mode: u32) -> Result<(), Error> {
+    let restricted = fs::set_permissions(path, Permissions::from_mode(mode));
+    restricted.map_err(|source| Error::Directory { act: "restrict to root", path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -13,11 +13,12 @@ pub(super) fn not_replayed(missing: &str) -> Failure {
 }
 
 pub(super) fn no_pool(pool: &str, pod: &Pod) -> Failure {
-    Failure::new(
-        Code::TryAgainLater,
-        format!("there is no AddressPool {pool:?}, which namespace {:?} uses", pod.namespace),
-    )
-    .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool")
+    let user = match pod.namespace.as_str() {
+        "" => String::new(),
+        namespace => format!(", which namespace {namespace:?} uses"),
+    };
+    Failure::new(Code::TryAgainLater, format!("there is no AddressPool {pool:?}{user}"))
+        .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool")
 }
 
 pub(super) fn pool_deleting(pool: &str) -> Failure {

@@ -29,9 +29,10 @@ pub(super) struct Network {
 /// Who makes the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
-    /// Puts the gateway's address on the host's end of each link, so that any will do; and it wants one.
+    /// Puts the gateway's address on the host's end of each link. It wants one, and one of the subnet: it makes routes by
+    /// way of it before it makes the one to it. (The addresses are for a pool that is gone.)
     Ptp(Gateways),
-    /// Puts the gateway's address on the bridge: the second of the network, if it is not told another.
+    /// Puts the gateway's address on the bridge.
     Gateway,
     /// Leaves gateways to others.
     Other,
@@ -90,7 +91,8 @@ impl Network {
         match (best, self.maker) {
             (Some(gateway), _) => Some(*gateway),
             (None, Maker::Ptp(usual)) => {
-                Some(if address.family() == Family::V4 { usual.v4 } else { usual.v6 })
+                let usual = if address.family() == Family::V4 { usual.v4 } else { usual.v6 };
+                Some(cidr.and_then(second).map_or(usual, Address::to_ip))
             }
             (None, Maker::Gateway) => cidr.and_then(second).map(Address::to_ip),
             (None, Maker::Other) => None,
@@ -127,7 +129,7 @@ fn of_family(subnet: &Subnet, family: Family) -> Option<Cidr> {
     }
 }
 
-/// What the bridge plugin takes for the gateway.
+/// What the bridge and the host-local plugin take for the gateway.
 fn second(cidr: Cidr) -> Option<Address> {
     cidr.nth(1).ok()
 }

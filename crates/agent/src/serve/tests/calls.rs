@@ -106,8 +106,8 @@ async fn on_a_link_pods_have_the_pools_network_and_never_its_edges_or_its_gatewa
     bridge["isDefaultGateway"] = json!(true);
 
     rig.node.tell(pool(&[]));
-    let ptp = printed(&rig.plugin("ADD", "routed", &config("ptp")).await);
-    assert_eq!(ptp["ips"][0], json!({"address": "10.1.0.0/16", "gateway": "169.254.1.1"}));
+    let refusal = refused(&rig.plugin("ADD", "c0", &config("ptp")).await);
+    assert!(refusal["msg"].to_string().contains("give a pod 10.1.0.1, fd01::1, which"), "{refusal}");
     let refusal = refused(&rig.plugin("ADD", "c1", &bridge).await);
     assert_eq!(refusal["code"], 7);
     for named in [r#""default""#, r#""lan""#, "10.1.0.0, 10.1.0.1, 10.1.255.255, fd01::, fd01::1"] {
@@ -132,6 +132,8 @@ async fn on_a_link_pods_have_the_pools_network_and_never_its_edges_or_its_gatewa
     assert!(refusal["msg"].to_string().contains("give a pod 10.1.0.9, fd01::9, which"), "{refusal}");
     let macvlan = printed(&rig.plugin("ADD", "c4", &config("macvlan")).await);
     assert_eq!(macvlan["ips"][0], json!({"address": "10.1.0.3/16"}));
+    let ptp = printed(&rig.plugin("ADD", "c5", &config("ptp")).await);
+    assert_eq!(ptp["ips"][0], json!({"address": "10.1.0.4/16", "gateway": "10.1.0.1"}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
