@@ -20,7 +20,7 @@ pub type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T,
 
 pub const SOON: Duration = Duration::from_secs(5);
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 pub const NODE_V4: &str = "192.0.2.1";
 pub const NODE_V6: &str = "2001:db8::1";
 
@@ -54,12 +54,12 @@ impl Machine {
     }
 
     /// Starts the kernel's thread, as an agent does.
-    pub fn start(&self) -> Node<'_> {
+    pub fn start(&self) -> Node {
         let (tell, events) = mpsc::channel();
         let tell = move |event| drop(tell.send(event));
         let wirer = Wirer::start(self.host(), self.host(), SystemClock, tell).unwrap();
         let Ok(Event::Kernel(found)) = events.recv_timeout(PATIENCE) else { panic!("nothing was found") };
-        Node { machine: self, wirer, events, found, jobs: 0 }
+        Node { wirer, events, found, jobs: 0 }
     }
 
     /// The lines of `ip -json ARGS`.
@@ -116,8 +116,7 @@ pub fn host(namespace: &std::path::Path) -> Host {
 }
 
 /// The kernel's thread of a machine.
-pub struct Node<'a> {
-    pub machine: &'a Machine,
+pub struct Node {
     pub wirer: Wirer,
     pub events: Receiver<Event>,
     /// What was there at the start.
@@ -125,7 +124,7 @@ pub struct Node<'a> {
     jobs: u64,
 }
 
-impl Node<'_> {
+impl Node {
     pub fn number(&mut self) -> Job {
         self.jobs += 1;
         Job(self.jobs)
@@ -150,7 +149,7 @@ impl Node<'_> {
 
     pub fn unwire(&mut self, pod: &Pod) {
         let job = self.number();
-        self.wirer.carry_out(Action::Unwire { job, key: pod.key.clone(), pod: pod.pod.clone() });
+        self.wirer.carry_out(Action::Unwire { job, key: pod.key.clone(), pod: pod.named.clone() });
         assert_eq!(self.next(), Event::Unwired { job });
     }
 
@@ -204,7 +203,7 @@ pub struct Pod {
     namespace: NetNs,
     pub bed: hosts::Host,
     pub key: HoldKey,
-    pub pod: PodName,
+    pub named: PodName,
     pub addresses: Addresses,
     pub mtu: Option<u32>,
 }
@@ -221,14 +220,14 @@ impl Pod {
                 IpAddr::V6(address) => held.ipv6 = Some(address),
             }
         }
-        let pod = PodName { namespace: "shop".into(), name: name.into(), uid: String::new() };
+        let named = PodName { namespace: "shop".into(), name: name.into(), uid: String::new() };
         let key = HoldKey::new("k8s", format!("{name}-sandbox"), "eth0")?;
-        Ok(Self { namespace, bed, key, pod, addresses: held, mtu: None })
+        Ok(Self { namespace, bed, key, named, addresses: held, mtu: None })
     }
 
     pub fn job(&self, job: Job) -> WireJob {
         let wiring = Wiring { netns: self.netns(), mtu: self.mtu, mac: None };
-        WireJob { job, key: self.key.clone(), pod: self.pod.clone(), addresses: self.addresses, wiring }
+        WireJob { job, key: self.key.clone(), pod: self.named.clone(), addresses: self.addresses, wiring }
     }
 
     /// Where its namespace is found, also by other processes.

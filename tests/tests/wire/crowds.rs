@@ -68,7 +68,7 @@ fn a_hundred_adds_and_dels_at_once_never_fail_on_an_interrupted_list() -> Result
         }
         for pod in &pods {
             let job = number();
-            node.wirer.carry_out(Action::Unwire { job, key: pod.key.clone(), pod: pod.pod.clone() });
+            node.wirer.carry_out(Action::Unwire { job, key: pod.key.clone(), pod: pod.named.clone() });
         }
         for _ in 0..PODS {
             let event = node.next();

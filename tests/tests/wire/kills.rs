@@ -26,7 +26,7 @@ fn run_errand(errand: &str) -> Result {
     let wirer = Wirer::start(host(&namespace), host(&namespace), SystemClock, |_| {})?;
     for (n, path) in paths.enumerate() {
         let mut job = pod(n)?.job(tenure_agent::node::Job(1));
-        job.wiring.netns = path.to_owned();
+        path.clone_into(&mut job.wiring.netns);
         wirer.carry_out(Action::Wire(job));
     }
     // The thread's end is awaited.
@@ -66,7 +66,7 @@ fn after_a_kill_between_any_two_steps_the_inventory_is_sound_and_every_add_can_b
         let of = |key: &tenure_agent::HoldKey| pods.iter().find(|pod| pod.key == *key).unwrap();
         for found in &node.found {
             let pod = of(&found.key);
-            assert_eq!(found.pod, pod.pod);
+            assert_eq!(found.pod, pod.named);
             let planned: BTreeSet<Address> = pod.addresses.iter().collect();
             assert!(found.addresses.iter().all(|address| planned.contains(address)), "{found:?}");
         }

@@ -89,13 +89,13 @@ fn a_host_link_leads_back_to_its_pod_and_counts_its_traffic() -> Result {
     node.wire(&quiet);
     let alias = machine.ip(&["link", "show", &name])[0]["ifalias"].clone();
     assert_eq!(alias, "tenure/web-0-sandbox/eth0/k8s/shop/web-0", "container, interface, network, pod");
-    let counted = |node: &super::bed::Node<'_>, of: &Pod| {
+    let counted = |node: &super::bed::Node, of: &Pod| {
         let traffic = node.wirer.traffic().blocking_recv().unwrap();
         assert_eq!(traffic.len(), 2);
         traffic.into_iter().find(|it| it.key == of.key).unwrap()
     };
     let before = counted(&node, &pod);
-    assert_eq!((&before.host_name, &before.pod), (&name, &pod.pod));
+    assert_eq!((&before.host_name, &before.pod), (&name, &pod.named));
     for _ in 0..10 {
         pod.bed.ping(ip(NODE_V4), SOON)?;
     }
