@@ -213,7 +213,10 @@ mod tests {
         };
         let failure = Call::read(find, Vec::new()).unwrap_err();
         assert_eq!(failure.code, 4);
-        assert!(failure.message.contains("CNI_CONTAINERID") && failure.message.contains("\\xFF"), "{failure}");
+        assert!(
+            failure.message.contains("CNI_CONTAINERID") && failure.message.contains("\\xFF"),
+            "{failure}"
+        );
     }
 
     proptest! {
