@@ -46,12 +46,24 @@ fn a_host_that_has_no_pool_yet_gets_one_by_a_file() {
     until("the mistake", || {
         alone.logged().contains("kind is \"AddressPol\"; accepted is \"AddressPool\"").then_some(())
     });
+    let (code, text) = alone.state("/readyz");
+    assert!(code == 200 && text.as_str().unwrap().contains("pool file default.yaml, document 1"), "{text}");
     alone.write("/etc/tenure/pools/default.yaml", &pool("default", &dual()));
     until("a pool", || (alone.call("STATUS", "", None, &config()).code == 0).then_some(()));
     let result = alone.attach("ADD", &pod, &config()).result();
     for ip in result["ips"].as_array().unwrap() {
         let address = ip["address"].as_str().unwrap().split('/').next().unwrap();
         alone.host.ping(address.parse().unwrap(), SOON).unwrap();
+    }
+    let (code, metrics) = alone.state("/metrics");
+    let metrics = metrics.as_str().unwrap();
+    assert_eq!(
+        (code, metrics.matches("# EOF\n").count(), metrics.ends_with("# EOF\n")),
+        (200, 1, true),
+        "{metrics}"
+    );
+    for family in ["tenure_agent_holds 1", "tenure_controller_leader 1", "tenure_pool_blocks{"] {
+        assert!(metrics.contains(family), "{family} in {metrics}");
     }
     let mode = |path: &str| std::fs::metadata(alone.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!(

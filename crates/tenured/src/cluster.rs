@@ -10,5 +10,5 @@ use crate::host;
 /// Runs until told to stop.
 pub async fn run(flags: &Flags, stop: CancellationToken) -> Result<()> {
     let client = connect(flags.kubeconfig.as_deref(), None).await?;
-    host::run(client, flags.options()?, flags, stop).await
+    host::run(client, flags.options()?, flags, |_, pages| pages, stop).await
 }

@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use futures::TryFutureExt as _;
 use kube::Client;
 use tenure_agent::Agent;
+use tenure_agent::inspect::Inspector;
 use tenure_agent::run::Options;
-use tenure_daemon::{listen, listen_unix, serve};
+use tenure_daemon::{Pages, listen, listen_unix, serve};
 use tenure_handles::{SystemClock, SystemEntropy};
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +19,14 @@ use crate::install;
 /// The port of Coil's metrics.
 const PORT: u16 = 9384;
 
-/// Runs the agent until told to stop.
-pub async fn run(client: Client, options: Options, flags: &Flags, stop: CancellationToken) -> Result<()> {
+/// Runs the agent until told to stop; `more` puts more on its pages.
+pub async fn run(
+    client: Client,
+    options: Options,
+    flags: &Flags,
+    more: impl FnOnce(&Inspector, Pages) -> Pages,
+    stop: CancellationToken,
+) -> Result<()> {
     let entropy = Arc::new(SystemEntropy::new().context("asking the system for randomness")?);
     tracing::info!(
         node = options.node.node,
@@ -30,7 +37,8 @@ pub async fn run(client: Client, options: Options, flags: &Flags, stop: Cancella
     let paths = options.paths.clone();
     let listener = listen(flags.metrics_address, PORT).await?;
     let agent = Agent::start(client, options, SystemClock, entropy, stop.clone()).await?;
-    let pages = agent.inspector().pages();
+    let inspector = agent.inspector();
+    let pages = more(&inspector, inspector.pages());
     // No other agent has this socket: the journal beside it is ours alone.
     let local = tokio::spawn(serve(listen_unix(&paths.state_socket())?, pages.clone()));
     let remote = tokio::spawn(serve(listener, pages));

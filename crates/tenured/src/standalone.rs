@@ -18,6 +18,7 @@ mod definitions;
 mod directory;
 mod host;
 mod manifest;
+mod pages;
 mod plan;
 mod pools;
 mod program;

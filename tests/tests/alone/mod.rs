@@ -129,7 +129,10 @@ impl Alone {
         // One that was killed left it behind.
         drop(fs::remove_file(&socket));
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
-        let command = self.host.command(TENURED).arg("--standalone").env("NO_COLOR", "1");
+        // With the rights that its unit gives it, and no more.
+        let command =
+            self.host.command("setpriv").args(["--no-new-privs", "--bounding-set", &rights(), "--"]);
+        let command = command.arg(TENURED).arg("--standalone").env("NO_COLOR", "1");
         self.tenured = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
         until("tenured answers", || {
             let ended = self.tenured.as_ref().and_then(HostChild::try_wait);
@@ -228,9 +231,14 @@ impl Alone {
         http(&self.path("/run/tenure/api.sock"), path)
     }
 
+    /// What the agent tells of itself.
+    pub fn state(&self, path: &str) -> (u16, Value) {
+        http(&self.path("/run/tenure/state.sock"), path)
+    }
+
     /// Who holds addresses, as the agent tells it: the containers.
     pub fn holds(&self) -> Vec<String> {
-        let (code, view) = http(&self.path("/run/tenure/state.sock"), "/v1/node");
+        let (code, view) = self.state("/v1/node");
         assert_eq!(code, 200, "{view}");
         let holds = view["holds"].as_array().unwrap_or_else(|| panic!("no holds in {view}"));
         holds
@@ -256,6 +264,15 @@ impl Drop for Alone {
             println!("{}", self.logged());
         }
     }
+}
+
+/// The rights that the unit gives the program, as setpriv takes them.
+fn rights() -> String {
+    let unit = include_str!("../../../deploy/standalone/tenured.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let rights =
+        line.split(' ').map(|right| format!(",+{}", right.trim_start_matches("CAP_").to_lowercase()));
+    format!("-all{}", rights.collect::<String>())
 }
 
 /// A GET over a unix socket.

@@ -1,11 +1,13 @@
 //! `tenured --standalone`: the parts of one host, and its agent on top of them.
 
 use anyhow::{Context, Result};
+use tenure_agent::inspect::Inspector;
 use tenure_agent::run::Options as AgentOptions;
 use tenure_daemon::hostname;
 use tenure_handles::{SystemClock, SystemEntropy};
 use tokio_util::sync::CancellationToken;
 
+use super::pages::Beside;
 use super::{Options, Standalone};
 use crate::flags::Flags;
 use crate::host;
@@ -26,9 +28,10 @@ pub async fn run(flags: &Flags, stop: CancellationToken) -> Result<()> {
     let standalone = Standalone::start(options, SystemClock, entropy, parts_stop.clone()).await?;
     let agent_options =
         AgentOptions { outside_kubernetes: true, ..flags.options_as(standalone.node().to_owned())? };
-    let client = standalone.client();
+    let (client, beside) = (standalone.client(), Beside::of(&standalone));
     let mut parts = tokio::spawn(standalone.wait());
-    let agent = host::run(client, agent_options, flags, stop.clone());
+    let pages = |inspector: &Inspector, pages| beside.pages(inspector, pages);
+    let agent = host::run(client, agent_options, flags, pages, stop.clone());
     tokio::pin!(agent);
     let ended = tokio::select! {
         ended = &mut agent => {
