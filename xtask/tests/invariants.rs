@@ -1,4 +1,5 @@
-//! The tests that `ARCHITECTURE.md` names for each invariant exist.
+//! The tests that documents name exist: for each invariant in `ARCHITECTURE.md`, for each defect of others in
+//! `docs/coil-differences.md`. And no program of ours runs another one.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test says what is wrong by failing")]
 
@@ -21,26 +22,48 @@ fn sources(directory: &Path, text: &mut String) {
     }
 }
 
-/// The names in backticks of the section on invariants that are names of tests.
-fn named() -> Vec<String> {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let section = text.split("## Invariants").nth(1).expect("the section on invariants");
-    let names =
-        section.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.contains('/'));
-    names.map(str::to_owned).collect()
+/// The names in backticks, from a heading of a document on, that are names of tests.
+fn named(document: &str, heading: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(document)).expect(document);
+    let section = text.split(heading).nth(1).expect(heading);
+    let is_name = |name: &&str| {
+        let plain =
+            name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        plain && name.contains('_')
+    };
+    section.split('`').skip(1).step_by(2).filter(is_name).map(str::to_owned).collect()
+}
+
+/// Fails for a test that is named and does not exist.
+fn assert_exist(document: &str, named: &[String], least: usize) {
+    let mut code = String::new();
+    for directory in ["crates", "tests", "xtask"] {
+        sources(&root().join(directory), &mut code);
+    }
+    assert!(named.len() >= least, "{document} names too few tests: {named:?}");
+    let missing: Vec<&String> = named.iter().filter(|test| !code.contains(&format!("fn {test}("))).collect();
+    assert!(missing.is_empty(), "{document} names tests that do not exist: {missing:#?}");
 }
 
 #[test]
 fn every_test_that_is_named_for_an_invariant_exists() {
-    let mut code = String::new();
-    sources(&root().join("crates"), &mut code);
-    sources(&root().join("tests"), &mut code);
-    let named = named();
-    assert!(named.len() >= 10, "the section names too few tests: {named:?}");
-    for test in named {
-        assert!(
-            code.contains(&format!("fn {test}(")),
-            "ARCHITECTURE.md names the test `{test}`, which does not exist"
-        );
+    assert_exist("ARCHITECTURE.md", &named("ARCHITECTURE.md", "## Invariants"), 10);
+}
+
+#[test]
+fn every_test_that_is_named_for_a_defect_of_others_exists() {
+    let document = "docs/coil-differences.md";
+    assert_exist(document, &named(document, "## Defects that Tenure does not have"), 40);
+}
+
+/// Neither `ip` nor `nft` nor anything else is run by what is installed on a node or in a cluster.
+#[test]
+fn no_program_of_ours_runs_another() {
+    for part in ["cni", "linux", "agent", "tenured", "controller", "daemon", "api", "ipam", "handles"] {
+        let mut code = String::new();
+        sources(&root().join("crates").join(part).join("src"), &mut code);
+        for way in ["process::Command", "Command::new", "nix::unistd::exec", "fork("] {
+            assert!(!code.contains(way), "crates/{part} has {way}");
+        }
     }
 }

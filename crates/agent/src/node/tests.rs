@@ -1,6 +1,7 @@
 //! What a node does, one situation a test.
 
 mod calls;
+mod defects;
 mod fences;
 mod leaks;
 mod returns;
