@@ -319,13 +319,11 @@ impl<C: Clock + Clone> Life<C> {
             () = self.stop.cancelled() => {}
         }
         self.stages.enter(Stage::Stopping);
-        match tokio::time::timeout(self.options.stop_patience, serving).await {
-            Ok(ended) => ended.map_err(RunError::Serve),
-            Err(_) => {
-                warn!(waited = ?self.options.stop_patience, "calls are under way still; they are told to try again");
-                Ok(())
-            }
+        if let Ok(ended) = tokio::time::timeout(self.options.stop_patience, serving).await {
+            return ended.map_err(RunError::Serve);
         }
+        warn!(waited = ?self.options.stop_patience, "calls are under way still; they are told to try again");
+        Ok(())
     }
 }
 

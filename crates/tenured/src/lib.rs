@@ -22,10 +22,19 @@ use tenure_daemon::{start_logging, stop_on_signals};
 
 pub use flags::Flags;
 
+/// A node waits for the kernel, not for this program: more threads than these would only cost memory.
+const MOST_THREADS: usize = 4;
+
 /// The program.
-#[tokio::main]
-pub async fn main() -> Result<()> {
-    run(Flags::parse()).await
+pub fn main() -> Result<()> {
+    let flags = Flags::parse();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.min(MOST_THREADS))
+        .enable_all()
+        .build()
+        .context("starting threads")?;
+    runtime.block_on(run(flags))
 }
 
 /// The whole program, from its flags to its end.

@@ -1,6 +1,8 @@
 //! Hosts made of namespaces, with `tenured` on them and pods that the real plugin attaches; and an API server with the
 //! controller, which all tests of this program share.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -19,7 +21,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_controller::{Controller, Settings, Timing};
-use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_handles::{Clock, SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Server};
 use tenure_testbed::control_plane::{ControlPlane, Options};
 use tenure_testbed::hosts::{Host, HostChild, Mounts, Port, Segment};
@@ -137,7 +139,8 @@ impl Cluster {
 
     /// Makes a pool.
     pub fn pool(&self, name: &str, bits: i32, subnets: Value) {
-        let spec = json!({"blockSizeBits": bits, "subnets": subnets});
+        let mut spec = json!({"blockSizeBits": bits});
+        spec["subnets"] = subnets;
         let pool = AddressPool::new(name, serde_json::from_value(spec).unwrap());
         self.runtime.block_on(self.pools().create(&PostParams::default(), &pool)).unwrap();
     }
@@ -319,7 +322,7 @@ impl<'a> Machine<'a> {
     /// The tombstones that are there.
     pub fn tombstones(&self) -> usize {
         let entries = std::fs::read_dir(self.file("tombstones"));
-        entries.map_or(0, |entries| entries.filter(|entry| entry.is_ok()).count())
+        entries.map_or(0, |entries| entries.flatten().count())
     }
 
     fn log_path(&self) -> PathBuf {
@@ -383,7 +386,7 @@ impl<'a> Machine<'a> {
         let command = self.host.command(PLUGIN).env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
         let command = command.env("CNI_CONTAINERID", container).env("CNI_NETNS", netns);
         let command = command.env("CNI_IFNAME", "eth0").env("CNI_ARGS", args);
-        let began = Instant::now();
+        let began = SystemClock.elapsed();
         let command = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (mut stdout, mut stderr) = (Vec::new(), String::new());
@@ -391,7 +394,7 @@ impl<'a> Machine<'a> {
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         let code = child.wait().code().unwrap();
         let json = serde_json::from_slice(&stdout).unwrap_or_default();
-        Called { code, json, stderr, took: began.elapsed() }
+        Called { code, json, stderr, took: SystemClock.elapsed().saturating_sub(began) }
     }
 
     /// The blocks of this node.
@@ -442,12 +445,16 @@ impl<'a> Machine<'a> {
 
     /// Waits until there is something; fails with the agent's log.
     pub fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let began = Instant::now();
+        let began = SystemClock.elapsed();
         loop {
             if let Some(found) = look() {
                 return found;
             }
-            assert!(began.elapsed() < SOON, "{}: waited {SOON:?} for {what}", self.name);
+            assert!(
+                SystemClock.elapsed().saturating_sub(began) < SOON,
+                "{}: waited {SOON:?} for {what}",
+                self.name
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -473,7 +480,8 @@ impl Drop for Machine<'_> {
             let log = self.log();
             let tail: Vec<&str> = log.lines().rev().take(60).collect();
             let tail: Vec<&str> = tail.into_iter().rev().collect();
-            eprintln!("--- log of {} ---\n{}", self.name, tail.join("\n"));
+            let mut out = std::io::stderr().lock();
+            let _ = writeln!(out, "--- log of {} ---\n{}", self.name, tail.join("\n"));
         }
     }
 }
@@ -536,5 +544,7 @@ pub fn config() -> Value {
 pub fn assert_distinct<T: Ord + Debug + Clone>(all: &[T]) {
     let mut sorted = all.to_vec();
     sorted.sort();
-    sorted.windows(2).for_each(|pair| assert_ne!(pair[0], pair[1], "twice in {all:?}"));
+    for pair in sorted.windows(2) {
+        assert_ne!(pair[0], pair[1], "twice in {all:?}");
+    }
 }

@@ -175,6 +175,8 @@ fn an_add_or_del_in_a_known_namespace_asks_the_api_server_nothing() {
     });
     let addresses: Vec<_> = pods.iter().flat_map(|pod| machine.add(pod)).collect();
     assert_distinct(&addresses);
-    pods.iter().for_each(|pod| machine.del(pod));
+    for pod in &pods {
+        machine.del(pod);
+    }
     assert_eq!(machine.gate.sent(), before, "bytes were sent to the API server");
 }

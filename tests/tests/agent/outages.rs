@@ -19,7 +19,9 @@ fn invariant_8_without_the_api_server_a_hundred_adds_and_dels_succeed_on_owned_b
     let addresses: Vec<_> = pods.iter().flat_map(|pod| machine.add(pod)).collect();
     assert_distinct(&addresses);
     machine.assert_reached(&pods[99], &addresses[99..]);
-    pods.iter().for_each(|pod| machine.del(pod));
+    for pod in &pods {
+        machine.del(pod);
+    }
     assert_eq!(machine.table(116).len(), 1);
     machine.status().succeeded();
     // It is there again, and so is everything that needs it.

@@ -16,6 +16,9 @@ fn with_pods<'a>(cluster: &'a Cluster, pool: &str, subnet: &str) -> (Machine<'a>
     (machine, pods, addresses)
 }
 
+/// Pods' names are not used twice.
+static FRESH: AtomicU32 = AtomicU32::new(0);
+
 /// That the pods have these addresses and nobody else gets one of them.
 fn assert_kept(machine: &Machine<'_>, pods: &[Pod], addresses: &[IpAddr]) {
     for (pod, address) in pods.iter().zip(addresses) {
@@ -23,13 +26,14 @@ fn assert_kept(machine: &Machine<'_>, pods: &[Pod], addresses: &[IpAddr]) {
         assert_eq!(machine.add(pod), [*address], "an ADD that is repeated");
         machine.call("CHECK", pod).succeeded();
     }
-    static FRESH: AtomicU32 = AtomicU32::new(0);
     let fresh = || format!("fresh{}", FRESH.fetch_add(1, Ordering::SeqCst));
     let fresh: Vec<_> = (0..5).map(|_| machine.pod_in(&pods[0].namespace, &fresh())).collect();
     let mut all: Vec<_> = fresh.iter().flat_map(|pod| machine.add(pod)).collect();
     all.extend(addresses);
     assert_distinct(&all);
-    fresh.iter().for_each(|pod| machine.del(pod));
+    for pod in &fresh {
+        machine.del(pod);
+    }
 }
 
 #[test]

@@ -62,8 +62,12 @@ fn e3_pods_on_different_hosts_of_one_ethernet_reach_each_other_without_a_routing
     let (one, other) = (left.pod("one"), right.pod("other"));
     let (to_one, to_other) = (left.add(&one), right.add(&other));
     assert_eq!((to_one.len(), to_other.len()), (2, 2));
-    to_other.iter().for_each(|address| drop(one.network.ping(*address, SOON).unwrap()));
-    to_one.iter().for_each(|address| drop(other.network.ping(*address, SOON).unwrap()));
+    for address in &to_other {
+        one.network.ping(*address, SOON).unwrap();
+    }
+    for address in &to_one {
+        other.network.ping(*address, SOON).unwrap();
+    }
     // Blocks that come later are reached, too.
     cluster.tenant("e3", 0, json!([{"ipv4": "10.101.0.0/24"}]));
     let late = right.pod_in("e3", "late");

@@ -69,12 +69,16 @@ fn i5_empty_blocks_are_given_back_after_a_rest_and_the_last_one_stays() {
     machine.arguments = ["--rest", "500ms", "--cooling", "100ms"].map(str::to_owned).to_vec();
     machine.start();
     let pods: Vec<_> = (0..6).map(|number| machine.pod_in("i5", &format!("pod{number}"))).collect();
-    pods.iter().for_each(|pod| drop(machine.add(pod)));
+    for pod in &pods {
+        machine.add(pod);
+    }
     let other = machine.pod_in("i5-other", "other");
     machine.add(&other);
     machine.kill();
     // While it is down, all but one go.
-    pods[1..].iter().for_each(|pod| machine.del(pod));
+    for pod in &pods[1..] {
+        machine.del(pod);
+    }
     machine.del(&other);
     machine.start();
     let left =
