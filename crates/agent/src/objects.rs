@@ -30,6 +30,7 @@ mod waits;
 mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::PartialObjectMeta;
@@ -63,12 +64,16 @@ pub struct Options {
     /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist. Pods whose namespace names no
     /// pool get addresses of `default`.
     pub outside_kubernetes: bool,
+    /// How long a call to the API server is insisted on: longer than one takes to hand over to another, shorter than a pod
+    /// waits for its address.
+    pub patience: Duration,
 }
 
 impl Options {
     /// The usual ones, for a node of a cluster.
     pub fn new(node: impl Into<String>) -> Self {
-        Self { node: node.into(), remote_blocks: false, outside_kubernetes: false }
+        let patience = Duration::from_secs(5);
+        Self { node: node.into(), remote_blocks: false, outside_kubernetes: false, patience }
     }
 }
 

@@ -1,14 +1,9 @@
 //! Calls to the API server that are worth insisting on, for a while.
 
-use std::time::Duration;
-
 use tokio::time::timeout;
 
 use super::Shared;
 use super::waits::Waits;
-
-/// How long a call is insisted on: longer than an API server takes to hand over, shorter than a pod waits for its address.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a call came to nothing.
 #[derive(Debug)]
@@ -29,12 +24,13 @@ impl std::fmt::Display for Trouble {
 }
 
 impl Shared {
-    /// Makes a call, again and again while it fails for a reason that may pass, until [`PATIENCE`] is over.
+    /// Makes a call, again and again while it fails for a reason that may pass, until [`Options::patience`](super::Options::patience) is over.
     pub(super) async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Trouble>
     where
         F: Future<Output = Result<T, kube::Error>>,
     {
-        let mut last = format!("no answer within {} s", PATIENCE.as_secs_f32());
+        let patience = self.options.patience;
+        let mut last = format!("no answer within {} s", patience.as_secs_f32());
         let tries = async {
             let mut waits = Waits::default();
             loop {
@@ -52,7 +48,7 @@ impl Shared {
                 waits.pass().await;
             }
         };
-        match timeout(PATIENCE, tries).await {
+        match timeout(patience, tries).await {
             Ok(done) => done,
             Err(_) => Err(Trouble::Away(last)),
         }

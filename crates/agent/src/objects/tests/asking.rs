@@ -203,7 +203,7 @@ async fn i1_without_a_controller_a_wish_goes_on_waiting_with_one_request() {
 #[tokio::test]
 async fn with_the_api_server_away_a_wish_is_refused_within_seconds() {
     let bed = Bed::new(19).await;
-    let agent = bed.ready().await;
+    let agent = bed.ready_and_impatient().await;
     bed.away();
     let before = SystemClock.now();
     agent.ask(1, "default");
@@ -223,7 +223,7 @@ async fn with_the_api_server_away_a_wish_is_refused_within_seconds() {
 #[tokio::test]
 async fn a_request_whose_creation_nobody_could_confirm_does_not_stay() {
     let bed = Bed::new(20).await;
-    let agent = bed.ready().await;
+    let agent = bed.ready_and_impatient().await;
     bed.faults.add(Rule::lose_answer().on(Calls::of(Verb::Create).to(REQUESTS)));
     bed.faults.add(Rule::fail(StatusCode::SERVICE_UNAVAILABLE).on(Calls::of(Verb::Get).to(REQUESTS)));
     agent.ask(1, "default");

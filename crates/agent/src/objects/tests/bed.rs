@@ -51,7 +51,7 @@ impl Bed {
         let server = ServerOptions::default().history(events).temporary(SystemClock, entropy);
         let client = server.client();
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in tenure_api::crds() {
+        for crd in tenure_api::crds().into_iter().filter(|crd| crd.spec.group == tenure_api::coil::GROUP) {
             definitions.create(&PostParams::default(), &crd).await.unwrap();
         }
         let bed = Self { server, client, faults: Faults::seeded(seed) };
@@ -154,7 +154,16 @@ impl Bed {
 
     /// An agent that has read everything.
     pub(super) async fn ready(&self) -> Agent {
-        let agent = self.agent();
+        self.ready_with(Options::new(NODE)).await
+    }
+
+    /// The same, but one that soon takes the API server for away.
+    pub(super) async fn ready_and_impatient(&self) -> Agent {
+        self.ready_with(Options { patience: Duration::from_secs(1), ..Options::new(NODE) }).await
+    }
+
+    async fn ready_with(&self, options: Options) -> Agent {
+        let agent = self.agent_with(options);
         agent.until("the first lists", |event| *event == Event::ApiRead).await;
         agent
     }
