@@ -90,6 +90,7 @@ impl Call {
 }
 
 /// A variable's value; one that is empty counts as missing.
+#[expect(clippy::unnecessary_debug_formatting, reason = "what is no text can only be shown escaped")]
 fn text(name: &str, value: Option<OsString>) -> Result<Option<String>, Failure> {
     let read = value.filter(|value| !value.is_empty()).map(OsString::into_string).transpose();
     read.map_err(|raw| invalid(name, &format!("it is {raw:?}, which is no UTF-8"), "UTF-8"))

@@ -123,7 +123,7 @@ impl Hands for Obedient {
             }
             Action::Unwire { job, .. } => self.node.tell(Event::Unwired { job }),
             Action::Inspect(job) => {
-                self.node.tell(Event::Inspected { job: job.job, differences: Vec::new() })
+                self.node.tell(Event::Inspected { job: job.job, differences: Vec::new() });
             }
             _ => {}
         }

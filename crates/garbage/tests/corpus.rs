@@ -1,6 +1,13 @@
 //! The corpus, and as many changes to it as fit into a few seconds, through every door. The seed is printed; give it
 //! again as `TENURE_SEED` to replay a run.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_macros,
+    reason = "a test fails, and says its seed"
+)]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
