@@ -1,5 +1,7 @@
 //! How log lines look. They go to stderr; `RUST_LOG` says which there are.
 
+use std::io::IsTerminal;
+
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
@@ -17,6 +19,8 @@ pub enum LogFormat {
 pub fn start_logging(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for terminals; in a file they are noise.
+    let logging = logging.with_ansi(std::io::stderr().is_terminal());
     let begun = match format {
         LogFormat::Text => logging.try_init(),
         LogFormat::Json => logging.json().try_init(),

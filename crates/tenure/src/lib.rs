@@ -1,0 +1,81 @@
+//! `tenure`, the command line: flags, and each verb as a module.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `demo` | the main job, shown without a cluster |
+//! | `pools`, `blocks`, `who`, `node` | looking: a pool's use, a block's owner, an address's holder, a node |
+//! | `check` | comparing everything with everything |
+//! | `place`, `agents`, `snapshot` | where to ask, asking agents, and what was gathered |
+//! | `table` | how it looks |
+//!
+//! What a verb says is a pure function of a `snapshot::Snapshot`.
+
+mod agents;
+mod blocks;
+mod check;
+mod demo;
+mod node;
+mod place;
+mod pools;
+mod snapshot;
+mod table;
+mod who;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use table::Said;
+
+/// One IP address engine for Kubernetes.
+#[derive(Parser)]
+#[command(
+    name = "tenure",
+    version,
+    after_help = "Also works as a plugin of kubectl: linked as kubectl-tenure in the PATH, it is `kubectl tenure`."
+)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show the main job on an embedded control plane, without a cluster
+    Demo(demo::Options),
+    /// List pools: size, use, blocks and conditions
+    Pools(pools::Options),
+    /// List blocks: whose they are, and how full
+    Blocks(blocks::Options),
+    /// Say who has an address, who had it, or why nobody has it
+    Who(who::Options),
+    /// Show a node: its blocks, who holds what, and what it waits for
+    Node(node::Options),
+    /// Compare pools, blocks, requests, holds, kernels and pods; exit with 1 if anything differs, with 2 if not all could be seen
+    Check(check::Options),
+}
+
+/// The whole program, from its arguments to its exit code.
+pub async fn run() -> ExitCode {
+    let said = match Command::parse().verb {
+        Verb::Demo(options) => demo::run(options, &mut io::stdout()).await.map(|()| Said::nothing()),
+        Verb::Pools(options) => pools::run(options).await,
+        Verb::Blocks(options) => blocks::run(options).await,
+        Verb::Who(options) => who::run(options).await,
+        Verb::Node(options) => node::run(options).await,
+        Verb::Check(options) => check::run(options).await,
+    };
+    match said {
+        Ok(said) => {
+            // Whoever reads only the first lines, such as `head`, is no reason to complain.
+            let _ = io::stdout().write_all(said.text.as_bytes());
+            let _ = io::stderr().write_all(said.notes.as_bytes());
+            said.code.into()
+        }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tenure: {error:#}");
+            table::COULD_NOT_LOOK.into()
+        }
+    }
+}
