@@ -1,0 +1,224 @@
+//! What nobody uses any more.
+//!
+//! A record is suspect when its pod does not exist (or runs no more), or when the pod lives and says, in its network
+//! status, that it has other addresses of this network on this interface. It is released after it was suspect in two looks
+//! at least [`Patience::between`] apart, and only if it is, to the last letter, the record that was suspect before: a pod
+//! that was made anew meanwhile has rewritten it.
+//!
+//! A missing annotation says nothing. It is missing while a pod starts, and where nobody writes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation};
+use tenure_handles::Timestamp;
+use tenure_ipam::Address;
+
+use crate::ledger::{Act, Request, Who};
+
+/// A pod that exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LivingPod {
+    /// Whether it has ended for good: nothing of it runs any more.
+    pub finished: bool,
+    /// The addresses of its network status; `None` while it says nothing.
+    pub addresses: Option<BTreeSet<Address>>,
+}
+
+/// How long a suspicion must last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Between the first look and the one that releases.
+    pub between: Duration,
+}
+
+/// What was seen, from look to look.
+#[derive(Clone, Debug)]
+pub struct Reconciler {
+    patience: Patience,
+    suspects: BTreeMap<Suspect, Timestamp>,
+}
+
+/// A record, or a reservation, that nobody seems to use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Suspect {
+    Record { object: String, key: String, id: String, podref: String, ifname: Option<String> },
+    Reservation { name: String, uid: Option<String>, podref: String },
+}
+
+/// What to release.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Unused {
+    /// Records, as requests to their network's ledger, which takes their reservations along.
+    pub records: Vec<Request>,
+    /// Reservations that no record explains: name and uid.
+    pub reservations: Vec<(String, Option<String>)>,
+}
+
+/// What there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Pools that the controller may write: not nodes' slices, which their nodes write.
+    pub pools: &'a [IPPool],
+    /// Reservations.
+    pub reservations: &'a [OverlappingRangeIPReservation],
+    /// Pods, by `namespace/name`.
+    pub pods: &'a BTreeMap<String, LivingPod>,
+    /// The present.
+    pub now: Timestamp,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { between: Duration::from_mins(1) }
+    }
+}
+
+impl Reconciler {
+    /// One that has seen nothing yet.
+    pub fn new(patience: Patience) -> Self {
+        Self { patience, suspects: BTreeMap::new() }
+    }
+
+    /// Looks once; answers what was suspect long enough.
+    pub fn look(&mut self, inputs: Inputs<'_>) -> Unused {
+        let mut seen = BTreeMap::new();
+        let mut unused = Unused::default();
+        let since = |suspect: &Suspect, before: &BTreeMap<Suspect, Timestamp>| {
+            before.get(suspect).copied().filter(|first| *first <= inputs.now)
+        };
+        for (object, key, record) in suspect_records(&inputs) {
+            let Allocation { id, podref, ifname } = record.clone();
+            let suspect = Suspect::Record {
+                object: object.to_owned(),
+                key: key.to_owned(),
+                id: id.clone(),
+                podref: podref.clone(),
+                ifname: ifname.clone(),
+            };
+            match since(&suspect, &self.suspects) {
+                Some(first) if inputs.now.since(first) >= self.patience.between => {
+                    let who = Who { id, podref, ifname: ifname.unwrap_or_default() };
+                    let (object, key) = (object.to_owned(), key.to_owned());
+                    let act = Act::Forget { object, key, record: record.clone() };
+                    unused.records.push(Request { who, act });
+                    seen.insert(suspect, first);
+                }
+                first => {
+                    seen.insert(suspect, first.unwrap_or(inputs.now));
+                }
+            }
+        }
+        for reservation in suspect_reservations(&inputs) {
+            let name = reservation.metadata.name.clone().unwrap_or_default();
+            let uid = reservation.metadata.uid.clone();
+            let podref = reservation.spec.podref.clone();
+            let suspect = Suspect::Reservation { name: name.clone(), uid: uid.clone(), podref };
+            let first = since(&suspect, &self.suspects);
+            if first.is_some_and(|first| inputs.now.since(first) >= self.patience.between) {
+                unused.reservations.push((name, uid));
+            }
+            seen.insert(suspect, first.unwrap_or(inputs.now));
+        }
+        self.suspects = seen;
+        unused
+    }
+
+    /// How many records and reservations are suspect.
+    pub fn suspects(&self) -> usize {
+        self.suspects.len()
+    }
+}
+
+fn suspect_records<'a>(inputs: &Inputs<'a>) -> Vec<(&'a str, &'a str, &'a Allocation)> {
+    let mut suspects = Vec::new();
+    for pool in inputs.pools {
+        let Some(name) = pool.metadata.name.as_deref() else { continue };
+        // What cannot be read is nobody's address, and nothing is known about it.
+        let Ok(offsets) = pool.spec.cidr().map(|cidr| tenure_ipam::ledger::Offsets::of(&cidr)) else {
+            continue;
+        };
+        for (key, record) in &pool.spec.allocations {
+            let address = key.parse().ok().and_then(|offset| offsets.address(offset).ok());
+            if address.is_some_and(|address| !is_used(inputs, record, address)) {
+                suspects.push((name, key.as_str(), record));
+            }
+        }
+    }
+    suspects
+}
+
+/// Whether the pod lives and does not say that its addresses are others.
+fn is_used(inputs: &Inputs<'_>, record: &Allocation, address: Address) -> bool {
+    match inputs.pods.get(&record.podref) {
+        None => false,
+        Some(pod) if pod.finished => false,
+        Some(LivingPod { addresses: None, .. }) => true,
+        Some(LivingPod { addresses: Some(addresses), .. }) => {
+            // One of another record of the same interface must be there: else this network may not be in the status yet.
+            addresses.contains(&address) || !has_another(inputs, record, addresses)
+        }
+    }
+}
+
+/// Whether the pod's status has an address that another record of the same interface stands for.
+fn has_another(inputs: &Inputs<'_>, record: &Allocation, addresses: &BTreeSet<Address>) -> bool {
+    inputs.pools.iter().any(|pool| {
+        let same = |other: &Allocation| {
+            other.podref == record.podref
+                && (other.ifname == record.ifname || other.ifname.is_none() || record.ifname.is_none())
+        };
+        let holds = pool.spec.allocations.values().any(|other| same(other));
+        holds
+            && pool.spec.reservations().is_ok_and(|decoded| {
+                decoded.entries.iter().any(|(address, held)| {
+                    let ifname = (!held.ifname.is_empty()).then(|| held.ifname.clone());
+                    let other = Allocation { id: held.id.clone(), podref: held.podref.clone(), ifname };
+                    same(&other) && addresses.contains(address)
+                })
+            })
+    })
+}
+
+/// Reservations whose pod is gone, or that no record of their pod explains although the pod says what it has.
+fn suspect_reservations<'a>(inputs: &Inputs<'a>) -> Vec<&'a OverlappingRangeIPReservation> {
+    let used = |reservation: &&OverlappingRangeIPReservation| {
+        let pod = inputs.pods.get(&reservation.spec.podref);
+        let Some(pod) = pod.filter(|pod| !pod.finished) else { return false };
+        let address = reservation.metadata.name.as_deref().and_then(named_address);
+        match (&pod.addresses, address) {
+            (Some(addresses), Some(address)) => {
+                addresses.contains(&address) || addresses.is_empty() || recorded(inputs, reservation, address)
+            }
+            // It says nothing, or the name says nothing: that is no reason.
+            _ => true,
+        }
+    };
+    inputs.reservations.iter().filter(|reservation| !used(reservation)).collect()
+}
+
+fn recorded(inputs: &Inputs<'_>, reservation: &OverlappingRangeIPReservation, address: Address) -> bool {
+    inputs.pools.iter().any(|pool| {
+        let key = pool
+            .spec
+            .cidr()
+            .ok()
+            .and_then(|cidr| tenure_ipam::ledger::Offsets::of(&cidr).offset(address).ok());
+        let record = key.and_then(|key| pool.spec.allocations.get(&key.to_string()));
+        record.is_some_and(|record| record.podref == reservation.spec.podref)
+    })
+}
+
+/// The address at the end of a reservation's name, whatever network it is of: the longest end that is one.
+fn named_address(name: &str) -> Option<Address> {
+    let ends = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
+    ends.filter_map(|at| {
+        let end = &name[at..];
+        let text = if end.contains('-') { end.replace('-', ":") } else { end.to_owned() };
+        text.parse::<std::net::IpAddr>().ok().map(Address::from)
+    })
+    .next()
+}
+
+#[cfg(test)]
+mod tests;

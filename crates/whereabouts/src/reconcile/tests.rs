@@ -1,0 +1,104 @@
+//! Who is suspect, and for how long.
+
+use tenure_api::whereabouts::{IPPoolSpec, OverlappingRangeIPReservationSpec};
+
+use super::*;
+
+fn pool(records: &[(&str, &str, &str)]) -> IPPool {
+    let record = |(key, id, podref): &(&str, &str, &str)| {
+        let record = Allocation { id: (*id).into(), podref: (*podref).into(), ifname: Some("net1".into()) };
+        ((*key).to_owned(), record)
+    };
+    let allocations = records.iter().map(record).collect();
+    IPPool::new("10.10.10.0-24", IPPoolSpec { range: "10.10.10.0/24".into(), allocations })
+}
+
+fn reservation(name: &str, podref: &str) -> OverlappingRangeIPReservation {
+    let spec = OverlappingRangeIPReservationSpec { podref: podref.into(), ..Default::default() };
+    OverlappingRangeIPReservation::new(name, spec)
+}
+
+fn pod(addresses: Option<&[&str]>) -> LivingPod {
+    let addresses = addresses.map(|all| all.iter().map(|text| text.parse().unwrap()).collect());
+    LivingPod { finished: false, addresses }
+}
+
+fn pods(all: &[(&str, LivingPod)]) -> BTreeMap<String, LivingPod> {
+    all.iter().map(|(name, pod)| ((*name).to_owned(), pod.clone())).collect()
+}
+
+fn looks(
+    pool: &IPPool,
+    reservations: &[OverlappingRangeIPReservation],
+    pods: &BTreeMap<String, LivingPod>,
+    seconds: &[u64],
+) -> Vec<Unused> {
+    let mut reconciler = Reconciler::new(Patience { between: Duration::from_secs(30) });
+    let pools = [pool.clone()];
+    let look = |second: &u64| {
+        let now = Timestamp::from_millis(second * 1000);
+        reconciler.look(Inputs { pools: &pools, reservations, pods, now })
+    };
+    seconds.iter().map(look).collect()
+}
+
+#[test]
+fn two_looks_are_needed_and_time_between_them() {
+    let pool = pool(&[("1", "c", "ns/gone")]);
+    let unused: Vec<usize> =
+        looks(&pool, &[], &pods(&[]), &[0, 10, 29, 30]).iter().map(|u| u.records.len()).collect();
+    assert_eq!(unused, [0, 0, 0, 1]);
+}
+
+#[test]
+fn a_record_that_was_rewritten_between_looks_is_a_new_suspect() {
+    let mut reconciler = Reconciler::new(Patience { between: Duration::from_secs(30) });
+    let pods = pods(&[]);
+    let mut look = |id: &str, second: u64| {
+        let pools = [pool(&[("1", id, "ns/a")])];
+        let now = Timestamp::from_millis(second * 1000);
+        reconciler.look(Inputs { pools: &pools, reservations: &[], pods: &pods, now }).records.len()
+    };
+    assert_eq!([look("c1", 0), look("c2", 40), look("c2", 60), look("c2", 70)], [0, 0, 0, 1]);
+}
+
+#[test]
+fn a_missing_annotation_releases_nothing() {
+    let pool = pool(&[("1", "c", "ns/p")]);
+    let all = pods(&[("ns/p", pod(None))]);
+    let reservations = [reservation("10.10.10.1", "ns/p")];
+    assert_eq!(looks(&pool, &reservations, &all, &[0, 100]).pop(), Some(Unused::default()));
+    // Nor does one that does not mention this network.
+    let all = pods(&[("ns/p", pod(Some(&["192.168.0.1"])))]);
+    assert_eq!(looks(&pool, &[], &all, &[0, 100]).pop().unwrap().records, []);
+}
+
+#[test]
+fn of_two_records_of_one_interface_the_one_that_the_pod_does_not_have_goes() {
+    let pool = pool(&[("1", "c", "ns/p"), ("2", "c", "ns/p")]);
+    let all = pods(&[("ns/p", pod(Some(&["10.10.10.1"])))]);
+    let unused = looks(&pool, &[], &all, &[0, 100]).pop().unwrap();
+    assert!(matches!(&unused.records[..], [Request { act: Act::Forget { key, .. }, .. }] if key == "2"));
+}
+
+#[test]
+fn reservations_are_matched_with_their_network_and_with_a_zero_at_the_end() {
+    let all =
+        pods(&[("ns/p", pod(Some(&["10.10.10.1"]))), ("ns/q", pod(Some(&["2001:db8:480:603d:304:403::"])))]);
+    let reservations = [
+        reservation("blue-10.10.10.1", "ns/p"),
+        reservation("2001-db8-480-603d-304-403--0", "ns/q"),
+        reservation("10.10.10.7", "ns/gone"),
+        reservation("10.10.10.8", "ns/p"),
+    ];
+    let unused = looks(&pool(&[]), &reservations, &all, &[0, 100]).pop().unwrap();
+    let names: Vec<_> = unused.reservations.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["10.10.10.7", "10.10.10.8"]);
+}
+
+#[test]
+fn a_pod_that_has_ended_holds_nothing() {
+    let pool = pool(&[("1", "c", "ns/p")]);
+    let all = pods(&[("ns/p", LivingPod { finished: true, addresses: None })]);
+    assert_eq!(looks(&pool, &[], &all, &[0, 100]).pop().unwrap().records.len(), 1);
+}

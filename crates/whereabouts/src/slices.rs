@@ -1,0 +1,185 @@
+//! Slices of nodes: which `NodeSlicePool`s there should be, and whose their slices are.
+//!
+//! [`plan`] is a function of what there is: attachment definitions, nodes, pools, and what is held. It remembers nothing;
+//! what must survive (who has which slice) is in the pools themselves, and in the records of what is held.
+//!
+//! What it promises:
+//!
+//! - A node keeps its slice while it lives, also when the range grows, also when the pool is deleted and made again
+//!   while something is held in the slice.
+//! - A slice in which somebody holds an address is given to nobody else, whether its node is dead or its slice was cut
+//!   differently before.
+//! - A slice without an address to hand out (`exclude`, `range_start`, `range_end`) is given to nobody.
+//! - However many nodes come and go, a pool is written once; and not at all when nothing changes.
+//! - A pool whose range was used before it was cut gives slices away only after nobody can take an address from the
+//!   whole range any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tenure_api::whereabouts::NodeSlicePool;
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Cidr};
+
+use crate::ledger::{PoolId, State};
+
+mod assign;
+mod desired;
+mod find;
+mod write;
+
+pub use desired::{Conflict, slice_pools};
+pub use find::{SliceRefusal, slice_of};
+
+/// What there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The namespace that pools are kept in.
+    pub namespace: &'a str,
+    /// NetworkAttachmentDefinitions of all namespaces.
+    pub attachments: &'a [AttachmentDefinition],
+    /// The cluster's flat file, if there is one.
+    pub flat: Option<&'a Value>,
+    /// The nodes that live.
+    pub nodes: &'a BTreeSet<String>,
+    /// The pools that exist.
+    pub pools: &'a [NodeSlicePool],
+    /// What nodes hold.
+    pub held: &'a [HeldSpan],
+    /// Objects of ranges that all nodes share.
+    pub shared: &'a [SharedPool],
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// A NetworkAttachmentDefinition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttachmentDefinition {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Since when it exists.
+    pub created: Timestamp,
+    /// `spec.config`.
+    pub config: String,
+}
+
+/// Addresses of which a node holds at least one: from an `IPPool` of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSpan {
+    /// `network_name`.
+    pub network: String,
+    /// The node.
+    pub node: String,
+    /// The lowest.
+    pub first: Address,
+    /// The highest.
+    pub last: Address,
+}
+
+/// An object of a range that all nodes share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPool {
+    /// Which range.
+    pub id: PoolId,
+    /// The object's name.
+    pub name: String,
+    /// What its writers have agreed on.
+    pub state: State,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default)]
+pub struct SlicePlan {
+    /// At most one for each pool.
+    pub writes: Vec<SliceWrite>,
+    /// To tell people, when something changed.
+    pub events: Vec<Event>,
+    /// Attachment definitions that contradict another one of their network.
+    pub conflicts: Vec<Conflict>,
+    /// Attachment definitions that cannot be read, as `namespace/name`, and why. Their pools stay as they are.
+    pub refused: BTreeMap<String, String>,
+}
+
+/// A write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SliceWrite {
+    /// Make a pool.
+    Create(Box<NodeSlicePool>),
+    /// Change a pool, if it still has the version that it has here.
+    Replace(Box<NodeSlicePool>),
+    /// Nobody asks for the pool any more.
+    Delete {
+        /// Its name.
+        name: String,
+        /// Only this one.
+        uid: Option<String>,
+    },
+    /// Let nobody take an address out of the whole range any more: its object gets [`State::Sliced`].
+    Seal {
+        /// The object.
+        name: String,
+    },
+    /// The range is no longer cut: its object gets [`State::Unique`].
+    Unseal {
+        /// The object.
+        name: String,
+    },
+}
+
+/// What people are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// About what.
+    pub about: About,
+    /// In one word.
+    pub reason: &'static str,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A `NodeSlicePool`.
+    Pool(String),
+    /// A node.
+    Node(String),
+    /// An attachment definition, by namespace and name.
+    Attachment(String, String),
+}
+
+/// What is to be done about the slices of all networks.
+pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
+    let mut plan = SlicePlan::default();
+    let desired = desired::read(inputs, &mut plan);
+    let present: BTreeMap<&str, &NodeSlicePool> =
+        inputs.pools.iter().filter_map(|pool| Some((pool.metadata.name.as_deref()?, pool))).collect();
+    let mut cut: Vec<(&str, Cidr)> = Vec::new();
+    for pool in desired.pools.values() {
+        let known = present.get(pool.name.as_str()).copied();
+        // Two pools of one network must not cut one range twice: the older one has it.
+        let rival =
+            cut.iter().find(|(network, cidr)| *network == pool.network && cidr.overlaps(&pool.cut.whole()));
+        let sealed = write::seal(inputs, pool, &mut plan);
+        let assigned = assign::assign(inputs, pool, known, sealed && rival.is_none());
+        write::pool(inputs, pool, known, &assigned, rival.map(|(_, cidr)| *cidr), &mut plan);
+        cut.push((&pool.network, pool.cut.whole()));
+    }
+    for (name, known) in present {
+        if !desired.pools.contains_key(name) && !desired.unreadable.contains(name) {
+            let uid = known.metadata.uid.clone();
+            plan.writes.push(SliceWrite::Delete { name: name.to_owned(), uid });
+        }
+    }
+    write::unseal(inputs, &desired, &mut plan);
+    plan
+}
+
+#[cfg(test)]
+mod proptests;
+#[cfg(test)]
+mod tests;

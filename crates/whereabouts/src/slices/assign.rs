@@ -1,0 +1,115 @@
+//! Whose slice is whose.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_api::whereabouts::NodeSlicePool;
+use tenure_ipam::Cidr;
+
+use super::Inputs;
+use super::desired::Desired;
+
+/// Slices and their nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Assigned {
+    /// For each slice, in their order, its node; empty when it has none.
+    pub(super) nodes: Vec<String>,
+    /// Nodes that live and have none, by name.
+    pub(super) without: Vec<String>,
+    /// Slices that wait until what is held in them is released.
+    pub(super) waiting: usize,
+}
+
+pub(super) fn assign(
+    inputs: &Inputs<'_>,
+    pool: &Desired<'_>,
+    known: Option<&NodeSlicePool>,
+    give_away: bool,
+) -> Assigned {
+    let count = usize::try_from(pool.cut.count()).unwrap_or(0);
+    let mut nodes = vec![String::new(); count];
+    let mut served: BTreeSet<&str> = BTreeSet::new();
+    let holders = holders(inputs, pool);
+    let holds = |slice: usize, node: &str| holders.get(&slice).is_some_and(|all| all.contains(node));
+
+    // Who has one keeps it, while it lives or holds something.
+    let present = known.and_then(|known| known.status.as_ref()).map(|status| status.allocations.as_slice());
+    let mut displaced: Vec<&str> = Vec::new();
+    for slice in present.unwrap_or_default().iter().filter(|slice| !slice.node_name.is_empty()) {
+        let node = slice.node_name.as_str();
+        let place = slice.slice_range.parse::<Cidr>().ok().and_then(|cidr| pool.cut.index_of(&cidr));
+        let place = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < count);
+        let lives = inputs.nodes.contains(node);
+        match place {
+            Some(place)
+                if nodes[place].is_empty() && !served.contains(node) && (lives || holds(place, node)) =>
+            {
+                node.clone_into(&mut nodes[place]);
+                served.insert(node);
+            }
+            _ if lives => displaced.push(node),
+            _ => {}
+        }
+    }
+
+    // What is held in a slice without a node keeps it for its holder, or keeps it back.
+    let mut kept_back: BTreeSet<usize> = BTreeSet::new();
+    for (&slice, all) in &holders {
+        if nodes.get(slice).is_none_or(|node| !node.is_empty()) {
+            continue;
+        }
+        let mut all = all.iter().copied();
+        match (all.next(), all.next()) {
+            (Some(only), None) if !served.contains(only) => {
+                only.clone_into(&mut nodes[slice]);
+                served.insert(only);
+            }
+            _ => {
+                kept_back.insert(slice);
+            }
+        }
+    }
+    let dead = nodes.iter().filter(|node| !node.is_empty() && !inputs.nodes.contains(*node)).count();
+    let waiting = kept_back.len() + dead;
+
+    // The rest, lowest slice first: to those who had one before it was cut anew, then by name.
+    let mut seen = BTreeSet::new();
+    let line: Vec<&str> = displaced
+        .into_iter()
+        .chain(inputs.nodes.iter().map(String::as_str))
+        .filter(|node| !served.contains(node) && seen.insert(*node))
+        .collect();
+    let mut without = Vec::new();
+    let usable =
+        |slice: &usize| pool.cut.get(*slice as u128).is_some_and(|cidr| pool.range.within(cidr).is_some());
+    let mut free = (0..count).filter(|slice| !kept_back.contains(slice));
+    for node in line {
+        let next =
+            if give_away { free.find(|slice| nodes[*slice].is_empty() && usable(slice)) } else { None };
+        match next {
+            Some(slice) => node.clone_into(&mut nodes[slice]),
+            None => without.push(node.to_owned()),
+        }
+    }
+    without.sort();
+    Assigned { nodes, without, waiting }
+}
+
+/// Who holds addresses in which slice.
+fn holders<'a>(inputs: &Inputs<'a>, pool: &Desired<'_>) -> BTreeMap<usize, BTreeSet<&'a str>> {
+    let whole = pool.cut.whole();
+    let mut holders: BTreeMap<usize, BTreeSet<&'a str>> = BTreeMap::new();
+    for span in inputs.held.iter().filter(|span| span.network == pool.network) {
+        if span.first.family() != whole.family() || span.last < whole.first() || span.first > whole.last() {
+            continue;
+        }
+        let (first, last) = (span.first.max(whole.first()), span.last.min(whole.last()));
+        let index =
+            |address| pool.cut.index_of_address(address).and_then(|index| usize::try_from(index).ok());
+        if let (Some(first), Some(last)) = (index(first), index(last)) {
+            for slice in first..=last {
+                holders.entry(slice).or_default().insert(&span.node);
+            }
+        }
+    }
+    holders
+}

@@ -1,0 +1,171 @@
+//! Which pools people ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tenure_api::names::NameError;
+use tenure_api::whereabouts::{pool_name, slice_pool_name};
+use tenure_ipam::Slices;
+
+use super::{AttachmentDefinition, Inputs, SlicePlan};
+use crate::config::{Arguments, Config, ConfigError, RangeConfig, networks_of};
+
+/// Two attachment definitions of one network that say different things.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The pool.
+    pub pool: String,
+    /// The one that is heeded, by namespace and name.
+    pub heeded: (String, String),
+    /// The one that is not.
+    pub other: (String, String),
+    /// What they say.
+    pub message: String,
+}
+
+/// A pool that people ask for.
+#[derive(Clone, Debug)]
+pub(super) struct Desired<'a> {
+    pub(super) name: String,
+    pub(super) network: String,
+    pub(super) range: RangeConfig,
+    pub(super) cut: Slices,
+    /// The slice size as it was written.
+    pub(super) size: String,
+    /// Who asks, oldest first.
+    pub(super) owners: Vec<&'a AttachmentDefinition>,
+    pub(super) conflicts: Vec<Conflict>,
+}
+
+/// All of them, and the names that may be meant by what cannot be read.
+pub(super) struct AllDesired<'a> {
+    pub(super) pools: BTreeMap<String, Desired<'a>>,
+    pub(super) unreadable: BTreeSet<String>,
+}
+
+/// The names of a sliced network's pools, one for each of its ranges, in their order: the network's (or the
+/// configuration's) for the first, and for each further range that name with the range behind it.
+pub fn slice_pools(config: &Config) -> Result<Vec<(String, Slices)>, NameError> {
+    let base = slice_pool_name(&config.network, &config.name)?;
+    let cuts = config.ranges.iter().filter_map(|range| Some((range, range.slices?)));
+    let name = |(place, (range, cut)): (usize, (&RangeConfig, Slices))| {
+        let name = if place == 0 {
+            base.clone()
+        } else {
+            let range = pool_name("", "", &range.cidr().to_string()).unwrap_or_default();
+            slice_pool_name(&format!("{base}-{range}"), "")?
+        };
+        Ok((name, cut))
+    };
+    cuts.enumerate().map(name).collect()
+}
+
+pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<'a> {
+    let mut all = AllDesired { pools: BTreeMap::new(), unreadable: BTreeSet::new() };
+    let mut attachments: Vec<&AttachmentDefinition> = inputs.attachments.iter().collect();
+    attachments.sort_by_key(|attachment| (attachment.created, &attachment.namespace, &attachment.name));
+    let mut asked: BTreeMap<String, Vec<Desired<'a>>> = BTreeMap::new();
+    for attachment in attachments {
+        match pools_of(inputs, attachment) {
+            Ok(pools) => {
+                pools.into_iter().for_each(|pool| asked.entry(pool.name.clone()).or_default().push(pool))
+            }
+            Err(words) => {
+                plan.refused.insert(format!("{}/{}", attachment.namespace, attachment.name), words);
+                all.unreadable.extend(names_meant(attachment));
+            }
+        }
+    }
+    for (name, candidates) in asked {
+        let pool = agree(inputs, candidates);
+        plan.conflicts.extend(pool.iter().flat_map(|pool| pool.conflicts.clone()));
+        all.pools.extend(pool.map(|pool| (name, pool)));
+    }
+    all
+}
+
+fn pools_of<'a>(
+    inputs: &Inputs<'a>,
+    attachment: &'a AttachmentDefinition,
+) -> Result<Vec<Desired<'a>>, String> {
+    let mut pools = Vec::new();
+    for network in networks_of(&attachment.config, &attachment.name).map_err(|refusal| refusal.to_string())? {
+        let config = match Config::load(&network, inputs.flat, &Arguments::default()) {
+            Ok(config) => config,
+            Err(ConfigError::Other { .. }) => continue,
+            Err(error) => return Err(error.to_string()),
+        };
+        if !config.is_sliced() {
+            continue;
+        }
+        let names = slice_pools(&config).map_err(|error| error.to_string())?;
+        let ranges = config.ranges.iter().filter(|range| range.slices.is_some());
+        for (place, ((name, cut), range)) in names.into_iter().zip(ranges).enumerate() {
+            pools.push(Desired {
+                name,
+                network: config.network.clone(),
+                range: range.clone(),
+                cut,
+                size: if place == 0 { config.slice_size.clone() } else { format!("/{}", cut.prefix()) },
+                owners: vec![attachment],
+                conflicts: Vec::new(),
+            });
+        }
+    }
+    Ok(pools)
+}
+
+/// One pool of all that ask for it: as it is now if anybody still wants that, else as the oldest wants it.
+fn agree<'a>(inputs: &Inputs<'a>, candidates: Vec<Desired<'a>>) -> Option<Desired<'a>> {
+    let name = candidates.first()?.name.clone();
+    let present = inputs.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name.as_str()));
+    let is_present = |pool: &Desired<'_>| {
+        present.is_some_and(|present| {
+            Slices::parse(&present.spec.range, &present.spec.slice_size).is_ok_and(|cut| cut == pool.cut)
+        })
+    };
+    let heeded = candidates.iter().position(is_present).unwrap_or(0);
+    let mut pool = candidates.get(heeded)?.clone();
+    let of = |pool: &Desired<'_>| {
+        pool.owners.first().map(|owner| (owner.namespace.clone(), owner.name.clone())).unwrap_or_default()
+    };
+    let who = of(&pool);
+    pool.owners.clear();
+    for other in candidates {
+        if other.cut != pool.cut {
+            let (cut, against) = (pool.cut, other.cut);
+            pool.conflicts.push(Conflict {
+                pool: name.clone(),
+                heeded: who.clone(),
+                other: of(&other),
+                message: format!(
+                    "{}/{} cuts {} into /{}, and {}/{} of the same network cuts {} into /{}: the former is heeded; give \
+                     them the same range and node_slice_size, or different network_names",
+                    who.0,
+                    who.1,
+                    cut.whole(),
+                    cut.prefix(),
+                    of(&other).0,
+                    of(&other).1,
+                    against.whole(),
+                    against.prefix()
+                ),
+            });
+        }
+        pool.owners.extend(other.owners);
+    }
+    Some(pool)
+}
+
+/// The names that the pools of something that cannot be read may have: they are not deleted for a typing error.
+fn names_meant(attachment: &AttachmentDefinition) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([attachment.name.clone()]);
+    if let Ok(root) = serde_json::from_str::<Value>(&attachment.config) {
+        let plugins = root.get("plugins").and_then(Value::as_array).cloned().unwrap_or_default();
+        for part in std::iter::once(&root).chain(&plugins) {
+            let texts = [part.get("name"), part.get("ipam").and_then(|ipam| ipam.get("network_name"))];
+            names.extend(texts.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        }
+    }
+    names
+}

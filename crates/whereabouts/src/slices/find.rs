@@ -1,0 +1,67 @@
+//! A node's slice of a range, or why there is none.
+
+use tenure_api::whereabouts::NodeSlicePool;
+use tenure_ipam::Cidr;
+
+/// Why an ADD finds no slice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SliceRefusal {
+    /// The controller has not made it.
+    #[error(
+        "there is no NodeSlicePool {pool}: it is made from the network's NetworkAttachmentDefinition by tenure-controller; \
+         is that running, and is the definition in the cluster?"
+    )]
+    NoPool {
+        /// Its name.
+        pool: String,
+    },
+    /// There are more nodes than slices, or the node is new.
+    #[error(
+        "node {node} has no slice of NodeSlicePool {pool} ({range} has {slices} slices, {free} without a node): make the \
+         range larger or node_slice_size smaller, or try again when the controller has seen the node"
+    )]
+    NoSlice {
+        /// The pool.
+        pool: String,
+        /// The node.
+        node: String,
+        /// What is cut.
+        range: String,
+        /// How many slices there are.
+        slices: usize,
+        /// How many have no node.
+        free: usize,
+    },
+    /// The status cannot be read.
+    #[error(
+        "the slice {slice:?} of node {node} in NodeSlicePool {pool} is no network: accepted is 10.0.16.0/20"
+    )]
+    Unreadable {
+        /// The pool.
+        pool: String,
+        /// The node.
+        node: String,
+        /// What stands there.
+        slice: String,
+    },
+}
+
+/// The slice of a node.
+pub fn slice_of(name: &str, pool: Option<&NodeSlicePool>, node: &str) -> Result<Cidr, SliceRefusal> {
+    let pool = pool.ok_or_else(|| SliceRefusal::NoPool { pool: name.to_owned() })?;
+    let Some(slice) = pool.slice_of(node).filter(|_| !node.is_empty()) else {
+        let slices = pool.status.as_ref().map(|status| status.allocations.as_slice()).unwrap_or_default();
+        return Err(SliceRefusal::NoSlice {
+            pool: name.to_owned(),
+            node: node.to_owned(),
+            range: pool.spec.range.clone(),
+            slices: slices.len(),
+            free: slices.iter().filter(|slice| slice.node_name.is_empty()).count(),
+        });
+    };
+    slice.parse().map_err(|_| SliceRefusal::Unreadable {
+        pool: name.to_owned(),
+        node: node.to_owned(),
+        slice: slice.to_owned(),
+    })
+}
