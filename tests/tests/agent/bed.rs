@@ -369,8 +369,7 @@ impl<'a> Machine<'a> {
 
     /// Calls the plugin for a pod with this configuration.
     pub fn call_with(&self, verb: &str, pod: &Pod, config: &Value) -> Called {
-        let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={}", pod.namespace, pod.name);
-        self.exec(verb, &pod.container, &pod.path, &args, config)
+        self.exec(verb, &pod.container, &pod.path, &args_of(pod), config)
     }
 
     /// STATUS.
@@ -380,6 +379,15 @@ impl<'a> Machine<'a> {
 
     /// Runs the plugin.
     pub fn exec(&self, verb: &str, container: &str, netns: &Path, args: &str, config: &Value) -> Called {
+        self.start_plugin(verb, container, netns, args, config).join()
+    }
+
+    /// Starts the plugin for a pod, to be waited for later.
+    pub fn plugin(&self, verb: &str, pod: &Pod) -> Calling {
+        self.start_plugin(verb, &pod.container, &pod.path, &args_of(pod), &config())
+    }
+
+    fn start_plugin(&self, verb: &str, container: &str, netns: &Path, args: &str, config: &Value) -> Calling {
         let mut input = tempfile::tempfile().unwrap();
         input.write_all(config.to_string().as_bytes()).unwrap();
         input.rewind().unwrap();
@@ -388,13 +396,7 @@ impl<'a> Machine<'a> {
         let command = command.env("CNI_IFNAME", "eth0").env("CNI_ARGS", args);
         let began = SystemClock.elapsed();
         let command = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (mut stdout, mut stderr) = (Vec::new(), String::new());
-        child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
-        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        let code = child.wait().code().unwrap();
-        let json = serde_json::from_slice(&stdout).unwrap_or_default();
-        Called { code, json, stderr, took: SystemClock.elapsed().saturating_sub(began) }
+        Calling { child: command.spawn().unwrap(), began }
     }
 
     /// The blocks of this node.
@@ -499,6 +501,29 @@ impl Pod {
     /// Whether it has its interface.
     pub fn has_interface(&self) -> bool {
         self.network.namespace().ip_json(&["link", "show", "eth0"]).is_ok()
+    }
+}
+
+/// `CNI_ARGS` for a pod.
+fn args_of(pod: &Pod) -> String {
+    format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={}", pod.namespace, pod.name)
+}
+
+/// A call of the plugin that is under way.
+pub struct Calling {
+    child: HostChild,
+    began: Duration,
+}
+
+impl Calling {
+    /// Waits for its end.
+    pub fn join(mut self) -> Called {
+        let (mut stdout, mut stderr) = (Vec::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let code = self.child.wait().code().unwrap();
+        let json = serde_json::from_slice(&stdout).unwrap_or_default();
+        Called { code, json, stderr, took: SystemClock.elapsed().saturating_sub(self.began) }
     }
 }
 

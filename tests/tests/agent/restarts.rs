@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
+use tenure_handles::{Clock, SystemClock};
 
 use crate::bed::{Cluster, Machine, Pod, assert_distinct};
 
@@ -150,4 +152,25 @@ fn a_foreign_or_damaged_journal_is_set_aside_and_rebuilt_from_the_kernel() {
         assert_kept(&machine, &pods, &addresses);
         machine.kill();
     }
+}
+
+#[test]
+fn a_call_that_is_under_way_at_the_end_is_told_to_try_again_and_the_end_is_not_put_off() {
+    let cluster = Cluster::embedded();
+    cluster.pool("default", 4, json!([{"ipv4": "10.102.0.0/24"}]));
+    let mut machine = Machine::running(&cluster);
+    let pod = machine.pod("web");
+    // There is no controller: nobody will ever answer.
+    let waits = machine.plugin("ADD", &pod);
+    machine.until("the ADD to wait", || machine.log().contains("asking for a block").then_some(()));
+    let began = SystemClock.elapsed();
+    machine.stop();
+    let took = SystemClock.elapsed().saturating_sub(began);
+    assert!(took < Duration::from_secs(9), "it took {took:?}");
+    assert_eq!(waits.join().refused(), 11);
+    // The next one finds nothing half done.
+    cluster.control("late");
+    machine.start();
+    let addresses = machine.add(&pod);
+    machine.assert_reached(&pod, &addresses);
 }
