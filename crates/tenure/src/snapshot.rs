@@ -19,6 +19,8 @@ use crate::place::Source;
 
 /// Objects are listed so many at a time.
 const PAGE: u32 = 500;
+/// On the mirror of a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What was gathered.
 #[derive(Clone, Debug)]
@@ -41,6 +43,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct PodFacts {
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Empty if it does not say which pod it is.
     pub(crate) uid: String,
     pub(crate) node: String,
     pub(crate) addresses: Vec<IpAddr>,
@@ -142,7 +145,8 @@ impl PodFacts {
         Some(Self {
             namespace: pod.namespace()?,
             name: pod.name_any(),
-            uid: pod.uid().unwrap_or_default(),
+            // A static pod's runtime knows it by another UID than its mirror in the API has.
+            uid: pod.uid().filter(|_| !pod.annotations().contains_key(MIRROR)).unwrap_or_default(),
             node: spec.node_name.clone()?,
             addresses: addresses.collect(),
             host_network: spec.host_network == Some(true),

@@ -72,7 +72,7 @@ fn hold_has_pod(
     let Some(pod) = &hold.holder.pod else { return };
     let problem = match known.get(&(pod.namespace.as_str(), pod.name.as_str())) {
         None => "there is no such pod".to_owned(),
-        Some(found) if !pod.uid.is_empty() && pod.uid != found.uid => {
+        Some(found) if !pod.uid.is_empty() && !found.uid.is_empty() && pod.uid != found.uid => {
             format!("the pod of this name is another one (UID {})", found.uid)
         }
         Some(found) if found.node != node.node => format!("the pod of this name runs on node {}", found.node),

@@ -225,6 +225,22 @@ fn pods_that_start_or_have_ended_are_not_suspected() {
 }
 
 #[test]
+fn a_static_pod_is_known_by_its_name() {
+    let static_pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(json!({
+        "metadata": {
+            "namespace": "ns", "name": "db-0", "uid": "of-the-mirror",
+            "annotations": {"kubernetes.io/config.mirror": "x"},
+        },
+        "spec": {"nodeName": "node2", "containers": []},
+        "status": {"phase": "Running", "podIPs": [{"ip": "10.64.0.16"}]},
+    }))
+    .unwrap();
+    let mut snapshot = system();
+    snapshot.pods.as_mut().unwrap()[2] = crate::snapshot::PodFacts::of(&static_pod).unwrap();
+    assert_eq!(kinds(&snapshot), []);
+}
+
+#[test]
 fn only_what_is_seen_twice_is_said() {
     let mut once = system();
     (FAULTS[0].2)(&mut once);
