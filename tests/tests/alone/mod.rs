@@ -186,6 +186,8 @@ impl Alone {
     /// A namespace for a pod.
     pub fn pod(&self, name: &str) -> Pod {
         let (namespace, path) = self.host.pod_namespace(name).unwrap();
+        // Plugins that make an interface wait until nobody else claims its addresses, for seconds.
+        namespace.sysctl("net.ipv6.conf.default.accept_dad", "0").unwrap();
         Pod { name: name.to_owned(), inside: Host::in_namespace(namespace, Mounts::default()), path }
     }
 

@@ -35,12 +35,12 @@ impl Beside {
         pages
             .verdict("/healthz", move || {
                 let (beside, inspector) = live.clone();
-                async move { both(inspector.live().await, beside.health.live()) }
+                async move { both(&inspector.live().await, &beside.health.live()) }
             })
             .verdict("/readyz", move || {
                 let (beside, inspector) = ready.clone();
                 async move {
-                    let (good, mut text) = both(inspector.ready().await, beside.health.ready());
+                    let (good, mut text) = both(&inspector.ready().await, &beside.health.ready());
                     // They say what is wrong, and change nothing that works.
                     text.extend(beside.mistakes.borrow().iter().map(|mistake| format!("{mistake}\n")));
                     (good, text)
@@ -57,6 +57,6 @@ impl Beside {
     }
 }
 
-fn both(agent: (bool, String), controller: (bool, String)) -> (bool, String) {
+fn both(agent: &(bool, String), controller: &(bool, String)) -> (bool, String) {
     (agent.0 && controller.0, format!("{}controller:\n{}", agent.1, controller.1))
 }
