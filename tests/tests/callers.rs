@@ -11,7 +11,7 @@ mod runtime;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use alone::{Alone, SOON, first_address};
+use alone::{Alone, SOON, first_address, until};
 use serde_json::{Value, json};
 use tenure_testbed::binaries::{Binaries, Program};
 
@@ -194,23 +194,30 @@ fn cnitool(alone: &Alone, verb: &str, network: &str, pod: &alone::Pod) -> Result
 
 #[test]
 fn cnitool_adds_checks_deletes_and_collects() {
-    let (alone, _) = with_reference_plugins();
-    let list = json!({"cniVersion": "1.1.0", "name": "mine", "plugins": [{"type": "tenure"}]});
-    alone.write("/etc/cni/net.d/10-mine.conflist", &list.to_string());
+    // With the files that people are told to begin with.
+    let mut alone = Alone::new();
+    alone.write("/etc/tenure/pools/default.yaml", include_str!("../../deploy/standalone/default.yaml"));
+    alone.write(
+        "/etc/cni/net.d/10-tenure.conflist",
+        include_str!("../../deploy/standalone/10-tenure.conflist"),
+    );
+    let binaries = Binaries::locate([Program::Cnitool]).unwrap();
+    alone.install("cnitool", binaries.path(Program::Cnitool).unwrap());
+    alone.start();
     let pod = alone.pod("tool");
-    cnitool(&alone, "status", "mine", &pod).unwrap();
-    let added: Value = serde_json::from_str(&cnitool(&alone, "add", "mine", &pod).unwrap()).unwrap();
+    until("a pool", || cnitool(&alone, "status", "pods", &pod).ok());
+    let added: Value = serde_json::from_str(&cnitool(&alone, "add", "pods", &pod).unwrap()).unwrap();
     reaches(&alone.host, first_address(&added));
-    cnitool(&alone, "check", "mine", &pod).unwrap();
+    cnitool(&alone, "check", "pods", &pod).unwrap();
     pod.inside.ip("address flush dev eth0").unwrap();
-    let told = cnitool(&alone, "check", "mine", &pod).unwrap_err();
+    let told = cnitool(&alone, "check", "pods", &pod).unwrap_err();
     assert!(told.contains(&first_address(&added).to_string()), "CHECK names what is missing: {told}");
-    cnitool(&alone, "del", "mine", &pod).unwrap();
+    cnitool(&alone, "del", "pods", &pod).unwrap();
     assert_eq!(alone.holds(), Vec::<String>::new());
 
     // It deletes all that it knows of, and then asks for a collection without saying who is alive.
-    cnitool(&alone, "add", "mine", &pod).unwrap();
-    let told = cnitool(&alone, "gc", "mine", &pod).unwrap_err();
+    cnitool(&alone, "add", "pods", &pod).unwrap();
+    let told = cnitool(&alone, "gc", "pods", &pod).unwrap_err();
     assert!(told.contains("cni.dev/valid-attachments is missing"), "{told}");
     assert_eq!(alone.holds(), Vec::<String>::new());
 }

@@ -113,7 +113,7 @@ impl Runtime {
     fn call<A: Message + Default>(&self, method: &str, request: &impl Message) -> Result<A, CallError> {
         let path = format!("/runtime.v1.RuntimeService/{method}");
         let message = request.encode_to_vec();
-        let patience = Duration::from_secs(60);
+        let patience = Duration::from_mins(1);
         let call = UnaryCall { path: &path, message: &message, traceparent: None, patience };
         let answer = call.send(&self.socket)?;
         Ok(A::decode(answer.as_slice()).unwrap_or_else(|error| panic!("{method} answered: {error}")))
