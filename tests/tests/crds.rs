@@ -2,6 +2,9 @@
 //! their columns, and accept and refuse what the table of the `api` crate says, within the budget for rules.
 //! Needs etcd and kube-apiserver.
 
+#[path = "crds/pools.rs"]
+mod pools;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -69,6 +72,11 @@ mod on_kube_apiserver {
     use super::{Result, Server};
 
     #[tokio::test]
+    async fn w1_e2_e10_pools_are_accepted_and_refused_as_by_coil() -> Result<()> {
+        super::pools::w1_e2_e10_pools_are_accepted_and_refused_as_by_coil(&Server::real().await?).await
+    }
+
+    #[tokio::test]
     async fn what_the_table_says_is_accepted_and_refused() -> Result<()> {
         super::what_the_table_says_is_accepted_and_refused(&Server::real().await?).await
     }
@@ -91,6 +99,11 @@ mod on_kube_apiserver {
 
 mod on_the_embedded_server {
     use super::{Result, Server};
+
+    #[tokio::test]
+    async fn w1_e2_e10_pools_are_accepted_and_refused_as_by_coil() -> Result<()> {
+        super::pools::w1_e2_e10_pools_are_accepted_and_refused_as_by_coil(&Server::embedded()).await
+    }
 
     #[tokio::test]
     async fn what_the_table_says_is_accepted_and_refused() -> Result<()> {

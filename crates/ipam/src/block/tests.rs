@@ -403,3 +403,24 @@ fn a_snapshot_that_is_torn_foreign_or_of_another_version_is_refused() {
     assert_eq!(error.to_string(), "cannot restore a block: these 18 bytes are not a snapshot of one");
     assert_eq!(Block::<String>::restore(&bytes).unwrap().snapshot(), bytes);
 }
+
+#[test]
+fn i9_a_block_of_either_and_both_families_fills_up_wraps_around_and_refuses_when_full() {
+    let pair = Space::pair(every("10.1.0.8/30"), every("fd01::8/126")).unwrap();
+    for (space, first, last) in [
+        (every("10.1.0.8/30").into(), "10.1.0.8", "10.1.0.11"),
+        (every("fd01::8/126").into(), "fd01::8", "fd01::b"),
+        (pair, "10.1.0.8 and fd01::8", "10.1.0.11 and fd01::b"),
+    ] {
+        let mut block: Block<String> = Block::new(space, Duration::ZERO);
+        let keys = ["a", "b", "c", "d"];
+        let given = keys.map(|key| hold(&mut block, key, Choice::NextAfterLast));
+        assert_eq!((given[0].as_str(), given[3].as_str()), (first, last));
+        assert!(block.hold("e".into(), Choice::NextAfterLast, NOW).is_err(), "a full block gave something");
+        // What was freed first comes again only after the end was reached.
+        release(&mut block, "b", NOW);
+        release(&mut block, "a", NOW);
+        let again = ["e", "f"].map(|key| hold(&mut block, key, Choice::NextAfterLast));
+        assert_eq!(again, [given[0].clone(), given[1].clone()]);
+    }
+}
