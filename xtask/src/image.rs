@@ -17,28 +17,42 @@ const PLUGIN: &str = "tenure-cni";
 /// As the kubelet completes `tenure:VERSION`.
 const NAME: &str = concat!("docker.io/library/tenure:", env!("CARGO_PKG_VERSION"));
 
+/// Where the programs are that go into the image.
+pub(crate) struct Built {
+    /// The directory of what runs for long.
+    pub(crate) daemons: PathBuf,
+    /// The file of the plugin.
+    pub(crate) plugin: PathBuf,
+}
+
 pub(crate) fn image() -> Result<()> {
     timed("make the image", || {
-        let target = format!("{ARCH}-unknown-linux-musl");
-        have_target(&target)?;
-        let variables = variables(&target);
-        let mut build = vec!["build", "--quiet", "--locked", "--profile", "image", "--target", &target];
-        build.extend(DAEMONS.iter().flat_map(|daemon| ["--bin", *daemon]));
-        build.extend(DAEMONS.iter().flat_map(|daemon| ["--package", *daemon]));
-        cargo_with("build the daemons", &build, &[], &variables)?;
-        let build =
-            ["build", "--quiet", "--locked", "--profile", "plugin", "--target", &target, "--package", PLUGIN];
-        cargo_with("build the plugin", &build, &[], &variables)?;
-        let built = target_directory().join(&target);
-        let daemons = DAEMONS.iter().map(|daemon| built.join("image").join(daemon));
-        let programs = daemons.chain([built.join("plugin").join(PLUGIN)]);
+        let built = programs()?;
+        let daemons = DAEMONS.iter().map(|daemon| built.daemons.join(daemon));
         let output = target_directory().join(format!("image/tenure-{}.tar", env!("CARGO_PKG_VERSION")));
         let mut arguments: Vec<String> =
             ["--name", NAME, "--entrypoint", DAEMONS[0], "--output"].map(str::to_owned).into();
-        arguments.extend([output].into_iter().chain(programs).map(|path| path.display().to_string()));
+        let files = std::iter::once(output).chain(daemons).chain([built.plugin]);
+        arguments.extend(files.map(|path| path.display().to_string()));
         let run = ["run", "--quiet", "--package", "tenure-image", "--"];
         cargo_with("write the image", &run, &arguments, &[])
     })
+}
+
+/// Builds the programs as they are in the image.
+pub(crate) fn programs() -> Result<Built> {
+    let target = format!("{ARCH}-unknown-linux-musl");
+    have_target(&target)?;
+    let variables = variables(&target);
+    let mut build = vec!["build", "--quiet", "--locked", "--profile", "image", "--target", &target];
+    build.extend(DAEMONS.iter().flat_map(|daemon| ["--bin", *daemon]));
+    build.extend(DAEMONS.iter().flat_map(|daemon| ["--package", *daemon]));
+    cargo_with("build the daemons", &build, &[], &variables)?;
+    let build =
+        ["build", "--quiet", "--locked", "--profile", "plugin", "--target", &target, "--package", PLUGIN];
+    cargo_with("build the plugin", &build, &[], &variables)?;
+    let built = target_directory().join(&target);
+    Ok(Built { daemons: built.join("image"), plugin: built.join("plugin").join(PLUGIN) })
 }
 
 /// Rust's own libraries for the target; rustup gets them if they are missing.

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::image::image;
-use crate::step::{cargo, root, timed};
+use crate::image::{Built, image, programs};
+use crate::step::{cargo, cargo_with, root, timed};
 
 /// The copy of the peers' answers that every test run compares with.
 const CASES: &str = "crates/conformance/cases";
@@ -34,7 +34,16 @@ pub(crate) fn ci() -> Result<()> {
 }
 
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    cargo("measure", &["run", "--quiet", "--release", "--package", "tenure-bench", "--"], arguments)
+    let has = |words: &[&str]| arguments.iter().any(|argument| words.contains(&argument.as_str()));
+    let mut variables = Vec::new();
+    // What is measured of pods is what is installed.
+    if has(&["pods"]) || !has(&["engine", "server", "--help", "-h"]) {
+        let Built { daemons, plugin } = programs()?;
+        let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
+        variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));
+    }
+    let run = ["run", "--quiet", "--release", "--package", "tenure-bench", "--"];
+    cargo_with("measure", &run, arguments, &variables)
 }
 
 pub(crate) fn conformance(files: &[String]) -> Result<()> {

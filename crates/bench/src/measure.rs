@@ -48,7 +48,8 @@ fn per_operation((took, operations): (Duration, u64)) -> f64 {
     took.as_nanos() as f64 / operations.max(1) as f64
 }
 
-fn median(mut rounds: Vec<f64>) -> f64 {
+/// The middle one.
+pub(crate) fn median(mut rounds: Vec<f64>) -> f64 {
     rounds.sort_by(f64::total_cmp);
     rounds.get(rounds.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -9,6 +9,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 pub(crate) struct Report {
     title: String,
     table: Table,
+    notes: Vec<String>,
 }
 
 impl Report {
@@ -16,7 +17,7 @@ impl Report {
     pub(crate) fn new(title: &str, peer: &str) -> Self {
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN).set_header(["what", "Tenure", peer, "ratio", "target"]);
-        Self { title: title.to_owned(), table }
+        Self { title: title.to_owned(), table, notes: Vec::new() }
     }
 
     /// A row where less is better.
@@ -29,6 +30,34 @@ impl Report {
         self.row(what, ours, peer, ours / peer, unit, target);
     }
 
+    /// A row of which only one of both may have a figure; less is better.
+    pub(crate) fn either(
+        &mut self,
+        what: &str,
+        ours: Option<f64>,
+        peer: Option<f64>,
+        unit: Unit,
+        target: &str,
+    ) {
+        match (ours, peer) {
+            (Some(ours), Some(peer)) => self.less_is_better(what, ours, peer, unit, target),
+            (ours, peer) => {
+                let show = |value: Option<f64>| value.map_or(String::new(), |value| unit.show(value));
+                self.fact(what, &show(ours), &show(peer), target);
+            }
+        }
+    }
+
+    /// A row without a ratio.
+    pub(crate) fn fact(&mut self, what: &str, ours: &str, peer: &str, target: &str) {
+        self.table.add_row([what, ours, peer, "", target]);
+    }
+
+    /// A line below the table.
+    pub(crate) fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+
     fn row(&mut self, what: &str, ours: f64, peer: f64, ratio: f64, unit: Unit, target: &str) {
         let ratio = format!("{ratio:.1}×");
         self.table.add_row([what, &unit.show(ours), &unit.show(peer), &ratio, target]);
@@ -37,7 +66,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "### {}\n\n{}", self.title, self.table)
+        writeln!(out, "### {}\n\n{}", self.title, self.table)?;
+        self.notes.iter().try_for_each(|note| writeln!(out, "\n{note}"))
     }
 }
 
@@ -48,17 +78,20 @@ pub(crate) enum Unit {
     Nanoseconds,
     /// Bytes.
     Bytes,
+    /// Millions of bytes.
+    Megabytes,
     /// Operations a second.
     PerSecond,
 }
 
 impl Unit {
-    fn show(self, value: f64) -> String {
+    pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Nanoseconds if value >= 1e9 => format!("{:.2} s", value / 1e9),
             Self::Nanoseconds if value >= 1e6 => format!("{:.2} ms", value / 1e6),
             Self::Nanoseconds if value >= 1e4 => format!("{:.1} µs", value / 1e3),
             Self::Nanoseconds => format!("{value:.0} ns"),
+            Self::Megabytes => format!("{:.1} MB", value / 1e6),
             Self::Bytes => format!("{value:.1} B"),
             Self::PerSecond => format!("{value:.0}/s"),
         }

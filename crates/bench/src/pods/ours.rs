@@ -1,0 +1,138 @@
+//! Our side: `tenured` and `tenure-cni` on a host, `tenure-controller` beside the API server.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use tenure_testbed::hosts::HostChild;
+use tenure_testbed::process::{Process, Program};
+
+use super::cluster::{Cluster, NODE, Pools};
+use super::log;
+use super::machine::{Machine, SOON, until};
+use super::side::{Pace, Side};
+use super::way::Way;
+
+/// The programs, as they are installed.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    /// `tenured`.
+    pub(crate) agent: PathBuf,
+    /// `tenure-controller`.
+    pub(crate) controller: PathBuf,
+    /// `tenure-cni`.
+    pub(crate) plugin: PathBuf,
+}
+
+impl Programs {
+    /// The sizes of plugin, agent and controller, in bytes.
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    pub(super) fn sizes(&self) -> Result<[f64; 3]> {
+        let mut sizes = [0.0; 3];
+        for (size, path) in sizes.iter_mut().zip([&self.plugin, &self.agent, &self.controller]) {
+            let found = std::fs::metadata(path)
+                .with_context(|| format!("there is no {}; `cargo xtask bench` builds it", path.display()))?;
+            *size = found.len() as f64;
+        }
+        Ok(sizes)
+    }
+}
+
+/// Our side, with what only we can tell of ourselves.
+pub(super) struct Ours {
+    pub(super) side: Side,
+    pub(super) cluster: Cluster,
+    agent: HostChild,
+    log: PathBuf,
+    _controller: Process,
+    _way: Way,
+    _directory: tempfile::TempDir,
+}
+
+impl Ours {
+    /// Starts all of it; when it returns, one pod is there and so are the blocks of the usual pool.
+    pub(super) fn start(runtime: &tokio::runtime::Handle, programs: &Programs, pools: Pools) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let cluster = Cluster::start(runtime, pools)?;
+        let log = directory.path().join("controller.log");
+        let controller = Program::new("tenure-controller", &programs.controller, &log)
+            .flag("--kubeconfig", cluster.plane.kubeconfig())
+            .flag("--metrics-address", "127.0.0.1:0")
+            .start()?;
+        let machine = Machine::start(NODE)?;
+        let (kubeconfig, way) = cluster.reach(&machine, directory.path())?;
+        let log = directory.path().join("tenured.log");
+        let kubeconfig = kubeconfig.display().to_string();
+        let arguments =
+            ["--node-name", NODE, "--kubeconfig", &kubeconfig, "--metrics-address", "127.0.0.1:0"];
+        let agent = machine.daemon(&programs.agent, &arguments, &[("NO_COLOR", "1")], &log)?;
+        let socket = machine.path("/run/tenure/tenured.sock")?;
+        until("tenured to answer", || {
+            ensure!(agent.try_wait().is_none(), "tenured has ended: {}", log::tail(&log));
+            Ok(socket.exists().then_some(()))
+        })?;
+        let config = json!({"cniVersion": "1.0.0", "name": "measured", "type": "tenure"});
+        let nowhere = PathBuf::from("/nonexistent");
+        let side = Side::new("Tenure", machine, programs.plugin.clone(), nowhere, &config);
+        let mut ours =
+            Self { side, cluster, agent, log, _controller: controller, _way: way, _directory: directory };
+        ours.side.make("first", 0..1)?;
+        ours.side.add("first", 0..1, "default", Pace::OneByOne)?;
+        Ok(ours)
+    }
+
+    /// How much memory the agent has in use, in bytes.
+    pub(super) fn memory(&self) -> Result<f64> {
+        resident(self.agent.id())
+    }
+
+    /// How often the agent has called the API server, but for watches that went on.
+    pub(super) fn api_calls(&self) -> Result<f64> {
+        let metrics = page(&self.side.machine.path("/run/tenure/state.sock")?, "/metrics")?;
+        let lines = metrics.lines().filter(|line| line.starts_with("tenure_agent_api_calls_total{"));
+        let counts = lines.filter(|line| !line.contains("verb=\"watch\"")).filter_map(value);
+        Ok(counts.sum())
+    }
+
+    /// How much the agent has logged so far.
+    pub(super) fn logged(&self) -> Result<u64> {
+        Ok(std::fs::metadata(&self.log)?.len())
+    }
+
+    /// How long each call of a verb took inside the agent, of those that were logged after the first `from` bytes.
+    pub(super) fn inside(&self, verb: &str, from: u64) -> Result<Vec<Duration>> {
+        log::taken(&self.log, verb, from)
+    }
+
+    /// The last that the agent said.
+    pub(super) fn tail(&self) -> String {
+        log::tail(&self.log)
+    }
+}
+
+/// How much memory a process has in use, in bytes.
+pub(super) fn resident(pid: i32) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(kilobytes.context("the kernel does not say how much memory a process has")? * 1024.0)
+}
+
+/// A page that is served at a unix socket.
+fn page(socket: &Path, path: &str) -> Result<String> {
+    let mut stream =
+        UnixStream::connect(socket).with_context(|| format!("cannot reach {}", socket.display()))?;
+    stream.set_read_timeout(Some(SOON))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    ensure!(text.starts_with("HTTP/1.1 200"), "{path}: {}", text.lines().next().unwrap_or_default());
+    Ok(text)
+}
+
+fn value(line: &str) -> Option<f64> {
+    line.rsplit_once(' ')?.1.parse().ok()
+}

@@ -1,0 +1,178 @@
+//! What a container runtime does, inside a host: makes namespaces, and executes plugins in them, one at a time or all at
+//! once.
+//!
+//! It is a process of its own, this same program once more, because a runtime lives in its host's namespaces. It does what
+//! it is told by lines of JSON on its standard input, answers by lines on its standard output, and ends when there are no
+//! more.
+
+use std::fs::File;
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use serde::{Deserialize, Serialize};
+
+/// Where the namespaces are, for everybody in the host.
+pub(super) const NAMESPACES: &str = "/run/netns";
+/// Where the network's configuration is.
+const CONFIGURATION: &str = "/run/network.json";
+
+/// What is to be done.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Make network namespaces of these names.
+    Make(Vec<String>),
+    /// Execute the plugin.
+    Call(Calls),
+}
+
+/// Calls of one verb of a plugin.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Calls {
+    pub(super) verb: String,
+    pub(super) plugin: PathBuf,
+    /// Where plugins find other plugins.
+    pub(super) path: PathBuf,
+    /// The network's configuration.
+    pub(super) config: String,
+    pub(super) at_once: bool,
+    pub(super) containers: Vec<Container>,
+}
+
+/// A container to call the plugin for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Container {
+    pub(super) id: String,
+    /// The name of its network namespace.
+    pub(super) netns: String,
+    pub(super) pod: String,
+    /// The namespace of Kubernetes.
+    pub(super) namespace: String,
+}
+
+/// How long calls took.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Timings {
+    /// From the first start to the last end.
+    pub(super) wall: Duration,
+    /// Of each call.
+    pub(super) each: Vec<Duration>,
+    /// What those said that failed.
+    pub(super) failures: Vec<String>,
+}
+
+/// Does what is told on standard input until that ends.
+pub(crate) fn serve() -> Result<()> {
+    std::fs::create_dir_all(NAMESPACES)?;
+    for line in std::io::stdin().lock().lines() {
+        let answer = match serde_json::from_str(&line?).context("an order that nobody understands")? {
+            Order::Make(names) => make_all(&names).map(|()| Timings::default()),
+            Order::Call(calls) => call(&calls),
+        };
+        let answer = answer.map_err(|error| format!("{error:#}"));
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn make_all(names: &[String]) -> Result<()> {
+    for name in names {
+        let path = Path::new(NAMESPACES).join(name);
+        // A thread that left its namespace ends with that.
+        let made = thread::scope(|scope| scope.spawn(|| make(&path)).join());
+        match made {
+            Ok(made) => made.with_context(|| format!("cannot make the network namespace {name}"))?,
+            Err(_) => bail!("the thread that was to make the network namespace {name} panicked"),
+        }
+    }
+    Ok(())
+}
+
+fn make(path: &Path) -> Result<()> {
+    File::create(path)?;
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    let own = Some("/proc/thread-self/ns/net");
+    Ok(mount(own, path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
+}
+
+fn call(calls: &Calls) -> Result<Timings> {
+    std::fs::write(CONFIGURATION, &calls.config)?;
+    let outcomes: Vec<Called> = if calls.at_once {
+        let barrier = Barrier::new(calls.containers.len());
+        let one = |container| {
+            barrier.wait();
+            execute(calls, container)
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> =
+                calls.containers.iter().map(|container| scope.spawn(move || one(container))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Called::panicked())).collect()
+        })
+    } else {
+        calls.containers.iter().map(|container| execute(calls, container)).collect()
+    };
+    let first = outcomes.iter().map(|called| called.began).min();
+    let last = outcomes.iter().map(|called| called.ended).max();
+    Ok(Timings {
+        wall: first.zip(last).map(|(first, last)| last - first).unwrap_or_default(),
+        each: outcomes.iter().map(|called| called.ended - called.began).collect(),
+        failures: outcomes.into_iter().filter_map(|called| called.failure).collect(),
+    })
+}
+
+struct Called {
+    began: Instant,
+    ended: Instant,
+    failure: Option<String>,
+}
+
+impl Called {
+    fn panicked() -> Self {
+        let now = Instant::now();
+        Self { began: now, ended: now, failure: Some("the thread that called panicked".to_owned()) }
+    }
+}
+
+/// One execution, from before the start of the process until it is gone and all it said is read.
+fn execute(calls: &Calls, container: &Container) -> Called {
+    let mut command = Command::new(&calls.plugin);
+    let args = format!(
+        "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={}",
+        container.namespace, container.pod, container.id
+    );
+    command
+        .env_clear()
+        .env("CNI_COMMAND", &calls.verb)
+        .env("CNI_CONTAINERID", &container.id)
+        .env("CNI_NETNS", Path::new(NAMESPACES).join(&container.netns))
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_ARGS", args)
+        .env("CNI_PATH", &calls.path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let began = Instant::now();
+    let outcome = run(command);
+    let ended = Instant::now();
+    let failure = outcome.err().map(|error| format!("{} of {}: {error:#}", calls.verb, container.id));
+    Called { began, ended, failure }
+}
+
+fn run(mut command: Command) -> Result<()> {
+    let mut child = command.stdin(File::open(CONFIGURATION)?).spawn()?;
+    let mut said = String::new();
+    let read = child.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut said));
+    let status = child.wait()?;
+    read?;
+    if !status.success() {
+        bail!("{status}: {}", said.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    Ok(())
+}
