@@ -24,7 +24,7 @@ use tenure_controller::{Controller, Settings, Timing};
 use tenure_handles::{Clock, SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Server};
 use tenure_testbed::control_plane::{ControlPlane, Options};
-use tenure_testbed::hosts::{Host, HostChild, Mounts, Port, Segment};
+use tenure_testbed::hosts::{Host, HostChild, HostCommand, Mounts, Port, Segment};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +48,7 @@ pub struct Cluster {
     /// Nodes are numbered, so that tests which share the cluster do not share them.
     nodes: AtomicU32,
     _serving: Option<Server>,
-    _plane: Option<ControlPlane>,
+    plane: Option<ControlPlane>,
     pub runtime: Runtime,
 }
 
@@ -72,29 +72,39 @@ impl Cluster {
     }
 
     fn real() -> Self {
+        let cluster = Self::without_controller(Options::default().without_controller_manager());
+        cluster.control("bed");
+        // Room for every test: blocks of 32 addresses of both families.
+        cluster.pool("default", 5, json!([{"ipv4": "10.64.0.0/16", "ipv6": "fd64::/112"}]));
+        cluster
+    }
+
+    /// One of a test's own with a real API server, and neither a controller nor a pool.
+    pub fn without_controller(options: Options) -> Self {
         let runtime = Runtime::new().unwrap();
         let (plane, client) = runtime.block_on(async {
-            let plane = ControlPlane::start(Options::default().without_controller_manager()).await.unwrap();
+            let plane = ControlPlane::start(options).await.unwrap();
             let client = plane.client().unwrap();
             install(&client).await;
             (plane, client)
         });
         let kubeconfig = std::fs::read(plane.kubeconfig()).unwrap();
         let server = plane.url().strip_prefix("https://").unwrap().parse().unwrap();
-        let cluster = Self {
+        Self {
             stop: CancellationToken::new(),
             client,
             kubeconfig: serde_json::from_slice(&kubeconfig).unwrap(),
             server,
             nodes: AtomicU32::new(1),
             _serving: None,
-            _plane: Some(plane),
+            plane: Some(plane),
             runtime,
-        };
-        cluster.control("bed");
-        // Room for every test: blocks of 32 addresses of both families.
-        cluster.pool("default", 5, json!([{"ipv4": "10.64.0.0/16", "ipv6": "fd64::/112"}]));
-        cluster
+        }
+    }
+
+    /// The real control plane, if it is one.
+    pub fn plane(&self) -> &ControlPlane {
+        self.plane.as_ref().expect("this cluster's API is embedded")
     }
 
     /// One of a test's own, on the embedded API: where all pools matter.
@@ -120,7 +130,7 @@ impl Cluster {
             server,
             nodes: AtomicU32::new(1),
             _serving: Some(serving),
-            _plane: None,
+            plane: None,
             runtime,
         }
     }
@@ -278,12 +288,17 @@ impl<'a> Machine<'a> {
     pub fn launch(&mut self) {
         // An agent that was killed left its socket behind.
         let _ = std::fs::remove_file(self.file("tenured.sock"));
+        let command = self.agent_command().args(["--metrics-address", "127.0.0.1:0"]);
+        self.agent = Some(command.spawn().unwrap());
+    }
+
+    /// An agent, all but where its metrics are.
+    pub fn agent_command(&self) -> HostCommand {
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
         let command = self.host.command(TENURED).args(["--node-name", &self.name, "--kubeconfig"]);
-        let command = command.arg(self.directory.path().join("kubeconfig"));
-        let command = command.args(["--metrics-address", "127.0.0.1:0"]).args(&self.arguments);
+        let command = command.arg(self.directory.path().join("kubeconfig")).args(&self.arguments);
         let command = command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::null());
-        self.agent = Some(command.stderr(log).spawn().unwrap());
+        command.stderr(log)
     }
 
     /// Ends the agent without a word.

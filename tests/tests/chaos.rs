@@ -1,0 +1,220 @@
+//! A thousand ADDs and DELs on four agents and two controllers against one API server, while agents, controllers, the API
+//! server, etcd and the ways between them fail at random. Needs root, iproute2, etcd and kube-apiserver.
+//!
+//! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
+//! again: `TENURE_SEED=n cargo test -p tenure-tests --test chaos`.
+
+#![allow(dead_code, reason = "the bed of the agent's tests does more than these need")]
+
+#[path = "agent/bed.rs"]
+mod bed;
+#[path = "chaos/egress.rs"]
+mod egress;
+#[path = "agent/gate.rs"]
+mod gate;
+#[path = "chaos/oracle.rs"]
+mod oracle;
+#[path = "chaos/plan.rs"]
+mod plan;
+#[path = "chaos/programs.rs"]
+mod programs;
+#[path = "chaos/verdict.rs"]
+mod verdict;
+#[path = "chaos/work.rs"]
+mod work;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bed::{Cluster, Machine};
+use egress::Egress;
+use oracle::{Living, Oracle, now};
+use plan::{CONTROLLERS, NODES, Plan, WORKERS};
+use programs::{Agent, Controller, Programs};
+use serde_json::json;
+use tenure_handles::{Entropy, SystemEntropy};
+use tenure_testbed::control_plane::{Options, Part};
+use tenure_testbed::hosts::Segment;
+use work::Worker;
+
+/// How long a freed address cools.
+const COOLING: Duration = Duration::from_secs(3);
+/// Everything is well again before this.
+const HEALED: Duration = Duration::from_mins(1);
+
+/// Says something that is seen also when the test succeeds.
+fn say(what: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "chaos: {:.1} s: {what}", now().as_secs_f64());
+}
+
+/// What decides a run: given, or drawn.
+fn seed() -> u64 {
+    match std::env::var("TENURE_SEED") {
+        Ok(text) => text.parse().expect("TENURE_SEED is a number"),
+        Err(_) => SystemEntropy::new().unwrap().next_u64(),
+    }
+}
+
+#[test]
+fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
+    let seed = seed();
+    say(&format!("TENURE_SEED={seed}"));
+    let plan = Plan::of(seed);
+    let directory = tempfile::tempdir().unwrap();
+    let egress = Egress::open(directory.path());
+    let cluster =
+        Cluster::without_controller(egress.used_by(Options::default().without_controller_manager()));
+    cluster.pool("default", 3, json!([{"ipv4": "10.64.0.0/18", "ipv6": "fd64::/114"}]));
+    cluster.tenant("small", 1, json!([{"ipv4": "10.65.0.0/24"}]));
+    let wire = Arc::new(Segment::new("wire").unwrap());
+    let mut machines: Vec<Machine<'_>> =
+        (1..=NODES).map(|number| Machine::on(&cluster, &wire, u8::try_from(number).unwrap())).collect();
+    for machine in &mut machines {
+        let cooling = format!("{}s", COOLING.as_secs());
+        machine.arguments = ["--cooling", &cooling, "--rest", "2s"].map(str::to_owned).to_vec();
+    }
+    egress.serve(cluster.runtime.handle(), &machines);
+    let names = ["controller-a", "controller-b"];
+    let programs = Programs {
+        cluster: &cluster,
+        agents: machines.iter().map(Agent::start).collect(),
+        controllers: names[..CONTROLLERS].iter().map(|name| Controller::start(&cluster, name)).collect(),
+    };
+    let oracle = Oracle::new(COOLING);
+    let mut workers: Vec<Worker<'_>> = (0..WORKERS)
+        .map(|number| Worker::new(number, number % NODES, &machines[number % NODES], &oracle))
+        .collect();
+    let logs = Logs { programs: &programs, seed };
+
+    say("everything was started; the chaos begins");
+    chaos(&plan, &programs, &mut workers, &oracle);
+    say(&format!("the chaos is over: {:?}, {} live", oracle.count(), oracle.living().len()));
+    assert_eq!(oracle.wrong(), Vec::<String>::new());
+    heal(&programs, &machines, &workers, &oracle);
+    say("everything agrees");
+    let differences = verdict::of_check(&cluster, &machines, &oracle.living());
+    assert_eq!(differences, None, "tenure check");
+
+    // Journal, kernel and API agree, whichever of them an agent asks.
+    programs.agents.iter().for_each(Agent::restart);
+    heal(&programs, &machines, &workers, &oracle);
+    say("everything agrees after all agents were killed once more");
+
+    each(&mut workers, |worker| {
+        worker.fill();
+        worker.ping_each_other();
+    });
+    say(&format!("{} live and reach each other", oracle.living().len()));
+    heal(&programs, &machines, &workers, &oracle);
+    each(&mut workers, Worker::end_all);
+    heal(&programs, &machines, &workers, &oracle);
+    until("blocks to go back", || {
+        let spare = |machine: &Machine<'_>| {
+            let blocks = machine.blocks();
+            let of = |pool: &str| blocks.iter().filter(|name| name.starts_with(pool)).count();
+            (of("default-") > 1 || of("small-") > 1).then(|| format!("{} has {blocks:?}", machine.name))
+        };
+        machines.iter().filter_map(spare).collect()
+    });
+    heal(&programs, &machines, &workers, &oracle);
+    assert_eq!(oracle.wrong(), Vec::<String>::new());
+    say(&format!("all went and nothing is left: {:?}", oracle.count()));
+    drop(logs);
+}
+
+/// Does the plan.
+fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], oracle: &Oracle) {
+    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for (target, faults) in &plan.trouble {
+            let (done, over) = (&done, &over);
+            scope.spawn(move || programs.trouble(*target, faults, done, over, oracle));
+        }
+        // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
+        let _over = Over(&over);
+        thread::scope(|scope| {
+            for (worker, steps) in workers.iter_mut().zip(&plan.work) {
+                let done = &done;
+                scope.spawn(move || worker.work(steps, done));
+            }
+        });
+    });
+    programs.revive(Part::Etcd);
+    programs.revive(Part::ApiServer);
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Lets all workers do something at once.
+fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
+    thread::scope(|scope| {
+        for worker in workers {
+            let act = &act;
+            scope.spawn(move || act(worker));
+        }
+    });
+}
+
+/// Waits until nothing differs any more, anywhere.
+fn heal(programs: &Programs<'_>, machines: &[Machine<'_>], workers: &[Worker<'_>], oracle: &Oracle) {
+    let living = oracle.living();
+    until("everything to agree", || {
+        let mut found = programs.ended();
+        for (node, machine) in machines.iter().enumerate() {
+            let here: Vec<&Living> = living.iter().filter(|it| it.node == node).collect();
+            found.extend(verdict::of_node(machine, &here));
+        }
+        found.extend(verdict::of_objects(programs.cluster));
+        found.extend(workers.iter().flat_map(Worker::left_over));
+        if found.is_empty() {
+            found.extend(workers.iter().flat_map(Worker::unlike_told));
+        }
+        found
+    });
+}
+
+/// Waits until there is nothing to complain about.
+#[track_caller]
+fn until(what: &str, look: impl Fn() -> Vec<String>) {
+    let began = now();
+    loop {
+        let found = look();
+        if found.is_empty() {
+            return;
+        }
+        assert!(
+            now().saturating_sub(began) < HEALED,
+            "waited {HEALED:?} for {what}:\n{}",
+            found.join("\n")
+        );
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Says after a failure what is needed to understand it.
+struct Logs<'a> {
+    programs: &'a Programs<'a>,
+    seed: u64,
+}
+
+impl Drop for Logs<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            for controller in &self.programs.controllers {
+                let log = controller.log();
+                let lines: Vec<&str> = log.lines().collect();
+                say(&format!("a controller's log:\n{}", lines[lines.len().saturating_sub(40)..].join("\n")));
+            }
+            say(&format!("to see this again: TENURE_SEED={} cargo test -p tenure-tests --test chaos", self.seed));
+        }
+    }
+}

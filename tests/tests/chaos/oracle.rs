@@ -1,0 +1,187 @@
+//! What was promised to whom: the one who notices when an address is told to two, or too early to the next.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_handles::{Clock, SystemClock};
+
+use crate::plan::{NODES, Pool};
+
+/// What is counted from the start of the program by a clock that is never set back.
+pub type Moment = Duration;
+
+pub fn now() -> Moment {
+    SystemClock.elapsed()
+}
+
+/// A container that was told its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Living {
+    /// The number of its node.
+    pub node: usize,
+    pub container: String,
+    /// Of its pod.
+    pub namespace: String,
+    pub pod: String,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// How long ago a try may have failed whose address still cools: its DEL may have waited for the agent to come back.
+const LONG_AGO: Duration = Duration::from_secs(30);
+
+/// Knows every promise, and compares each new one with it.
+pub struct Oracle {
+    cooling: Duration,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    living: BTreeMap<String, Living>,
+    holders: BTreeMap<IpAddr, String>,
+    freed: BTreeMap<IpAddr, Freed>,
+    /// When tries failed, by node: addresses may cool that nobody was told.
+    failed: [Vec<Moment>; NODES],
+    /// How many tries are under way, by node.
+    under_way: [usize; NODES],
+    count: Count,
+    wrong: Vec<String>,
+}
+
+struct Freed {
+    node: usize,
+    container: String,
+    at: Moment,
+}
+
+/// How much happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Count {
+    pub adds: usize,
+    pub refused: usize,
+    pub dels: usize,
+    pub reused: usize,
+    /// Of these, how many before they had cooled.
+    pub gave_way: usize,
+}
+
+impl Oracle {
+    pub fn new(cooling: Duration) -> Self {
+        Self { cooling, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that something happened that must not.
+    pub fn blame(&self, what: impl Display) {
+        self.known().blame(what);
+    }
+
+    /// What happened that must not.
+    pub fn wrong(&self) -> Vec<String> {
+        self.known().wrong.clone()
+    }
+
+    pub fn count(&self) -> Count {
+        self.known().count
+    }
+
+    /// Who lives, by container.
+    pub fn living(&self) -> Vec<Living> {
+        self.known().living.values().cloned().collect()
+    }
+
+    /// An ADD begins.
+    pub fn begin(&self, node: usize) {
+        self.known().under_way[node] += 1;
+    }
+
+    /// An ADD came to nothing.
+    pub fn failed(&self, node: usize) {
+        let mut known = self.known();
+        known.under_way[node] -= 1;
+        known.count.refused += 1;
+        known.failed[node].push(now());
+    }
+
+    /// An ADD was answered with addresses.
+    pub fn added(&self, living: Living, pool: Pool) {
+        let mut known = self.known();
+        known.under_way[living.node] -= 1;
+        known.count.adds += 1;
+        for address in &living.addresses {
+            if let Some(other) = known.holders.get(address).cloned() {
+                known.blame(format!("{address} was told to {living:?} while {other} has it"));
+            }
+            self.reuse(&mut known, *address, &living, pool);
+            known.holders.insert(*address, living.container.clone());
+        }
+        known.living.insert(living.container.clone(), living);
+    }
+
+    /// A DEL begins: from now on the container's addresses may be free.
+    pub fn ending(&self, container: &str) {
+        let mut known = self.known();
+        known.count.dels += 1;
+        let Some(living) = known.living.remove(container) else { return };
+        for address in living.addresses {
+            known.holders.remove(&address);
+            let freed = Freed { node: living.node, container: container.to_owned(), at: now() };
+            known.freed.insert(address, freed);
+        }
+    }
+
+    /// That an address had cooled, or gave way because there was no other.
+    fn reuse(&self, known: &mut Known, address: IpAddr, to: &Living, pool: Pool) {
+        let Some(freed) = known.freed.remove(&address) else { return };
+        known.count.reused += 1;
+        let after = now().saturating_sub(freed.at);
+        if after >= self.cooling {
+            return;
+        }
+        known.count.gave_way += 1;
+        let of = freed.container;
+        if freed.node != to.node {
+            known.blame(format!(
+                "{address} of {of} on node {} was told to {to:?} after {after:?}",
+                freed.node
+            ));
+        } else if let IpAddr::V4(address) = address
+            && let Some(idle) = known.idle(address, to.node, pool, self.cooling)
+        {
+            known.blame(format!("{address} of {of} was told to {to:?} after {after:?}, and {idle} was free"));
+        }
+    }
+}
+
+impl Known {
+    fn blame(&mut self, what: impl Display) {
+        self.wrong.push(format!("{:.3} s: {what}", now().as_secs_f64()));
+    }
+
+    /// An address of the same block that nobody had and that did not cool, as far as one can know from outside: there may
+    /// be one for each try that failed or is under way.
+    fn idle(&self, address: Ipv4Addr, node: usize, pool: Pool, cooling: Duration) -> Option<Ipv4Addr> {
+        let size: u32 = match pool {
+            Pool::Default => 8,
+            Pool::Small => 2,
+        };
+        let first = address.to_bits() & !(size - 1);
+        let others = (first..first + size).map(Ipv4Addr::from_bits).filter(|other| *other != address);
+        let recently = |at: Moment, limit| now().saturating_sub(at) < limit;
+        let idle: Vec<Ipv4Addr> = others
+            .filter(|other| {
+                let other = IpAddr::V4(*other);
+                let freed = self.freed.get(&other).is_some_and(|it| recently(it.at, cooling + LONG_AGO));
+                !freed && !self.holders.contains_key(&other)
+            })
+            .collect();
+        let failed = self.failed[node].iter().filter(|at| recently(**at, cooling + LONG_AGO)).count();
+        idle.get(failed + self.under_way[node]).copied()
+    }
+}

@@ -1,0 +1,206 @@
+//! The programs that are killed, stopped and frozen, and started again.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure_testbed::control_plane::Part;
+use tenure_testbed::hosts::HostChild;
+use tenure_testbed::process::{Process, Program};
+
+use crate::bed::{Cluster, Machine};
+use crate::oracle::Oracle;
+use crate::plan::{Fault, Kind, Target};
+
+const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
+/// What the API server and etcd may do by themselves when the other is away: they are started once more.
+const TRIES: usize = 5;
+/// An agent that is told to stop ends within this, also when a call is under way.
+const STOPS: Duration = Duration::from_secs(30);
+
+/// An agent, while it runs.
+pub struct Agent<'a> {
+    pub machine: &'a Machine<'a>,
+    child: Mutex<Option<HostChild>>,
+}
+
+impl<'a> Agent<'a> {
+    pub fn start(machine: &'a Machine<'a>) -> Self {
+        let agent = Self { machine, child: Mutex::default() };
+        agent.launch();
+        agent
+    }
+
+    fn launch(&self) {
+        let address = format!("{}:9384", self.machine.addresses[0]);
+        let child = self.machine.agent_command().args(["--metrics-address", &address]).spawn().unwrap();
+        *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+    }
+
+    /// Kills it and starts it again.
+    pub fn restart(&self) {
+        self.take().kill().unwrap();
+        self.launch();
+    }
+
+    fn take(&self) -> HostChild {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).take().expect("an agent that was started")
+    }
+
+    /// How it ended by itself, if it did.
+    pub fn ended(&self) -> Option<String> {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = child.as_ref()?.try_wait()?;
+        Some(format!("the agent of {} ended by itself: {status}", self.machine.name))
+    }
+
+    fn strike(&self, fault: &Fault, oracle: &Oracle) {
+        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+        let child = self.take();
+        if fault.kind == Kind::Stop {
+            child.signal(Signal::SIGTERM).unwrap();
+            match child.wait_for(STOPS) {
+                Some(status) if status.success() => {}
+                ended => oracle.blame(format!("the agent of {} was told to stop: {ended:?}", self.machine.name)),
+            }
+        }
+        child.kill().unwrap();
+        sleep(fault.lasts);
+        self.launch();
+    }
+}
+
+/// A controller, while it runs.
+pub struct Controller {
+    program: Program,
+    process: Mutex<Option<Process>>,
+}
+
+impl Controller {
+    pub fn start(cluster: &Cluster, name: &str) -> Self {
+        let plane = cluster.plane();
+        let log: PathBuf = plane.logs().join(format!("{name}.log"));
+        let program = Program::new(name, CONTROLLER, log)
+            .flag("--kubeconfig", plane.kubeconfig())
+            .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=300ms"])
+            .args(["--check-interval=2s", "--metrics-address=127.0.0.1:0"])
+            .env("NO_COLOR", "1");
+        let process = Mutex::new(Some(program.start().unwrap()));
+        Self { program, process }
+    }
+
+    /// Whether it ended by itself.
+    pub fn ended(&self) -> Option<String> {
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = process.as_ref()?.ended()?;
+        Some(format!("{} ended by itself: {status}", self.program.name()))
+    }
+
+    /// All that it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.program.log()).unwrap_or_default()
+    }
+
+    fn strike(&self, fault: &Fault, oracle: &Oracle) {
+        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = process.as_ref().expect("a controller that was started");
+        match fault.kind {
+            Kind::Freeze => {
+                running.pause().unwrap();
+                sleep(fault.lasts);
+                return running.resume().unwrap();
+            }
+            Kind::Kill => running.kill().unwrap(),
+            Kind::Stop => {
+                running.signal(Signal::SIGTERM).unwrap();
+                if !running.wait(STOPS) || !running.ended().is_some_and(|status| status.success()) {
+                    let how = running.ended();
+                    oracle.blame(format!("{} was told to stop: {how:?}", self.program.name()));
+                }
+            }
+        }
+        sleep(fault.lasts);
+        *process = Some(self.program.start().unwrap());
+    }
+}
+
+/// All that something can go wrong with.
+pub struct Programs<'a> {
+    pub cluster: &'a Cluster,
+    pub agents: Vec<Agent<'a>>,
+    pub controllers: Vec<Controller>,
+}
+
+impl Programs<'_> {
+    /// Lets one thing after the other go wrong with a target, each when so many steps are done, or at once when all are.
+    pub fn trouble(
+        &self,
+        target: Target,
+        faults: &[Fault],
+        done: &AtomicUsize,
+        over: &AtomicBool,
+        oracle: &Oracle,
+    ) {
+        for fault in faults {
+            while done.load(Ordering::SeqCst) < fault.after && !over.load(Ordering::SeqCst) {
+                sleep(Duration::from_millis(10));
+            }
+            match target {
+                Target::Agent(node) => self.agents[node].strike(fault, oracle),
+                Target::Controller(number) => self.controllers[number].strike(fault, oracle),
+                Target::ApiServer => self.strike(Part::ApiServer, fault),
+                Target::Etcd => self.strike(Part::Etcd, fault),
+                Target::Way(node) => self.cut(node, fault),
+            }
+        }
+    }
+
+    /// Who ended although nobody ended it.
+    pub fn ended(&self) -> Vec<String> {
+        let agents = self.agents.iter().filter_map(Agent::ended);
+        agents.chain(self.controllers.iter().filter_map(Controller::ended)).collect()
+    }
+
+    fn strike(&self, part: Part, fault: &Fault) {
+        let plane = self.cluster.plane();
+        if fault.kind == Kind::Freeze && plane.process_id(part).is_some() {
+            plane.pause(part).unwrap();
+            sleep(fault.lasts);
+            return plane.resume(part).unwrap();
+        }
+        self.cluster.runtime.block_on(plane.kill(part)).unwrap();
+        sleep(fault.lasts);
+        self.revive(part);
+    }
+
+    /// Starts a part of the control plane, if it does not run, until it is ready.
+    pub fn revive(&self, part: Part) {
+        let plane = self.cluster.plane();
+        for attempt in 1.. {
+            if plane.process_id(part).is_some() {
+                return;
+            }
+            match self.cluster.runtime.block_on(plane.restart(part)) {
+                Err(error) if attempt == TRIES => panic!("{error}"),
+                _ => {}
+            }
+        }
+    }
+
+    fn cut(&self, node: usize, fault: &Fault) {
+        let gate = &self.agents[node].machine.gate;
+        if fault.kind == Kind::Freeze {
+            gate.freeze();
+            sleep(fault.lasts);
+            gate.thaw();
+        } else {
+            gate.shut();
+            sleep(fault.lasts);
+            gate.reopen();
+        }
+    }
+}

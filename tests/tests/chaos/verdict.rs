@@ -1,0 +1,198 @@
+//! Afterwards: who lives, what the agents and their journals say, what the kernels have and what the API has are the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tenure_agent::journal::codec;
+use tenure_api::coil::{AddressBlock, BlockRequest};
+
+use crate::bed::{Cluster, Machine};
+use crate::oracle::Living;
+
+const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
+
+/// Containers and their addresses.
+type Holds = BTreeMap<String, BTreeSet<IpAddr>>;
+
+/// Everything that differs on a node from those who live there.
+pub fn of_node(machine: &Machine<'_>, living: &[&Living]) -> Vec<String> {
+    let expected: Holds =
+        living.iter().map(|it| (it.container.clone(), it.addresses.iter().copied().collect())).collect();
+    let mut found = Vec::new();
+    match view(machine) {
+        Ok(view) => of_agent(machine, &view, &expected, &mut found),
+        Err(problem) => found.push(problem),
+    }
+    match journal(machine) {
+        Ok(holds) => compare("the journal has", &holds, &expected, &mut found),
+        Err(problem) => found.push(problem),
+    }
+    let addresses: BTreeSet<String> = expected.values().flatten().map(ToString::to_string).collect();
+    let routes = machine.table(116);
+    if routes.len() != addresses.len() || !routes.iter().all(|route| addresses.contains(route)) {
+        found.push(format!("table 116 is {routes:?}, held are {addresses:?}"));
+    }
+    let (exported, owned) = (machine.table(119), machine.networks());
+    if exported != owned {
+        found.push(format!("table 119 is {exported:?}, owned are {owned:?}"));
+    }
+    let links = machine.links().iter().filter(|name| name.starts_with("tnr")).count();
+    if links != expected.len() {
+        found.push(format!("{links} links for {} containers", expected.len()));
+    }
+    if machine.tombstones() != 0 {
+        found.push(format!("{} tombstones", machine.tombstones()));
+    }
+    found.into_iter().map(|problem| format!("{}: {problem}", machine.name)).collect()
+}
+
+/// What an agent tells of itself.
+fn of_agent(machine: &Machine<'_>, view: &Value, expected: &Holds, found: &mut Vec<String>) {
+    if view["ready"] != true || !view["problem"].is_null() || !view["journal"]["problem"].is_null() {
+        found.push(format!("it is not well: {view}"));
+    }
+    let every = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    if let Some(watch) = every(&view["api"]["watches"]).iter().find(|watch| !watch["problem"].is_null()) {
+        found.push(format!("a watch does not work: {watch}"));
+    }
+    for (what, of) in [("waits", &view["waiting"]), ("the kernel differs", &view["kernel"]["differences"])] {
+        found.extend(every(of).iter().map(|it| format!("{what}: {it}")));
+    }
+    let holds = every(&view["holds"]);
+    found.extend(holds.iter().filter(|it| it["block"].is_null()).map(|it| format!("of no block: {it}")));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let addresses = |hold: &Value| every(&hold["addresses"]).iter().flat_map(|it| text(it).parse()).collect();
+    let holds: Holds = holds.iter().map(|hold| (text(&hold["container"]), addresses(hold))).collect();
+    compare("the agent has", &holds, expected, found);
+    let known: BTreeSet<(String, String)> =
+        every(&view["blocks"]).iter().map(|it| (text(&it["name"]), text(&it["uid"]))).collect();
+    let objects = machine.cluster.blocks_of(&machine.name);
+    let objects: BTreeSet<(String, String)> =
+        objects.iter().map(|block| (block.name_any(), block.uid().unwrap_or_default())).collect();
+    if known != objects {
+        found.push(format!("the agent knows blocks {known:?}, the API has {objects:?}"));
+    }
+    found.extend(every(&view["blocks"]).iter().filter(|it| !it["fenced"].is_null()).map(Value::to_string));
+}
+
+/// Everything that is wrong with the objects in the API.
+pub fn of_objects(cluster: &Cluster) -> Vec<String> {
+    let mut found = Vec::new();
+    let all = ListParams::default();
+    let (blocks, requests, nodes, pools) = cluster.runtime.block_on(async {
+        let requests: Api<BlockRequest> = Api::all(cluster.client.clone());
+        let nodes: Api<Node> = Api::all(cluster.client.clone());
+        let (blocks, pools) = (cluster.blocks(), cluster.pools());
+        tokio::try_join!(blocks.list(&all), requests.list(&all), nodes.list(&all), pools.list(&all)).unwrap()
+    });
+    let nodes: BTreeSet<String> = nodes.iter().map(ResourceExt::name_any).collect();
+    for block in &blocks {
+        if block.node().is_none_or(|node| !nodes.contains(node)) {
+            found.push(format!("block {} has no owner: {:?}", block.name_any(), block.node()));
+        }
+        if block.metadata.deletion_timestamp.is_some() {
+            found.push(format!("block {} is being deleted", block.name_any()));
+        }
+    }
+    let networks = |block: &AddressBlock| [block.spec.ipv4.clone(), block.spec.ipv6.clone()];
+    let networks: Vec<String> = blocks.iter().flat_map(networks).flatten().collect();
+    if networks.iter().collect::<BTreeSet<_>>().len() != networks.len() {
+        found.push(format!("two blocks have one network: {networks:?}"));
+    }
+    found.extend(requests.iter().map(|request| format!("request {} is left over", request.name_any())));
+    for pool in &pools {
+        let count = blocks.iter().filter(|block| block.pool() == Some(&pool.name_any())).count();
+        let said = pool.status.as_ref().and_then(|status| status.blocks.as_ref()).map(|it| &it.allocated);
+        if said != Some(&count.to_string()) {
+            found.push(format!("the status of pool {} says {said:?} of {count} blocks", pool.name_any()));
+        }
+    }
+    found
+}
+
+/// What `tenure check` says, if it finds anything; the API is told before which pods there are.
+pub fn of_check(cluster: &Cluster, machines: &[Machine<'_>], living: &[Living]) -> Option<String> {
+    let pods: Vec<Value> = living
+        .iter()
+        .map(|it| {
+            let ips: Vec<Value> = it.addresses.iter().map(|address| json!({"ip": address})).collect();
+            object(&it.namespace, &it.pod, &machines[it.node].name, false, &ips)
+        })
+        .chain(machines.iter().map(|machine| {
+            let ips = [json!({"ip": machine.addresses[0]})];
+            object("kube-system", &format!("tenured-{}", machine.name), &machine.name, true, &ips)
+        }))
+        .collect();
+    cluster.runtime.block_on(async { futures::future::join_all(pods.iter().map(|it| make(cluster, it))).await });
+    let mut command = std::process::Command::new(TENURE);
+    command.args(["check", "--kubeconfig"]).arg(cluster.plane().kubeconfig()).env_remove("KUBECONFIG");
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let counted = format!("{} holds of {} nodes", living.len(), machines.len());
+    (!output.status.success() || !said.contains(&counted)).then(|| format!("{}: {said}", output.status))
+}
+
+async fn make(cluster: &Cluster, object: &Value) {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap();
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
+    let pod: Pod = serde_json::from_value(object.clone()).unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let status = Patch::Merge(json!({"status": object["status"]}));
+    pods.patch_status(&pod.name_any(), &PatchParams::default(), &status).await.unwrap();
+}
+
+fn object(namespace: &str, name: &str, node: &str, agent: bool, ips: &[Value]) -> Value {
+    let labels = if agent { json!({"app.kubernetes.io/name": "tenured"}) } else { json!({}) };
+    json!({
+        "metadata": {"namespace": namespace, "name": name, "labels": labels},
+        "spec": {"nodeName": node, "hostNetwork": agent, "containers": [{"name": "c", "image": "i"}]},
+        "status": {
+            "phase": "Running", "podIP": ips[0]["ip"], "podIPs": ips,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+fn compare(who: &str, holds: &Holds, expected: &Holds, found: &mut Vec<String>) {
+    for (container, addresses) in expected {
+        if holds.get(container) != Some(addresses) {
+            found.push(format!("{who} {:?} for {container}, which lives with {addresses:?}", holds.get(container)));
+        }
+    }
+    for (container, addresses) in holds.iter().filter(|(container, _)| !expected.contains_key(*container)) {
+        found.push(format!("{who} {addresses:?} for {container}, which does not live"));
+    }
+}
+
+/// What the agent says at its socket.
+fn view(machine: &Machine<'_>) -> Result<Value, String> {
+    let ask = || {
+        let mut stream = UnixStream::connect(machine.file("state.sock"))?;
+        write!(stream, "GET /v1/node HTTP/1.0\r\nHost: node\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = ask().map_err(|error: std::io::Error| format!("it does not answer: {error}"))?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(|_| format!("it answers {answer:?}"))
+}
+
+/// What the agent's journal says, read behind its back.
+fn journal(machine: &Machine<'_>) -> Result<Holds, String> {
+    let bytes = std::fs::read(machine.file("journal")).map_err(|error| format!("the journal: {error}"))?;
+    let read = codec::read(&bytes).map_err(|error| format!("the journal: {error}"))?;
+    if (read.torn, read.damaged) != (0, 0) {
+        return Err(format!("the journal: {} bytes are torn, {} damaged", read.torn, read.damaged));
+    }
+    let hold = |held: &tenure_agent::journal::Held| {
+        (held.key.container().to_owned(), held.addresses.iter().map(IpAddr::from).collect())
+    };
+    Ok(read.image.holds().map(hold).collect())
+}
