@@ -2,16 +2,23 @@
 
 mod allocation;
 mod arithmetic;
+mod binary;
+mod config;
 mod names;
+mod node_slices;
+mod reconcile;
 mod records;
+mod sequence;
 
 use serde_json::Value;
 
 /// An answer, or the words of a refusal.
 pub(crate) type Answer = Result<Value, String>;
 
-/// Our answer to a question of this kind; `None` for kinds that we do not know yet.
-pub(crate) fn answer(kind: &str, input: &Value) -> Option<Answer> {
+/// Our answer to a question of this kind; `None` for kinds that we do not know yet, and for questions to a plugin that
+/// only a node's agent can answer. `expect` is looked at where the question itself stands in it: which operations are
+/// to be done, never what comes of them.
+pub(crate) fn answer(kind: &str, input: &Value, expect: &Value) -> Option<Answer> {
     let input = Input(input);
     Some(match kind {
         "iterate" => allocation::iterate(&input),
@@ -29,6 +36,12 @@ pub(crate) fn answer(kind: &str, input: &Value) -> Option<Answer> {
         "dealloc" => records::dealloc(&input),
         "decode_allocations" => records::decode(&input),
         "encode_allocations" => records::encode(&input),
+        "config" => config::config(&input),
+        "node_slices" => node_slices::node_slices(&input),
+        "reconcile" => reconcile::reconcile(&input),
+        "cni_sequence" | "cni_multi_network" => sequence::sequence(&input, expect),
+        "cni_preloaded" => sequence::preloaded(&input),
+        "binary_run" => return binary::binary_run(&input),
         _ => return None,
     })
 }
@@ -39,6 +52,10 @@ pub(crate) struct Input<'a>(&'a Value);
 impl Input<'_> {
     fn text(&self, key: &str) -> &str {
         self.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|value| !value.is_null())
     }
 
     fn list(&self, key: &str) -> impl Iterator<Item = &Value> {

@@ -21,6 +21,9 @@ pub(crate) fn decide(kind: &str, input: &Value) -> Option<Value> {
         "normalize_ip" => Some(reservation_name(text("network_name"), text("ip"))),
         "assign" => assign(input),
         "dealloc" => Some(dealloc(input)),
+        "config" => config(input),
+        "node_slices" => node_slices(input),
+        "reconcile" => Some(reconcile(input)),
         _ => None,
     }
 }
@@ -139,6 +142,95 @@ fn dealloc(input: &Value) -> Value {
     let remaining: Vec<Value> = others.map(|(_, record)| ip(record)).collect();
     let released = found.and_then(|place| reservations.get(place)).map(ip);
     json!({"released": released, "remaining": remaining})
+}
+
+/// What Whereabouts loads and cannot serve, or ignores, is refused at once: no range, a window that is none or lies
+/// elsewhere, an exclusion that cannot be read. A flat file is not needed. All else is as Whereabouts has it, also that
+/// `ipRanges` takes no leading zeros and that the flat file has no say about overlapping ranges.
+fn config(input: &Value) -> Option<Value> {
+    let ipam = &input["conf"]["ipam"];
+    let text = |key: &str| ipam[key].as_str().unwrap_or_default();
+    let has_static = !ipam["addresses"].as_array().is_none_or(Vec::is_empty)
+        || input["cni_args"].as_str().unwrap_or_default().contains("IP=");
+    let has_more = !ipam["ipRanges"].as_array().is_none_or(Vec::is_empty);
+    if text("range").is_empty() {
+        return (!has_more && !has_static).then(refusal);
+    }
+    let zeros = |text: &str| {
+        let part = |part: &str| {
+            Some(part.trim_start_matches('0')).filter(|part| !part.is_empty()).unwrap_or("0").to_owned()
+        };
+        if text.contains(':') {
+            text.to_owned()
+        } else {
+            text.split('.').map(part).collect::<Vec<_>>().join(".")
+        }
+    };
+    let (first, cidr_text) = match text("range").split_once('-') {
+        Some((first, rest)) => (Some(first.to_owned()), rest),
+        None => (Some(text("range_start").to_owned()).filter(|text| !text.is_empty()), text("range")),
+    };
+    let last = if text("range").contains('-') {
+        cidr_text.split('/').next().map(str::to_owned)
+    } else {
+        Some(text("range_end").to_owned()).filter(|text| !text.is_empty())
+    };
+    let (address_text, prefix) = cidr_text.split_once('/')?;
+    let Some((base, bits, prefix)) = cidr(&format!("{}/{prefix}", zeros(address_text))) else {
+        return Some(refusal());
+    };
+    let hosts = host_mask(bits, prefix);
+    let (network, broadcast) = (base & !hosts, base | hosts);
+    let end = |text: &Option<String>| match text {
+        None => Some(None),
+        Some(text) => {
+            number(&zeros(text)).filter(|(_, other)| *other == bits).map(|(number, _)| Some(number))
+        }
+    };
+    let (Some(start), Some(stop)) = (end(&first), end(&last)) else { return Some(refusal()) };
+    let inside = |end: Option<u128>| end.is_none_or(|end| (network..=broadcast).contains(&end));
+    let excluded = strings(ipam, "exclude");
+    let readable =
+        |text: &String| if text.contains('/') { cidr(text).is_some() } else { number(text).is_some() };
+    let swapped = start.unwrap_or(network) > stop.unwrap_or(broadcast);
+    if !inside(start) || !inside(stop) || swapped || !excluded.iter().all(readable) {
+        return Some(refusal());
+    }
+    if !input["flat"].is_null() {
+        return None;
+    }
+    let range = format!("{}/{prefix}", address(network, bits));
+    let start = address(start.unwrap_or(network), bits);
+    Some(
+        json!({"name": input["conf"]["name"], "overlapping": true, "ranges": [{"range": range, "range_start": start}]}),
+    )
+}
+
+/// Networks without a name are separate networks, and those without slices are nobody's business here.
+fn node_slices(input: &Value) -> Option<Value> {
+    let sliced = |nad: &&Value| nad["node_slice_size"].as_str().is_some_and(|size| !size.is_empty());
+    let nads: Vec<&Value> = input["nads"].as_array()?.iter().filter(sliced).collect();
+    let unnamed = nads.iter().all(|nad| nad["network_name"].as_str().is_none_or(str::is_empty));
+    let first = nads.first().filter(|_| unnamed)?;
+    let (base, bits, prefix) = cidr(first["range"].as_str()?)?;
+    let size: u32 = first["node_slice_size"].as_str()?.trim_start_matches('/').parse().ok()?;
+    let nodes = strings(input, "nodes");
+    let slice = |n: u128| {
+        let node = usize::try_from(n).ok().and_then(|n| nodes.get(n).cloned()).unwrap_or_default();
+        json!({"nodeName": node, "sliceRange": format!("{}/{size}", address(base + n * (host_mask(bits, size) + 1), bits))})
+    };
+    let slices: Vec<Value> = (0..1_u128 << (size - prefix)).map(slice).collect();
+    Some(json!({"action": "create", "pool": first["name"], "allocations": slices}))
+}
+
+/// A pod that lives keeps what it has: a missing annotation, a network's name in front of an address and a zero behind it
+/// are no reasons.
+fn reconcile(input: &Value) -> Value {
+    let mut answer = json!({"orip_deleted": false});
+    if input.get("pool").is_some() {
+        answer["released"] = json!([]);
+    }
+    answer
 }
 
 fn refusal() -> Value {

@@ -105,7 +105,18 @@ impl Config {
             gateway: self.gateway.filter(|gateway| gateway.family() == address.family()).map(Address::to_ip),
             interface: None,
         });
-        let ips = dynamic.chain(self.statics.iter().copied().map(StaticAddress::to_result)).collect();
+        let mut ips: Vec<tenure_cni::Address> =
+            dynamic.chain(self.statics.iter().copied().map(StaticAddress::to_result)).collect();
+        if self.version < Version::V0_3_0 {
+            // Room for one a family: the first, as Whereabouts has it.
+            let mut seen = Vec::new();
+            ips.retain(|ip| {
+                let ipv6 = ip.address.contains(':');
+                let first = !seen.contains(&ipv6);
+                seen.push(ipv6);
+                first
+            });
+        }
         CniResult { interfaces: Vec::new(), ips, routes: self.routes.clone(), dns: self.dns.clone() }
     }
 

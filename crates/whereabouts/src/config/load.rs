@@ -33,7 +33,7 @@ pub(super) fn load(
     let mut fixed = statics::read(&keys)?;
     fixed.extend(arguments.addresses.iter().copied());
     statics::set_gateways(&mut fixed, &arguments.gateways)?;
-    statics::check_room(version, &fixed, &ranges)?;
+    statics::check_room(version, &fixed)?;
     statics::notice_overlaps(&fixed, &ranges, &mut notices);
     if ranges.is_empty() && fixed.is_empty() {
         return Err(keys

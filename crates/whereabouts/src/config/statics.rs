@@ -82,13 +82,8 @@ pub(super) fn set_gateways(statics: &mut [StaticAddress], gateways: &[Address]) 
 }
 
 /// Versions before 0.3.0 have room for one address a family.
-pub(super) fn check_room(
-    version: Version,
-    statics: &[StaticAddress],
-    ranges: &[RangeConfig],
-) -> Result<(), Refusal> {
-    let families = statics.iter().map(|address| address.address.family());
-    let families: Vec<_> = families.chain(ranges.iter().map(|range| range.range.family())).collect();
+pub(super) fn check_room(version: Version, statics: &[StaticAddress]) -> Result<(), Refusal> {
+    let families: Vec<_> = statics.iter().map(|address| address.address.family()).collect();
     let crowded = families.iter().enumerate().any(|(place, family)| families[..place].contains(family));
     if version >= Version::V0_3_0 || !crowded {
         return Ok(());
