@@ -154,4 +154,6 @@ fn first_line(text: &str) -> &str {
 }
 
 #[cfg(test)]
+mod proptests;
+#[cfg(test)]
 mod tests;
