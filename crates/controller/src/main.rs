@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 use tenure_controller::{Controller, Settings, Timing};
-use tenure_daemon::{LogFormat, connect, duration, hostname, listen, serve, start_logging, stop_on_signals};
+use tenure_daemon::{
+    LogFormat, connect, connect_unix, duration, hostname, listen, serve, start_logging, stop_on_signals,
+};
 use tenure_handles::{Entropy, SystemClock, SystemEntropy};
 
 /// The port of Coil's metrics.
@@ -20,6 +22,9 @@ struct Flags {
     /// Kubeconfig file; without it the usual places, then the pod's service account.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
+    /// Unix socket of the Kubernetes API, in place of a kubeconfig.
+    #[arg(long, value_name = "PATH")]
+    api_socket: Option<PathBuf>,
     /// Namespace of the lease by which replicas elect their leader.
     #[arg(long, env = "POD_NAMESPACE", default_value = "kube-system")]
     lease_namespace: String,
@@ -59,7 +64,10 @@ async fn main() -> Result<()> {
         retry: flags.retry_period,
     };
     let timing = timing.check()?;
-    let client = connect(flags.kubeconfig.as_deref(), None).await?;
+    let client = match &flags.api_socket {
+        Some(socket) => connect_unix(socket),
+        None => connect(flags.kubeconfig.as_deref(), None).await?,
+    };
     let entropy = SystemEntropy::new().context("asking the system for randomness")?;
     let settings = Settings {
         lease_namespace: flags.lease_namespace,

@@ -5,6 +5,7 @@
 //! | [`flags`] | values of flags: durations, the host's name |
 //! | [`logs`] | how log lines look |
 //! | [`connect`] | the way to the API server, by a kubeconfig or a service account |
+//! | [`unix`] | the same, and an agent's pages, over a unix socket |
 //! | [`listen`] | TCP on all addresses or one; unix sockets for root alone |
 //! | [`pages`] | what is told over HTTP: `/healthz`, `/readyz`, `/metrics`, and JSON |
 //! | [`serve`] | telling it |
@@ -19,6 +20,7 @@ pub mod logs;
 pub mod pages;
 pub mod serve;
 pub mod stop;
+pub mod unix;
 
 pub use connect::{ConnectError, connect};
 pub use flags::{duration, hostname};
@@ -27,3 +29,4 @@ pub use logs::{LogFormat, start_logging};
 pub use pages::Pages;
 pub use serve::serve;
 pub use stop::stop_on_signals;
+pub use unix::{AskError, ask, connect_unix};

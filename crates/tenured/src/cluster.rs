@@ -1,7 +1,7 @@
 //! An agent in a cluster: all that is shared with others is in the API server.
 
 use anyhow::Result;
-use tenure_daemon::connect;
+use tenure_daemon::{connect, connect_unix};
 use tokio_util::sync::CancellationToken;
 
 use crate::flags::Flags;
@@ -9,6 +9,9 @@ use crate::host;
 
 /// Runs until told to stop.
 pub async fn run(flags: &Flags, stop: CancellationToken) -> Result<()> {
-    let client = connect(flags.kubeconfig.as_deref(), None).await?;
+    let client = match &flags.api_socket {
+        Some(socket) => connect_unix(socket),
+        None => connect(flags.kubeconfig.as_deref(), None).await?,
+    };
     host::run(client, flags.options()?, flags, |_, pages| pages, stop).await
 }

@@ -20,6 +20,9 @@ pub struct Flags {
     /// Kubeconfig file; without it the usual places, then the pod's service account.
     #[arg(long, env = "KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
+    /// Unix socket of the Kubernetes API, in place of a kubeconfig.
+    #[arg(long, value_name = "PATH", conflicts_with = "standalone")]
+    pub api_socket: Option<PathBuf>,
     /// Where sockets, journal and tombstones are: a directory that is empty after a reboot.
     #[arg(long, default_value = "/run/tenure")]
     pub run_dir: PathBuf,
