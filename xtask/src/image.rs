@@ -25,9 +25,10 @@ pub(crate) struct Built {
     pub(crate) plugin: PathBuf,
 }
 
-pub(crate) fn image() -> Result<()> {
+/// Makes the image of daemons that are built with the named profile.
+pub(crate) fn image(profile: &str) -> Result<()> {
     timed("make the image", || {
-        let built = programs()?;
+        let built = programs(profile)?;
         let daemons = DAEMONS.iter().map(|daemon| built.daemons.join(daemon));
         let output = target_directory().join(format!("image/tenure-{}.tar", env!("CARGO_PKG_VERSION")));
         let mut arguments: Vec<String> =
@@ -39,12 +40,12 @@ pub(crate) fn image() -> Result<()> {
     })
 }
 
-/// Builds the programs as they are in the image.
-pub(crate) fn programs() -> Result<Built> {
+/// Builds the programs as they are in the image, the daemons with the named profile.
+pub(crate) fn programs(profile: &str) -> Result<Built> {
     let target = format!("{ARCH}-unknown-linux-musl");
     have_target(&target)?;
     let variables = variables(&target);
-    let mut build = vec!["build", "--quiet", "--locked", "--profile", "image", "--target", &target];
+    let mut build = vec!["build", "--quiet", "--locked", "--profile", profile, "--target", &target];
     build.extend(DAEMONS.iter().flat_map(|daemon| ["--bin", *daemon]));
     build.extend(DAEMONS.iter().flat_map(|daemon| ["--package", *daemon]));
     cargo_with("build the daemons", &build, &[], &variables)?;
@@ -52,7 +53,7 @@ pub(crate) fn programs() -> Result<Built> {
         ["build", "--quiet", "--locked", "--profile", "plugin", "--target", &target, "--package", PLUGIN];
     cargo_with("build the plugin", &build, &[], &variables)?;
     let built = target_directory().join(&target);
-    Ok(Built { daemons: built.join("image"), plugin: built.join("plugin").join(PLUGIN) })
+    Ok(Built { daemons: built.join(profile), plugin: built.join("plugin").join(PLUGIN) })
 }
 
 /// Rust's own libraries for the target; rustup gets them if they are missing.

@@ -61,7 +61,11 @@ enum Verb {
         check: bool,
     },
     /// Build the programs as static binaries and put them into a container image
-    Image,
+    Image {
+        /// The profile that the daemons are built with: `image` is built quickly, `release` runs more quickly
+        #[arg(long, default_value = "image")]
+        profile: String,
+    },
     /// Install and build what the real API server and cluster of the tests are made of
     Setup,
 }
@@ -75,7 +79,7 @@ fn main() -> ExitCode {
         Verb::Conformance { files } => verbs::conformance(&files),
         Verb::Fuzz { targets, seconds } => fuzz::fuzz(&targets, seconds),
         Verb::Crds { check } => verbs::crds(check),
-        Verb::Image => image::image(),
+        Verb::Image { profile } => image::image(&profile),
         Verb::Setup => verbs::setup(),
     };
     match outcome {

@@ -17,7 +17,7 @@ pub(crate) fn test(filter: &[String]) -> Result<()> {
         setup()?;
         cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
         conformance(&[])?;
-        image()?;
+        image("image")?;
         let on_the_real_thing = ["test", "--package", "tenure-tests", "--"];
         cargo("test on the real API server and cluster", &on_the_real_thing, filter)
     })
@@ -38,7 +38,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let mut variables = Vec::new();
     // What is measured of pods is what is installed.
     if has(&["pods"]) || !has(&["engine", "server", "--help", "-h"]) {
-        let Built { daemons, plugin } = programs()?;
+        let Built { daemons, plugin } = programs("image")?;
         let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
         variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));
     }
