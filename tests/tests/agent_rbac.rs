@@ -26,7 +26,8 @@ struct Bed {
 
 impl Bed {
     async fn start() -> Result<Self> {
-        let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
+        let options = Options::default().without_controller_manager();
+        let plane = ControlPlane::start(options).await?;
         let admin = plane.client()?;
         let bed = Self { plane, admin };
         bed.plane.kubectl(&["apply", "-k", DEPLOY]).await?;
@@ -136,7 +137,7 @@ fn only_finalizers(block: &AddressBlock, finalizers: &[&str]) -> Value {
 
 #[tokio::test]
 async fn an_agent_may_do_for_its_own_node_all_that_it_does() -> Result<()> {
-    let bed = Bed::start().await?;
+    let bed = Box::pin(Bed::start()).await?;
     let own = bed.block(0, "node-1").await?;
     let agent = bed.agent_of("node-1").await?;
 
@@ -168,7 +169,7 @@ async fn an_agent_may_do_for_its_own_node_all_that_it_does() -> Result<()> {
 
 #[tokio::test]
 async fn an_agent_may_write_nothing_of_another_node() -> Result<()> {
-    let bed = Bed::start().await?;
+    let bed = Box::pin(Bed::start()).await?;
     let (own, other) = (bed.block(0, "node-1").await?, bed.block(1, "node-2").await?);
     Api::all(bed.admin.clone())
         .create(&PostParams::default(), &request("req-default-node-2", "node-2")?)
@@ -223,7 +224,7 @@ async fn an_agent_may_write_nothing_of_another_node() -> Result<()> {
 
 #[tokio::test]
 async fn an_agent_may_neither_read_nor_write_what_is_not_its_business() -> Result<()> {
-    let bed = Bed::start().await?;
+    let bed = Box::pin(Bed::start()).await?;
     let agent = bed.agent_of("node-1").await?;
     let patching = PatchParams::default();
     let pools: Api<AddressPool> = Api::all(agent.clone());

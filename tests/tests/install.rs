@@ -71,8 +71,8 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<Times> {
     let namespaces = e3_pods_of_all_nodes_reach_each_other_and_a_service(cluster).await?;
     steps.done("each reaches each, and the Service");
     e5_the_export_table_has_each_nodes_blocks(cluster).await?;
-    e7_agents_and_controllers_tell_their_metrics(cluster).await?;
-    steps.done("blocks are exported, metrics told");
+    let add = e7_agents_and_controllers_tell_their_metrics(cluster)?;
+    steps.done(&format!("blocks are exported, metrics told: an ADD took the agent {add:?} on average"));
     an_upgrade_under_traffic_loses_neither_pod_nor_connection(cluster, &namespaces, steps).await?;
     e4_all_agents_deleted_at_once_come_back_to_the_same_blocks(cluster).await?;
     steps.done("all agents were deleted and are back");
@@ -137,8 +137,8 @@ async fn e3_pods_of_all_nodes_reach_each_other_and_a_service(cluster: &Cluster) 
         // Each pod of one node asks one of the next node for its name; the Service answers everyone.
         let mut elsewhere = 0;
         for (index, pod) in pods.iter().enumerate() {
-            let other =
-                pods.iter().cycle().skip(index).find(|other| other.node != pod.node).context("a node")?;
+            let next = pods.iter().skip(index).chain(&pods).find(|other| other.node != pod.node);
+            let other = next.context("a pod of another node")?;
             let said = namespaces.get(pod.address, SocketAddr::from((other.address, 8080)))?;
             ensure!(said == other.name, "{} said {said:?}", other.name);
             let said = namespaces.get(pod.address, service)?;
@@ -177,12 +177,15 @@ async fn e5_the_export_table_has_each_nodes_blocks(cluster: &Cluster) -> Result<
     Ok(())
 }
 
-async fn e7_agents_and_controllers_tell_their_metrics(cluster: &Cluster) -> Result<()> {
-    let mut controllers = Vec::new();
+/// How long the agents took for an ADD, on average.
+fn e7_agents_and_controllers_tell_their_metrics(cluster: &Cluster) -> Result<Duration> {
+    let (mut controllers, mut seconds, mut adds) = (Vec::new(), 0.0, 0.0);
     for node in cluster.nodes() {
         let ask = |port| node.host().run(|| get(SocketAddr::from((node.address(), port)), "/metrics"));
         let agent = ask(9384)??;
         is_metrics(&agent).with_context(|| format!("the agent of {}: {agent}", node.name()))?;
+        seconds += value(&agent, r#"tenure_agent_call_seconds_sum{verb="ADD"}"#)?;
+        adds += value(&agent, r#"tenure_agent_call_seconds_count{verb="ADD"}"#)?;
         if let Ok(controller) = ask(9386)? {
             is_metrics(&controller)
                 .with_context(|| format!("the controller on {}: {controller}", node.name()))?;
@@ -193,7 +196,13 @@ async fn e7_agents_and_controllers_tell_their_metrics(cluster: &Cluster) -> Resu
         controllers.iter().filter(|told| told.contains("tenure_controller_leader 1")).collect();
     ensure!(controllers.len() == 2 && leaders.len() == 1, "{controllers:?}");
     ensure!(leaders[0].contains("tenure_pool_blocks{"), "{}", leaders[0]);
-    Ok(())
+    Ok(Duration::from_secs_f64(seconds / adds))
+}
+
+/// The value of a metric.
+fn value(metrics: &str, name: &str) -> Result<f64> {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(line.with_context(|| format!("{name} is not told: {metrics}"))?.parse()?)
 }
 
 /// Whether each line is a comment or a name with a number.
