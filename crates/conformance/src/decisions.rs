@@ -206,21 +206,35 @@ fn config(input: &Value) -> Option<Value> {
     )
 }
 
-/// Networks without a name are separate networks, and those without slices are nobody's business here.
+/// Networks without a name are separate networks, and those without slices are nobody's business here. A size that is
+/// none is refused, and so are two definitions of one name that differ; both families are cut.
 fn node_slices(input: &Value) -> Option<Value> {
     let sliced = |nad: &&Value| nad["node_slice_size"].as_str().is_some_and(|size| !size.is_empty());
     let nads: Vec<&Value> = input["nads"].as_array()?.iter().filter(sliced).collect();
-    let unnamed = nads.iter().all(|nad| nad["network_name"].as_str().is_none_or(str::is_empty));
-    let first = nads.first().filter(|_| unnamed)?;
-    let (base, bits, prefix) = cidr(first["range"].as_str()?)?;
-    let size: u32 = first["node_slice_size"].as_str()?.trim_start_matches('/').parse().ok()?;
-    let nodes = strings(input, "nodes");
+    let name = |nad: &Value| nad["network_name"].as_str().unwrap_or_default().to_owned();
+    let cut = |nad: &Value| {
+        let (base, bits, prefix) = cidr(nad["range"].as_str()?)?;
+        let size: u32 = nad["node_slice_size"].as_str()?.trim_start_matches('/').parse().ok()?;
+        let fits = (prefix..=bits).contains(&size) && size - prefix <= 14;
+        fits.then(|| (base & !host_mask(bits, prefix), bits, prefix, size))
+    };
+    let first = nads.first()?;
+    let differs =
+        |other: &&Value| !name(first).is_empty() && name(other) == name(first) && cut(other) != cut(first);
+    if nads.iter().any(|nad| cut(nad).is_none()) || nads.iter().any(differs) {
+        return Some(refusal());
+    }
+    let (base, bits, prefix, size) = cut(first)?;
+    let mut nodes = strings(input, "nodes");
+    nodes.sort();
     let slice = |n: u128| {
         let node = usize::try_from(n).ok().and_then(|n| nodes.get(n).cloned()).unwrap_or_default();
-        json!({"nodeName": node, "sliceRange": format!("{}/{size}", address(base + n * (host_mask(bits, size) + 1), bits))})
+        let address = address(base + n * (host_mask(bits, size) + 1), bits);
+        json!({"nodeName": node, "sliceRange": format!("{address}/{size}")})
     };
     let slices: Vec<Value> = (0..1_u128 << (size - prefix)).map(slice).collect();
-    Some(json!({"action": "create", "pool": first["name"], "allocations": slices}))
+    let pool = Some(name(first)).filter(|name| !name.is_empty()).map_or(first["name"].clone(), Value::from);
+    Some(json!({"action": "create", "pool": pool, "allocations": slices}))
 }
 
 /// A pod that lives keeps what it has: a missing annotation, a network's name in front of an address and a zero behind it

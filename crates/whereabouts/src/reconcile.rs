@@ -13,13 +13,14 @@ use std::time::Duration;
 use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
+use tenure_ipam::ledger::Offsets;
 
 use crate::ledger::{Act, Request, Who};
 
 /// A pod that exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LivingPod {
-    /// Whether it has ended for good: nothing of it runs any more.
+    /// Whether it has ended for good, or is evicted because its node is out of reach, as Whereabouts has it.
     pub finished: bool,
     /// The addresses of its network status; `None` while it says nothing.
     pub addresses: Option<BTreeSet<Address>>,
@@ -58,7 +59,7 @@ pub struct Unused {
 /// What there is.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
-    /// Pools that the controller may write: not nodes' slices, which their nodes write.
+    /// Pools that the controller may write: not slices of nodes that live, which those write themselves.
     pub pools: &'a [IPPool],
     /// Reservations.
     pub reservations: &'a [OverlappingRangeIPReservation],
@@ -130,54 +131,46 @@ impl Reconciler {
     }
 }
 
+/// One readable record.
+struct Held<'a> {
+    object: &'a str,
+    key: &'a str,
+    address: Address,
+    record: &'a Allocation,
+}
+
 fn suspect_records<'a>(inputs: &Inputs<'a>) -> Vec<(&'a str, &'a str, &'a Allocation)> {
-    let mut suspects = Vec::new();
+    let mut by_pod: BTreeMap<&str, Vec<Held<'a>>> = BTreeMap::new();
     for pool in inputs.pools {
-        let Some(name) = pool.metadata.name.as_deref() else { continue };
+        let Some(object) = pool.metadata.name.as_deref() else { continue };
         // What cannot be read is nobody's address, and nothing is known about it.
-        let Ok(offsets) = pool.spec.cidr().map(|cidr| tenure_ipam::ledger::Offsets::of(&cidr)) else {
-            continue;
-        };
+        let Ok(offsets) = pool.spec.cidr().map(|cidr| Offsets::of(&cidr)) else { continue };
         for (key, record) in &pool.spec.allocations {
-            let address = key.parse().ok().and_then(|offset| offsets.address(offset).ok());
-            if address.is_some_and(|address| !is_used(inputs, record, address)) {
-                suspects.push((name, key.as_str(), record));
+            if let Some(address) = key.parse().ok().and_then(|offset| offsets.address(offset).ok()) {
+                by_pod.entry(&record.podref).or_default().push(Held { object, key, address, record });
             }
         }
+    }
+    let mut suspects = Vec::new();
+    for (podref, all) in &by_pod {
+        let pod = inputs.pods.get(*podref);
+        let unused = all.iter().filter(|held| !is_used(pod, held, all));
+        suspects.extend(unused.map(|held| (held.object, held.key, held.record)));
     }
     suspects
 }
 
-/// Whether the pod lives and does not say that its addresses are others.
-fn is_used(inputs: &Inputs<'_>, record: &Allocation, address: Address) -> bool {
-    match inputs.pods.get(&record.podref) {
-        None => false,
-        Some(pod) if pod.finished => false,
-        Some(LivingPod { addresses: None, .. }) => true,
-        Some(LivingPod { addresses: Some(addresses), .. }) => {
-            // One of another record of the same interface must be there: else this network may not be in the status yet.
-            addresses.contains(&address) || !has_another(inputs, record, addresses)
-        }
-    }
-}
-
-/// Whether the pod's status has an address that another record of the same interface stands for.
-fn has_another(inputs: &Inputs<'_>, record: &Allocation, addresses: &BTreeSet<Address>) -> bool {
-    inputs.pools.iter().any(|pool| {
-        let same = |other: &Allocation| {
-            other.podref == record.podref
-                && (other.ifname == record.ifname || other.ifname.is_none() || record.ifname.is_none())
-        };
-        let holds = pool.spec.allocations.values().any(|other| same(other));
-        holds
-            && pool.spec.reservations().is_ok_and(|decoded| {
-                decoded.entries.iter().any(|(address, held)| {
-                    let ifname = (!held.ifname.is_empty()).then(|| held.ifname.clone());
-                    let other = Allocation { id: held.id.clone(), podref: held.podref.clone(), ifname };
-                    same(&other) && addresses.contains(address)
-                })
-            })
-    })
+/// Whether the pod lives and does not say that its interface has another address than this.
+fn is_used(pod: Option<&LivingPod>, held: &Held<'_>, all: &[Held<'_>]) -> bool {
+    let Some(pod) = pod.filter(|pod| !pod.finished) else { return false };
+    let Some(addresses) = &pod.addresses else { return true };
+    let same = |other: &Held<'_>| {
+        let (a, b) = (&other.record.ifname, &held.record.ifname);
+        a == b || a.is_none() || b.is_none()
+    };
+    // One of another record of the interface must be there: else its network may not be in the status yet.
+    addresses.contains(&held.address)
+        || !all.iter().any(|other| same(other) && addresses.contains(&other.address))
 }
 
 /// Reservations whose pod is gone, or that no record of their pod explains although the pod says what it has.
@@ -199,11 +192,7 @@ fn suspect_reservations<'a>(inputs: &Inputs<'a>) -> Vec<&'a OverlappingRangeIPRe
 
 fn recorded(inputs: &Inputs<'_>, reservation: &OverlappingRangeIPReservation, address: Address) -> bool {
     inputs.pools.iter().any(|pool| {
-        let key = pool
-            .spec
-            .cidr()
-            .ok()
-            .and_then(|cidr| tenure_ipam::ledger::Offsets::of(&cidr).offset(address).ok());
+        let key = pool.spec.cidr().ok().and_then(|cidr| Offsets::of(&cidr).offset(address).ok());
         let record = key.and_then(|key| pool.spec.allocations.get(&key.to_string()));
         record.is_some_and(|record| record.podref == reservation.spec.podref)
     })
@@ -211,13 +200,12 @@ fn recorded(inputs: &Inputs<'_>, reservation: &OverlappingRangeIPReservation, ad
 
 /// The address at the end of a reservation's name, whatever network it is of: the longest end that is one.
 fn named_address(name: &str) -> Option<Address> {
-    let ends = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
-    ends.filter_map(|at| {
+    let mut ends = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
+    ends.find_map(|at| {
         let end = &name[at..];
         let text = if end.contains('-') { end.replace('-', ":") } else { end.to_owned() };
         text.parse::<std::net::IpAddr>().ok().map(Address::from)
     })
-    .next()
 }
 
 #[cfg(test)]

@@ -26,10 +26,12 @@ use crate::ledger::{PoolId, State};
 mod assign;
 mod desired;
 mod find;
+mod see;
 mod write;
 
 pub use desired::{Conflict, slice_pools};
 pub use find::{SliceRefusal, slice_of};
+pub use see::see;
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]

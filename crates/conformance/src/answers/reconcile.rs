@@ -76,7 +76,10 @@ fn living(input: &Input) -> Result<BTreeMap<String, LivingPod>, String> {
                     }
                     _ => None,
                 };
-                pods.insert(name.clone(), LivingPod { finished: false, addresses });
+                let words = status.as_str().unwrap_or_default();
+                let ended = ["DisruptionTarget", "DeletionByTaintManager", "Succeeded", "Failed"];
+                let finished = ended.iter().any(|word| words.contains(word));
+                pods.insert(name.clone(), LivingPod { finished, addresses });
             }
         }
         _ => {}

@@ -5,18 +5,18 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn network(ipam: Value) -> Value {
+fn network(ipam: &Value) -> Value {
     let mut network = json!({"cniVersion": "1.0.0", "name": "mynet", "type": "macvlan", "ipam": ipam});
     network["ipam"]["type"] = json!("whereabouts");
     network
 }
 
-fn load(ipam: Value) -> Result<Config, ConfigError> {
+fn load(ipam: &Value) -> Result<Config, ConfigError> {
     Config::load(&network(ipam), None, &Arguments::default())
 }
 
-fn refusal(ipam: Value) -> Refusal {
-    match load(ipam.clone()) {
+fn refusal(ipam: &Value) -> Refusal {
+    match load(ipam) {
         Err(ConfigError::Refused(refusal)) => *refusal,
         other => panic!("{ipam} is not refused: {other:?}"),
     }
@@ -78,7 +78,7 @@ fn what_is_wrong_is_refused_with_key_value_and_what_is_accepted() {
         (json!({"range_start": "10.0.0.1"}), "ipam.range_start", "\"10.0.0.1\""),
         (json!({}), "ipam.range", ""),
     ] {
-        let refusal = refusal(ipam.clone());
+        let refusal = refusal(&ipam);
         assert_eq!((refusal.key.as_str(), refusal.value.as_str()), (key, value), "{ipam}");
         assert!(!refusal.problem.is_empty() && !refusal.accepted.is_empty(), "{refusal}");
     }
@@ -90,7 +90,7 @@ fn what_means_nothing_here_is_accepted_and_said_to_be_ignored() {
         "range": "10.0.0.0/24", "leader_lease_duration": 3000, "etcd_host": "10.0.0.1", "sleep_for_race": 5,
         "datastore": "etcd", "optimistic_ipam": true, "somethingElseEntirely": 1
     });
-    let config = load(ipam).unwrap();
+    let config = load(&ipam).unwrap();
     let keys: Vec<_> = config.notices.iter().map(|notice| notice.key.as_str()).collect();
     assert_eq!(keys.len(), 6, "{keys:?}");
     assert_eq!(config.lease_ms, [3000, 1000, 500]);
@@ -98,7 +98,7 @@ fn what_means_nothing_here_is_accepted_and_said_to_be_ignored() {
 
 #[test]
 fn keys_are_found_whatever_their_case_as_whereabouts_finds_them() {
-    let config = load(json!({"Range": "10.0.0.0/24", "ipranges": [{"RANGE": "fd00::/64"}]})).unwrap();
+    let config = load(&json!({"Range": "10.0.0.0/24", "ipranges": [{"RANGE": "fd00::/64"}]})).unwrap();
     assert_eq!(config.ranges.len(), 2);
 }
 
@@ -109,7 +109,7 @@ fn the_networks_own_configuration_wins_over_the_flat_file() {
         "enable_overlapping_ranges": false, "network_name": "blue"
     });
     let own =
-        network(json!({"range": "10.0.0.0/24", "gateway": "10.0.0.1", "kubernetes": {"k8s_api_root": "x"}}));
+        network(&json!({"range": "10.0.0.0/24", "gateway": "10.0.0.1", "kubernetes": {"k8s_api_root": "x"}}));
     let config = Config::load(&own, Some(&flat), &Arguments::default()).unwrap();
     assert_eq!(config.gateway.unwrap().to_string(), "10.0.0.1");
     assert_eq!((config.kubeconfig.as_str(), config.log_level.as_str()), ("/flat", "error"));
@@ -122,13 +122,13 @@ fn the_networks_own_configuration_wins_over_the_flat_file() {
 fn the_gateway_is_for_addresses_of_its_family_and_kept_back_only_when_asked() {
     let mut ipam =
         json!({"range": "10.0.0.0/24", "gateway": "10.0.0.1", "ipRanges": [{"range": "fd00::/120"}]});
-    let config = load(ipam.clone()).unwrap();
+    let config = load(&ipam).unwrap();
     assert_eq!(config.ranges[0].range.nth(0).unwrap().to_string(), "10.0.0.1");
     let result = config.result(&["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()]);
     assert_eq!(result.ips[0].gateway.unwrap().to_string(), "10.0.0.1");
     assert_eq!((result.ips[1].address.as_str(), result.ips[1].gateway), ("fd00::1/120", None));
     ipam["exclude_gateway"] = json!(true);
-    assert_eq!(load(ipam).unwrap().ranges[0].range.nth(0).unwrap().to_string(), "10.0.0.2");
+    assert_eq!(load(&ipam).unwrap().ranges[0].range.nth(0).unwrap().to_string(), "10.0.0.2");
 }
 
 #[test]
@@ -142,18 +142,18 @@ fn small_networks_and_l3_ranges_hand_out_every_address() {
         ("10.0.0.0/29", false, 6),
     ] {
         assert_eq!(
-            load(json!({"range": range, "enable_l3": l3})).unwrap().ranges[0].range.count(),
+            load(&json!({"range": range, "enable_l3": l3})).unwrap().ranges[0].range.count(),
             count,
             "{range}"
         );
     }
-    let per_range = load(json!({"ipRanges": [{"range": "10.0.0.0/30", "enable_l3": true}]})).unwrap();
+    let per_range = load(&json!({"ipRanges": [{"range": "10.0.0.0/30", "enable_l3": true}]})).unwrap();
     assert_eq!(per_range.ranges[0].range.count(), 4);
 }
 
 #[test]
 fn every_range_has_as_many_slices_as_the_first_unless_it_says_otherwise() {
-    let config = load(json!({
+    let config = load(&json!({
         "range": "10.0.0.0/16", "node_slice_size": "24",
         "ipRanges": [{"range": "fd00::/64"}, {"range": "10.1.0.0/16", "node_slice_size": "/20"}]
     }))
@@ -161,7 +161,7 @@ fn every_range_has_as_many_slices_as_the_first_unless_it_says_otherwise() {
     let cuts: Vec<_> = config.ranges.iter().map(|range| range.slices.unwrap().prefix()).collect();
     assert_eq!(cuts, [24, 72, 20]);
     assert!(
-        !load(json!({"range": "10.0.0.0/16", "node_slice_size": "24", "fast_ipam": false}))
+        !load(&json!({"range": "10.0.0.0/16", "node_slice_size": "24", "fast_ipam": false}))
             .unwrap()
             .is_sliced()
     );
@@ -169,7 +169,7 @@ fn every_range_has_as_many_slices_as_the_first_unless_it_says_otherwise() {
 
 #[test]
 fn a_slice_keeps_window_and_exclusions() {
-    let config = load(json!({
+    let config = load(&json!({
         "range": "10.0.0.0/16", "node_slice_size": "/24", "exclude": ["10.0.3.100/31"], "range_start": "10.0.3.100"
     }))
     .unwrap();
@@ -181,7 +181,7 @@ fn a_slice_keeps_window_and_exclusions() {
 
 #[test]
 fn a_preferred_address_must_be_one_of_the_ranges() {
-    let config = load(json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/120"}]})).unwrap();
+    let config = load(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/120"}]})).unwrap();
     let wish = |text: &str| config.preferred(text);
     assert_eq!(wish("fd00::5").unwrap(), [None, Some("fd00::5".parse().unwrap())]);
     assert!(wish("10.0.0.7, fd00::5").unwrap().iter().all(Option::is_some));
@@ -209,13 +209,13 @@ fn arguments_that_are_not_known_need_ignore_unknown() {
     assert!(Arguments::parse("IgnoreUnknown=maybe").is_err());
     assert!(Arguments::parse("IP=10.0.0.1").unwrap_err().key.contains("IP"));
     let arguments = Arguments::parse("IP=10.0.0.1/24;GATEWAY=10.0.1.1").unwrap();
-    let error = Config::load(&network(json!({})), None, &arguments).unwrap_err();
+    let error = Config::load(&network(&json!({})), None, &arguments).unwrap_err();
     assert!(error.to_string().contains("GATEWAY"), "{error}");
 }
 
 #[test]
 fn an_add_needs_a_pod() {
-    let config = load(json!({"range": "10.0.0.0/24"})).unwrap();
+    let config = load(&json!({"range": "10.0.0.0/24"})).unwrap();
     assert_eq!(config.podref(), "/");
     assert!(config.pod().unwrap_err().problem.contains("no pod name"));
 }
@@ -232,7 +232,7 @@ proptest! {
     fn no_text_makes_it_panic(range in ".{0,40}", start in ".{0,20}", exclude in ".{0,20}", size in ".{0,5}", args in ".{0,40}") {
         let ipam = json!({"range": range, "range_start": start, "exclude": [exclude], "node_slice_size": size});
         if let Ok(arguments) = Arguments::parse(&args) {
-            let _ = Config::load(&network(ipam), None, &arguments);
+            let _ = Config::load(&network(&ipam), None, &arguments);
         }
         let _ = networks_of(&range, &start);
     }
@@ -241,7 +241,7 @@ proptest! {
     fn no_json_makes_it_panic(value in prop_oneof![Just(json!(1)), Just(json!("a")), Just(json!([1])), Just(json!({"a": 1})), Just(json!(true)), Just(json!([{"range": 1}]))], key in "(type|range|range_start|exclude|ipRanges|gateway|addresses|routes|dns|kubernetes|node_slice_size|leader_lease_duration|enable_l3)") {
         let mut ipam = json!({"range": "10.0.0.0/24"});
         ipam[key] = value;
-        let _ = load(ipam.clone());
-        let _ = Config::load(&network(json!({})), Some(&ipam), &Arguments::default());
+        let _ = load(&ipam);
+        let _ = Config::load(&network(&json!({})), Some(&ipam), &Arguments::default());
     }
 }

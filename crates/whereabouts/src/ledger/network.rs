@@ -146,8 +146,9 @@ impl Network {
 
     /// A reservation is gone.
     pub fn forget_reservation(&mut self, name: &str) {
-        let found = self.reservations.iter().find(|(_, reserved)| reserved.name == name);
-        if let Some(address) = found.map(|(address, _)| *address) {
+        if let Some(address) = address_of_name(&self.name, name)
+            && self.reservations.get(&address).is_some_and(|reserved| reserved.name == name)
+        {
             self.forget_address(address);
         }
     }
@@ -269,7 +270,10 @@ pub(crate) fn reserved_address(
     if labels.and_then(|labels| labels.get(label::NETWORK)).is_some_and(|other| other != network) {
         return None;
     }
-    let name = reservation.metadata.name.as_deref()?;
+    address_of_name(network, reservation.metadata.name.as_deref()?)
+}
+
+fn address_of_name(network: &str, name: &str) -> Option<Address> {
     let rest = if network.is_empty() { name } else { name.strip_prefix(network)?.strip_prefix('-')? };
     let text = if rest.contains('-') { rest.replace('-', ":") } else { rest.to_owned() };
     let address = text.parse().ok()?;

@@ -47,15 +47,17 @@ pub fn adopt<'p>(
     adopted
 }
 
-/// The object that says what a node holds of its slice. `base` is the object as it was seen last; records in it whose
+/// The object that says what a node holds of its slice: [`State::Owned`] while the slice is the node's, [`State::Unique`]
+/// when it is not any more and only what is held in it keeps others away. `base` is the object as it was seen last; records in it whose
 /// keys are no address of the slice stay.
 pub fn owned_object<'r>(
     slice: &PoolId,
+    state: State,
     held: impl IntoIterator<Item = &'r Reservation>,
     base: Option<&IPPool>,
 ) -> Result<IPPool, OwnedError> {
     let mut spec = IPPoolSpec::of(&slice.range, held)?;
-    let mut object = slice.empty_object(0, State::Owned)?;
+    let mut object = slice.empty_object(0, state)?;
     if let Some(base) = base {
         let readable =
             |key: &String| key.parse::<u128>().is_ok_and(|offset| offset <= slice.range.last_offset());

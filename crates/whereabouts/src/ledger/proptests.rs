@@ -61,9 +61,12 @@ fn who(pod: Pod) -> Who {
     Who { id: format!("c{number}"), podref: format!("ns/p{number}"), ifname: format!("net{network}") }
 }
 
+/// What a node knows, where it begins to look, and what waits there.
+type Node = (Network, Spread, Vec<(Pod, Request)>);
+
 struct World {
     memory: Memory,
-    nodes: Vec<(Network, Spread, Vec<(Pod, Request)>)>,
+    nodes: Vec<Node>,
     /// What pods were told, and have not given back.
     told: BTreeMap<Pod, Vec<Address>>,
     configs: Vec<Config>,

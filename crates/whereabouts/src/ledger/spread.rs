@@ -42,7 +42,7 @@ impl Spread {
     /// The address of this range to begin at.
     pub fn start(&self, range: &Range, now: Timestamp) -> Address {
         let spread = self.until.is_some_and(|until| now < until);
-        let width = range.count().min(OBJECTS * ADDRESSES_IN_AN_OBJECT).max(1);
+        let width = range.count().clamp(1, OBJECTS * ADDRESSES_IN_AN_OBJECT);
         let rank = if spread { u128::from(self.place) % width } else { 0 };
         range.nth(rank).unwrap_or(range.first())
     }

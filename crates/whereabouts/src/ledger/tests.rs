@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation};
+use tenure_api::whereabouts::{
+    Allocation, IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec,
+};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 
@@ -355,17 +357,32 @@ fn a_node_that_takes_a_slice_knows_who_has_addresses_of_it() {
     let adopted = adopt(&slice, Some(&own), [&whole]);
     assert_eq!(adopted.reserved, addresses(&["10.0.1.44"]));
     assert_eq!((adopted.held.len(), adopted.refused.len()), (1, 1));
-    let object = owned_object(&slice, &adopted.held, Some(&own)).unwrap();
+    let object = owned_object(&slice, State::Owned, &adopted.held, Some(&own)).unwrap();
     assert_eq!(object.spec, own.spec, "written back unchanged");
     assert_eq!(object.metadata.name.as_deref(), Some("blue-node1-10.0.1.0-24"));
     // What it owns is nobody else's, down to the last address.
     let mut memory = Memory::default();
-    memory.put_pool(owned_object(&slice, [], None).unwrap());
+    memory.put_pool(owned_object(&slice, State::Owned, [], None).unwrap());
     let overlapping =
         config(&json!({"range": "10.0.0.0/23", "network_name": "blue", "range_start": "10.0.0.254"}));
     assert_eq!(add(&mut memory, &overlapping, &who("a", "net1")), held(&["10.0.0.254"]));
     assert_eq!(add(&mut memory, &overlapping, &who("b", "net1")), held(&["10.0.0.255"]));
     assert!(matches!(add(&mut memory, &overlapping, &who("c", "net1")), Answer::Refused(_)));
+}
+
+#[test]
+fn a_slice_that_is_no_longer_a_nodes_keeps_only_what_is_held_in_it() {
+    let slice = PoolId::of_node("", "node1", "10.0.0.0/28".parse().unwrap());
+    let held_there = tenure_ipam::assign::Reservation {
+        id: "c".into(),
+        podref: "ns/old".into(),
+        ifname: "net1".into(),
+        address: "10.0.0.1".parse().unwrap(),
+    };
+    let mut memory = Memory::default();
+    memory.put_pool(owned_object(&slice, State::Unique, [&held_there], None).unwrap());
+    let whole = config(&json!({"range": "10.0.0.0/24"}));
+    assert_eq!(add(&mut memory, &whole, &who("a", "net1")), held(&["10.0.0.2"]));
 }
 
 #[test]
@@ -379,7 +396,8 @@ fn names_tell_whose_an_object_is() {
     let node = pool("node1-10.0.3.0-24", "10.0.3.0/24", &[]);
     assert_eq!(of("", &node).map(|(id, _)| id.node), Some("node1".to_owned()));
     assert_eq!(of("", &pool("blue-10.0.3.0-24", "10.0.3.0/24", &[])), None);
-    let reservation = |name: &str| OverlappingRangeIPReservation::new(name, Default::default());
+    let reservation =
+        |name: &str| OverlappingRangeIPReservation::new(name, OverlappingRangeIPReservationSpec::default());
     let address = |network: &str, name: &str| {
         network::reserved_address(network, &reservation(name)).map(|a| a.to_string())
     };

@@ -68,7 +68,9 @@ pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<
     for attachment in attachments {
         match pools_of(inputs, attachment) {
             Ok(pools) => {
-                pools.into_iter().for_each(|pool| asked.entry(pool.name.clone()).or_default().push(pool))
+                for pool in pools {
+                    asked.entry(pool.name.clone()).or_default().push(pool);
+                }
             }
             Err(words) => {
                 plan.refused.insert(format!("{}/{}", attachment.namespace, attachment.name), words);

@@ -271,6 +271,24 @@ fn a_definition_that_cannot_be_read_is_reported_and_its_pool_stays() {
 }
 
 #[test]
+fn pools_tell_who_holds_what_and_which_ranges_are_used_as_a_whole() {
+    use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec};
+    let pool = |name: &str, range: &str, keys: &[&str]| {
+        let allocations = keys.iter().map(|key| ((*key).to_owned(), Allocation::default())).collect();
+        IPPool::new(name, IPPoolSpec { range: range.to_owned(), allocations })
+    };
+    let pools = [
+        pool("blue-node1-10.0.1.0-24", "10.0.1.0/24", &["7", "3"]),
+        pool("blue-node2-10.0.2.0-24", "10.0.2.0/24", &[]),
+        pool("blue-10.0.0.0-16", "10.0.0.0/16", &["1"]),
+        pool("red-10.0.0.0-16", "10.0.0.0/16", &["1"]),
+    ];
+    let (held, shared) = see(&pools, &BTreeSet::from(["blue".to_owned()]), |node| node.starts_with("node"));
+    assert_eq!(held, [HeldSpan { network: "blue".into(), ..span("node1", "10.0.1.3", "10.0.1.7") }]);
+    assert_eq!(shared.iter().map(|shared| shared.name.as_str()).collect::<Vec<_>>(), ["blue-10.0.0.0-16"]);
+}
+
+#[test]
 fn five_thousand_nodes_are_one_write() {
     let net = attachment("kube-system", "net", &json!({"range": "10.0.0.0/8", "node_slice_size": "/21"}));
     let mut rig = Rig::new(vec![net], &[]);

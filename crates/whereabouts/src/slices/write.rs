@@ -5,7 +5,7 @@ use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolS
 use tenure_ipam::{Cidr, Slices};
 
 use super::assign::Assigned;
-use super::desired::{AllDesired, Desired};
+use super::desired::{AllDesired, Conflict, Desired};
 use super::{About, Event, Inputs, SlicePlan, SliceWrite};
 use crate::ledger::{PoolId, State};
 
@@ -113,24 +113,20 @@ fn conditions(
         last_transition_time: Time(inputs.now.to_jiff()),
     };
     let taken = assigned.nodes.iter().filter(|node| !node.is_empty()).count();
-    let ready = match rival {
-        Some(other) => condition(
-            "Ready",
-            false,
-            "Overlapping",
-            format!(
-                "{} overlaps {other}, which another pool of the same network cuts; give both attachment definitions one \
-                 network_name and one range, or this one a network_name of its own",
-                desired.cut.whole()
-            ),
-        ),
-        None => {
-            let mut message = format!("{taken} of {} slices have a node", assigned.nodes.len());
-            if assigned.waiting > 0 {
-                message.push_str(&format!(", {} wait for what is held in them", assigned.waiting));
-            }
-            condition("Ready", true, "Sliced", message)
-        }
+    let ready = if let Some(other) = rival {
+        let message = format!(
+            "{} overlaps {other}, which another pool of the same network cuts; give both attachment definitions one \
+             network_name and one range, or this one a network_name of its own",
+            desired.cut.whole()
+        );
+        condition("Ready", false, "Overlapping", message)
+    } else {
+        let waiting = match assigned.waiting {
+            0 => String::new(),
+            count => format!(", {count} wait for what is held in them"),
+        };
+        let message = format!("{taken} of {} slices have a node{waiting}", assigned.nodes.len());
+        condition("Ready", true, "Sliced", message)
     };
     let without = match assigned.without.len() {
         0 => condition("NodesWithoutSlice", false, "EveryNodeServed", "every node has a slice".to_owned()),
@@ -189,17 +185,21 @@ fn events(
         plan.events.push(Event { about: About::Pool(desired.name.clone()), reason, message: text });
         match type_ {
             "NodesWithoutSlice" => {
-                plan.events.extend(assigned.without.iter().take(NAMED).map(|node| Event {
+                let about = |node: &String| Event {
                     about: About::Node(node.clone()),
                     reason,
                     message: format!("{} has no slice left for this node", desired.name),
-                }))
+                };
+                plan.events.extend(assigned.without.iter().take(NAMED).map(about));
             }
-            "Conflict" => plan.events.extend(desired.conflicts.iter().map(|conflict| Event {
-                about: About::Attachment(conflict.other.0.clone(), conflict.other.1.clone()),
-                reason,
-                message: conflict.message.clone(),
-            })),
+            "Conflict" => {
+                let about = |conflict: &Conflict| Event {
+                    about: About::Attachment(conflict.other.0.clone(), conflict.other.1.clone()),
+                    reason,
+                    message: conflict.message.clone(),
+                };
+                plan.events.extend(desired.conflicts.iter().map(about));
+            }
             _ => {}
         }
     }
