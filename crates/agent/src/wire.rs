@@ -3,7 +3,7 @@
 //!
 //! What it promises: every job is answered by one event, and jobs are done in the order in which they were given.
 //! Nothing on the way of a job lists anything. Links that were taken out of service are deleted by another thread, many
-//! at once; that thread also answers questions, so that they do not keep pods waiting.
+//! at once.
 
 mod eyes;
 mod plan;
@@ -19,12 +19,9 @@ use std::{error, io};
 use tenure_handles::Clock;
 use tenure_ipam::Cidr;
 use tenure_linux::host::HostError;
-use tenure_linux::link::Counters;
 use tenure_linux::{Host, socket};
-use tokio::sync::oneshot;
 use tracing::info;
 
-use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Event};
 use reaping::Reaping;
 use worker::{Task, Worker};
@@ -47,26 +44,11 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Wirer {
     tasks: Option<Sender<Task>>,
-    reaping: Reaping,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What went through a pod's link, and how it is found on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkTraffic {
-    /// Whose link.
-    pub key: HoldKey,
-    /// The pod that it is for, as far as the link says.
-    pub pod: Pod,
-    /// The name of the host end.
-    pub host_name: String,
-    /// As the host end counts: what the pod sends, it receives.
-    pub counters: Counters,
-}
-
 impl Wirer {
-    /// Prepares the host, tells what links there are, and starts. `reaper` is the same host once more, for deleting and
-    /// for questions.
+    /// Prepares the host, tells what links there are, and starts. `reaper` is the same host once more, for deleting.
     ///
     /// `tell` is called on the kernel's thread.
     pub fn start(
@@ -80,9 +62,9 @@ impl Wirer {
         tell(Event::Kernel(eyes::inventory(&mut host)?));
         let (tasks, received) = mpsc::channel();
         let reaping = Reaping::start(reaper, clock)?;
-        let worker = Worker::new(host, reaping.clone(), tell);
+        let worker = Worker::new(host, reaping, tell);
         let thread = thread::Builder::new().name("kernel".into()).spawn(move || worker.run(&received))?;
-        Ok(Self { tasks: Some(tasks), reaping, thread: Some(thread) })
+        Ok(Self { tasks: Some(tasks), thread: Some(thread) })
     }
 
     /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Repair`],
@@ -95,12 +77,6 @@ impl Wirer {
     /// called, such routes are left alone. They are verified now and then. Returns at once.
     pub fn remote(&self, blocks: BTreeMap<IpAddr, BTreeSet<Cidr>>) {
         self.give(Task::Remote(blocks));
-    }
-
-    /// Asks what went through pods' links. Nobody's ADD waits for that. No answer means that the kernel gave none; the
-    /// log says why.
-    pub fn traffic(&self) -> oneshot::Receiver<Vec<LinkTraffic>> {
-        self.reaping.traffic()
     }
 
     fn give(&self, task: Task) {

@@ -1,6 +1,7 @@
 //! One pod at a time: made, looked at, taken away, counted.
 
 use tenure_agent::node::{Action, Event};
+use tenure_linux::inventory::Inventory;
 
 use super::bed::{Machine, NODE_V4, NODE_V6, Pod, Result, SOON, ip};
 
@@ -89,22 +90,22 @@ fn a_host_link_leads_back_to_its_pod_and_counts_its_traffic() -> Result {
     node.wire(&quiet);
     let alias = machine.ip(&["link", "show", &name])[0]["ifalias"].clone();
     assert_eq!(alias, "tenure/web-0-sandbox/eth0/k8s/shop/web-0", "container, interface, network, pod");
-    let counted = |node: &super::bed::Node, of: &Pod| {
-        let traffic = node.wirer.traffic().blocking_recv().unwrap();
-        assert_eq!(traffic.len(), 2);
-        traffic.into_iter().find(|it| it.key == of.key).unwrap()
+    let counted = |of: &Pod| {
+        let links = Inventory::take(&mut machine.host()).unwrap().pods;
+        assert_eq!(links.len(), 2);
+        links.into_iter().find(|it| it.owner.container == of.key.container()).unwrap().link
     };
-    let before = counted(&node, &pod);
-    assert_eq!((&before.host_name, &before.pod), (&name, &pod.named));
+    let before = counted(&pod);
+    assert_eq!(before.name, name);
     for _ in 0..10 {
         pod.bed.ping(ip(NODE_V4), SOON)?;
     }
-    let after = counted(&node, &pod);
+    let after = counted(&pod);
     // 84 bytes of IP and more: what exactly an echo request of the test bed has, is its own affair.
     assert!(after.counters.received.packets >= before.counters.received.packets + 10, "{after:?}");
     assert!(after.counters.received.bytes >= before.counters.received.bytes + 10 * 42, "{after:?}");
     assert!(after.counters.sent.packets >= before.counters.sent.packets + 10, "{after:?}");
-    assert!(counted(&node, &quiet).counters.received.packets < 10);
+    assert!(counted(&quiet).counters.received.packets < 10);
     Ok(())
 }
 

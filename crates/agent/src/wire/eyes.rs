@@ -100,7 +100,7 @@ pub(super) fn key_of(owner: &Identity) -> Option<HoldKey> {
 }
 
 /// The pod that a link belongs to, as far as it says.
-pub(super) fn pod_of(owner: Identity) -> Pod {
+fn pod_of(owner: Identity) -> Pod {
     Pod { namespace: owner.namespace, name: owner.pod, uid: String::new() }
 }
 
