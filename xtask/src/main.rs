@@ -21,7 +21,7 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show the main job on the embedded control plane; needs nothing but cargo
+    /// Show the main job on three hosts made of namespaces; needs nothing but cargo
     Demo {
         /// Passed on to `tenure demo`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

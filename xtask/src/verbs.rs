@@ -1,15 +1,29 @@
 //! What each command consists of.
 
-use anyhow::Result;
+use std::process::Command;
 
-use crate::image::{Built, image, programs};
-use crate::step::{cargo, cargo_with, root, timed};
+use anyhow::{Context, Result, ensure};
+
+use crate::image::{image, plugin};
+use crate::step::{cargo, cargo_with, root, target_directory, timed};
 
 /// The copy of the peers' answers that every test run compares with.
 const CASES: &str = "crates/conformance/cases";
 
+/// What the demo runs: it finds the others beside the first.
+const PROGRAMS: [&str; 4] = ["tenure", "tenured", "tenure-controller", "tenure-cni"];
+
 pub(crate) fn demo(arguments: &[String]) -> Result<()> {
-    cargo("show the demo", &["run", "--quiet", "--package", "tenure", "--", "demo"], arguments)
+    let mut build = vec!["build", "--quiet"];
+    build.extend(PROGRAMS.iter().flat_map(|program| ["--package", *program]));
+    cargo("build the programs", &build, &[])?;
+    let program = target_directory().join("debug/tenure");
+    timed("show the demo", || {
+        let shown = Command::new(&program).arg("demo").args(arguments).status();
+        let shown = shown.with_context(|| format!("cannot start {}", program.display()))?;
+        ensure!(shown.success(), "the demo ended with {shown}");
+        Ok(())
+    })
 }
 
 pub(crate) fn test(filter: &[String]) -> Result<()> {
@@ -36,10 +50,11 @@ pub(crate) fn ci() -> Result<()> {
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let has = |words: &[&str]| arguments.iter().any(|argument| words.contains(&argument.as_str()));
     let mut variables = Vec::new();
-    // What is measured of pods is what is installed.
     if has(&["pods"]) || !has(&["engine", "server", "--help", "-h"]) {
-        let Built { daemons, plugin } = programs("image")?;
-        let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
+        let build = ["build", "--quiet", "--release", "--package", "tenured", "--package", "tenure-controller"];
+        cargo("build the daemons", &build, &[])?;
+        let daemons = target_directory().join("release");
+        let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin()?)];
         variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));
     }
     let run = ["run", "--quiet", "--release", "--package", "tenure-bench", "--"];

@@ -9,6 +9,7 @@
 //! - [`export`] is the table that a routing daemon reads; [`remote`] routes to other nodes without one; [`announce`]
 //!   tells neighbours on a segment.
 //! - [`uplink`] and [`sysctl`] are what a node already has.
+//! - [`segment`] connects hosts that are made of namespaces, to show or try nodes on one machine.
 //! - Below them: [`netns`] and [`socket`], and the objects [`link`](mod@link), [`address`] and [`route`].
 //!
 //! # What it promises
@@ -42,6 +43,7 @@ pub mod remote;
 pub mod route;
 pub mod routes;
 pub mod rule;
+pub mod segment;
 pub mod settings;
 pub mod socket;
 pub mod sysctl;

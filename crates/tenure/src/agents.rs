@@ -13,8 +13,6 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use tenure_view::Node;
 
-use crate::place;
-
 /// The label of agents' pods.
 const AGENTS: &str = "app.kubernetes.io/name=tenured";
 /// How long an agent may take. It answers in milliseconds or not at all.
@@ -32,6 +30,8 @@ pub(crate) enum Agents {
     Cluster(Client),
     /// The agent whose socket this is.
     Host(PathBuf),
+    /// The agents of several hosts on one machine, by their nodes' names.
+    Hosts(BTreeMap<String, PathBuf>),
 }
 
 impl Agents {
@@ -39,6 +39,10 @@ impl Agents {
     pub(crate) async fn one(&self, node: &str) -> Result<Node, String> {
         match self {
             Self::Host(socket) => at_socket(socket).await,
+            Self::Hosts(sockets) => match sockets.get(node) {
+                Some(socket) => at_socket(socket).await,
+                None => Err(format!("there is no node \"{node}\" on this machine")),
+            },
             Self::Cluster(client) => {
                 let pods = pods(client).await?;
                 match pods.get(node) {
@@ -61,6 +65,11 @@ impl Agents {
                     Err(problem) => {
                         answers.extend(nodes.iter().map(|node| (node.clone(), Err(problem.clone()))));
                     }
+                }
+            }
+            Self::Hosts(sockets) => {
+                for (node, socket) in sockets {
+                    answers.insert(node.clone(), at_socket(socket).await);
                 }
             }
             Self::Cluster(client) => match pods(client).await {
@@ -141,7 +150,7 @@ async fn of_pod(client: &Client, pod: &AgentPod) -> Result<Node, String> {
 async fn at_socket(socket: &Path) -> Result<Node, String> {
     let asked = async {
         let request = Request::get(tenure_view::PATH).body(Empty::<Bytes>::new())?;
-        let response = place::ask(socket, request).await?;
+        let response = tenure_daemon::ask(socket, request).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         if !status.is_success() {

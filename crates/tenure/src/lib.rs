@@ -24,6 +24,7 @@ mod who;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use table::Said;
@@ -42,7 +43,7 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show the main job on an embedded control plane, without a cluster
+    /// Show the main job on three hosts made of namespaces, without a cluster
     Demo(demo::Options),
     /// List pools: size, use, blocks and conditions
     Pools(pools::Options),
@@ -57,16 +58,8 @@ enum Verb {
 }
 
 /// The whole program, from its arguments to its exit code.
-pub async fn run() -> ExitCode {
-    let said = match Command::parse().verb {
-        Verb::Demo(options) => demo::run(options, &mut io::stdout()).await.map(|()| Said::nothing()),
-        Verb::Pools(options) => pools::run(options).await,
-        Verb::Blocks(options) => blocks::run(options).await,
-        Verb::Who(options) => who::run(options).await,
-        Verb::Node(options) => node::run(options).await,
-        Verb::Check(options) => check::run(options).await,
-    };
-    match said {
+pub fn main() -> ExitCode {
+    match run(Command::parse().verb) {
         Ok(said) => {
             // Whoever reads only the first lines, such as `head`, is no reason to complain.
             let _ = io::stdout().write_all(said.text.as_bytes());
@@ -78,4 +71,22 @@ pub async fn run() -> ExitCode {
             table::COULD_NOT_LOOK.into()
         }
     }
+}
+
+fn run(verb: Verb) -> Result<Said> {
+    // It leaves this process's namespaces, which only a process with a single thread can.
+    if let Verb::Demo(options) = &verb {
+        return demo::run(options);
+    }
+    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
+    runtime.block_on(async {
+        match verb {
+            Verb::Demo(_) => Ok(Said::nothing()),
+            Verb::Pools(options) => pools::run(options).await,
+            Verb::Blocks(options) => blocks::run(options).await,
+            Verb::Who(options) => who::run(options).await,
+            Verb::Node(options) => node::run(options).await,
+            Verb::Check(options) => check::run(options).await,
+        }
+    })
 }

@@ -1,8 +1,7 @@
-//! `tenure`: the command line.
+//! `tenure`: the library's main function.
 
 use std::process::ExitCode;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    tenure::run().await
+fn main() -> ExitCode {
+    tenure::main()
 }

@@ -1,15 +1,12 @@
 //! Where to ask: a cluster by its kubeconfig, or one host by the sockets of its agent.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use http::{HeaderValue, Request, Response};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use kube::Client;
-use kube::client::Body;
-use tokio::net::UnixStream;
+use tenure_daemon::connect_unix;
 
 use crate::agents::Agents;
 use crate::table::Format;
@@ -47,6 +44,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// Several hosts on one machine, and the API that they share.
+    pub(crate) fn of_hosts(client: Client, sockets: BTreeMap<String, PathBuf>) -> Self {
+        Self { client: Ok(client), agents: Agents::Hosts(sockets), cluster: true }
+    }
+
     /// The API.
     pub(crate) fn client(&self) -> Result<&Client> {
         self.client.as_ref().map_err(|problem| anyhow::anyhow!("{problem}"))
@@ -117,7 +119,7 @@ impl There {
 fn host(directory: &Path) -> Source {
     let api = directory.join(API_SOCKET);
     let client = if api.exists() {
-        Ok(client_at(api))
+        Ok(connect_unix(&api))
     } else {
         Err(format!(
             "pools and blocks are objects of an API, and there is none at {}; this host is part of a cluster, or its \
@@ -126,41 +128,6 @@ fn host(directory: &Path) -> Source {
         ))
     };
     Source { client, agents: Agents::Host(directory.join(tenure_view::SOCKET)), cluster: false }
-}
-
-/// A client of the API that is served at a unix socket.
-fn client_at(socket: PathBuf) -> Client {
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let socket = socket.clone();
-        async move { ask(&socket, request).await.map_err(|error| format!("{error:#}")) }
-    });
-    Client::new(service, "default")
-}
-
-/// Sends one request over a connection of its own.
-pub(crate) async fn ask<B>(socket: &Path, mut request: Request<B>) -> Result<Response<Incoming>>
-where
-    B: hyper::body::Body + Send + 'static,
-    B::Data: Send,
-    B::Error: std::error::Error + Send + Sync + 'static,
-{
-    let stream = UnixStream::connect(socket).await.with_context(|| {
-        let help = if socket.exists() {
-            "is tenured running, and are you root?"
-        } else {
-            "it is not there; is tenured running?"
-        };
-        format!("connecting to {}: {help}", socket.display())
-    })?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // How it ends is told to whoever waits for the answer.
-    tokio::spawn(async move { drop(connection.await) });
-    // A path alone is the form that a server expects.
-    if let Some(path) = request.uri().path_and_query() {
-        *request.uri_mut() = path.as_str().parse()?;
-    }
-    request.headers_mut().insert(http::header::HOST, HeaderValue::from_static("tenure"));
-    sender.send_request(request).await.with_context(|| format!("asking at {}", socket.display()))
 }
 
 #[cfg(test)]

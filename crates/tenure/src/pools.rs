@@ -10,7 +10,7 @@ use tenure_api::coil::{AddressPool, PoolUsage, condition};
 use tenure_api::overlap::overlaps;
 use tenure_ipam::IntervalSet;
 
-use crate::place::Place;
+use crate::place::{Place, Source};
 use crate::snapshot::{Snapshot, subnet};
 use crate::table::{self, Format, Said};
 
@@ -67,16 +67,20 @@ struct Condition {
 
 /// Looks and says.
 pub(crate) async fn run(options: Options) -> Result<Said> {
-    let source = options.place.source().await?;
-    let snapshot = Snapshot::of_use(&source).await?;
-    for name in &options.names {
+    look(&options.place.source().await?, &options.names, options.place.output).await
+}
+
+/// The same where whom to ask is known already.
+pub(crate) async fn look(source: &Source, names: &[String], format: Format) -> Result<Said> {
+    let snapshot = Snapshot::of_use(source).await?;
+    for name in names {
         anyhow::ensure!(
             snapshot.pools.iter().any(|pool| pool.name_any() == *name),
             "there is no pool \"{name}\"; there are {}",
             table::list(snapshot.pools.iter().map(ResourceExt::name_any))
         );
     }
-    say(&snapshot, &options.names, options.place.output)
+    say(&snapshot, names, format)
 }
 
 fn say(snapshot: &Snapshot, names: &[String], format: Format) -> Result<Said> {

@@ -15,7 +15,7 @@ use tenure_view::Holder;
 
 use crate::place::{Place, Source};
 use crate::snapshot::{self, PodFacts, Snapshot, has};
-use crate::table::{self, COULD_NOT_LOOK, Said};
+use crate::table::{self, COULD_NOT_LOOK, Format, Said};
 
 /// What can be said.
 #[derive(Args, Debug)]
@@ -85,10 +85,14 @@ enum State {
 
 /// Looks and says.
 pub(crate) async fn run(options: Options) -> Result<Said> {
-    let source = options.place.source().await?;
-    let snapshot = gather(&source, options.address).await?;
-    let answer = answer(&snapshot, options.address);
-    let said = Said::either(options.place.output, &answer, || text(&answer, snapshot.now))?;
+    look(&options.place.source().await?, options.address, options.place.output).await
+}
+
+/// The same where whom to ask is known already.
+pub(crate) async fn look(source: &Source, address: IpAddr, format: Format) -> Result<Said> {
+    let snapshot = gather(source, address).await?;
+    let answer = answer(&snapshot, address);
+    let said = Said::either(format, &answer, || text(&answer, snapshot.now))?;
     let code = if answer.state == State::Unknown { COULD_NOT_LOOK } else { 0 };
     Ok(Said { code, ..said })
 }

@@ -1,14 +1,11 @@
 //! What the demo shows: numbered steps of one line each, and small tables.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use kube::ResourceExt;
-use tenure_api::coil::{AddressPool, EnginePool};
-
-use super::blocks::NodeBlock;
 
 /// The terminal, or whatever takes its place.
 pub(crate) struct Screen<'a, W> {
@@ -27,63 +24,52 @@ impl<'a, W: Write> Screen<'a, W> {
         Ok(writeln!(self.out, "\n{}. {line}", self.step)?)
     }
 
-    /// Says something about the present step.
-    pub(crate) fn say(&mut self, line: &str) -> Result<()> {
-        Ok(writeln!(self.out, "   {line}")?)
-    }
-
-    /// The pool as it was created.
-    pub(crate) fn pool(&mut self, pool: &AddressPool) -> Result<()> {
-        let engine = EnginePool::try_from(&pool.spec)?;
-        let engine = engine.pool();
-        let mut table = Self::table(["POOL", "SUBNETS", "BLOCKS", "ADDRESSES"]);
-        let subnets = pool.spec.subnets.iter().flat_map(|subnet| [&subnet.ipv4, &subnet.ipv6]);
-        let subnets: Vec<&str> = subnets.flatten().map(String::as_str).collect();
-        let (blocks, addresses) = (engine.block_count().to_string(), engine.address_count().to_string());
-        table.add_row([pool.name_any(), subnets.join(" + "), blocks, addresses]);
-        self.show(&table)
-    }
-
-    /// Blocks, their owners and how full they are.
-    pub(crate) fn blocks(&mut self, blocks: &[NodeBlock]) -> Result<()> {
-        let mut table = Self::table(["BLOCK", "NODE", "IPv4", "IPv6", "USE"]);
-        for block in blocks {
-            let text = |cidr: &Option<String>| cidr.clone().unwrap_or_default();
-            let fields = &block.object.spec;
-            table.add_row([
-                block.name.clone(),
-                block.node.clone(),
-                text(&fields.ipv4),
-                text(&fields.ipv6),
-                block.counts(),
-            ]);
+    /// Says something about the present step, in one line or several.
+    pub(crate) fn say(&mut self, text: &str) -> Result<()> {
+        for line in text.lines() {
+            writeln!(self.out, "{}", format!("   {line}").trim_end())?;
         }
-        self.show(&table)
+        Ok(self.out.flush()?)
     }
 
-    /// Who holds what.
-    pub(crate) fn holds(&mut self, blocks: &[NodeBlock]) -> Result<()> {
-        let mut table = Self::table(["HOLDER", "ADDRESSES", "BLOCK", "HOLD"]);
-        for block in blocks {
-            for entry in block.block.holds() {
-                let holder = entry.active.key.to_string();
-                let number = entry.active.sequence.to_string();
-                table.add_row([holder, entry.addresses.to_string(), block.name.clone(), number]);
-            }
-        }
-        self.show(&table)
-    }
-
-    fn table<const N: usize>(header: [&str; N]) -> Table {
+    /// Shows rows under a header.
+    pub(crate) fn table<const N: usize>(
+        &mut self,
+        header: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Result<()> {
         let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_header(header);
-        table
+        table.load_style(UTF8_FULL_CONDENSED).set_header(header).add_rows(rows);
+        self.say(&table.to_string())
+    }
+}
+
+/// How long something took, as precisely as it matters.
+pub(crate) fn took(duration: Duration) -> String {
+    match duration.as_secs_f64() * 1000.0 {
+        millis if millis < 10.0 => format!("{millis:.2} ms"),
+        millis if millis < 100.0 => format!("{millis:.1} ms"),
+        millis => format!("{millis:.0} ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_numbered_and_what_belongs_to_them_is_indented() {
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out);
+        screen.step("One.").unwrap();
+        screen.say("a\n\nb").unwrap();
+        screen.step("Two.").unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "\n1. One.\n   a\n\n   b\n\n2. Two.\n");
     }
 
-    fn show(&mut self, table: &Table) -> Result<()> {
-        for line in table.lines() {
-            self.say(&line)?;
-        }
-        Ok(())
+    #[test]
+    fn times_are_short() {
+        let shown = [450, 12_340, 456_700].map(|micros| took(Duration::from_micros(micros)));
+        assert_eq!(shown, ["0.45 ms", "12.3 ms", "457 ms"]);
     }
 }

@@ -1,0 +1,141 @@
+//! What the demo consists of: the embedded API on a socket, the controller, an Ethernet segment, and hosts on it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tenure_handles::{Clock, SystemClock, SystemEntropy};
+use tenure_linux::segment::Segment;
+use tenure_localapi::{LocalApi, Server};
+
+use super::host::Host;
+use super::programs::{Programs, start_daemon};
+use crate::place::Source;
+
+/// Much longer than anything takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// All of it.
+pub(crate) struct Lab {
+    pub(crate) client: Client,
+    pub(crate) hosts: Vec<Host>,
+    api: PathBuf,
+    programs: Programs,
+    directory: PathBuf,
+    segment: Segment,
+    /// Both run until the demo ends.
+    _serving: Server,
+    _controller: Child,
+}
+
+impl Lab {
+    /// The API with our kinds, and the controller.
+    pub(crate) async fn open(directory: &Path, programs: Programs, entropy: SystemEntropy) -> Result<Self> {
+        let local = LocalApi::temporary(SystemClock, entropy);
+        let client = local.client();
+        let definitions = Api::all(client.clone());
+        for definition in tenure_api::crds() {
+            definitions.create(&PostParams::default(), &definition).await.context("cannot install a kind")?;
+        }
+        // Nobody else gets through to it: the directory is its owner's alone.
+        let api = directory.join("api.sock");
+        let serving = Server::unix(local, &api).await.context("cannot serve the API")?;
+        let segment = Segment::make()?;
+        let mut command = Command::new(&programs.controller);
+        let log = directory.join("controller");
+        fs::create_dir_all(&log).context("cannot make the controller's directory")?;
+        let controller =
+            start_daemon(command.arg("--api-socket").arg(&api), segment.switch(), &log.join("log"))?;
+        Ok(Self {
+            client,
+            hosts: Vec::new(),
+            api,
+            programs,
+            directory: directory.to_owned(),
+            segment,
+            _serving: serving,
+            _controller: controller,
+        })
+    }
+
+    /// Adds a host, and its node to the API.
+    pub(crate) async fn add_host(&mut self, name: &str) -> Result<()> {
+        let number = u8::try_from(self.hosts.len() + 1).context("there are too many hosts")?;
+        let v4 = IpAddr::V4(Ipv4Addr::new(192, 0, 2, number));
+        let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()));
+        let addresses = [IpNet::new(v4, 24)?, IpNet::new(v6, 64)?];
+        let host = Host::make(name, addresses, &mut self.segment, &self.directory, &self.programs)?;
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        nodes.create(&PostParams::default(), &node).await.context("cannot create a Node")?;
+        let address = |address: IpAddr| json!({"type": "InternalIP", "address": address});
+        let status = json!({"status": {"addresses": [address(v4), address(v6)]}});
+        let patched = nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await;
+        patched.context("cannot write a Node's status")?;
+        self.hosts.push(host);
+        Ok(())
+    }
+
+    /// Starts the agents of these hosts at once; gives how long each took until it answered.
+    pub(crate) fn start_agents(&mut self, which: &[usize]) -> Result<BTreeMap<usize, Duration>> {
+        let began = SystemClock.elapsed();
+        for host in which {
+            self.hosts[*host].start_agent(&self.api)?;
+        }
+        let mut ready = BTreeMap::new();
+        until("the agents to answer", || {
+            for host in which {
+                if !ready.contains_key(host) && self.hosts[*host].is_answering()? {
+                    ready.insert(*host, SystemClock.elapsed().saturating_sub(began));
+                }
+            }
+            Ok(ready.len() == which.len())
+        })?;
+        Ok(ready)
+    }
+
+    /// Whom the other verbs of this program would ask.
+    pub(crate) fn source(&self) -> Source {
+        let sockets = self.hosts.iter().map(|host| (host.name.clone(), host.state_socket()));
+        Source::of_hosts(self.client.clone(), sockets.collect())
+    }
+}
+
+/// Waits for something that must come.
+pub(crate) fn until(what: &str, mut there: impl FnMut() -> Result<bool>) -> Result<()> {
+    let began = SystemClock.elapsed();
+    while !there()? {
+        if SystemClock.elapsed().saturating_sub(began) > PATIENCE {
+            bail!("waited {} s in vain for {what}", PATIENCE.as_secs());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The ends of all logs, for whoever has to find out what went wrong.
+pub(crate) fn last_words(directory: &Path) -> String {
+    const SHOWN: usize = 8;
+    let mut words = String::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let log = fs::read_to_string(entry.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        if !lines.is_empty() {
+            let last = lines[lines.len().saturating_sub(SHOWN)..].join("\n");
+            // Writing to a string does not fail.
+            let _ = write!(words, "--- end of the log of {} ---\n{last}\n", entry.file_name().display());
+        }
+    }
+    words
+}
