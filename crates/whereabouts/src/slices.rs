@@ -161,8 +161,13 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
     let present: BTreeMap<&str, &NodeSlicePool> =
         inputs.pools.iter().filter_map(|pool| Some((pool.metadata.name.as_deref()?, pool))).collect();
     let mut cut: Vec<(&str, Cidr)> = Vec::new();
-    for pool in desired.pools.values() {
-        let known = present.get(pool.name.as_str()).copied();
+    let mut pools: Vec<_> =
+        desired.pools.values().map(|pool| (present.get(pool.name.as_str()).copied(), pool)).collect();
+    pools.sort_by_key(|(known, pool)| {
+        let since = known.map(|known| known.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        (since.is_none(), since, pool.owners.first().map(|owner| owner.created), &pool.name)
+    });
+    for (known, pool) in pools {
         // Two pools of one network must not cut one range twice: the older one has it.
         let rival =
             cut.iter().find(|(network, cidr)| *network == pool.network && cidr.overlaps(&pool.cut.whole()));

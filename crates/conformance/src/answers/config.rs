@@ -11,7 +11,7 @@ pub(super) fn config(input: &Input) -> Answer {
     let conf = input.get("conf").cloned().unwrap_or_default();
     let config = Config::load(&conf, input.get("flat"), &arguments).map_err(refused)?;
     let mut answer = json!({
-        "cni_version": config.version.as_str(),
+        "cni_version": conf["cniVersion"].as_str().unwrap_or_default(),
         "name": config.name,
         "kubeconfig": config.kubeconfig,
         "lease_ms": config.lease_ms,

@@ -113,14 +113,14 @@ impl Memory {
                 None => written.look_again = true,
             }
         }
-        // What they were for must be gone.
-        if !written.look_again {
-            for unreserve in &plan.unreserve {
-                let same =
-                    self.reservations.get(&unreserve.name).is_some_and(|r| r.metadata.uid == unreserve.uid);
-                if same && may() {
-                    self.reservations.remove(&unreserve.name);
-                }
+        let due: Vec<_> = plan.unreserve(|name| written.outcome(name)).cloned().collect();
+        for unreserve in due {
+            let same = self
+                .reservations
+                .get(&unreserve.name)
+                .is_some_and(|known| known.metadata.uid == unreserve.uid);
+            if same && may() {
+                self.reservations.remove(&unreserve.name);
             }
         }
         written

@@ -20,7 +20,7 @@ pub(super) use planner::Planner;
 /// What is to be written for a batch of requests, and what is answered then.
 ///
 /// The order matters: `create` and `mark`, and after either a consistent list of the namespace's pools and the same
-/// requests planned again; then `reserve`, then `write`, then `unreserve`. Reservations that others have are named to
+/// requests planned again; then `reserve`, then `write`, then [`Plan::unreserve`]. Reservations that others have are named to
 /// [`Plan::leave_out`] before anything is written.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -33,8 +33,7 @@ pub struct Plan {
     pub reserve: Vec<Reserve>,
     /// One for each object.
     pub write: Vec<PoolWrite>,
-    /// Reservations to take back, after what they were for is gone.
-    pub unreserve: Vec<Unreserve>,
+    unreserve: Vec<Unreserve>,
     /// For each request, in their order.
     pub answers: Vec<Answer>,
     requests: Vec<Request>,
@@ -70,6 +69,8 @@ pub struct Unreserve {
     pub name: String,
     /// As which object it was seen: only that one is deleted.
     pub uid: Option<String>,
+    /// For which request.
+    request: usize,
 }
 
 /// All changes of one object.
@@ -126,6 +127,14 @@ impl Plan {
             .collect()
     }
 
+    /// Reservations to take back: those for which what they were for is gone now.
+    pub fn unreserve(&self, outcome: impl Fn(&str) -> Outcome) -> impl Iterator<Item = &Unreserve> {
+        self.unreserve.iter().filter(move |unreserve| {
+            let needs = self.needs.get(unreserve.request);
+            needs.is_some_and(|needs| needs.iter().all(|name| outcome(name) == Outcome::Written))
+        })
+    }
+
     /// Leaves out what depends on these reservations, which others have: to be called between `reserve` and `write`.
     pub fn leave_out(&mut self, taken: &BTreeSet<String>) {
         let mut out: BTreeSet<usize> = BTreeSet::new();
@@ -162,7 +171,10 @@ impl Plan {
     fn again(&self, number: usize, request: &Request, outcome: &impl Fn(&str) -> Outcome) -> Request {
         let mut request = request.clone();
         if let super::Act::Hold { made, .. } = &mut request.act {
-            for write in self.write.iter().filter(|write| outcome(&write.name) == Outcome::Written) {
+            let needed =
+                |write: &&PoolWrite| self.needs.get(number).is_some_and(|needs| needs.contains(&write.name));
+            let written = |write: &&PoolWrite| outcome(&write.name) == Outcome::Written;
+            for write in self.write.iter().filter(needed).filter(written) {
                 let mine = write.edits.iter().filter(|(_, edit)| edit.requests.contains(&number));
                 made.extend(
                     mine.filter(|(_, edit)| edit.before.is_none())

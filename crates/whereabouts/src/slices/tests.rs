@@ -219,6 +219,21 @@ fn networks_without_a_name_do_not_disturb_each_other_unless_they_cut_the_same_ad
 }
 
 #[test]
+fn of_two_that_cut_the_same_addresses_the_older_one_has_them() {
+    let of = |name: &str, created: u64| AttachmentDefinition {
+        created: Timestamp::from_millis(created),
+        ..attachment("kube-system", name, &json!({"range": "10.0.0.0/24", "node_slice_size": "/26"}))
+    };
+    let mut rig = Rig::new(vec![of("a", 9), of("b", 2)], &["n"]);
+    rig.step();
+    let ready = |name: &str| {
+        let found = rig.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name)).unwrap();
+        condition(found, "Ready").0.to_owned()
+    };
+    assert_eq!((ready("a"), ready("b")), ("False".to_owned(), "True".to_owned()));
+}
+
+#[test]
 fn windows_and_exclusions_keep_slices_back() {
     let ipam = json!({"range": "10.0.0.0/24", "node_slice_size": "/26", "exclude": ["10.0.0.64/26"], "range_start": "10.0.0.10", "range_end": "10.0.0.140"});
     let mut rig = Rig::new(vec![attachment("kube-system", "net", &ipam)], &["a", "b", "c"]);

@@ -6,8 +6,8 @@ use tenure_api::whereabouts::Allocation;
 use tenure_ipam::Address;
 use tenure_ipam::ledger::Offsets;
 
+use super::Mark;
 use super::planner::{Planner, Staged};
-use super::{Mark, Unreserve};
 use crate::ledger::index::Place;
 use crate::ledger::{Answer, LedgerRefusal, PoolId, State, Want, Who};
 
@@ -217,7 +217,7 @@ impl Planner<'_> {
         }
         for address in self.network.reserved_for(who).filter(|address| !self.network.is_recorded(*address)) {
             if let Some(reserved) = self.network.reservations.get(&address) {
-                staged.unreserve.push(Unreserve { name: reserved.name.clone(), uid: reserved.uid.clone() });
+                staged.unreserve.push((reserved.name.clone(), reserved.uid.clone()));
             }
         }
         staged

@@ -35,7 +35,7 @@ pub(in crate::ledger) struct Planner<'a> {
 pub(super) struct Staged {
     pub(super) edits: Vec<(Place, Option<Allocation>, Option<Allocation>)>,
     pub(super) reserve: Vec<Reserve>,
-    pub(super) unreserve: Vec<Unreserve>,
+    pub(super) unreserve: Vec<(String, Option<String>)>,
     pub(super) added: Vec<(PoolId, Address, bool, Place)>,
     pub(super) freed: Vec<PoolId>,
 }
@@ -102,8 +102,8 @@ impl<'a> Planner<'a> {
             needs.insert(reserve.name.clone());
             self.reserve.insert(reserve.name.clone(), reserve);
         }
-        for unreserve in staged.unreserve {
-            self.unreserve.insert(unreserve.name.clone(), unreserve);
+        for (name, uid) in staged.unreserve {
+            self.unreserve.insert(name.clone(), Unreserve { name, uid, request: number });
         }
         for (pool, address, unique, place) in staged.added {
             for ((of, all), taken) in &mut self.taken {
@@ -152,12 +152,16 @@ impl<'a> Planner<'a> {
     }
 
     /// The reservation of a record that goes, if it is that record's.
-    pub(super) fn unreservation(&self, address: Address, record: &Allocation) -> Option<Unreserve> {
+    pub(super) fn unreservation(
+        &self,
+        address: Address,
+        record: &Allocation,
+    ) -> Option<(String, Option<String>)> {
         let reserved = self.network.reservations.get(&address)?;
         let ifname = record.ifname.as_deref().unwrap_or_default();
         let same = reserved.podref == record.podref
             && (reserved.ifname.is_empty() || ifname.is_empty() || reserved.ifname == ifname);
-        same.then(|| Unreserve { name: reserved.name.clone(), uid: reserved.uid.clone() })
+        same.then(|| (reserved.name.clone(), reserved.uid.clone()))
     }
 
     /// What is taken for requests of this pool.
