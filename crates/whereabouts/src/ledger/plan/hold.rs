@@ -50,8 +50,11 @@ impl Planner<'_> {
             staged.edits.push((place, before, Some(after)));
             return Found::At(address);
         }
-        match self.ready(want) {
-            Ok(true) => {}
+        let key = (want.pool.clone(), want.overlapping);
+        match if self.ready.contains(&key) { Ok(true) } else { self.check(want) } {
+            Ok(true) => {
+                self.ready.insert(key);
+            }
             Ok(false) => return Found::NotYet,
             Err(refusal) => return Found::Refused(refusal),
         }
@@ -112,7 +115,7 @@ impl Planner<'_> {
     }
 
     /// Whether the pool's objects, and those of ranges that overlap it, are there and say what they must.
-    fn ready(&mut self, want: &Want) -> Result<bool, Box<LedgerRefusal>> {
+    fn check(&mut self, want: &Want) -> Result<bool, Box<LedgerRefusal>> {
         let network = self.network;
         let state = network.state(&want.pool);
         if state == Some(State::Sliced) {

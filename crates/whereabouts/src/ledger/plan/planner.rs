@@ -26,6 +26,8 @@ pub(in crate::ledger) struct Planner<'a> {
     pub(super) mark: BTreeMap<String, Mark>,
     pub(super) reserve: BTreeMap<String, Reserve>,
     pub(super) unreserve: BTreeMap<String, Unreserve>,
+    /// Pools whose objects were found to say what they must, by whether for the whole network.
+    pub(super) ready: BTreeSet<(PoolId, bool)>,
     /// Pools in which this batch releases something.
     pub(super) freed: BTreeSet<PoolId>,
 }
@@ -54,6 +56,7 @@ impl<'a> Planner<'a> {
             mark: BTreeMap::new(),
             reserve: BTreeMap::new(),
             unreserve: BTreeMap::new(),
+            ready: BTreeSet::new(),
             freed: BTreeSet::new(),
         }
     }
