@@ -16,6 +16,7 @@ mod rows;
 mod runtime;
 mod side;
 mod size;
+mod stripped;
 mod way;
 
 use std::io::Write as _;

@@ -12,6 +12,7 @@ use super::log;
 use super::machine::{Machine, until};
 use super::ours::resident;
 use super::side::{Pace, Side};
+use super::stripped::stripped_size;
 use super::way::Way;
 
 /// Coil on a host.
@@ -27,20 +28,14 @@ pub(super) struct Coil {
 }
 
 impl Coil {
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     /// Starts all of it out of a directory with `coil`, `coild` and `coil-ipam-controller`; one pod is there then.
     pub(super) fn start(runtime: &tokio::runtime::Handle, programs: &Path, pools: Pools) -> Result<Self> {
         let files = ["coil", "coild", "coil-ipam-controller"].map(|name| programs.join(name));
         let mut sizes = [0.0; 3];
         for (file, size) in files.iter().zip(&mut sizes) {
-            let found = std::fs::metadata(file).with_context(|| {
-                format!(
-                    "--peer {}: there is no {}; accepted is a directory with the programs of Coil 2.15",
-                    programs.display(),
-                    file.display()
-                )
-            })?;
-            *size = found.len() as f64;
+            let expected =
+                "accepted by --peer is a directory with coil, coild and coil-ipam-controller of Coil 2.15";
+            *size = stripped_size(file).context(expected)?;
         }
         let [plugin, coild, controller] = files;
         let directory = tempfile::tempdir()?;

@@ -14,6 +14,7 @@ use super::cluster::{Cluster, NODE, Pools};
 use super::log;
 use super::machine::{Machine, SOON, until};
 use super::side::{Pace, Side};
+use super::stripped::stripped_size;
 use super::way::Way;
 
 /// The programs, as they are installed.
@@ -29,15 +30,8 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// The sizes of plugin, agent and controller, in bytes.
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub(super) fn sizes(&self) -> Result<[f64; 3]> {
-        let mut sizes = [0.0; 3];
-        for (size, path) in sizes.iter_mut().zip([&self.plugin, &self.agent, &self.controller]) {
-            let found = std::fs::metadata(path)
-                .with_context(|| format!("there is no {}; `cargo xtask bench` builds it", path.display()))?;
-            *size = found.len() as f64;
-        }
-        Ok(sizes)
+        Ok([stripped_size(&self.plugin)?, stripped_size(&self.agent)?, stripped_size(&self.controller)?])
     }
 }
 

@@ -6,6 +6,7 @@ use tenure_testbed::binaries::{Binaries, Program};
 
 use super::machine::Machine;
 use super::side::{Pace, Side};
+use super::stripped::stripped_size;
 
 /// A host with them.
 pub(super) struct Ptp {
@@ -16,7 +17,6 @@ pub(super) struct Ptp {
 
 impl Ptp {
     /// Starts a host with them, and one pod on it.
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub(super) fn start() -> Result<Self> {
         let binaries = Binaries::locate([Program::Ptp, Program::HostLocal])?;
         let (ptp, host_local) = (binaries.path(Program::Ptp)?, binaries.path(Program::HostLocal)?);
@@ -36,7 +36,7 @@ impl Ptp {
                 "dataDir": "/run/host-local",
             },
         });
-        let size = (std::fs::metadata(ptp)?.len() + std::fs::metadata(host_local)?.len()) as f64;
+        let size = stripped_size(ptp)? + stripped_size(host_local)?;
         let machine = Machine::start("ptp")?;
         machine.host.forward()?;
         let mut side = Side::new("ptp + host-local", machine, ptp.to_owned(), path.into(), &config);
