@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -67,6 +67,7 @@ pub(crate) fn enclose(arguments: &[String]) -> Result<u8> {
 
 /// In the second process: ends it, and so everything, when the first one wants it or is gone.
 pub(crate) fn live_as_long_as_asked() -> Result<()> {
+    ensure!(std::process::id() == 1, "--inside is for processes that the demo starts itself");
     // Blocked signals are inherited, and must not be by all that is started from here.
     SigSet::all().thread_unblock().context("cannot take signals")?;
     let watch = || {

@@ -171,13 +171,13 @@ fn ping_across(pods: &[Placed], screen: &mut Screen<'_, impl Write>) -> Result<(
         }
     }
     let mut rows = Vec::new();
-    for from in 0..HOSTS.len() {
-        for to in (0..HOSTS.len()).filter(|to| *to != from) {
+    for (from, source) in HOSTS.iter().enumerate() {
+        for (to, target) in HOSTS.iter().enumerate().filter(|(to, _)| *to != from) {
             let family = |v6| {
                 let (count, slowest) = worst.get(&(from, to, v6)).copied().unwrap_or_default();
                 format!("{count} answered, slowest {}", took(slowest))
             };
-            rows.push([HOSTS[from].to_owned(), HOSTS[to].to_owned(), family(false), family(true)]);
+            rows.push([(*source).to_owned(), (*target).to_owned(), family(false), family(true)]);
         }
     }
     screen.table(["PODS OF", "TO PODS OF", "IPv4", "IPv6"], rows)
