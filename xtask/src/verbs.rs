@@ -51,7 +51,8 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let has = |words: &[&str]| arguments.iter().any(|argument| words.contains(&argument.as_str()));
     let mut variables = Vec::new();
     if has(&["pods"]) || !has(&["engine", "server", "--help", "-h"]) {
-        let build = ["build", "--quiet", "--release", "--package", "tenured", "--package", "tenure-controller"];
+        let build =
+            ["build", "--quiet", "--release", "--package", "tenured", "--package", "tenure-controller"];
         cargo("build the daemons", &build, &[])?;
         let daemons = target_directory().join("release");
         let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin()?)];
