@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use kube::runtime::utils::Backoff;
 use tenure_handles::Timestamp;
 
 const FIRST: Duration = Duration::from_millis(50);
@@ -52,34 +51,13 @@ impl Retry {
     }
 }
 
-/// The same waits for watches, as kube takes them.
-#[derive(Debug, Default)]
-pub(crate) struct Waits {
-    failures: u32,
-}
-
-impl Iterator for Waits {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        self.failures = self.failures.saturating_add(1);
-        Some(wait_after(self.failures))
-    }
-}
-
-impl Backoff for Waits {
-    fn reset(&mut self) {
-        self.failures = 0;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn waits_double_and_stop_growing() {
-        let waits: Vec<_> = Waits::default().take(10).map(|wait| wait.as_millis()).collect();
+        let waits: Vec<_> = (1..=10).map(|failures| wait_after(failures).as_millis()).collect();
         assert_eq!(waits, [50, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
         assert_eq!(wait_after(u32::MAX), LONGEST);
     }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use kube::runtime::utils::Backoff;
-
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -13,26 +11,17 @@ pub(super) struct Waits {
     failures: u32,
 }
 
-impl Iterator for Waits {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
+impl Waits {
+    /// How long to wait after one more failure.
+    pub(super) fn wait(&mut self) -> Duration {
         let doubled = FIRST.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
-        Some(doubled.min(LONGEST))
+        doubled.min(LONGEST)
     }
-}
 
-impl Waits {
     /// Waits as long as it is time to.
     pub(super) async fn pass(&mut self) {
-        tokio::time::sleep(self.next().unwrap_or(LONGEST)).await;
-    }
-}
-
-impl Backoff for Waits {
-    fn reset(&mut self) {
-        self.failures = 0;
+        tokio::time::sleep(self.wait()).await;
     }
 }
 
@@ -43,9 +32,7 @@ mod tests {
     #[test]
     fn waits_double_and_stop_growing() {
         let mut waits = Waits::default();
-        let first: Vec<_> = waits.by_ref().take(10).map(|wait| wait.as_millis()).collect();
+        let first: Vec<_> = (0..10).map(|_| waits.wait().as_millis()).collect();
         assert_eq!(first, [50, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        waits.reset();
-        assert_eq!(waits.next(), Some(FIRST));
     }
 }

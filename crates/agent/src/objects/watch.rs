@@ -1,10 +1,13 @@
 //! A watch of one kind, over all its restarts.
+//!
+//! The waits between failures are our own: kube's would begin anew with each list that is tried, so that an API server that
+//! is away would be asked twenty times a second by every watch of every node.
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -13,6 +16,9 @@ use super::Shared;
 use super::health::Watched;
 use super::mirror::{Heard, Identity};
 use super::waits::Waits;
+
+/// What a watch is told that begins where the server does not remember any more.
+const GONE: u16 = 410;
 
 /// Watches until the agent stops. `keep` says what is kept of an object, and `hear` is given what is heard.
 pub(super) async fn watch<K, V>(
@@ -25,12 +31,14 @@ pub(super) async fn watch<K, V>(
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut events = watcher(api, selector).backoff(Waits::default()).boxed();
+    let mut events = watcher(api, selector).boxed();
+    let mut waits = Waits::default();
     while let Some(event) = events.next().await {
         match event {
             // A list will be asked for; nobody has answered yet.
             Ok(Event::Init) => hear(&shared, Heard::Begin),
             Ok(event) => {
+                waits = Waits::default();
                 shared.gauge.heard(watched);
                 let listed = matches!(event, Event::InitDone);
                 match event {
@@ -51,7 +59,34 @@ pub(super) async fn watch<K, V>(
             Err(error) => {
                 tracing::warn!(%watched, %error, "watching failed; trying again");
                 shared.gauge.failed(watched, error.to_string());
+                tokio::time::sleep(wait_after(&error, &mut waits)).await;
             }
         }
+    }
+}
+
+/// How long to wait after a failure.
+fn wait_after(error: &watcher::Error, waits: &mut Waits) -> Duration {
+    // A server that has forgotten where the watch was is there, as after its restart: all is listed soon.
+    if matches!(error, watcher::Error::WatchError(status) if status.code == GONE) {
+        *waits = Waits::default();
+    }
+    waits.wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn after_a_restart_of_the_api_server_nobody_waits_as_long_as_while_it_was_away() {
+        let (mut waits, away) = (Waits::default(), watcher::Error::NoResourceVersion);
+        let waited: Vec<_> = (0..6).map(|_| wait_after(&away, &mut waits).as_millis()).collect();
+        assert_eq!(waited, [50, 100, 200, 400, 800, 1600]);
+        let status = Status::failure("too old resource version", "Expired").with_code(GONE);
+        let expired = watcher::Error::WatchError(status.boxed());
+        assert_eq!(wait_after(&expired, &mut waits).as_millis(), 50);
     }
 }

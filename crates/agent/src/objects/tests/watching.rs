@@ -1,11 +1,13 @@
 //! What the node is told of pools and blocks.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tenure_api::coil::{AddressBlock, AddressPool};
-use tenure_testbed::faults::Calls;
+use tenure_testbed::faults::{Calls, Verb};
 
 use super::bed::{Bed, NODE, a_moment, until};
 use crate::node::Event;
@@ -200,4 +202,17 @@ async fn with_the_api_server_away_at_the_start_everything_is_told_when_it_comes(
     bed.faults.clear();
     agent.until("the first lists", |event| *event == Event::ApiRead).await;
     assert_eq!(agent.story(), ["+default", "ApiRead"]);
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_is_asked_more_and_more_seldom() {
+    let bed = Bed::new(10).await;
+    bed.away();
+    let agent = bed.agent();
+    // 0, 50, 150, 350 and 750 ms after the start.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let asked = bed.faults.tally(&Calls::of(Verb::List).to("addresspools")).asked;
+    assert!((2..=5).contains(&asked), "it was asked {asked} times within a second");
+    bed.faults.clear();
+    agent.until("the first lists", |event| *event == Event::ApiRead).await;
 }
