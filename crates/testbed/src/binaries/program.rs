@@ -134,9 +134,8 @@ impl Program {
         match self {
             Self::Kubelet | Self::KubeProxy => Some((&["--version"], "1.35.")),
             Self::Kubectl => Some((&["version", "--client"], "1.35.")),
-            Self::Containerd => Some((&["--version"], "2.")),
+            Self::Containerd | Self::Bird => Some((&["--version"], "2.")),
             Self::ContainerdShim => Some((&["-v"], "2.")),
-            Self::Bird => Some((&["--version"], "2.")),
             _ => None,
         }
     }
