@@ -45,6 +45,9 @@ const COOLING: Duration = Duration::from_secs(3);
 /// Everything is well again before this.
 const HEALED: Duration = Duration::from_mins(1);
 
+/// What takes longer than this is talked about.
+const ALOUD: Duration = Duration::from_secs(5);
+
 /// Says something that is seen also when the test succeeds.
 fn say(what: &str) {
     let _ = writeln!(std::io::stderr().lock(), "chaos: {:.1} s: {what}", now().as_secs_f64());
@@ -104,7 +107,7 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     say("everything agrees after all agents were killed once more");
 
     each(&mut workers, |worker| {
-        worker.fill();
+        worker.start_more(5);
         worker.ping_each_other();
     });
     say(&format!("{} live and reach each other", oracle.living().len()));
@@ -185,17 +188,17 @@ fn heal(programs: &Programs<'_>, machines: &[Machine<'_>], workers: &[Worker<'_>
 /// Waits until there is nothing to complain about.
 #[track_caller]
 fn until(what: &str, look: impl Fn() -> Vec<String>) {
-    let began = now();
+    let (began, mut said) = (now(), now());
     loop {
         let found = look();
         if found.is_empty() {
             return;
         }
-        assert!(
-            now().saturating_sub(began) < HEALED,
-            "waited {HEALED:?} for {what}:\n{}",
-            found.join("\n")
-        );
+        if now().saturating_sub(said) > ALOUD {
+            say(&format!("waiting for {what}:\n  {}", found.join("\n  ")));
+            said = now();
+        }
+        assert!(now().saturating_sub(began) < HEALED, "waited {HEALED:?} for {what}:\n{}", found.join("\n"));
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -214,7 +217,10 @@ impl Drop for Logs<'_> {
                 let lines: Vec<&str> = log.lines().collect();
                 say(&format!("a controller's log:\n{}", lines[lines.len().saturating_sub(40)..].join("\n")));
             }
-            say(&format!("to see this again: TENURE_SEED={} cargo test -p tenure-tests --test chaos", self.seed));
+            say(&format!(
+                "to see this again: TENURE_SEED={} cargo test -p tenure-tests --test chaos",
+                self.seed
+            ));
         }
     }
 }

@@ -185,3 +185,46 @@ impl Known {
         idle.get(failed + self.under_way[node]).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tell(oracle: &Oracle, node: usize, container: &str, address: &str) {
+        let addresses = vec![address.parse().unwrap()];
+        let (namespace, pod) = ("default".to_owned(), container.to_owned());
+        oracle.begin(node);
+        let living = Living { node, container: container.to_owned(), namespace, pod, addresses };
+        oracle.added(living, Pool::Small);
+    }
+
+    #[test]
+    fn an_address_that_is_told_to_two_is_noticed() {
+        let oracle = Oracle::new(Duration::ZERO);
+        tell(&oracle, 0, "one", "10.0.0.0");
+        tell(&oracle, 0, "other", "10.0.0.1");
+        assert_eq!(oracle.wrong(), Vec::<String>::new());
+        tell(&oracle, 1, "third", "10.0.0.0");
+        assert!(oracle.wrong()[0].contains("while one has it"), "{:?}", oracle.wrong());
+        // What has cooled may be told to anybody.
+        oracle.ending("other");
+        tell(&oracle, 2, "fourth", "10.0.0.1");
+        assert_eq!((oracle.wrong().len(), oracle.living().len()), (1, 3));
+    }
+
+    #[test]
+    fn an_address_that_is_told_too_early_is_noticed_unless_there_was_no_other() {
+        let oracle = Oracle::new(Duration::from_hours(1));
+        tell(&oracle, 0, "one", "10.0.0.0");
+        oracle.ending("one");
+        tell(&oracle, 0, "other", "10.0.0.0");
+        assert!(oracle.wrong()[0].contains("10.0.0.1 was free"), "{:?}", oracle.wrong());
+        tell(&oracle, 0, "third", "10.0.0.1");
+        oracle.ending("other");
+        tell(&oracle, 0, "fourth", "10.0.0.0");
+        assert_eq!(oracle.wrong().len(), 1, "it gave way");
+        oracle.ending("fourth");
+        tell(&oracle, 1, "fifth", "10.0.0.0");
+        assert_eq!(oracle.wrong().len(), 2, "another node knows nothing of what cools");
+    }
+}

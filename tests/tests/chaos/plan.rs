@@ -110,7 +110,13 @@ impl Plan {
             (target, faults(kinds, count, longest, steps, dice))
         };
         for node in 0..NODES {
-            trouble.push(hurt(Target::Agent(node), &[Kind::Kill, Kind::Kill, Kind::Stop], 3, 2500, &mut dice));
+            trouble.push(hurt(
+                Target::Agent(node),
+                &[Kind::Kill, Kind::Kill, Kind::Stop],
+                3,
+                2500,
+                &mut dice,
+            ));
             trouble.push(hurt(Target::Way(node), &[Kind::Kill, Kind::Freeze], 1, 4000, &mut dice));
         }
         for number in 0..CONTROLLERS {

@@ -1,6 +1,8 @@
 //! The programs that are killed, stopped and frozen, and started again.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
@@ -20,6 +22,11 @@ const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
 const TRIES: usize = 5;
 /// An agent that is told to stop ends within this, also when a call is under way.
 const STOPS: Duration = Duration::from_secs(30);
+
+/// Whether it ended because it was told to: well, or at once if it had hardly begun.
+fn is_told(status: ExitStatus) -> bool {
+    status.success() || status.signal() == Some(Signal::SIGTERM as i32)
+}
 
 /// An agent, while it runs.
 pub struct Agent<'a> {
@@ -63,8 +70,10 @@ impl<'a> Agent<'a> {
         if fault.kind == Kind::Stop {
             child.signal(Signal::SIGTERM).unwrap();
             match child.wait_for(STOPS) {
-                Some(status) if status.success() => {}
-                ended => oracle.blame(format!("the agent of {} was told to stop: {ended:?}", self.machine.name)),
+                Some(status) if is_told(status) => {}
+                ended => {
+                    oracle.blame(format!("the agent of {} was told to stop: {ended:?}", self.machine.name));
+                }
             }
         }
         child.kill().unwrap();
@@ -117,7 +126,7 @@ impl Controller {
             Kind::Kill => running.kill().unwrap(),
             Kind::Stop => {
                 running.signal(Signal::SIGTERM).unwrap();
-                if !running.wait(STOPS) || !running.ended().is_some_and(|status| status.success()) {
+                if !running.wait(STOPS) || !running.ended().is_some_and(is_told) {
                     let how = running.ended();
                     oracle.blame(format!("{} was told to stop: {how:?}", self.program.name()));
                 }

@@ -129,11 +129,14 @@ pub fn of_check(cluster: &Cluster, machines: &[Machine<'_>], living: &[Living]) 
             object("kube-system", &format!("tenured-{}", machine.name), &machine.name, true, &ips)
         }))
         .collect();
-    cluster.runtime.block_on(async { futures::future::join_all(pods.iter().map(|it| make(cluster, it))).await });
+    cluster
+        .runtime
+        .block_on(async { futures::future::join_all(pods.iter().map(|it| make(cluster, it))).await });
     let mut command = std::process::Command::new(TENURE);
     command.args(["check", "--kubeconfig"]).arg(cluster.plane().kubeconfig()).env_remove("KUBECONFIG");
     let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let said =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     let counted = format!("{} holds of {} nodes", living.len(), machines.len());
     (!output.status.success() || !said.contains(&counted)).then(|| format!("{}: {said}", output.status))
 }
@@ -162,7 +165,10 @@ fn object(namespace: &str, name: &str, node: &str, agent: bool, ips: &[Value]) -
 fn compare(who: &str, holds: &Holds, expected: &Holds, found: &mut Vec<String>) {
     for (container, addresses) in expected {
         if holds.get(container) != Some(addresses) {
-            found.push(format!("{who} {:?} for {container}, which lives with {addresses:?}", holds.get(container)));
+            found.push(format!(
+                "{who} {:?} for {container}, which lives with {addresses:?}",
+                holds.get(container)
+            ));
         }
     }
     for (container, addresses) in holds.iter().filter(|(container, _)| !expected.contains_key(*container)) {

@@ -59,10 +59,7 @@ struct Place {
 impl<'a> Worker<'a> {
     pub fn new(number: usize, node: usize, machine: &'a Machine<'a>, oracle: &'a Oracle) -> Self {
         let mut worker = Self { number, node, machine, oracle, slots: Vec::new(), names: 0 };
-        for _ in 0..SLOTS {
-            let place = worker.make_place();
-            worker.slots.push(Slot { place, sandbox: Sandbox::default(), told: None });
-        }
+        (0..SLOTS).for_each(|_| worker.make_slot());
         worker
     }
 
@@ -81,11 +78,17 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Starts a container in each slot that has none.
-    pub fn fill(&mut self) {
-        for slot in (0..SLOTS).filter(|slot| self.slots[*slot].told.is_none()).collect::<Vec<_>>() {
-            self.add(slot, Pool::Default, 0);
+    /// Starts so many more containers.
+    pub fn start_more(&mut self, count: usize) {
+        for _ in 0..count {
+            self.make_slot();
+            self.add(self.slots.len() - 1, Pool::Default, 0);
         }
+    }
+
+    fn make_slot(&mut self) {
+        let place = self.make_place();
+        self.slots.push(Slot { place, sandbox: Sandbox::default(), told: None });
     }
 
     /// That each container reaches the next one on this node.
@@ -102,7 +105,7 @@ impl<'a> Worker<'a> {
 
     /// Ends every container.
     pub fn end_all(&mut self) {
-        for slot in 0..SLOTS {
+        for slot in 0..self.slots.len() {
             self.del(slot, Manner::Plain);
         }
     }
@@ -120,7 +123,8 @@ impl<'a> Worker<'a> {
             let mut expected = told.clone();
             expected.sort();
             let found = slot.place.addresses();
-            (found != expected).then(|| format!("{} has {found:?}, told were {told:?}", slot.sandbox.container))
+            (found != expected)
+                .then(|| format!("{} has {found:?}, told were {told:?}", slot.sandbox.container))
         })
         .collect()
     }
