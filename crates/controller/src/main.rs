@@ -49,7 +49,7 @@ struct Flags {
     /// Where /metrics, /healthz and /readyz are served; on port 9386 of all addresses if not given.
     #[arg(long)]
     metrics_address: Option<SocketAddr>,
-    /// How log lines look; RUST_LOG says which there are.
+    /// How log lines look; `RUST_LOG` says which there are.
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
 }

@@ -62,7 +62,7 @@ pub struct Flags {
     /// How long an empty block rests before it is given back.
     #[arg(long, default_value = "5m", value_parser = duration)]
     pub rest: Duration,
-    /// How log lines look; RUST_LOG says which there are.
+    /// How log lines look; `RUST_LOG` says which there are.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
 
