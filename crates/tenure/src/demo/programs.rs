@@ -1,10 +1,9 @@
 //! The programs that the demo runs: where they are, and how they are started.
 
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-use std::os::unix::process::CommandExt;
 
 use anyhow::{Context, Result, ensure};
 use tenure_linux::netns::NetNs;
