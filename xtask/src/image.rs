@@ -18,11 +18,11 @@ const PLUGIN: &str = "tenure-cni";
 const NAME: &str = concat!("docker.io/library/tenure:", env!("CARGO_PKG_VERSION"));
 
 /// Where the programs are that go into the image.
-struct Built {
+pub(crate) struct Built {
     /// The directory of what runs for long.
-    daemons: PathBuf,
+    pub(crate) daemons: PathBuf,
     /// The file of the plugin.
-    plugin: PathBuf,
+    pub(crate) plugin: PathBuf,
 }
 
 /// Makes the image of daemons that are built with the named profile.
@@ -41,7 +41,7 @@ pub(crate) fn image(profile: &str) -> Result<()> {
 }
 
 /// Builds the programs as they are in the image, the daemons with the named profile.
-fn programs(profile: &str) -> Result<Built> {
+pub(crate) fn programs(profile: &str) -> Result<Built> {
     let target = format!("{ARCH}-unknown-linux-musl");
     have_target(&target)?;
     let variables = variables(&target);
@@ -49,18 +49,11 @@ fn programs(profile: &str) -> Result<Built> {
     build.extend(DAEMONS.iter().flat_map(|daemon| ["--bin", *daemon]));
     build.extend(DAEMONS.iter().flat_map(|daemon| ["--package", *daemon]));
     cargo_with("build the daemons", &build, &[], &variables)?;
-    let daemons = target_directory().join(&target).join(profile);
-    Ok(Built { daemons, plugin: plugin()? })
-}
-
-/// Builds the plugin alone; its file.
-pub(crate) fn plugin() -> Result<PathBuf> {
-    let target = format!("{ARCH}-unknown-linux-musl");
-    have_target(&target)?;
     let build =
         ["build", "--quiet", "--locked", "--profile", "plugin", "--target", &target, "--package", PLUGIN];
-    cargo_with("build the plugin", &build, &[], &variables(&target))?;
-    Ok(target_directory().join(&target).join("plugin").join(PLUGIN))
+    cargo_with("build the plugin", &build, &[], &variables)?;
+    let built = target_directory().join(&target);
+    Ok(Built { daemons: built.join(profile), plugin: built.join("plugin").join(PLUGIN) })
 }
 
 /// Rust's own libraries for the target; rustup gets them if they are missing.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::image::{image, plugin};
+use crate::image::{Built, image, programs};
 use crate::step::{cargo, cargo_with, root, target_directory, timed};
 
 /// The copy of the peers' answers that every test run compares with.
@@ -50,12 +50,10 @@ pub(crate) fn ci() -> Result<()> {
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let has = |words: &[&str]| arguments.iter().any(|argument| words.contains(&argument.as_str()));
     let mut variables = Vec::new();
+    // What is measured of pods is what is installed.
     if has(&["pods"]) || !has(&["engine", "server", "--help", "-h"]) {
-        let build =
-            ["build", "--quiet", "--release", "--package", "tenured", "--package", "tenure-controller"];
-        cargo("build the daemons", &build, &[])?;
-        let daemons = target_directory().join("release");
-        let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin()?)];
+        let Built { daemons, plugin } = programs("release")?;
+        let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
         variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));
     }
     let run = ["run", "--quiet", "--release", "--package", "tenure-bench", "--"];
