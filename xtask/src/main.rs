@@ -62,8 +62,8 @@ enum Verb {
     },
     /// Build the programs as static binaries and put them into a container image
     Image {
-        /// The profile that the daemons are built with: `image` is built quickly, `release` runs more quickly
-        #[arg(long, default_value = "image")]
+        /// The profile that the daemons are built with: `quick` is built in a fraction of the time, and slower to run
+        #[arg(long, default_value = "release")]
         profile: String,
     },
     /// Install and build what the real API server and cluster of the tests are made of

@@ -31,7 +31,7 @@ pub(crate) fn test(filter: &[String]) -> Result<()> {
         setup()?;
         cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
         conformance(&[])?;
-        image("image")?;
+        image("quick")?;
         let on_the_real_thing = ["test", "--package", "tenure-tests", "--"];
         cargo("test on the real API server and cluster", &on_the_real_thing, filter)
     })

@@ -1,7 +1,7 @@
 //! What time it is, as far as the one who asks is concerned.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A moment in milliseconds since the Unix epoch: comparable across processes and restarts,

@@ -67,7 +67,7 @@ pub async fn image() -> Result<PathBuf> {
     }
     let made = tokio::task::spawn_blocking(|| {
         Command::new(env!("CARGO"))
-            .args(["xtask", "image"])
+            .args(["xtask", "image", "--profile", "quick"])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .output()
     });

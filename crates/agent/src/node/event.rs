@@ -239,7 +239,8 @@ impl PoolFacts {
         };
         // An excluded address takes its partner of the other family with it.
         let mut pair = networks(subnet).filter_map(|network| network.nth(offset).ok());
-        !pair.any(|it| self.exclusions.iter().any(|excluded| it.is_between(excluded.first(), excluded.last())))
+        !pair
+            .any(|it| self.exclusions.iter().any(|excluded| it.is_between(excluded.first(), excluded.last())))
     }
 }
 

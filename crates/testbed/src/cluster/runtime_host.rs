@@ -2,15 +2,21 @@
 
 use tokio::task::spawn_blocking;
 
-use super::{CniChoice, ClusterError, Node, make_nodes, prepare};
+use super::{ClusterError, CniChoice, Node, make_nodes, prepare};
 use crate::binaries::{Binaries, Program};
 use crate::run_directory::RunDirectory;
 
 use super::network::Network;
 
 /// What it runs.
-const PROGRAMS: [Program; 6] =
-    [Program::Containerd, Program::ContainerdShim, Program::Ctr, Program::Runc, Program::Busybox, Program::Ip];
+const PROGRAMS: [Program; 6] = [
+    Program::Containerd,
+    Program::ContainerdShim,
+    Program::Ctr,
+    Program::Runc,
+    Program::Busybox,
+    Program::Ip,
+];
 
 /// A host with containerd, which has the usual images, and the reference plugins; for callers of CRI other than a
 /// kubelet. Dropping it ends it; after a panic its logs stay.
