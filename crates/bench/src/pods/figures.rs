@@ -49,6 +49,11 @@ impl Sampled {
         median(self.medians.clone())
     }
 
+    /// What a call takes when nothing else is in its way.
+    pub(super) fn p10(&self) -> f64 {
+        percentile(&self.each, 10)
+    }
+
     /// The percentile of all calls.
     pub(super) fn p99(&self) -> f64 {
         percentile(&self.each, 99)

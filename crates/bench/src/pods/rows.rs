@@ -33,8 +33,10 @@ pub(super) fn report(
     };
     let pods = size.pods;
     time("ADD, one at a time, p50", ours.add.p50(), theirs.add.p50(), "≥ 8×");
+    time("ADD, one at a time, p10", ours.add.p10(), theirs.add.p10(), "");
     time("ADD, one at a time, p99", ours.add.p99(), theirs.add.p99(), "");
     time("DEL, one at a time, p50", ours.del.p50(), theirs.del.p50(), "≥ 20×");
+    time("DEL, one at a time, p10", ours.del.p10(), theirs.del.p10(), "");
     time("DEL, one at a time, p99", ours.del.p99(), theirs.del.p99(), "");
     time(&format!("{pods} ADD at once, all"), ours.add_at_once.wall(), theirs.add_at_once.wall(), "≥ 8×");
     time(&format!("{pods} ADD at once, p50"), ours.add_at_once.p50(), theirs.add_at_once.p50(), "");
@@ -54,7 +56,7 @@ pub(super) fn report(
         time(&format!("DEL {with}, p50"), del.p50(), their_del.p50(), "flat");
     }
     for (verb, inside) in ["ADD", "DEL"].iter().zip(own.inside) {
-        for percent in [50, 99] {
+        for percent in [10, 50, 99] {
             let taken = Unit::Nanoseconds.show(percentile(inside, percent));
             report.fact(&format!("{verb}, one at a time, inside the agent, p{percent}"), &taken, "", "");
         }
