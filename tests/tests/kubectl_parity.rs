@@ -211,7 +211,30 @@ fn plain(text: &str) -> String {
             lines.push(words.join(" "));
         }
     }
-    lines.join("\n")
+    without_repairs(lines).join("\n")
+}
+
+/// Without the events of the API server's own repair of Services' addresses, which comes now and then while a Service is
+/// being created. Where there are no others, there are none.
+fn without_repairs(lines: Vec<String>) -> Vec<String> {
+    let of_repair = |line: &String| line.contains("ipallocator-repair-controller");
+    if !lines.iter().any(of_repair) {
+        return lines;
+    }
+    let mut lines: Vec<String> = lines.into_iter().filter(|line| !of_repair(line)).collect();
+    let Some(events) = lines.iter().position(|line| line == "Events:") else { return lines };
+    // Two lines of headings, and then how kubectl ended.
+    if lines.get(events + 3).is_some_and(|line| line.starts_with("exit ")) {
+        lines.splice(events..events + 3, ["Events: <none>".to_owned()]);
+    }
+    lines
+}
+
+#[test]
+fn an_event_of_the_repair_of_addresses_is_no_difference() {
+    let said = "IP: 10.96.77.7\nEvents:\n  Type Reason Age From Message\n  ---- ------ ---- ---- -------\n  \
+                Warning ClusterIPNotAllocated 1s ipallocator-repair-controller repairing\nexit Some(0)";
+    assert_eq!(plain(said), "IP: 10.96.77.7\nEvents: <none>\nexit Some(0)");
 }
 
 fn is_age(word: &str) -> bool {
