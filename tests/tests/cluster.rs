@@ -1,6 +1,9 @@
 //! A real cluster of three nodes with the reference plugins: what it can do, and that nothing of it stays.
 //! Needs root; builds or installs the programs that are missing.
 
+#[path = "cluster/steps.rs"]
+mod steps;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +13,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tenure_handles::{Clock as _, SystemClock, Timestamp};
+use steps::Steps;
+use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Image, Node, NodePart, Options};
 use tenure_testbed::hosts::NetworkNamespace;
 
@@ -56,16 +60,6 @@ spec:
   selector: {app: web}
   ports: [{port: 80, targetPort: 8080}]
 "#;
-
-/// Says how long each step took, for those who run with `--nocapture`.
-struct Steps(Timestamp);
-
-impl Steps {
-    #[expect(clippy::disallowed_macros, reason = "a test's output is captured unless one asks for it")]
-    fn done(&self, what: &str) {
-        println!("{:6.1} s  {what}", SystemClock.now().since(self.0).as_secs_f64());
-    }
-}
 
 /// A pod, as far as these tests care.
 struct Pod {

@@ -3,6 +3,8 @@
 
 #[path = "install/bed.rs"]
 mod bed;
+#[path = "cluster/steps.rs"]
+mod steps;
 #[path = "install/traffic.rs"]
 mod traffic;
 
@@ -19,7 +21,8 @@ use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Options};
 
-use bed::{DEPLOY, Steps, await_pods, eventually, image, pods, product, start_pods};
+use bed::{DEPLOY, await_pods, eventually, image, pods, product, start_pods};
+use steps::Steps;
 use traffic::{Connection, Namespaces, get};
 
 const PODS: usize = 90;

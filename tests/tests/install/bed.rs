@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use tenure_handles::{Clock as _, SystemClock, Timestamp};
+use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::Cluster;
 
 pub const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
@@ -39,16 +39,6 @@ spec:
   selector: {app: web}
   ports: [{port: 80, targetPort: 8080}]
 "#;
-
-/// Says how long each step took, for those who run with `--nocapture`.
-pub struct Steps(pub Timestamp);
-
-impl Steps {
-    #[expect(clippy::disallowed_macros, reason = "a test's output is captured unless one asks for it")]
-    pub fn done(&self, what: &str) {
-        println!("{:6.1} s  {what}", SystemClock.now().since(self.0).as_secs_f64());
-    }
-}
 
 /// A pod, as far as the test cares. Two that are equal are the same one, which nothing has happened to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
