@@ -7,6 +7,7 @@
 //!
 //! A missing annotation says nothing. It is missing while a pod starts, and where nobody writes it.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -58,11 +59,11 @@ pub struct Unused {
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
+pub struct Inputs<'a, P = IPPool, R = OverlappingRangeIPReservation> {
     /// Pools that the controller may write: not slices of nodes that live, which those write themselves.
-    pub pools: &'a [IPPool],
+    pub pools: &'a [P],
     /// Reservations.
-    pub reservations: &'a [OverlappingRangeIPReservation],
+    pub reservations: &'a [R],
     /// Pods, by `namespace/name`.
     pub pods: &'a BTreeMap<String, LivingPod>,
     /// The present.
@@ -82,7 +83,11 @@ impl Reconciler {
     }
 
     /// Looks once; answers what was suspect long enough.
-    pub fn look(&mut self, inputs: Inputs<'_>) -> Unused {
+    pub fn look<P, R>(&mut self, inputs: Inputs<'_, P, R>) -> Unused
+    where
+        P: Borrow<IPPool>,
+        R: Borrow<OverlappingRangeIPReservation>,
+    {
         let mut seen = BTreeMap::new();
         let mut unused = Unused::default();
         let since = |suspect: &Suspect, before: &BTreeMap<Suspect, Timestamp>| {
@@ -139,9 +144,11 @@ struct Held<'a> {
     record: &'a Allocation,
 }
 
-fn suspect_records<'a>(inputs: &Inputs<'a>) -> Vec<(&'a str, &'a str, &'a Allocation)> {
+fn suspect_records<'a, P: Borrow<IPPool>, R>(
+    inputs: &Inputs<'a, P, R>,
+) -> Vec<(&'a str, &'a str, &'a Allocation)> {
     let mut by_pod: BTreeMap<&str, Vec<Held<'a>>> = BTreeMap::new();
-    for pool in inputs.pools {
+    for pool in inputs.pools.iter().map(Borrow::borrow) {
         let Some(object) = pool.metadata.name.as_deref() else { continue };
         // What cannot be read is nobody's address, and nothing is known about it.
         let Ok(offsets) = pool.spec.cidr().map(|cidr| Offsets::of(&cidr)) else { continue };
@@ -174,7 +181,11 @@ fn is_used(pod: Option<&LivingPod>, held: &Held<'_>, all: &[Held<'_>]) -> bool {
 }
 
 /// Reservations whose pod is gone, or that no record of their pod explains although the pod says what it has.
-fn suspect_reservations<'a>(inputs: &Inputs<'a>) -> Vec<&'a OverlappingRangeIPReservation> {
+fn suspect_reservations<'a, P, R>(inputs: &Inputs<'a, P, R>) -> Vec<&'a OverlappingRangeIPReservation>
+where
+    P: Borrow<IPPool>,
+    R: Borrow<OverlappingRangeIPReservation>,
+{
     let used = |reservation: &&OverlappingRangeIPReservation| {
         let pod = inputs.pods.get(&reservation.spec.podref);
         let Some(pod) = pod.filter(|pod| !pod.finished) else { return false };
@@ -187,19 +198,34 @@ fn suspect_reservations<'a>(inputs: &Inputs<'a>) -> Vec<&'a OverlappingRangeIPRe
             _ => true,
         }
     };
-    inputs.reservations.iter().filter(|reservation| !used(reservation)).collect()
+    inputs.reservations.iter().map(Borrow::borrow).filter(|reservation| !used(reservation)).collect()
 }
 
-fn recorded(inputs: &Inputs<'_>, reservation: &OverlappingRangeIPReservation, address: Address) -> bool {
-    inputs.pools.iter().any(|pool| {
+fn recorded<P: Borrow<IPPool>, R>(
+    inputs: &Inputs<'_, P, R>,
+    reservation: &OverlappingRangeIPReservation,
+    address: Address,
+) -> bool {
+    inputs.pools.iter().map(Borrow::borrow).any(|pool| {
         let key = pool.spec.cidr().ok().and_then(|cidr| Offsets::of(&cidr).offset(address).ok());
         let record = key.and_then(|key| pool.spec.allocations.get(&key.to_string()));
         record.is_some_and(|record| record.podref == reservation.spec.podref)
     })
 }
 
+/// The annotation in which Multus says what a pod's interfaces have.
+pub const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+
+/// The addresses of a pod's network status; `None` where it cannot be read, which says as little as none at all.
+pub fn addresses_of_status(text: &str) -> Option<BTreeSet<Address>> {
+    let networks: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
+    let ips = networks.iter().filter_map(|network| network.get("ips")?.as_array()).flatten();
+    let addresses = ips.map(|ip| ip.as_str()?.parse::<std::net::IpAddr>().ok().map(Address::from));
+    addresses.collect()
+}
+
 /// The address at the end of a reservation's name, whatever network it is of: the longest end that is one.
-fn named_address(name: &str) -> Option<Address> {
+pub fn named_address(name: &str) -> Option<Address> {
     let mut ends = std::iter::once(0).chain(name.match_indices('-').map(|(at, _)| at + 1));
     ends.find_map(|at| {
         let end = &name[at..];

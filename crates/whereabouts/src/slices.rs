@@ -11,13 +11,14 @@
 //!   differently before.
 //! - A slice without an address to hand out (`exclude`, `range_start`, `range_end`) is given to nobody.
 //! - However many nodes come and go, a pool is written once; and not at all when nothing changes.
+//! - Nobody takes an address of the whole range beside the slices: its object says so, and is made where there is none.
 //! - A pool whose range was used before it was cut gives slices away only after nobody can take an address from the
 //!   whole range any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tenure_api::whereabouts::NodeSlicePool;
+use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr};
 
@@ -29,9 +30,9 @@ mod find;
 mod see;
 mod write;
 
-pub use desired::{Conflict, slice_pools};
+pub use desired::{Conflict, asked_for, networks, slice_pools};
 pub use find::{SliceRefusal, slice_of};
-pub use see::see;
+pub use see::{identify, see};
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,9 @@ pub struct SharedPool {
 /// What is to be done.
 #[derive(Clone, Debug, Default)]
 pub struct SlicePlan {
+    /// Objects of whole ranges to make before anything of `writes` is written: empty, and [`State::Sliced`]. Whoever asks
+    /// for an address of the whole range meets them, also if nobody ever did before.
+    pub guards: Vec<IPPool>,
     /// At most one for each pool.
     pub writes: Vec<SliceWrite>,
     /// To tell people, when something changed.
@@ -135,6 +139,8 @@ pub enum SliceWrite {
 /// What people are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
+    /// The `NodeSlicePool` whose write it goes with.
+    pub pool: String,
     /// About what.
     pub about: About,
     /// In one word.
@@ -171,6 +177,7 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
         // Two pools of one network must not cut one range twice: the older one has it.
         let rival =
             cut.iter().find(|(network, cidr)| *network == pool.network && cidr.overlaps(&pool.cut.whole()));
+        write::guard(inputs, pool, &mut plan);
         let sealed = write::seal(inputs, pool, &mut plan);
         let assigned = assign::assign(inputs, pool, known, sealed && rival.is_none());
         write::pool(inputs, pool, known, &assigned, rival.map(|(_, cidr)| *cidr), &mut plan);

@@ -236,6 +236,16 @@ impl PoolWrite {
 }
 
 impl Mark {
+    /// An object as it was seen is to say this.
+    pub fn on(pool: &IPPool, state: State) -> Self {
+        Self {
+            name: pool.metadata.name.clone().unwrap_or_default(),
+            version: pool.metadata.resource_version.clone(),
+            state,
+            has_annotations: pool.metadata.annotations.is_some(),
+        }
+    }
+
     /// The change as a JSON patch, guarded by the object's version: whoever marks knows every record made before.
     pub fn patch(&self) -> Value {
         let mut operations =

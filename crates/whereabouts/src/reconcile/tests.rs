@@ -57,7 +57,8 @@ fn a_record_that_was_rewritten_between_looks_is_a_new_suspect() {
     let mut look = |id: &str, second: u64| {
         let pools = [pool(&[("1", id, "ns/a")])];
         let now = Timestamp::from_millis(second * 1000);
-        reconciler.look(Inputs { pools: &pools, reservations: &[], pods: &pods, now }).records.len()
+        let reservations: [OverlappingRangeIPReservation; 0] = [];
+        reconciler.look(Inputs { pools: &pools, reservations: &reservations, pods: &pods, now }).records.len()
     };
     assert_eq!([look("c1", 0), look("c2", 40), look("c2", 60), look("c2", 70)], [0, 0, 0, 1]);
 }
@@ -101,4 +102,15 @@ fn a_pod_that_has_ended_holds_nothing() {
     let pool = pool(&[("1", "c", "ns/p")]);
     let all = pods(&[("ns/p", LivingPod { finished: true, addresses: None })]);
     assert_eq!(looks(&pool, &[], &all, &[0, 100]).pop().unwrap().records.len(), 1);
+}
+
+#[test]
+fn a_network_status_is_read_as_addresses_and_what_cannot_be_read_says_nothing() {
+    let status =
+        r#"[{"name": "a", "ips": ["10.0.0.1", "fd00::1"]}, {"name": "b"}, {"name": "c", "ips": null}]"#;
+    let expected = ["10.0.0.1", "fd00::1"].map(|text| text.parse().unwrap());
+    assert_eq!(addresses_of_status(status), Some(BTreeSet::from(expected)));
+    for unreadable in ["", "{}", "[", r#"[{"ips": ["10.0.0.x"]}]"#] {
+        assert_eq!(addresses_of_status(unreadable), None, "{unreadable}");
+    }
 }

@@ -60,13 +60,35 @@ pub fn slice_pools(config: &Config) -> Result<Vec<(String, Slices)>, NameError> 
     cuts.enumerate().map(name).collect()
 }
 
+/// The names of all pools that these definitions ask for, or may mean where they cannot be read. A pool of another name is
+/// nobody's.
+pub fn asked_for(attachments: &[AttachmentDefinition], flat: Option<&Value>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for attachment in attachments {
+        match pools_of(flat, attachment) {
+            Ok(pools) => names.extend(pools.into_iter().map(|pool| pool.name)),
+            Err(_) => names.extend(names_meant(attachment)),
+        }
+    }
+    names
+}
+
+/// The `network_name`s of all of our networks in these definitions, sliced or not.
+pub fn networks(attachments: &[AttachmentDefinition], flat: Option<&Value>) -> BTreeSet<String> {
+    let networks =
+        attachments.iter().filter_map(|one| networks_of(&one.config, &one.name).ok()).flatten().filter_map(
+            |network| Config::load(&network, flat, &Arguments::default()).ok().map(|config| config.network),
+        );
+    networks.filter(|network| !network.is_empty()).collect()
+}
+
 pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<'a> {
     let mut all = AllDesired { pools: BTreeMap::new(), unreadable: BTreeSet::new() };
     let mut attachments: Vec<&AttachmentDefinition> = inputs.attachments.iter().collect();
     attachments.sort_by_key(|attachment| (attachment.created, &attachment.namespace, &attachment.name));
     let mut asked: BTreeMap<String, Vec<Desired<'a>>> = BTreeMap::new();
     for attachment in attachments {
-        match pools_of(inputs, attachment) {
+        match pools_of(inputs.flat, attachment) {
             Ok(pools) => {
                 for pool in pools {
                     asked.entry(pool.name.clone()).or_default().push(pool);
@@ -87,12 +109,12 @@ pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<
 }
 
 fn pools_of<'a>(
-    inputs: &Inputs<'a>,
+    flat: Option<&Value>,
     attachment: &'a AttachmentDefinition,
 ) -> Result<Vec<Desired<'a>>, String> {
     let mut pools = Vec::new();
     for network in networks_of(&attachment.config, &attachment.name).map_err(|refusal| refusal.to_string())? {
-        let config = match Config::load(&network, inputs.flat, &Arguments::default()) {
+        let config = match Config::load(&network, flat, &Arguments::default()) {
             Ok(config) => config,
             Err(ConfigError::Other { .. }) => continue,
             Err(error) => return Err(error.to_string()),

@@ -28,7 +28,12 @@ pub fn see<'p>(
     (held, shared)
 }
 
-fn identify(pool: &IPPool, networks: &BTreeSet<String>, is_node: &impl Fn(&str) -> bool) -> Option<PoolId> {
+/// Which pool an object is of, among these networks. Labels say it; without them its name does.
+pub fn identify(
+    pool: &IPPool,
+    networks: &BTreeSet<String>,
+    is_node: &impl Fn(&str) -> bool,
+) -> Option<PoolId> {
     let labels = pool.metadata.labels.as_ref();
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
     let of = |network: &str| PoolId::of_object(network, pool, is_node).map(|(id, _)| id);

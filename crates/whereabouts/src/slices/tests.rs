@@ -272,6 +272,29 @@ fn a_range_in_use_is_sealed_before_its_slices_are_given_away_and_opened_when_it_
 }
 
 #[test]
+fn a_range_that_nobody_used_as_a_whole_gets_its_guard_before_it_is_cut() {
+    let net = attachment("kube-system", "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/26"}));
+    let mut rig = Rig::new(vec![net], &["a"]);
+    let plan = rig.plan();
+    let guard = &plan.guards[0];
+    assert_eq!((plan.guards.len(), guard.metadata.name.as_deref()), (1, Some("10.0.0.0-24")));
+    assert_eq!((State::of(guard), guard.spec.allocations.len()), (State::Sliced, 0));
+    let id = PoolId::shared("", "10.0.0.0/24".parse().unwrap());
+    rig.shared = vec![SharedPool { name: id.name().unwrap(), id, state: State::Sliced }];
+    assert!(rig.step().guards.is_empty());
+}
+
+#[test]
+fn a_pool_is_asked_for_also_by_what_cannot_be_read() {
+    let ipam = json!({"range": "10.0.0.0/24", "node_slice_size": "/26", "network_name": "blue"});
+    let wrong = json!({"range": "10.0.0.0/24", "node_slice_size": "/x", "network_name": "red"});
+    let all = [attachment("a", "one", &ipam), attachment("b", "two", &wrong)];
+    let asked = asked_for(&all, None);
+    assert!(asked.contains("blue") && asked.contains("red") && !asked.contains("one"), "{asked:?}");
+    assert_eq!(networks(&all, None), BTreeSet::from(["blue".to_owned()]));
+}
+
+#[test]
 fn a_definition_that_cannot_be_read_is_reported_and_its_pool_stays() {
     let net = attachment("kube-system", "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/26"}));
     let mut rig = Rig::new(vec![net], &["a"]);

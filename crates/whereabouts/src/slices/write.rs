@@ -12,6 +12,17 @@ use crate::ledger::{PoolId, State};
 /// So many nodes are named in a message; the others are counted.
 const NAMED: usize = 5;
 
+/// Makes the whole range's object where there is none, so that an ADD with another configuration meets it.
+pub(super) fn guard(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) {
+    let id = PoolId::shared(&pool.network, pool.cut.whole());
+    // Where the name is refused nobody else can make the object either.
+    let Ok(guard) = id.empty_object(0, State::Sliced) else { return };
+    let there = inputs.shared.iter().any(|shared| Some(&shared.name) == guard.metadata.name.as_ref());
+    if !there && plan.guards.iter().all(|other| other.metadata.name != guard.metadata.name) {
+        plan.guards.push(guard);
+    }
+}
+
 /// Seals the whole range's objects; whether all of them are.
 pub(super) fn seal(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) -> bool {
     let id = PoolId::shared(&pool.network, pool.cut.whole());
@@ -182,10 +193,12 @@ fn events(
             continue;
         }
         let Some(text) = now else { continue };
-        plan.events.push(Event { about: About::Pool(desired.name.clone()), reason, message: text });
+        let pool = || desired.name.clone();
+        plan.events.push(Event { pool: pool(), about: About::Pool(pool()), reason, message: text });
         match type_ {
             "NodesWithoutSlice" => {
                 let about = |node: &String| Event {
+                    pool: pool(),
                     about: About::Node(node.clone()),
                     reason,
                     message: format!("{} has no slice left for this node", desired.name),
@@ -194,6 +207,7 @@ fn events(
             }
             "Conflict" => {
                 let about = |conflict: &Conflict| Event {
+                    pool: pool(),
                     about: About::Attachment(conflict.other.0.clone(), conflict.other.1.clone()),
                     reason,
                     message: conflict.message.clone(),
