@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::journal::Image;
     use crate::key::{HoldKey, Pod};
-    use crate::node::{Attach, PoolFacts, Settings};
+    use crate::node::{Attach, PoolFacts, Settings, Wish};
 
     struct Idle;
 
@@ -205,7 +205,7 @@ mod tests {
         node.tell(Event::ApiRead);
         let key = HoldKey::new("net", "a", "eth0").unwrap();
         let (pool, pod, netns) = ("default".into(), Pod::default(), String::new());
-        let attach = Attach { key, pool, pod, netns, wiring: None };
+        let attach = Attach { key, pool, pod, netns, wiring: None, wish: Wish::default() };
         let waiting = tokio::spawn({
             let node = node.clone();
             async move { node.call(move |ticket| Event::Add { ticket, attach }).await }

@@ -1,17 +1,22 @@
 //! Whose a hold is.
 //!
 //! A hold's key is the network's name, the container's id and the interface's name; that is what makes an ADD
-//! repeatable. The engine is given 128 bits that follow from it, always the same ones, and the text stays beside them.
+//! repeatable. An interface that has an address of each of several ranges holds them in parts, one a range. The engine is
+//! given 128 bits that follow from the key, always the same ones, and the text stays beside them.
 
 use std::fmt;
 
-/// The key of a hold. As text: `network/container/interface`.
+/// The key of a hold. As text: `network/container/interface`, and for parts after the first `network/container/interface//2`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldKey {
     network: String,
     container: String,
     interface: String,
+    part: u32,
 }
+
+/// What stands in an adopted key for what its record does not say. No interface and no container is named so.
+pub const UNSAID: &str = "*";
 
 /// What the engine knows a key by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +50,12 @@ impl HoldKey {
         container: impl Into<String>,
         interface: impl Into<String>,
     ) -> Result<Self, InvalidKey> {
-        let key = Self { network: network.into(), container: container.into(), interface: interface.into() };
+        let key = Self {
+            network: network.into(),
+            container: container.into(),
+            interface: interface.into(),
+            part: 0,
+        };
         for (field, value) in [("container", &key.container), ("interface", &key.interface)] {
             if value.is_empty() || value.contains('/') {
                 return Err(InvalidKey { field, value: value.clone() });
@@ -69,20 +79,40 @@ impl HoldKey {
         &self.interface
     }
 
+    /// The key of another part of the same attachment: what an interface holds of its range `n`, counted from 0.
+    #[must_use]
+    pub fn part(&self, n: u32) -> Self {
+        Self { part: n, ..self.clone() }
+    }
+
+    /// Which part it is; 0 for the first, and where there is only one.
+    pub fn part_number(&self) -> u32 {
+        self.part
+    }
+
+    /// Whether it is of the same network, container and interface, whichever part.
+    pub fn is_part_of(&self, other: &Self) -> bool {
+        (&self.network, &self.container, &self.interface)
+            == (&other.network, &other.container, &other.interface)
+    }
+
     /// What the engine knows it by: FNV-1a of the text, in 128 bits.
     pub fn id(&self) -> HolderId {
         const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
         let parts =
             [self.network.as_bytes(), b"/", self.container.as_bytes(), b"/", self.interface.as_bytes()];
-        let bytes = parts.into_iter().flatten();
+        let number = if self.part == 0 { String::new() } else { format!("//{}", self.part) };
+        let bytes = parts.into_iter().flatten().chain(number.as_bytes());
         HolderId(bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME)))
     }
 }
 
 impl fmt::Display for HoldKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.network, self.container, self.interface)
+        write!(f, "{}/{}/{}", self.network, self.container, self.interface)?;
+        // An interface is never empty, so no other key has this text.
+        if self.part == 0 { Ok(()) } else { write!(f, "//{}", self.part) }
     }
 }
 
@@ -112,6 +142,16 @@ mod tests {
     }
 
     #[test]
+    fn the_first_part_is_the_key_and_others_have_their_number_behind() {
+        let key = HoldKey::new("k8s", "c0ffee", "eth0").unwrap();
+        assert_eq!(key.part(0), key);
+        assert_eq!(key.part(2).to_string(), "k8s/c0ffee/eth0//2");
+        assert_eq!(key.part(2).part_number(), 2);
+        assert!(key.part(2).is_part_of(&key) && key.is_part_of(&key.part(2)));
+        assert!(!key.is_part_of(&HoldKey::new("k8s", "c0ffee", "net1").unwrap()));
+    }
+
+    #[test]
     fn a_part_that_would_make_keys_ambiguous_is_refused_by_name() {
         for (container, interface, field) in
             [("", "eth0", "container"), ("a/b", "eth0", "container"), ("a", "", "interface")]
@@ -125,11 +165,11 @@ mod tests {
     proptest! {
         #[test]
         fn different_keys_have_different_texts_and_ids(
-            one in ("[ab/]{0,3}", "[ab]{1,3}", "[ab]{1,3}"),
-            other in ("[ab/]{0,3}", "[ab]{1,3}", "[ab]{1,3}"),
+            one in ("[a1/]{0,5}", "[a1]{1,2}", "[a1]{1,2}", 0_u32..12),
+            other in ("[a1/]{0,5}", "[a1]{1,2}", "[a1]{1,2}", 0_u32..12),
         ) {
-            let key = |(network, container, interface): &(String, String, String)| {
-                HoldKey::new(network.clone(), container.clone(), interface.clone()).unwrap()
+            let key = |(network, container, interface, part): &(String, String, String, u32)| {
+                HoldKey::new(network.clone(), container.clone(), interface.clone()).unwrap().part(*part)
             };
             let (a, b) = (key(&one), key(&other));
             prop_assert_eq!(a == b, a.to_string() == b.to_string());

@@ -10,6 +10,7 @@
 //! | [`drive`] | the loop around a node: events in, actions out, time |
 //! | [`serve`] | the gRPC service that the CNI plugin calls |
 //! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
+//! | [`slices`] | slices of Whereabouts' ranges: which are ours, and their records, written behind |
 //! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
 //! | [`inspect`] | what people and programs see: health, metrics, the node as JSON |
 //! | [`run`] | all of it together: start, stop, tombstones |
@@ -24,6 +25,7 @@ pub mod node;
 pub mod objects;
 pub mod run;
 pub mod serve;
+pub mod slices;
 pub mod wire;
 
 pub use key::{HoldKey, HolderId, InvalidKey, Pod};

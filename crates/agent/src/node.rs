@@ -43,9 +43,11 @@ mod replay;
 mod returns;
 mod serve;
 mod settings;
+mod slices;
 mod stock;
 mod timing;
 pub mod view;
+mod wish;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,8 +56,12 @@ use tenure_handles::Timestamp;
 use tenure_ipam::Cidr;
 
 pub use action::{Action, Done, Fence, Leak, Report, Urgency, WireJob};
-pub use event::{Attach, Event, Found, Link, Look, PoolFacts, Refusal, RefusalKind, SeenBlock, Wiring};
+pub use event::{
+    Attach, Event, Found, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock, SeenSlice,
+    Wiring, Wish,
+};
 pub use settings::Settings;
+pub use slices::{SliceHold, SliceView};
 
 use crate::journal::Record;
 use crate::key::HolderId;
@@ -140,14 +146,17 @@ impl Node {
             Event::Journal(image) => self.read_journal(image),
             Event::Kernel(found) => self.read_kernel(found),
             Event::ApiRead => self.read_api(),
+            Event::SlicesRead => self.read_slices(),
             Event::PoolChanged { name, facts } => self.pool_changed(&name, Some(facts)),
             Event::PoolGone { name } => self.pool_changed(&name, None),
-            Event::BlockSeen(block) => self.block_seen(block),
+            Event::BlockSeen(block) => self.block_seen(block.into()),
+            Event::SliceSeen(slice) => self.block_seen(slice),
             Event::BlockGone { uid, .. } => self.block_gone(&uid),
             Event::BlockGranted { ask, block } => self.block_granted(ask, block),
             Event::BlockRefused { ask, refusal } => self.block_refused(ask, refusal),
             Event::Add { ticket, attach } => self.add(ticket, attach),
             Event::Del { ticket, key, interface } => self.del(ticket, key, interface),
+            Event::Detach { ticket, key } => self.detach(ticket, &key),
             Event::Gc { ticket, network, alive } => self.gc(ticket, &network, &alive),
             Event::Check { ticket, attach, expected } => self.check(ticket, attach, &expected),
             Event::Committed { up_to } => self.committed(up_to),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tenure_agent::journal::{Image, Journal, Note, Origin, codec};
-use tenure_agent::node::{Attach, PoolFacts, SeenBlock, Ticket, Wiring};
+use tenure_agent::node::{Attach, PoolFacts, SeenBlock, Ticket, Wiring, Wish};
 use tenure_agent::{Event, HoldKey, Node, Pod, Settings};
 use tenure_handles::Timestamp;
 
@@ -87,8 +87,14 @@ pub(crate) fn replay(image: Image) -> Result<(), Broken> {
     for (number, pool) in pools.into_iter().take(4).enumerate() {
         let key =
             HoldKey::new("garbage", format!("new-{number}"), "eth0").map_err(|error| error.to_string())?;
-        let attach =
-            Attach { key, pool, pod: Pod::default(), netns: String::new(), wiring: Some(Wiring::default()) };
+        let attach = Attach {
+            key,
+            pool,
+            pod: Pod::default(),
+            netns: String::new(),
+            wiring: Some(Wiring::default()),
+            wish: Wish::default(),
+        };
         let actions = node.handle(Event::Add { ticket: Ticket(number as u64), attach }, now);
         for action in actions {
             if let tenure_agent::Action::Wire(job) = action {

@@ -1,7 +1,7 @@
 //! Objects of the API, as a server without our rules, or one from before them, may store them; and the annotation that
 //! names a pool, which anybody who may edit a namespace writes.
 
-use tenure_agent::node::{Attach, Done, PoolFacts, Ticket};
+use tenure_agent::node::{Attach, Done, PoolFacts, Ticket, Wish};
 use tenure_agent::{Action, Event, HoldKey, Node, Pod, Settings};
 use tenure_api::coil::{self, AddressBlock, AddressPool, BlockRequest, EnginePool};
 use tenure_api::overlap::overlaps;
@@ -58,8 +58,14 @@ fn annotation(text: &str) -> Result<(), Broken> {
         node.handle(event, now);
     }
     let key = HoldKey::new("k8s", "c1", "eth0").map_err(|error| error.to_string())?;
-    let attach =
-        Attach { key, pool: text.to_owned(), pod: Pod::default(), netns: String::new(), wiring: None };
+    let attach = Attach {
+        key,
+        pool: text.to_owned(),
+        pod: Pod::default(),
+        netns: String::new(),
+        wiring: None,
+        wish: Wish::default(),
+    };
     for action in node.handle(Event::Add { ticket: Ticket(1), attach }, now) {
         match action {
             Action::Answer { outcome: Err(failure), .. } => {

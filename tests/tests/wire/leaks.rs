@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_agent::drive::{Entrance, Handle, Hands};
 use tenure_agent::journal::{Image, Record};
-use tenure_agent::node::{Action, Attach, Done, Event, PoolFacts, Report, SeenBlock, Wiring};
+use tenure_agent::node::{Action, Attach, Done, Event, PoolFacts, Report, SeenBlock, Wiring, Wish};
 use tenure_agent::wire::Wirer;
 use tenure_agent::{Node, Settings};
 use tenure_handles::SystemClock;
@@ -82,7 +82,7 @@ impl Agent {
     async fn add(&self, pod: &Pod, interface: bool) -> String {
         let wiring = interface.then(|| Wiring { netns: pod.netns(), ..Wiring::default() });
         let (key, netns) = (pod.key.clone(), pod.netns());
-        let attach = Attach { key, pool: "default".into(), pod: pod.named.clone(), netns, wiring };
+        let attach = Attach { key, pool: "default".into(), pod: pod.named.clone(), netns, wiring, wish: Wish::default() };
         match self.node.call(move |ticket| Event::Add { ticket, attach }).await {
             Ok(Done::Added { addresses, .. }) => addresses.to_string(),
             other => panic!("{other:?}"),

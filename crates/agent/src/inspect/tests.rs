@@ -14,7 +14,7 @@ use super::*;
 use crate::drive::{Entrance, Hands};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Attach, Event, PoolFacts, SeenBlock, Settings};
+use crate::node::{Action, Attach, Event, PoolFacts, SeenBlock, Settings, Wish};
 use crate::objects::{WatchHealth, Watched};
 
 struct Committed(Handle, u64);
@@ -95,6 +95,7 @@ impl Rig {
             pod: Pod { namespace: "ns".into(), name: container.into(), uid: String::new() },
             netns: String::new(),
             wiring: None,
+            wish: Wish::default(),
         };
         self.node.call(move |ticket| Event::Add { ticket, attach }).await.unwrap();
     }

@@ -17,6 +17,7 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
             pool: facts.pool.clone(),
             ipv4: facts.subnet.ipv4.map(|cidr| cidr.to_string()).unwrap_or_default(),
             ipv6: facts.subnet.ipv6.map(|cidr| cidr.to_string()).unwrap_or_default(),
+            realm: facts.realm.clone(),
         }),
         Record::Fenced { uid } => Kind::Fenced(uid.clone()),
         Record::Forgotten { uid } => Kind::Forgotten(uid.clone()),
@@ -36,7 +37,8 @@ pub(super) fn decode(body: &[u8]) -> Option<Record> {
         Kind::Owned(block) => {
             let cidr = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
             let subnet = Subnet { ipv4: cidr(&block.ipv4)?, ipv6: cidr(&block.ipv6)? };
-            Record::Owned(BlockFacts { uid: block.uid, name: block.name, pool: block.pool, subnet })
+            let BlockMessage { uid, name, pool, realm, .. } = block;
+            Record::Owned(BlockFacts { uid, name, pool, subnet, realm })
         }
         Kind::Fenced(uid) => Record::Fenced { uid },
         Kind::Forgotten(uid) => Record::Forgotten { uid },
@@ -64,6 +66,7 @@ fn hold_message(held: &Held) -> HoldMessage {
         sequence: held.sequence.as_u64(),
         since: held.since.as_millis(),
         netns: held.netns.clone(),
+        part: held.key.part_number(),
     }
 }
 
@@ -78,7 +81,7 @@ fn read_hold(message: HoldMessage) -> Option<Held> {
     }
     Some(Held {
         block: message.block,
-        key: HoldKey::new(message.network, message.container, message.ifname).ok()?,
+        key: HoldKey::new(message.network, message.container, message.ifname).ok()?.part(message.part),
         pod: Pod { namespace: message.pod_namespace, name: message.pod_name, uid: message.pod_uid },
         interface: message.interface,
         addresses,
@@ -120,6 +123,8 @@ struct BlockMessage {
     ipv4: String,
     #[prost(string, tag = "5")]
     ipv6: String,
+    #[prost(string, tag = "6")]
+    realm: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -150,6 +155,8 @@ struct HoldMessage {
     since: u64,
     #[prost(string, tag = "13")]
     netns: String,
+    #[prost(uint32, tag = "14")]
+    part: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -40,6 +40,8 @@ pub struct BlockFacts {
     pub pool: String,
     /// Its networks.
     pub subnet: Subnet,
+    /// Among whose addresses its are unique; empty for the cluster's own.
+    pub realm: String,
 }
 
 /// A hold.

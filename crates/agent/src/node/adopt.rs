@@ -10,39 +10,47 @@ use tenure_ipam::{Address, Granted, State};
 use super::attachment::{Attachment, Phase, Place};
 use super::block::{Object, Owned};
 use super::commit::Upon;
-use super::event::SeenBlock;
+use super::event::SeenSlice;
 use super::{Fence, Node, Report};
 use crate::journal::{BlockFacts, Held, Record, Released};
 use crate::key::HolderId;
 
 impl Node {
-    pub(super) fn block_seen(&mut self, seen: SeenBlock) {
+    pub(super) fn block_seen(&mut self, seen: SeenSlice) {
         if let Some(start) = &mut self.start {
-            start.blocks.insert(seen.uid.clone(), seen);
+            start.blocks.insert(seen.block.uid.clone(), seen);
             return;
         }
-        let ours = seen.node == self.settings.node;
-        if self.blocks.contains_key(&seen.uid) {
+        let ours = seen.block.node == self.settings.node;
+        if self.blocks.contains_key(&seen.block.uid) {
             self.see_again(&seen, ours);
-        } else if self.lost.contains(&seen.uid) {
-            if ours {
-                self.take_back(seen);
+        } else if self.lost.contains(&seen.block.uid) {
+            if ours && seen.realm.is_empty() {
+                self.take_back(&seen);
             }
         } else {
+            let known = self.knows_name(&seen);
             self.replace(&seen);
             if ours {
-                self.adopt(seen);
+                self.adopt(seen, known);
             }
         }
     }
 
+    /// Whether there is a block of this name, or was one and something of it is left.
+    pub(super) fn knows_name(&self, seen: &SeenSlice) -> bool {
+        let same = |block: &Owned| block.facts.name == seen.block.name && block.facts.realm == seen.realm;
+        self.blocks.values().any(same)
+    }
+
     /// A block that is known: whose is it now?
-    fn see_again(&mut self, seen: &SeenBlock, ours: bool) {
+    fn see_again(&mut self, again: &SeenSlice, ours: bool) {
+        let seen = &again.block;
         let Some(block) = self.blocks.get_mut(&seen.uid) else { return };
         block.object = if ours { Object::Ours } else { Object::Elsewhere };
         block.reserved = seen.reserved;
         block.deleting = seen.deleting;
-        let changed = block.facts != facts_of(seen);
+        let changed = block.facts != facts_of(again);
         let pool = block.facts.pool.clone();
         self.touch(&pool);
         if !ours {
@@ -54,33 +62,38 @@ impl Node {
     }
 
     /// An object that was given up and is there after all: nothing is handed out of it, it is given back.
-    fn take_back(&mut self, seen: SeenBlock) {
-        let cooling = self.cooling(&seen.pool);
-        let Some(mut block) = Owned::new(facts_of(&seen), cooling, self.now) else { return };
+    fn take_back(&mut self, seen: &SeenSlice) {
+        let cooling = self.cooling(&seen.block.pool);
+        let Some(mut block) = Owned::new(facts_of(seen), cooling, self.now) else { return };
+        let uid = seen.block.uid.clone();
         block.fence = Some(Fence::Before);
         self.record(Record::Owned(block.facts.clone()));
-        block.fence_position = self.record(Record::Fenced { uid: seen.uid.clone() });
-        self.commits.upon(block.fence_position, Upon::Fenced(seen.uid.clone()));
-        self.blocks.insert(seen.uid, block);
+        block.fence_position = self.record(Record::Fenced { uid: uid.clone() });
+        self.commits.upon(block.fence_position, Upon::Fenced(uid.clone()));
+        self.blocks.insert(uid, block);
     }
 
     /// An unknown UID under a known name: the old object is gone, and we were not told yet.
-    fn replace(&mut self, seen: &SeenBlock) {
-        let same_name = self.blocks.iter().filter(|(_, block)| block.facts.name == seen.name);
+    fn replace(&mut self, seen: &SeenSlice) {
+        let same_name = self
+            .blocks
+            .iter()
+            .filter(|(_, block)| block.facts.name == seen.block.name && block.facts.realm == seen.realm);
         let replaced: Vec<String> = same_name.map(|(uid, _)| uid.clone()).collect();
         for uid in replaced {
             if let Some(block) = self.blocks.get_mut(&uid) {
                 block.object = Object::Gone;
             }
-            self.fence(&uid, Fence::Replaced(seen.uid.clone()));
+            self.fence(&uid, Fence::Replaced(seen.block.uid.clone()));
             self.dismiss(&uid);
         }
     }
 
-    /// Takes a block of ours into use.
-    pub(super) fn adopt(&mut self, seen: SeenBlock) {
-        let cooling = self.cooling(&seen.pool);
-        let (uid, facts) = (seen.uid.clone(), facts_of(&seen));
+    /// Takes a block of ours into use. Records say something only where nothing is `known` of it.
+    pub(super) fn adopt(&mut self, slice: SeenSlice, known: bool) {
+        let facts = facts_of(&slice);
+        let SeenSlice { block: seen, records, .. } = slice;
+        let (cooling, uid) = (self.cooling(&seen.pool), seen.uid.clone());
         let Some(block) = Owned::new(facts.clone(), cooling, self.now) else {
             return self.report(Report::Invalid { block: seen.name, subnet: seen.subnet });
         };
@@ -88,6 +101,9 @@ impl Node {
         let block = Owned { reserved: seen.reserved, deleting: seen.deleting, ..block };
         self.blocks.insert(uid.clone(), block);
         self.clear(&uid);
+        if !known {
+            self.adopt_records(&uid, records);
+        }
         let asked_for = self.asks.values().any(|ask| ask.pool == seen.pool);
         self.granted_is_here(&seen.name);
         let useless = |block: &Owned| !block.is_usable() || block.engine.counts().free == 0;
@@ -101,10 +117,11 @@ impl Node {
     pub(super) fn clear(&mut self, uid: &str) {
         let Some(block) = self.blocks.get_mut(uid) else { return };
         block.shadow = None;
-        let (subnet, name, pool) = (block.facts.subnet, block.facts.name.clone(), block.facts.pool.clone());
-        self.touch(&pool);
+        let facts = block.facts.clone();
+        let name = facts.name.clone();
+        self.touch(&facts.pool);
         let shadow = self.blocks.iter().find(|(other, block)| {
-            *other != uid && block.fence.is_none() && block.shadow.is_none() && block.overlaps(&subnet)
+            *other != uid && block.fence.is_none() && block.shadow.is_none() && block.rivals(&facts)
         });
         if let Some((other, block)) = shadow {
             let (other, other_name) = (other.clone(), block.facts.name.clone());
@@ -119,11 +136,11 @@ impl Node {
 
     /// Moves holds and what cools out of fenced blocks with the same addresses, and strays, into this one.
     fn inherit(&mut self, uid: &str) {
-        let Some(subnet) = self.blocks.get(uid).map(|block| block.facts.subnet) else { return };
+        let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
         let fenced = self
             .blocks
             .iter()
-            .filter(|(other, block)| *other != uid && block.fence.is_some() && block.overlaps(&subnet));
+            .filter(|(other, block)| *other != uid && block.fence.is_some() && block.rivals(&facts));
         let fenced: Vec<String> = fenced.map(|(uid, _)| uid.clone()).collect();
         self.inherit_cooling(&fenced, uid);
         let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
@@ -131,7 +148,7 @@ impl Node {
             _ if it.phase == Phase::Releasing => false,
             Place::Nowhere => false,
             Place::Block { uid, .. } => fenced.contains(uid),
-            Place::Stray(_) => true,
+            Place::Stray(_) => self.is_of_realm(it, &facts.realm),
         });
         // Who had an address of a block comes before those of whom only the kernel knows.
         let mut movable: Vec<(bool, HolderId)> =
@@ -168,7 +185,9 @@ impl Node {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let addresses = attachment.every_address();
         let stray = matches!(attachment.place, Place::Stray(_));
-        let others = self.attachments.iter().filter(|(other, _)| **other != id);
+        let Some(realm) = self.blocks.get(uid).map(|block| block.facts.realm.clone()) else { return };
+        let others =
+            self.attachments.iter().filter(|(other, it)| **other != id && self.is_of_realm(it, &realm));
         let mut others = others.flat_map(|(_, it)| it.every_address());
         if stray && others.any(|address| addresses.contains(&address)) {
             return;
@@ -203,7 +222,9 @@ impl Node {
         let pool = self.pools.get(&block.facts.pool).and_then(|pool| pool.facts.as_ref());
         let excluded = pool.into_iter().flat_map(|facts| &facts.exclusions);
         let mut kept_back: Vec<(Address, Address)> = excluded.map(|it| (it.first(), it.last())).collect();
-        let others = self.attachments.values().filter(|it| it.block() != Some(uid));
+        let realm = &block.facts.realm;
+        let others =
+            self.attachments.values().filter(|it| it.block() != Some(uid) && self.is_of_realm(it, realm));
         let others = others.flat_map(Attachment::every_address);
         kept_back.extend(others.filter(|address| block.has(*address)).map(|address| (address, address)));
         let networks: Vec<_> = block.networks().collect();
@@ -219,9 +240,11 @@ impl Node {
 
     /// Addresses that were kept back in blocks where their holder was not: there they cool now.
     pub(super) fn cool_elsewhere(&mut self, id: HolderId, addresses: &[Address], released_in: Option<&str>) {
+        let realm = released_in.and_then(|uid| self.blocks.get(uid)).map(|block| block.facts.realm.clone());
+        let realm = realm.unwrap_or_default();
         let others = self.blocks.iter().filter(|(uid, block)| {
             let other = released_in != Some(uid.as_str()) && block.fence.is_none();
-            other && addresses.iter().any(|address| block.has(*address))
+            other && block.facts.realm == realm && addresses.iter().any(|address| block.has(*address))
         });
         let others: Vec<String> = others.map(|(uid, _)| uid.clone()).collect();
         for uid in others {
@@ -263,11 +286,13 @@ impl Node {
 }
 
 /// What the journal keeps of a block.
-pub(super) fn facts_of(seen: &SeenBlock) -> BlockFacts {
+pub(super) fn facts_of(seen: &SeenSlice) -> BlockFacts {
+    let SeenSlice { block, realm, .. } = seen;
     BlockFacts {
-        uid: seen.uid.clone(),
-        name: seen.name.clone(),
-        pool: seen.pool.clone(),
-        subnet: seen.subnet,
+        uid: block.uid.clone(),
+        name: block.name.clone(),
+        pool: block.pool.clone(),
+        subnet: block.subnet,
+        realm: realm.clone(),
     }
 }

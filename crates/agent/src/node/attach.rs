@@ -24,7 +24,13 @@ impl Node {
             return self.answer(ticket, Err(failure));
         }
         let (id, now) = (attach.key.id(), self.now);
-        let Some(attachment) = self.attachments.get_mut(&id) else { return self.begin(ticket, attach) };
+        let Some(attachment) = self.attachments.get_mut(&id) else {
+            return if let Some(former) = self.former_self(&attach) {
+                self.take_over(former, ticket, attach);
+            } else {
+                self.begin(ticket, attach);
+            };
+        };
         if attachment.key != attach.key {
             let failure = refusal::same_id(&attach.key, &attachment.key);
             return self.answer(ticket, Err(failure));
@@ -193,10 +199,10 @@ impl Node {
         if let Err(failure) = self.ready() {
             return self.answer(ticket, Err(failure));
         }
-        let attachment = self.attachments.get(&attach.key.id());
-        let held = attachment.filter(|attachment| {
-            attachment.key == attach.key && matches!(attachment.phase, Phase::Held | Phase::Setting(_))
-        });
+        let attachment = self.attachments.get(&attach.key.id()).filter(|it| it.key == attach.key);
+        let attachment = attachment.or_else(|| self.adopted_for(&attach.key, &attach.pool));
+        let held =
+            attachment.filter(|attachment| matches!(attachment.phase, Phase::Held | Phase::Setting(_)));
         let Some(attachment) = held else {
             return self.answer(ticket, Err(refusal::nothing_held(&attach.key)));
         };

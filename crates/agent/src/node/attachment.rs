@@ -3,7 +3,7 @@
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Hold};
 
-use super::event::{Attach, Link, Wiring};
+use super::event::{Attach, Link, Wiring, Wish};
 use super::{Job, Ticket};
 use crate::journal::Held;
 use crate::key::{HoldKey, Pod};
@@ -21,6 +21,8 @@ pub(super) struct Attachment {
     pub(super) interface: bool,
     /// The interface that the ADD under way asks for.
     pub(super) wiring: Option<Wiring>,
+    /// The addresses that the ADD under way would like.
+    pub(super) wish: Wish,
     /// Since when it has its address.
     pub(super) since: Timestamp,
     pub(super) place: Place,
@@ -95,7 +97,7 @@ pub(super) struct Former {
 
 impl Attachment {
     pub(super) fn new(attach: Attach) -> Self {
-        let Attach { key, pool, pod, netns, wiring } = attach;
+        let Attach { key, pool, pod, netns, wiring, wish } = attach;
         Self {
             key,
             pod,
@@ -103,6 +105,7 @@ impl Attachment {
             netns,
             interface: wiring.is_some(),
             wiring,
+            wish,
             since: Timestamp::default(),
             place: Place::Nowhere,
             phase: Phase::Waiting,

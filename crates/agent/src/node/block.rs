@@ -79,9 +79,15 @@ impl Owned {
         self.networks().any(|network| network.contains(address))
     }
 
-    /// Whether it has an address in common with `subnet`.
-    pub(super) fn overlaps(&self, subnet: &Subnet) -> bool {
-        self.networks().any(|own| networks(subnet).any(|other| own.overlaps(&other)))
+    /// Whether it has an address in common with the other block, which can be the same one only within a realm.
+    pub(super) fn rivals(&self, other: &BlockFacts) -> bool {
+        let overlaps = |own: Cidr| networks(&other.subnet).any(|other| own.overlaps(&other));
+        self.facts.realm == other.realm && self.networks().any(overlaps)
+    }
+
+    /// Whether it is a slice of a range, which is neither asked for nor given back.
+    pub(super) fn is_slice(&self) -> bool {
+        !self.facts.realm.is_empty()
     }
 
     /// Whether nothing is held, and nothing cools either.

@@ -8,7 +8,7 @@ use tenure_cni::{Code, Failure};
 use super::attach::Purpose;
 use super::attachment::{Attachment, Deleter, Former, Phase, Place};
 use super::commit::Upon;
-use super::event::Attach;
+use super::event::{Attach, Wish};
 use super::{Action, Done, Job, Node, Ticket, refusal};
 use crate::journal::{Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
@@ -19,6 +19,13 @@ pub(super) struct Sweep {
     left: BTreeSet<HolderId>,
     ended: usize,
     failures: Vec<String>,
+}
+
+impl Sweep {
+    /// One that ends when all of these have.
+    pub(super) fn of(ids: &[HolderId]) -> Self {
+        Self { left: ids.iter().copied().collect(), ..Self::default() }
+    }
 }
 
 impl Node {
@@ -35,8 +42,14 @@ impl Node {
             // An interface may be there although nobody knows of it; looking costs next to nothing.
             None if interface => {
                 let (pod, pool) = (Pod::default(), String::new());
-                let mut attachment =
-                    Attachment::new(Attach { key, pool, pod, netns: String::new(), wiring: None });
+                let mut attachment = Attachment::new(Attach {
+                    key,
+                    pool,
+                    pod,
+                    netns: String::new(),
+                    wiring: None,
+                    wish: Wish::default(),
+                });
                 attachment.interface = true;
                 attachment.dels.push(Deleter::Call(ticket));
                 self.attachments.insert(id, attachment);
@@ -63,15 +76,14 @@ impl Node {
         if dead.is_empty() {
             return self.answer(ticket, Ok(Done::Swept(0)));
         }
-        let left = dead.iter().copied().collect();
-        self.sweeps.insert(ticket, Sweep { left, ..Sweep::default() });
+        self.sweeps.insert(ticket, Sweep::of(&dead));
         for id in dead {
             self.remove(id, Deleter::Sweep(ticket));
         }
     }
 
     /// Ends a hold, however far it is.
-    fn remove(&mut self, id: HolderId, deleter: Deleter) {
+    pub(super) fn remove(&mut self, id: HolderId, deleter: Deleter) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.dels.push(deleter);
         let cancelled: Vec<Ticket> = attachment.next.drain(..).map(|(ticket, _)| ticket).collect();

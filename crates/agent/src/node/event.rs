@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_cni::Failure;
-use tenure_ipam::{Address, Exclusion, Subnet};
+use tenure_ipam::{Address, Exclusion, Range, Subnet};
 
 use super::{AskId, Job, Ticket};
 use crate::journal::Image;
@@ -19,6 +19,8 @@ pub enum Event {
     Kernel(Vec<Found>),
     /// At a start: all pools and blocks that the API has were told.
     ApiRead,
+    /// At a start: this node's slices were told, as far as there are any. Waited for if [`Settings::slices`](super::Settings::slices).
+    SlicesRead,
 
     /// A pool is there, or is different.
     PoolChanged {
@@ -34,6 +36,8 @@ pub enum Event {
     },
     /// A block's object is there, or is different.
     BlockSeen(SeenBlock),
+    /// A slice of a range is this node's: a block that nobody carves on demand.
+    SliceSeen(SeenSlice),
     /// A block's object is gone, or is no longer this node's.
     BlockGone {
         /// Its name.
@@ -71,6 +75,14 @@ pub enum Event {
         key: HoldKey,
         /// Whether the interface is ours too.
         interface: bool,
+    },
+    /// CNI DEL of an attachment that may hold several addresses: every part of the key is to end, whichever part it names,
+    /// and what was adopted for the same container's interface. Answered by [`Done::Swept`](super::Done::Swept).
+    Detach {
+        /// Who asks.
+        ticket: Ticket,
+        /// Whose holds are to end.
+        key: HoldKey,
     },
     /// CNI GC: all holds of the network that are not among the ones alive are to end.
     Gc {
@@ -161,6 +173,21 @@ pub struct Attach {
     pub netns: String,
     /// The interface to make; none if somebody else does.
     pub wiring: Option<Wiring>,
+    /// Which addresses of the pool will do.
+    pub wish: Wish,
+}
+
+/// Which addresses of a pool an ADD would like. What is held already is kept, whatever it wishes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Only these; else every address of the pool.
+    pub within: Option<Range>,
+    /// If there are any, only these, in this order.
+    pub only: Vec<Address>,
+    /// This one, if it is free.
+    pub preferred: Option<Address>,
+    /// The lowest free one; else the next after the one that was handed out last.
+    pub lowest: bool,
 }
 
 /// The interface to make, as far as an address does not say.
@@ -224,6 +251,9 @@ pub struct PoolFacts {
     pub deleting: bool,
     /// Whether its status says that no block is free.
     pub exhausted: bool,
+    /// Whether its blocks are slices of ranges: they are told by [`Event::SliceSeen`], and not asked for, given back or
+    /// exported. Who cannot be served at once is refused.
+    pub sliced: bool,
 }
 
 impl PoolFacts {
@@ -261,6 +291,38 @@ pub struct SeenBlock {
     pub reserved: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+}
+
+/// A slice of a range, as a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenSlice {
+    /// The block. Its UID is another one each time that the slice is given to the node.
+    pub block: SeenBlock,
+    /// Among whose addresses its are unique: those of its network. Addresses of blocks of different realms have nothing to
+    /// do with each other. Empty for the cluster's own.
+    pub realm: String,
+    /// What is on record as held in it. Held on from now on, unless the node knows better because it had a block of this
+    /// name before.
+    pub records: Vec<Recorded>,
+}
+
+/// A hold that is on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The address.
+    pub address: Address,
+    /// The container; empty if it is not said.
+    pub container: String,
+    /// The interface; empty if it is not said.
+    pub interface: String,
+    /// The pod.
+    pub pod: Pod,
+}
+
+impl From<SeenBlock> for SeenSlice {
+    fn from(block: SeenBlock) -> Self {
+        Self { block, realm: String::new(), records: Vec::new() }
+    }
 }
 
 /// Why there is no block.

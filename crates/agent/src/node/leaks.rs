@@ -11,7 +11,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Sequence};
 
 use super::attachment::{Attachment, Phase, Place};
-use super::event::{Attach, Found, Look};
+use super::event::{Attach, Found, Look, Wish};
 use super::{Action, Job, Leak, Node, Report};
 use crate::key::{HoldKey, HolderId, Pod};
 
@@ -157,6 +157,7 @@ impl Node {
                 pod: pod.clone(),
                 netns: String::new(),
                 wiring: None,
+                wish: Wish::default(),
             };
             let attachment = Attachment { interface: true, ..Attachment::new(attach) };
             self.attachments.insert(id, attachment);
@@ -168,7 +169,8 @@ impl Node {
     /// Finds routes that are missing or too many, says so, and has them put right.
     fn compare_routes(&mut self, look: &Look) {
         let mut holders: BTreeMap<Address, usize> = BTreeMap::new();
-        for address in self.attachments.values().flat_map(Attachment::every_address) {
+        for address in self.attachments.values().filter(|it| it.interface).flat_map(Attachment::every_address)
+        {
             *holders.entry(address).or_default() += 1;
         }
         let mut differences = Vec::new();

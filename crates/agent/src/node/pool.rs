@@ -38,6 +38,11 @@ impl Pool {
         self.facts.as_ref().is_some_and(|facts| !facts.deleting)
     }
 
+    /// Whether its blocks are slices.
+    pub(super) fn is_sliced(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.sliced)
+    }
+
     /// How many addresses a block has.
     pub(super) fn block_size(&self) -> u128 {
         let bits = self.facts.as_ref().map_or(0, |facts| facts.block_bits);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tenure_cni::{Code, Failure};
 use tenure_ipam::{Address, Addresses};
 
+use super::event::Wish;
 use crate::key::{HoldKey, Pod};
 
 pub(super) fn not_replayed(missing: &str) -> Failure {
@@ -40,6 +41,28 @@ pub(super) fn exhausted(pool: &str, message: &str) -> Failure {
         format!("AddressPool {pool:?} has no address left for this node: {message}"),
     )
     .detail("append a subnet to the pool, delete pods that use it, or name another pool in the namespace's annotation coil.cybozu.com/pool")
+}
+
+pub(super) fn slice_full(pool: &str, slices: &[String], wish: &Wish, pod: &Pod) -> Failure {
+    let pool = pool.rsplit_once('/').map_or(pool, |(_, name)| name);
+    let which = match (&wish.within, wish.only.as_slice()) {
+        (_, [_, ..]) => {
+            let list: Vec<String> = wish.only.iter().map(ToString::to_string).collect();
+            format!("none of {} is free", list.join(", "))
+        }
+        (Some(range), []) => {
+            let (count, first, last) = (range.count(), range.first(), range.last());
+            format!("none of the {count} addresses {first} to {last} is free")
+        }
+        (None, []) => "none of its addresses is free".to_owned(),
+    };
+    let slice = if slices.is_empty() { "it is not this node's any more".to_owned() } else { which };
+    Failure::new(
+        Code::TryAgainLater,
+        format!("could not allocate IP in range: this node's slice of NodeSlicePool {pool:?} {} for pod {pod}: {slice}",
+            slices.first().map(|name| format!("({name})")).unwrap_or_default()),
+    )
+    .detail("make node_slice_size or the range larger, exclude fewer addresses, or delete pods of this node that use the network")
 }
 
 pub(super) fn unusable(pool: &str, message: &str) -> Failure {

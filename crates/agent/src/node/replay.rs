@@ -13,7 +13,7 @@ use tenure_ipam::{Address, Granted};
 use super::adopt::facts_of;
 use super::attachment::{Attachment, Former, Phase, Place};
 use super::block::{Object, Owned};
-use super::event::{Attach, Found, SeenBlock};
+use super::event::{Attach, Found, SeenSlice, Wish};
 use super::{Fence, Node, Report, refusal};
 use crate::journal::{Held, Image, ImageBlock, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
@@ -24,8 +24,9 @@ pub(super) struct Start {
     journal: Option<Image>,
     kernel: Option<Vec<Found>>,
     api: bool,
+    slices: bool,
     /// What the API has, by UID.
-    pub(super) blocks: BTreeMap<String, SeenBlock>,
+    pub(super) blocks: BTreeMap<String, SeenSlice>,
 }
 
 impl Node {
@@ -36,6 +37,7 @@ impl Node {
             ("its journal", start.journal.is_some()),
             ("the kernel's links", start.kernel.is_some()),
             ("its pools and blocks from the API server", start.api),
+            ("its slices from the API server", start.slices || !self.settings.slices),
         ];
         let missing: Vec<&str> = missing.iter().filter(|(_, read)| !read).map(|(name, _)| *name).collect();
         Err(refusal::not_replayed(&missing.join(" and ")))
@@ -62,16 +64,31 @@ impl Node {
         self.try_replay();
     }
 
+    pub(super) fn read_slices(&mut self) {
+        if let Some(start) = &mut self.start {
+            start.slices = true;
+        }
+        self.try_replay();
+    }
+
+    /// What the journal knows of blocks at a start; nothing if it was not read yet.
+    pub(super) fn journal_at_start(&self) -> Option<&Image> {
+        self.start.as_ref()?.journal.as_ref()
+    }
+
     fn try_replay(&mut self) {
+        let all = |slices: bool| slices || !self.settings.slices;
         match self.start.take() {
-            Some(Start { journal: Some(journal), kernel: Some(kernel), api: true, blocks }) => {
+            Some(Start { journal: Some(journal), kernel: Some(kernel), api: true, slices, blocks })
+                if all(slices) =>
+            {
                 self.replay(&journal, kernel, blocks);
             }
             unfinished => self.start = unfinished,
         }
     }
 
-    fn replay(&mut self, journal: &Image, kernel: Vec<Found>, mut blocks: BTreeMap<String, SeenBlock>) {
+    fn replay(&mut self, journal: &Image, kernel: Vec<Found>, mut blocks: BTreeMap<String, SeenSlice>) {
         for (uid, block) in journal.blocks() {
             self.restore(uid, block, blocks.remove(uid).as_ref());
         }
@@ -81,9 +98,10 @@ impl Node {
                 self.clear(uid);
             }
         }
-        blocks.retain(|_, seen| seen.node == self.settings.node);
+        blocks.retain(|_, seen| seen.block.node == self.settings.node);
         for seen in blocks.into_values() {
-            self.adopt(seen);
+            let known = self.knows_name(&seen);
+            self.adopt(seen, known);
         }
         for found in kernel {
             self.found(found);
@@ -103,7 +121,7 @@ impl Node {
     }
 
     /// Puts a block back as the journal knows it, into the state that the API says.
-    fn restore(&mut self, uid: &str, image: &ImageBlock, seen: Option<&SeenBlock>) {
+    fn restore(&mut self, uid: &str, image: &ImageBlock, seen: Option<&SeenSlice>) {
         let facts = image.facts.clone().or_else(|| seen.map(facts_of));
         let cooling = facts.as_ref().map_or(self.settings.cooling, |facts| self.cooling(&facts.pool));
         let Some(mut block) = facts.and_then(|facts| Owned::new(facts, cooling, self.now)) else {
@@ -138,13 +156,13 @@ impl Node {
         let changed = seen.is_some_and(|seen| facts_of(seen) != block.facts);
         let fence = match seen {
             None => Some((Object::Gone, Fence::Gone)),
-            Some(seen) if seen.node != self.settings.node => {
-                Some((Object::Elsewhere, Fence::OtherNode(seen.node.clone())))
+            Some(seen) if seen.block.node != self.settings.node => {
+                Some((Object::Elsewhere, Fence::OtherNode(seen.block.node.clone())))
             }
             Some(_) => changed.then_some((Object::Ours, Fence::Changed)),
         };
         if let Some(seen) = seen {
-            (block.reserved, block.deleting) = (seen.reserved, seen.deleting);
+            (block.reserved, block.deleting) = (seen.block.reserved, seen.block.deleting);
         }
         if let Some((object, _)) = &fence {
             block.object = *object;
@@ -198,8 +216,12 @@ impl Node {
 
     /// Holds what a link uses, in the block that it is of.
     fn place_found(&mut self, id: HolderId, key: HoldKey, pod: Pod, addresses: Vec<Address>) {
-        let has = |block: &&mut Owned| addresses.iter().any(|address| block.has(*address));
-        let shared = |it: &&Attachment| it.every_address().iter().any(|own| addresses.contains(own));
+        // Links are ours only where the addresses are the cluster's own.
+        let has =
+            |block: &&mut Owned| !block.is_slice() && addresses.iter().any(|address| block.has(*address));
+        let shared = |it: &&Attachment| {
+            self.is_of_realm(it, "") && it.every_address().iter().any(|own| addresses.contains(own))
+        };
         let other = self.attachments.values().find(shared).map(|it| it.key.clone());
         let block = self.blocks.values_mut().filter(has).min_by_key(|block| block.fence.is_some());
         let (mut pool, mut place, mut problem) =
@@ -253,7 +275,13 @@ impl Node {
     }
 }
 
-fn attachment(key: HoldKey, pod: Pod, pool: String, interface: bool, since: Timestamp) -> Attachment {
-    let attach = Attach { key, pool, pod, netns: String::new(), wiring: None };
+pub(super) fn attachment(
+    key: HoldKey,
+    pod: Pod,
+    pool: String,
+    interface: bool,
+    since: Timestamp,
+) -> Attachment {
+    let attach = Attach { key, pool, pod, netns: String::new(), wiring: None, wish: Wish::default() };
     Attachment { interface, since, phase: Phase::Held, ..Attachment::new(attach) }
 }

@@ -18,7 +18,7 @@ impl Node {
         let draining = !self.pools.get(name).is_some_and(Pool::is_giving);
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && is_kept(block));
         let mut empty: Vec<(bool, Timestamp, String)> = kept
-            .filter(|block| block.engine.is_empty() && !block.reserved)
+            .filter(|block| block.engine.is_empty() && !block.reserved && !block.is_slice())
             .map(|block| (draining || block.deleting, block.empty_since, block.facts.uid.clone()))
             .collect();
         // Those that have been empty longest go first.
@@ -60,8 +60,11 @@ impl Node {
         let Some(block) = self.blocks.get(uid) else { return true };
         // The addresses of a pool that goes away have no next owner who would have to wait for them to cool.
         let draining = !self.pools.get(&block.facts.pool).is_some_and(Pool::is_giving);
-        let cools = |other: &Owned| !draining && !other.is_at_rest() && other.overlaps(&block.facts.subnet);
-        let has = |it: &Attachment| it.every_address().into_iter().any(|address| block.has(address));
+        let cools = |other: &Owned| !draining && !other.is_at_rest() && other.rivals(&block.facts);
+        let realm = &block.facts.realm;
+        let has = |it: &Attachment| {
+            self.is_of_realm(it, realm) && it.every_address().into_iter().any(|address| block.has(address))
+        };
         !self.blocks.values().any(cools) && !self.attachments.values().any(has)
     }
 
@@ -84,7 +87,7 @@ impl Node {
             Object::Ours => {
                 let patience = self.settings.return_patience;
                 let waits = block.sent.is_some_and(|sent| sent.plus(patience) > now);
-                if !waits && !block.reserved && self.is_clear(uid) {
+                if !waits && !block.reserved && !block.is_slice() && self.is_clear(uid) {
                     self.send_back(uid);
                 }
             }

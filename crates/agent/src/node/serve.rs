@@ -2,6 +2,7 @@
 
 use tenure_ipam::{Choice, Hold};
 
+use super::event::Wish;
 use super::{Node, refusal};
 use crate::key::HolderId;
 
@@ -15,20 +16,39 @@ impl Node {
 
     /// Gives addresses to those who wait.
     pub(super) fn serve(&mut self, name: &str) {
+        let mut passed = 0;
         while let Some(pool) = self.pools.get(name).filter(|pool| pool.is_giving())
-            && let Some(id) = pool.queue.front().copied()
+            && let Some(id) = pool.queue.get(passed).copied()
         {
-            let Some((uid, hold)) = self.hand_out(name, id) else { return };
-            if let Some(pool) = self.pools.get_mut(name) {
-                pool.queue.pop_front();
+            let wish =
+                self.attachments.get_mut(&id).map(|it| std::mem::take(&mut it.wish)).unwrap_or_default();
+            let given = if wish == Wish::default() {
+                self.hand_out(name, id)
+            } else {
+                self.hand_out_wished(name, id, &wish)
+            };
+            match given {
+                Some((uid, hold)) => {
+                    if let Some(pool) = self.pools.get_mut(name) {
+                        pool.queue.remove(passed);
+                    }
+                    self.set_up(id, uid, hold);
+                }
+                // Who has no wish could have had anything.
+                None if wish == Wish::default() => return,
+                None => {
+                    if let Some(attachment) = self.attachments.get_mut(&id) {
+                        attachment.wish = wish;
+                    }
+                    passed += 1;
+                }
             }
-            self.set_up(id, uid, hold);
         }
     }
 
     fn hand_out(&mut self, name: &str, id: HolderId) -> Option<(String, Hold)> {
         let uid =
-            self.fullest(name).or_else(|| self.cooled_longest(name).filter(|_| self.gives_way(name)))?;
+            self.fullest(name).or_else(|| self.cooled_longest(name).filter(|_| self.gives_way(name, id)))?;
         let block = self.blocks.get_mut(&uid)?;
         let hold = block.engine.hold(id, Choice::NextAfterLast, self.now).ok()?.hold();
         Some((uid, hold))
@@ -53,11 +73,14 @@ impl Node {
     }
 
     /// Whether cooling gives way now. A new block is better, if one may come soon; failing is worse.
-    fn gives_way(&self, name: &str) -> bool {
+    pub(super) fn gives_way(&self, name: &str, id: HolderId) -> bool {
         let Some(pool) = self.pools.get(name) else { return false };
-        let first = pool.queue.front().and_then(|id| self.attachments.get(id));
-        let since = first.and_then(|it| it.adds.first()).map_or(self.now, |(_, since)| *since);
-        pool.trouble.is_some() || since.plus(self.settings.cooling_gives_way_after) <= self.now
+        let waits = self.attachments.get(&id).and_then(|it| it.adds.first());
+        let since = waits.map_or(self.now, |(_, since)| *since);
+        // Another slice will not come.
+        pool.is_sliced()
+            || pool.trouble.is_some()
+            || since.plus(self.settings.cooling_gives_way_after) <= self.now
     }
 
     /// A pool's blocks that addresses may be handed out of.
@@ -68,6 +91,9 @@ impl Node {
     /// Tells those for whom there will be no address, as far as one can know; those who came last go first.
     pub(super) fn fail_hopeless(&mut self, name: &str) {
         let Some(pool) = self.pools.get(name) else { return };
+        if pool.is_giving() && pool.is_sliced() {
+            return self.refuse_waiting(name);
+        }
         let failure = match &pool.facts {
             None => refusal::pool_gone(name),
             Some(facts) if facts.deleting => refusal::pool_deleting(name),

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Settings {
     /// The node's name, as it stands in the label of its blocks.
     pub node: String,
+    /// Whether there are slices to wait for at a start.
+    pub slices: bool,
     /// How long a freed address cools, where its pool does not say.
     pub cooling: Duration,
     /// How long an ADD waits for an address before it fails.
@@ -43,6 +45,7 @@ impl Settings {
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
+            slices: false,
             cooling: Duration::from_secs(30),
             patience: Duration::from_secs(10),
             cooling_gives_way_after: Duration::from_secs(2),

@@ -22,7 +22,9 @@ pub(super) struct Ask {
 impl Node {
     /// Asks for blocks if addresses run low.
     pub(super) fn stock(&mut self, name: &str) {
-        let Some(pool) = self.pools.get(name).filter(|pool| pool.is_giving()) else { return };
+        let Some(pool) = self.pools.get(name).filter(|pool| pool.is_giving() && !pool.is_sliced()) else {
+            return;
+        };
         if pool.ask_again_at().is_some_and(|at| at > self.now) {
             return;
         }

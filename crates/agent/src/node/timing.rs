@@ -88,6 +88,7 @@ impl Node {
             return None;
         }
         let due = match (&block.fence, block.object) {
+            (None, _) if block.is_slice() => None,
             (None, _) => Some(block.empty_since.plus(self.settings.rest)),
             (Some(_), Object::Ours) => block.sent.map(|sent| sent.plus(self.settings.return_patience)),
             (Some(_), Object::Gone | Object::Elsewhere) => None,

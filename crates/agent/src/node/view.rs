@@ -288,7 +288,7 @@ impl Node {
 
     /// Exports the blocks whose object says that they are this node's, if that has changed.
     pub(super) fn export(&mut self) {
-        let ours = self.blocks.values().filter(|block| block.object == Object::Ours);
+        let ours = self.blocks.values().filter(|block| block.object == Object::Ours && !block.is_slice());
         let networks: BTreeSet<Cidr> = ours.flat_map(|block| block.networks().collect::<Vec<_>>()).collect();
         if self.exported.as_ref() != Some(&networks) {
             self.exported = Some(networks.clone());

@@ -20,6 +20,7 @@ pub(super) fn pool(pool: &AddressPool) -> Result<PoolFacts, String> {
         exclusions: engine.exclusions().to_vec(),
         deleting: pool.metadata.deletion_timestamp.is_some(),
         exhausted,
+        sliced: false,
     })
 }
 

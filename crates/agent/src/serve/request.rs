@@ -7,7 +7,7 @@ use tenure_cni::{Code, Failure, NetworkConfig, rpc};
 use tenure_ipam::Address;
 
 use crate::key::{HoldKey, Pod};
-use crate::node::{Attach, Wiring};
+use crate::node::{Attach, Wiring, Wish};
 
 /// The names that the plugin is called by, as main plugin and for addresses alone.
 const OURS: [&str; 2] = ["tenure", "coil"];
@@ -84,7 +84,14 @@ impl Request {
     /// All that the node needs for an ADD or a CHECK.
     pub(super) fn attach(&self, pool: String, pod: Pod) -> Result<Attach, Failure> {
         let wiring = if self.addresses_only { None } else { Some(self.wiring()?) };
-        Ok(Attach { key: self.key()?, pool, pod, netns: self.call.netns.clone(), wiring })
+        Ok(Attach {
+            key: self.key()?,
+            pool,
+            pod,
+            netns: self.call.netns.clone(),
+            wiring,
+            wish: Wish::default(),
+        })
     }
 
     /// An ADD that comes after another main plugin has nothing to do here.

@@ -10,6 +10,7 @@ use crate::block::chunk::{Bits, join, split};
 use crate::block::chunks::Spot;
 use crate::block::{Block, HoldError, ReplayError};
 use crate::hash::hash_of;
+use crate::range::Range;
 use crate::space::Addresses;
 
 /// The number of a hold, larger than that of every hold that its block gave before.
@@ -207,6 +208,17 @@ impl<K> Block<K> {
             self.vacancy.fill(number);
         }
         Some(spot)
+    }
+
+    /// The lowest free address of those that the range has, as of the last call that was given a time. Costs a look-up a run
+    /// of the range.
+    pub fn lowest_free_within(&self, range: &Range) -> Option<Address> {
+        let address = |bits: u128| Address::masked(range.family(), bits);
+        let offset = range.runs().iter().find_map(|run| {
+            let (low, high) = self.space.offsets_between(address(*run.start()), address(*run.end()))?;
+            self.free_from(low).filter(|offset| *offset <= high)
+        })?;
+        self.addresses(offset).iter().find(|address| address.family() == range.family())
     }
 
     fn next_after_last(&self) -> Option<u128> {

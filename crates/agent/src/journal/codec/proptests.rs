@@ -40,7 +40,13 @@ fn any_record() -> impl Strategy<Value = Record> {
         ("[a-c]", ".{0,5}", ".{0,5}", cidr, any::<bool>()).prop_map(|(uid, name, pool, ipv4, dual)| {
             let ipv6 = dual.then(|| "fd00::/120".parse().unwrap());
             let subnet = Subnet { ipv4: Some(ipv4.parse().unwrap()), ipv6 };
-            Record::Owned(BlockFacts { uid, name, pool, subnet })
+            Record::Owned(BlockFacts {
+                uid,
+                name,
+                subnet,
+                realm: if dual { pool.clone() } else { String::new() },
+                pool,
+            })
         }),
         "[a-c]".prop_map(|uid| Record::Fenced { uid }),
         "[a-c]".prop_map(|uid| Record::Forgotten { uid }),

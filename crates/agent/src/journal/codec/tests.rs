@@ -25,8 +25,13 @@ fn held(number: u8) -> Held {
 /// Five holds, of which every other is released: what a journal of a node looks like.
 fn records() -> Vec<Record> {
     let subnet = Subnet::dual("10.0.0.0/27".parse().unwrap(), "fd00::/123".parse().unwrap());
-    let facts =
-        BlockFacts { uid: "9d5d1f9a".into(), name: "default-0".into(), pool: "default".into(), subnet };
+    let facts = BlockFacts {
+        uid: "9d5d1f9a".into(),
+        name: "default-0".into(),
+        pool: "default".into(),
+        subnet,
+        realm: String::new(),
+    };
     let mut records = vec![Record::Owned(facts)];
     for number in 1..=5 {
         records.push(Record::Held(held(number)));

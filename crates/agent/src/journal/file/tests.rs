@@ -37,7 +37,13 @@ fn held(number: u64) -> Held {
 
 fn owned() -> Record {
     let subnet = Subnet::single("10.0.0.0/22".parse().unwrap());
-    Record::Owned(BlockFacts { uid: "uid-1".into(), name: "p-0".into(), pool: "p".into(), subnet })
+    Record::Owned(BlockFacts {
+        uid: "uid-1".into(),
+        name: "p-0".into(),
+        pool: "p".into(),
+        subnet,
+        realm: String::new(),
+    })
 }
 
 fn containers(image: &Image) -> Vec<String> {

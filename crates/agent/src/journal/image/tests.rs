@@ -61,7 +61,13 @@ fn when_the_release_is_missing_the_address_still_has_one_holder() {
 #[test]
 fn a_forgotten_block_takes_everything_with_it() {
     let subnet = Subnet::single("10.0.0.0/29".parse().unwrap());
-    let facts = BlockFacts { uid: "uid-1".into(), name: "p-0".into(), pool: "p".into(), subnet };
+    let facts = BlockFacts {
+        uid: "uid-1".into(),
+        name: "p-0".into(),
+        pool: "p".into(),
+        subnet,
+        realm: String::new(),
+    };
     let image = image([
         Record::Owned(facts),
         Record::Fenced { uid: "uid-1".into() },

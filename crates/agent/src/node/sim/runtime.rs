@@ -7,7 +7,7 @@ use tenure_ipam::Addresses;
 use super::api::POOL;
 use super::dice::Dice;
 use crate::key::{HoldKey, Pod};
-use crate::node::{Attach, Event, Ticket, Wiring};
+use crate::node::{Attach, Event, Ticket, Wiring, Wish};
 
 const CONTAINERS: usize = 24;
 
@@ -147,7 +147,7 @@ pub(super) fn has_interface(key: &HoldKey) -> bool {
 fn attach(key: HoldKey) -> Attach {
     let wiring = has_interface(&key).then(Wiring::default);
     let netns = netns(&key);
-    Attach { key, pool: POOL.to_owned(), pod: Pod::default(), netns, wiring }
+    Attach { key, pool: POOL.to_owned(), pod: Pod::default(), netns, wiring, wish: Wish::default() }
 }
 
 /// The path of a container's namespace.

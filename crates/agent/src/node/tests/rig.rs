@@ -11,7 +11,7 @@ use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{
     Action, AskId, Attach, Done, Event, Found, Job, Link, Node, PoolFacts, Refusal, RefusalKind, Report,
-    SeenBlock, Settings, Ticket, Wiring,
+    SeenBlock, Settings, Ticket, Wiring, Wish,
 };
 
 pub(super) const NODE: &str = "node-1";
@@ -47,7 +47,14 @@ pub(super) fn pod(container: &str) -> Pod {
 pub(super) fn attach(container: &str, pool: &str) -> Attach {
     let netns = format!("/run/netns/{container}");
     let wiring = Some(Wiring { netns: netns.clone(), ..Wiring::default() });
-    Attach { key: key(container), pool: pool.into(), pod: pod(container), netns, wiring }
+    Attach {
+        key: key(container),
+        pool: pool.into(),
+        pod: pod(container),
+        netns,
+        wiring,
+        wish: Wish::default(),
+    }
 }
 
 /// Block `index` of a pool of eights: 10.0.0.0/29 and following.

@@ -17,7 +17,7 @@ use super::bed::{Bed, NODE, until};
 use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Attach, Done, Event, Found, Link, Node, Settings};
+use crate::node::{Action, Attach, Done, Event, Found, Link, Node, Settings, Wish};
 use crate::objects::{Objects, Options};
 use crate::serve::{Asked, PodName, Resolve};
 
@@ -99,7 +99,7 @@ impl Whole {
 
 fn attach(container: &str, pool: &str, pod: Pod) -> Attach {
     let key = HoldKey::new("k8s", container, "eth0").unwrap();
-    Attach { key, pool: pool.into(), pod, netns: String::new(), wiring: None }
+    Attach { key, pool: pool.into(), pod, netns: String::new(), wiring: None, wish: Wish::default() }
 }
 
 fn controller(bed: &Bed) -> DropGuard {

@@ -1,0 +1,258 @@
+//! Slices of ranges: blocks that are given and not asked for, whose holds were on record somewhere else before.
+//!
+//! A record says which container's interface has an address, and not for which network of a runtime. What is adopted from
+//! one has its pool in that network's place, and becomes that of the network whose ADD asks for it again. A pod that is
+//! added anew with another container keeps its address, too, as long as nobody released it: that is how Whereabouts
+//! has it, and a late DEL of the old container finds nothing of its own.
+
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Cidr, Granted};
+
+use super::attachment::{Attachment, Deleter, Phase, Place, Setting, Wire};
+use super::block::{Object, Owned};
+use super::commit::Upon;
+use super::detach::Sweep;
+use super::event::{Attach, Recorded};
+use super::{Done, Node, Ticket, refusal};
+use crate::journal::Record;
+use crate::key::{HoldKey, HolderId, Pod, UNSAID};
+
+/// A slice, or what is left of one, as its record should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceView {
+    /// The UID of the block.
+    pub uid: String,
+    /// The name of the block, and of its record.
+    pub name: String,
+    /// The pool.
+    pub pool: String,
+    /// Among whose addresses its are unique.
+    pub realm: String,
+    /// The slice.
+    pub cidr: Cidr,
+    /// Whether it is this node's; else only what is held in it is.
+    pub owned: bool,
+    /// What is held.
+    pub holds: Vec<SliceHold>,
+}
+
+/// What is held in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceHold {
+    /// The address.
+    pub address: Address,
+    /// Whose it is.
+    pub key: HoldKey,
+    /// The pod that it is for.
+    pub pod: Pod,
+    /// Since when.
+    pub since: Timestamp,
+    /// Whether nothing but the API tells whether it is still needed: neither its interface nor its namespace is known here.
+    pub unseen: bool,
+}
+
+impl SliceHold {
+    /// The container, if it is known.
+    pub fn container(&self) -> &str {
+        said(self.key.container())
+    }
+
+    /// The interface, if it is known.
+    pub fn interface(&self) -> &str {
+        said(self.key.interface())
+    }
+}
+
+fn said(text: &str) -> &str {
+    if text == UNSAID { "" } else { text }
+}
+
+impl Node {
+    /// All slices of which this node has something, by name.
+    pub fn slices(&self) -> Vec<SliceView> {
+        let view = |block: &Owned| {
+            let held = self.attachments.values().filter(|it| it.block() == Some(&block.facts.uid));
+            // What is being released is free as soon as the journal says so, and nothing tells of it again.
+            let held = held.filter(|it| it.phase != Phase::Releasing);
+            let holds = held.flat_map(|it| {
+                it.every_address().into_iter().map(|address| SliceHold {
+                    address,
+                    key: it.key.clone(),
+                    pod: it.pod.clone(),
+                    since: it.since,
+                    unseen: it.phase == Phase::Held && !it.interface && it.netns.is_empty(),
+                })
+            });
+            let mut holds: Vec<SliceHold> = holds.collect();
+            holds.sort_by_key(|hold| hold.address);
+            Some(SliceView {
+                uid: block.facts.uid.clone(),
+                name: block.facts.name.clone(),
+                pool: block.facts.pool.clone(),
+                realm: block.facts.realm.clone(),
+                cidr: block.networks().next()?,
+                owned: block.fence.is_none() && block.object == Object::Ours,
+                holds,
+            })
+        };
+        let slices = self.blocks.values().filter(|block| block.is_slice());
+        let mut views: Vec<SliceView> = slices.filter_map(view).collect();
+        views.sort_by(|one, other| (&one.name, &one.uid).cmp(&(&other.name, &other.uid)));
+        views
+    }
+
+    /// The UIDs of the blocks of this name and realm that were not taken away, also before all is replayed; nothing
+    /// before the journal is read.
+    pub fn slices_named(&self, name: &str, realm: &str) -> Option<Vec<String>> {
+        let is_it = |facts: &crate::journal::BlockFacts| facts.name == name && facts.realm == realm;
+        if self.is_ready() {
+            let there = self.blocks.values().filter(|block| block.fence.is_none() && is_it(&block.facts));
+            return Some(there.map(|block| block.facts.uid.clone()).collect());
+        }
+        let blocks = self.journal_at_start()?.blocks().filter(|(_, block)| !block.fenced);
+        let blocks = blocks.filter(|(_, block)| block.facts.as_ref().is_some_and(is_it));
+        Some(blocks.map(|(uid, _)| uid.to_owned()).collect())
+    }
+
+    /// Whether a holder's addresses are among those of a realm. Of what the journal could not place, nobody knows.
+    pub(super) fn is_of_realm(&self, attachment: &Attachment, realm: &str) -> bool {
+        match &attachment.place {
+            Place::Nowhere => false,
+            Place::Block { uid, .. } => self.blocks.get(uid).is_some_and(|block| block.facts.realm == realm),
+            Place::Stray(_) => realm.is_empty() || !attachment.interface,
+        }
+    }
+
+    /// Holds on what is on record in a block of which nothing else is known.
+    pub(super) fn adopt_records(&mut self, uid: &str, records: Vec<Recorded>) {
+        let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
+        for record in records {
+            let has_it = |it: &Attachment| {
+                self.is_of_realm(it, &facts.realm) && it.every_address().contains(&record.address)
+            };
+            if self.attachments.values().any(has_it) {
+                continue;
+            }
+            let Some(key) = self.adopted_key(&facts.pool, &record) else { continue };
+            let Some(block) = self.blocks.get_mut(uid) else { return };
+            let id = key.id();
+            let Ok(Granted::New(hold)) = block.engine.replay(id, record.address, None) else { continue };
+            let (pool, pod) = (facts.pool.clone(), record.pod);
+            let mut attachment = super::replay::attachment(key, pod, pool, false, self.now);
+            attachment.place = Place::Block { uid: uid.to_owned(), hold };
+            if let Some(held) = attachment.held() {
+                self.record(Record::Held(held));
+            }
+            self.attachments.insert(id, attachment);
+        }
+    }
+
+    /// A key for what is on record that nobody has.
+    fn adopted_key(&self, pool: &str, record: &Recorded) -> Option<HoldKey> {
+        let or_unsaid = |text: &str| {
+            if text.is_empty() || text.contains('/') { UNSAID.to_owned() } else { text.to_owned() }
+        };
+        let key = HoldKey::new(pool, or_unsaid(&record.container), or_unsaid(&record.interface)).ok()?;
+        // Records of others may name one interface several times.
+        (0..).map(|part| key.part(part)).find(|key| !self.attachments.contains_key(&key.id()))
+    }
+
+    /// What was adopted for the container's interface of a key, in a pool; in any if that is empty.
+    pub(super) fn adopted_for(&self, key: &HoldKey, pool: &str) -> Option<&Attachment> {
+        let of_pool = |it: &&Attachment| pool.is_empty() || it.pool == pool;
+        self.attachments.values().filter(of_pool).find(|it| is_adopted_for(it, key))
+    }
+
+    /// Who holds an address of the pool for the one that asks under another key: a record's, or an earlier container's
+    /// of the same pod.
+    pub(super) fn former_self(&self, attach: &Attach) -> Option<HolderId> {
+        let pool = self.pools.get(&attach.pool).filter(|pool| pool.is_sliced() && pool.is_giving())?;
+        debug_assert!(pool.is_sliced());
+        let same_pod = |it: &Attachment| {
+            let interface = said(it.key.interface());
+            let same_interface = interface.is_empty() || interface == attach.key.interface();
+            let same_network = it.key.network() == attach.key.network() || it.key.network() == attach.pool;
+            let (pod, asking) = (&it.pod, &attach.pod);
+            same_network
+                && same_interface
+                && !pod.name.is_empty()
+                && (&pod.namespace, &pod.name) == (&asking.namespace, &asking.name)
+        };
+        let ids = self.usable_blocks(&attach.pool).flat_map(|block| block.engine.holds());
+        let found = ids.filter_map(|entry| {
+            let it = self.attachments.get(entry.active.key)?;
+            let free = it.phase == Phase::Held && !it.interface && it.key != attach.key;
+            let rank = if is_adopted_for(it, &attach.key) { 0 } else { u8::from(same_pod(it)) };
+            (free && (rank == 1 || is_adopted_for(it, &attach.key))).then_some((
+                rank,
+                said(it.key.interface()).is_empty(),
+                *entry.active.key,
+            ))
+        });
+        found.min_by_key(|(rank, unsaid, _)| (*rank, *unsaid)).map(|(_, _, id)| id)
+    }
+
+    /// Lets the one who asks have what was held under another key. Its address stays what it was.
+    pub(super) fn take_over(&mut self, former: HolderId, ticket: Ticket, attach: Attach) {
+        let (id, now) = (attach.key.id(), self.now);
+        let Some(old) = self.attachments.get(&former) else { return };
+        let Place::Block { uid, hold } = old.place.clone() else { return };
+        let since = old.since;
+        let Some(block) = self.blocks.get_mut(&uid) else { return };
+        let Some(address) = hold.addresses.iter().next() else { return };
+        block.engine.release(&former, hold.sequence, now);
+        let Ok(Granted::New(hold)) = block.engine.replay(id, address, None) else { return };
+        self.attachments.remove(&former);
+        self.trust(former);
+        let mut attachment = Attachment::new(attach);
+        attachment.since = since;
+        attachment.place = Place::Block { uid, hold };
+        attachment.adds.push((ticket, now));
+        attachment.phase =
+            Phase::Setting(Setting { fresh: false, committed: false, wire: Wire::Nothing, undo: false });
+        // One record: it takes the place of the former one's, or nothing has happened.
+        if let Some(held) = attachment.held() {
+            let position = self.record(Record::Held(held));
+            self.commits.upon(position, Upon::Held(id));
+        }
+        self.attachments.insert(id, attachment);
+    }
+
+    /// Ends everything that an attachment holds.
+    pub(super) fn detach(&mut self, ticket: Ticket, key: &HoldKey) {
+        if let Err(failure) = self.ready() {
+            return self.answer(ticket, Err(failure));
+        }
+        let of_key =
+            self.attachments.iter().filter(|(_, it)| it.key.is_part_of(key) || is_adopted_for(it, key));
+        let ids: Vec<HolderId> = of_key.map(|(id, _)| *id).collect();
+        if ids.is_empty() {
+            return self.answer(ticket, Ok(Done::Swept(0)));
+        }
+        self.sweeps.insert(ticket, Sweep::of(&ids));
+        for id in ids {
+            self.remove(id, Deleter::Sweep(ticket));
+        }
+    }
+
+    /// Refuses all who wait for an address of a slice: none comes by waiting.
+    pub(super) fn refuse_waiting(&mut self, name: &str) {
+        while let Some(id) = self.pools.get_mut(name).and_then(|pool| pool.queue.pop_front()) {
+            let slices: Vec<String> =
+                self.usable_blocks(name).map(|block| block.facts.name.clone()).collect();
+            if let Some(attachment) = self.attachments.get(&id) {
+                let failure = refusal::slice_full(name, &slices, &attachment.wish, &attachment.pod);
+                self.fail_adds(id, &failure);
+            }
+            self.attachments.remove(&id);
+        }
+    }
+}
+
+/// Whether it was adopted for the container's interface that the key names, or for some interface of the container.
+fn is_adopted_for(attachment: &Attachment, key: &HoldKey) -> bool {
+    let own = &attachment.key;
+    let adopted = own.network() == attachment.pool && own.network().contains('/');
+    let interface = said(own.interface());
+    adopted && own.container() == key.container() && (interface.is_empty() || interface == key.interface())
+}
