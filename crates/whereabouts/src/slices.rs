@@ -31,7 +31,7 @@ mod see;
 mod write;
 
 pub use desired::{Conflict, asked_for, networks, slice_pools};
-pub use find::{SliceRefusal, slice_of};
+pub use find::{NETWORK, SliceRefusal, network_of, slice_of};
 pub use see::{identify, see};
 
 /// What there is.

@@ -59,8 +59,10 @@ pub fn owned_object<'r>(
     let mut spec = IPPoolSpec::of(&slice.range, held)?;
     let mut object = slice.empty_object(0, state)?;
     if let Some(base) = base {
-        let readable =
-            |key: &String| key.parse::<u128>().is_ok_and(|offset| offset <= slice.range.last_offset());
+        let readable = |key: &String| {
+            let decimal = key.bytes().all(|byte| byte.is_ascii_digit());
+            decimal && key.parse::<u128>().is_ok_and(|offset| offset <= slice.range.last_offset())
+        };
         let senseless = base.spec.allocations.iter().filter(|(key, _)| !readable(key));
         spec.allocations.extend(senseless.map(|(key, record)| (key.clone(), record.clone())));
         let mut metadata = base.metadata.clone();

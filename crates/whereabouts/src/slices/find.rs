@@ -1,7 +1,11 @@
 //! A node's slice of a range, or why there is none.
 
-use tenure_api::whereabouts::NodeSlicePool;
+use tenure_api::whereabouts::{NodeSlicePool, pool_name};
 use tenure_ipam::Cidr;
+
+/// The annotation of a `NodeSlicePool` that says the `network_name` of what it is for; empty for a network without one. A
+/// pool is named for its network or, where that has no name, for its CNI configuration, and the name alone does not say which.
+pub const NETWORK: &str = "whereabouts.cni.cncf.io/network";
 
 /// Why an ADD finds no slice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +48,18 @@ pub enum SliceRefusal {
         /// What stands there.
         slice: String,
     },
+}
+
+/// The `network_name` of what a pool is for. Whereabouts says it nowhere; its slices work for networks with a name, which is
+/// the pool's then.
+pub fn network_of(pool: &NodeSlicePool) -> String {
+    let said = pool.metadata.annotations.as_ref().and_then(|all| all.get(NETWORK));
+    said.cloned().unwrap_or_else(|| {
+        let name = pool.metadata.name.clone().unwrap_or_default();
+        let range = pool_name("", "", &pool.spec.range).unwrap_or_default();
+        let first = name.strip_suffix(&range).and_then(|front| front.strip_suffix('-'));
+        first.map(str::to_owned).unwrap_or(name)
+    })
 }
 
 /// The slice of a node.

@@ -340,3 +340,26 @@ fn five_thousand_nodes_are_one_write() {
     let bytes = serde_json::to_vec(&rig.pools[0]).unwrap().len();
     assert!(bytes < 1_000_000, "{bytes} bytes");
 }
+
+#[test]
+fn a_pool_says_which_network_it_is_for() {
+    let named = json!({"range": "10.0.0.0/24", "node_slice_size": "/26", "network_name": "blue"});
+    let unnamed = json!({"range": "10.1.0.0/24", "node_slice_size": "/26"});
+    let rig = Rig::new(vec![attachment("a", "one", &named), attachment("a", "two", &unnamed)], &["a"]);
+    let made = rig.plan().writes.into_iter().filter_map(|write| match write {
+        SliceWrite::Create(pool) => Some((pool.metadata.name.clone().unwrap(), network_of(&pool))),
+        _ => None,
+    });
+    let made: Vec<(String, String)> = made.collect();
+    assert_eq!(made, [("blue".to_owned(), "blue".to_owned()), ("two".to_owned(), String::new())]);
+}
+
+#[test]
+fn a_pool_of_whereabouts_itself_is_for_the_network_that_it_is_named_for() {
+    let pool = |name: &str, range: &str| {
+        let spec = json!({"range": range, "sliceSize": "/80"});
+        serde_json::from_value::<NodeSlicePool>(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    };
+    assert_eq!(network_of(&pool("blue", "10.0.0.0/24")), "blue");
+    assert_eq!(network_of(&pool("blue-fd00---64", "fd00::/64")), "blue");
+}

@@ -6,6 +6,7 @@ use tenure_ipam::{Cidr, Slices};
 
 use super::assign::Assigned;
 use super::desired::{AllDesired, Conflict, Desired};
+use super::find::NETWORK;
 use super::{About, Event, Inputs, SlicePlan, SliceWrite};
 use crate::ledger::{PoolId, State};
 
@@ -87,6 +88,8 @@ pub(super) fn pool(
     }
     object.status = Some(status);
     object.metadata.owner_references = owners(inputs, desired);
+    let annotations = object.metadata.annotations.get_or_insert_default();
+    annotations.insert(NETWORK.to_owned(), desired.network.clone());
     match known {
         None => plan.writes.push(SliceWrite::Create(Box::new(object))),
         Some(known) if *known != object => plan.writes.push(SliceWrite::Replace(Box::new(object))),
