@@ -94,8 +94,12 @@ impl Memory {
         }
         let mut taken = BTreeSet::new();
         for reserve in &plan.reserve {
-            if may() && !self.reservations.contains_key(&reserve.name) {
-                self.put_reservation(reserve.object.clone());
+            let there = self.reservations.get(&reserve.name);
+            let free = there.is_none_or(|there| reserve.is(there));
+            if may() && free {
+                if there.is_none() {
+                    self.put_reservation(reserve.object.clone());
+                }
                 written.names.insert(reserve.name.clone());
             } else {
                 taken.insert(reserve.name.clone());

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation, label, reservation_name};
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr, IntervalSet};
 
 use super::index::Index;
-use super::object::{Object, is_older};
+use super::object::{Object, bytes, is_older};
 use super::plan::{Plan, Planner};
-use super::{PoolId, Request, Spread, State, Who};
+use super::{PoolId, PoolWrite, Request, Spread, State, Who};
 
 /// The ledgers of one `network_name`.
 #[derive(Clone, Debug)]
@@ -110,6 +111,51 @@ impl Network {
             self.objects.insert(name, object);
         }
         Some(id)
+    }
+
+    /// A write of ours was done, and this is the object's metadata since. Says whether nobody else has changed its records
+    /// since they were seen: then they are known, and else they are to be read.
+    pub fn wrote(&mut self, write: &PoolWrite, metadata: &ObjectMeta) -> bool {
+        let Some(mut object) = self.objects.remove(&write.name) else { return false };
+        let next = object.generation.map(|generation| generation + 1);
+        let only_ours = next.is_some() && metadata.generation == next;
+        if only_ours {
+            for (key, before, after) in write.edits() {
+                if let Some(before) = before {
+                    self.drop_record(&write.name, &object, key, before);
+                    object.bytes = object.bytes.saturating_sub(bytes(key, before));
+                    object.records.remove(key);
+                }
+                if let Some(after) = after {
+                    self.add_record(&write.name, &object, key, after);
+                    object.bytes += bytes(key, after);
+                    object.records.insert(key.to_owned(), after.clone());
+                }
+            }
+            object.see_metadata(metadata);
+        }
+        self.objects.insert(write.name.clone(), object);
+        only_ours
+    }
+
+    /// An object's metadata were read. Says whether its records are those that are known.
+    pub fn confirms(&mut self, name: &str, metadata: &ObjectMeta) -> bool {
+        let Some(object) = self.objects.get_mut(name) else { return false };
+        let same = object.generation.is_some() && object.generation == metadata.generation;
+        if same {
+            object.see_metadata(metadata);
+        }
+        same
+    }
+
+    /// The objects of a pool, by number.
+    pub fn objects_of(&self, id: &PoolId) -> impl Iterator<Item = (u128, &str)> {
+        self.pools.get(id).into_iter().flatten().map(|(number, name)| (*number, name.as_str()))
+    }
+
+    /// What an object says of itself.
+    pub fn state_of(&self, name: &str) -> Option<State> {
+        self.objects.get(name).map(|object| object.state)
     }
 
     /// An `IPPool` is gone.

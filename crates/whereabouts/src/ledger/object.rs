@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_api::whereabouts::{Allocation, IPPool};
 use tenure_ipam::Address;
 use tenure_ipam::ledger::Offsets;
@@ -41,7 +42,12 @@ impl State {
 
     /// What an object's annotation says; what it should not say counts as nothing.
     pub fn of(pool: &IPPool) -> Self {
-        let said = pool.metadata.annotations.as_ref().and_then(|all| all.get(STATE)).map(String::as_str);
+        Self::of_metadata(&pool.metadata)
+    }
+
+    /// The same of an object's metadata.
+    pub fn of_metadata(metadata: &ObjectMeta) -> Self {
+        let said = metadata.annotations.as_ref().and_then(|all| all.get(STATE)).map(String::as_str);
         let all = [Self::Unique, Self::Overlapping, Self::Sliced, Self::Owned];
         all.into_iter().find(|state| said == Some(state.as_str())).unwrap_or(Self::Unmarked)
     }
@@ -56,6 +62,10 @@ pub(super) struct Object {
     pub(super) state: State,
     /// Whether it has annotations at all: a patch cannot add to none.
     pub(super) has_annotations: bool,
+    /// How often its records have changed, as the server counts.
+    pub(super) generation: Option<i64>,
+    /// Whether the server notes down who wrote which record. Nobody needs that, and it costs more than the write itself.
+    pub(super) is_managed: bool,
     /// What its records take, nearly.
     pub(super) bytes: usize,
     pub(super) records: BTreeMap<String, Allocation>,
@@ -69,9 +79,20 @@ impl Object {
             version: pool.metadata.resource_version.clone(),
             state: State::of(pool),
             has_annotations: pool.metadata.annotations.is_some(),
+            generation: pool.metadata.generation,
+            is_managed: pool.metadata.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty()),
             bytes: pool.spec.allocations.iter().map(|(key, record)| bytes(key, record)).sum(),
             records: pool.spec.allocations.clone(),
         }
+    }
+
+    /// Takes over what metadata say, records apart.
+    pub(super) fn see_metadata(&mut self, metadata: &ObjectMeta) {
+        self.version.clone_from(&metadata.resource_version);
+        self.generation = metadata.generation;
+        self.state = State::of_metadata(metadata);
+        self.has_annotations = metadata.annotations.is_some();
+        self.is_managed = metadata.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty());
     }
 
     /// The address that a key stands for; `None` when it makes no sense.

@@ -82,6 +82,7 @@ pub struct PoolWrite {
     pub version: Option<String>,
     state: State,
     has_annotations: bool,
+    is_managed: bool,
     edits: BTreeMap<String, Edit>,
 }
 
@@ -194,6 +195,10 @@ impl PoolWrite {
         if self.edits.values().any(|edit| edit.before.is_none()) {
             operations.push(state_test(self.state, self.has_annotations));
         }
+        if self.is_managed {
+            // An entry without a name is how a server is told to keep no such notes; one that keeps none does not begin to.
+            operations.push(json!({"op": "add", "path": "/metadata/managedFields", "value": [{}]}));
+        }
         for (key, edit) in &self.edits {
             let path = format!("/spec/allocations/{key}");
             operations.push(json!({"op": "test", "path": path, "value": edit.before}));
@@ -222,6 +227,16 @@ impl PoolWrite {
             };
         }
         Some(pool)
+    }
+
+    /// Each key with its record before and after.
+    pub(super) fn edits(&self) -> impl Iterator<Item = (&str, Option<&Allocation>, Option<&Allocation>)> {
+        self.edits.iter().map(|(key, edit)| (key.as_str(), edit.before.as_ref(), edit.after.as_ref()))
+    }
+
+    /// Whether it adds a record.
+    pub fn adds(&self) -> bool {
+        self.edits.values().any(|edit| edit.before.is_none())
     }
 
     /// How many records change.
@@ -277,6 +292,12 @@ impl Mark {
 }
 
 impl Reserve {
+    /// Whether a reservation that is there already is the one that was to be made: the same interface's.
+    pub fn is(&self, there: &OverlappingRangeIPReservation) -> bool {
+        let (wanted, found) = (&self.object.spec, &there.spec);
+        wanted.podref == found.podref && wanted.ifname == found.ifname
+    }
+
     fn of(network: &str, name: String, record: &Allocation) -> Self {
         let labels = (!network.is_empty() && network.len() <= 63)
             .then(|| BTreeMap::from([(label::NETWORK.to_owned(), network.to_owned())]));

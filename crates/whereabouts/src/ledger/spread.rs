@@ -3,24 +3,31 @@
 //! A lone caller takes the lowest, as Whereabouts does. When several nodes take the lowest at once, one of them has it
 //! and the others try again: so for a while after such a conflict each node begins at a place of its own, and the pool's
 //! records spread over its objects, too.
+//!
+//! What the node freed a moment ago rests: it is taken last, the one first that has rested longest.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tenure_handles::Timestamp;
-use tenure_ipam::{Address, Range};
+use tenure_ipam::{Address, Cidr, Range};
 
 use super::ADDRESSES_IN_AN_OBJECT;
 
 /// How long a conflict is remembered.
 const MEMORY: Duration = Duration::from_secs(10);
 /// Over how many objects' addresses nodes spread. A large IPv6 range must not get an object for every node.
-const OBJECTS: u128 = 32;
+const OBJECTS: u128 = 64;
 
 /// Where one node begins.
 #[derive(Clone, Debug)]
 pub struct Spread {
     place: u64,
     until: Option<Timestamp>,
+    /// Until when each address rests.
+    rests: BTreeMap<Address, Timestamp>,
+    /// The same in the order of time; what was freed again since is in it twice.
+    order: VecDeque<(Timestamp, Address)>,
 }
 
 impl Spread {
@@ -31,12 +38,41 @@ impl Spread {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { place: mixed ^ (mixed >> 29), until: None }
+        Self { place: mixed ^ (mixed >> 29), until: None, rests: BTreeMap::new(), order: VecDeque::new() }
     }
 
     /// Somebody else was quicker.
     pub fn conflicted(&mut self, now: Timestamp) {
         self.until = Some(now.plus(MEMORY));
+    }
+
+    /// An address was freed, and is to rest until then. What has rested long enough by `now` is forgotten.
+    pub fn rest(&mut self, address: Address, now: Timestamp, until: Timestamp) {
+        while let Some((due, rested)) = self.order.front().copied().filter(|(due, _)| *due <= now) {
+            self.order.pop_front();
+            if self.rests.get(&rested) == Some(&due) {
+                self.rests.remove(&rested);
+            }
+        }
+        if until > now {
+            self.rests.insert(address, until);
+            self.order.push_back((until, address));
+        }
+    }
+
+    /// The addresses of this network that rest.
+    pub(super) fn resting(&self, network: Cidr, now: Timestamp) -> impl Iterator<Item = Address> {
+        let inside = self.rests.range(network.first()..=network.last());
+        inside.filter(move |(_, until)| **until > now).map(|(address, _)| *address)
+    }
+
+    /// What rests, what has rested longest first.
+    pub(super) fn rested_longest(&self, now: Timestamp) -> impl Iterator<Item = Address> {
+        let current = self
+            .order
+            .iter()
+            .filter(move |(until, address)| *until > now && self.rests.get(address) == Some(until));
+        current.map(|(_, address)| *address)
     }
 
     /// The address of this range to begin at.

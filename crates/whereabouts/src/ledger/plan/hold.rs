@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use tenure_api::whereabouts::Allocation;
-use tenure_ipam::Address;
 use tenure_ipam::ledger::Offsets;
+use tenure_ipam::{Address, IntervalSet};
 
 use super::Mark;
 use super::planner::{Planner, Staged};
@@ -70,7 +70,7 @@ impl Planner<'_> {
         let Some(object) = self.network.pools.get(&want.pool).and_then(|objects| objects.get(&number)) else {
             // Those behind in the line need objects for what comes after it.
             if let Some(taken) = self.taken.get_mut(&(want.pool.clone(), unique)) {
-                taken.insert(address.bits(), address.bits());
+                taken.insert(address);
             }
             return match self.make(&want.pool, number, state) {
                 Ok(()) => Found::NotYet,
@@ -82,7 +82,8 @@ impl Planner<'_> {
         let key = Offsets::of(&want.pool.range).offset(address).unwrap_or_default().to_string();
         let place = (object.clone(), key);
         if unique && state == State::Overlapping {
-            staged.reserve.extend(self.reservation(&want.pool, address, &record));
+            // Also where one of its own is known: it may be gone, and nothing else would tell.
+            staged.reserve.extend(self.reserve(&want.pool, address, &record));
         }
         staged.added.push((want.pool.clone(), address, unique, place.clone()));
         staged.edits.push((place, None, Some(record)));
@@ -160,7 +161,7 @@ impl Planner<'_> {
             self.taken.insert(key.clone(), taken);
         }
         let taken = self.taken.get_mut(&key)?;
-        let free = |taken: &tenure_ipam::IntervalSet, address: &Address| {
+        let free = |taken: &IntervalSet, address: &Address| {
             want.range.contains(*address) && !taken.contains(address.bits()) && !chosen.contains(address)
         };
         // Reserved for this very interface by an attempt that got no further.
@@ -175,26 +176,28 @@ impl Planner<'_> {
         if want.pick.is_empty() && mine.is_some() {
             return mine;
         }
-        if let Some(preferred) = want.preferred.filter(|address| free(taken, address)) {
+        if let Some(preferred) = want.preferred.filter(|address| free(&taken.held, address)) {
             return Some(preferred);
         }
         if !want.pick.is_empty() {
-            return want.pick.iter().copied().find(|address| free(taken, address));
+            let first = |taken: &IntervalSet| want.pick.iter().copied().find(|address| free(taken, address));
+            return first(&taken.avoided).or_else(|| first(&taken.held));
         }
         let start = self.spread.start(&want.range, self.now);
         // Ranges of one request may overlap: an interface has an address once.
         let blocked: Vec<&Address> = chosen
             .iter()
-            .filter(|address| want.range.family() == address.family() && !taken.contains(address.bits()))
+            .filter(|it| want.range.family() == it.family() && !taken.avoided.contains(it.bits()))
             .collect();
         for address in &blocked {
-            taken.insert(address.bits(), address.bits());
+            taken.avoided.insert(address.bits(), address.bits());
         }
-        let found = want.range.next_free(taken, start);
+        let found = want.range.next_free(&taken.avoided, start);
         for address in &blocked {
-            taken.remove(address.bits(), address.bits());
+            taken.avoided.remove(address.bits(), address.bits());
         }
-        found
+        // Nothing is left but what rests: the one that has rested longest.
+        found.or_else(|| self.spread.rested_longest(self.now).find(|address| free(&taken.held, address)))
     }
 
     fn make(&mut self, pool: &PoolId, number: u128, state: State) -> Result<(), Box<LedgerRefusal>> {

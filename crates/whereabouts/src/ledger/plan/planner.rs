@@ -21,7 +21,7 @@ pub(in crate::ledger) struct Planner<'a> {
     /// Addresses that this batch adds, and whether for the whole network.
     pub(super) picked: Vec<(PoolId, Address, bool)>,
     /// What is taken for a pool's requests, by whether they are for the whole network. Built once, then kept up.
-    pub(super) taken: BTreeMap<(PoolId, bool), IntervalSet>,
+    pub(super) taken: BTreeMap<(PoolId, bool), Taken>,
     pub(super) create: BTreeMap<String, tenure_api::whereabouts::IPPool>,
     pub(super) mark: BTreeMap<String, Mark>,
     pub(super) reserve: BTreeMap<String, Reserve>,
@@ -40,6 +40,22 @@ pub(super) struct Staged {
     pub(super) unreserve: Vec<(String, Option<String>)>,
     pub(super) added: Vec<(PoolId, Address, bool, Place)>,
     pub(super) freed: Vec<PoolId>,
+}
+
+/// What is not to be handed out of a pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    /// What somebody has.
+    pub(super) held: IntervalSet,
+    /// That, and what rests: the latter gives way when nothing else is left.
+    pub(super) avoided: IntervalSet,
+}
+
+impl Taken {
+    pub(super) fn insert(&mut self, address: Address) {
+        self.held.insert(address.bits(), address.bits());
+        self.avoided.insert(address.bits(), address.bits());
+    }
 }
 
 impl<'a> Planner<'a> {
@@ -76,7 +92,8 @@ impl<'a> Planner<'a> {
         let write = self.edits.into_iter().filter_map(|(name, edits)| {
             let object = self.network.objects.get(&name)?;
             let (version, state) = (object.version.clone(), object.state);
-            Some(PoolWrite { name, version, state, has_annotations: object.has_annotations, edits })
+            let (has_annotations, is_managed) = (object.has_annotations, object.is_managed);
+            Some(PoolWrite { name, version, state, has_annotations, is_managed, edits })
         });
         Plan {
             write: write.collect(),
@@ -110,8 +127,8 @@ impl<'a> Planner<'a> {
         }
         for (pool, address, unique, place) in staged.added {
             for ((of, all), taken) in &mut self.taken {
-                if *of == pool || (*all && unique) {
-                    taken.insert(address.bits(), address.bits());
+                if *of == pool || (*all && unique && of.range.family() == address.family()) {
+                    taken.insert(address);
                 }
             }
             let owner = (who.podref.clone(), who.ifname.clone(), pool.clone());
@@ -147,9 +164,12 @@ impl<'a> Planner<'a> {
         address: Address,
         record: &Allocation,
     ) -> Option<Reserve> {
-        if self.network.reservations.contains_key(&address) {
-            return None;
-        }
+        let known = self.network.reservations.contains_key(&address);
+        if known { None } else { self.reserve(pool, address, record) }
+    }
+
+    /// The reservation of an address for whoever the record names.
+    pub(super) fn reserve(&self, pool: &PoolId, address: Address, record: &Allocation) -> Option<Reserve> {
         let name = reservation_name(&pool.network, address.to_ip()).ok()?;
         Some(Reserve::of(&pool.network, name, record))
     }
@@ -167,8 +187,15 @@ impl<'a> Planner<'a> {
         same.then(|| (reserved.name.clone(), reserved.uid.clone()))
     }
 
-    /// What is taken for requests of this pool.
-    pub(super) fn build_taken(&self, pool: &PoolId, unique: bool) -> IntervalSet {
+    /// What is not to be handed out to requests of this pool.
+    pub(super) fn build_taken(&self, pool: &PoolId, unique: bool) -> Taken {
+        let held = self.build_held(pool, unique);
+        let mut avoided = held.clone();
+        avoided.extend(self.spread.resting(pool.range, self.now).map(|it| it.bits()..=it.bits()));
+        Taken { held, avoided }
+    }
+
+    fn build_held(&self, pool: &PoolId, unique: bool) -> IntervalSet {
         let network = self.network;
         let mut taken = network.taken(pool).cloned().unwrap_or_default();
         for (number, name) in network.pools.get(pool).into_iter().flatten() {
