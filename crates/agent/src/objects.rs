@@ -17,17 +17,17 @@
 //! here grows with the pods of the cluster.
 
 mod asks;
-mod calls;
+pub(crate) mod calls;
 mod facts;
-mod health;
-mod mirror;
+pub(crate) mod health;
+pub(crate) mod mirror;
 mod notes;
 mod remote;
 mod reports;
 mod resolver;
 mod returns;
-mod waits;
-mod watch;
+pub(crate) mod waits;
+pub(crate) mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,7 +52,7 @@ use health::Gauge;
 use mirror::{Change, Heard, Mirror};
 use notes::Note;
 use remote::{NodeAddresses, Remote, RemoteBlock};
-use watch::watch;
+use watch::{Watching, watch};
 
 /// What of the API server is needed.
 #[derive(Clone, Debug)]
@@ -200,6 +200,16 @@ impl Options {
     }
 }
 
+impl Watching for Shared {
+    fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
+    fn all_listed(self: &Arc<Self>) {
+        (self.tell)(Event::ApiRead);
+    }
+}
+
 impl Shared {
     fn watch_all(self: &Arc<Self>) {
         let (client, node) = (&self.client, &self.options.node);
@@ -305,11 +315,6 @@ impl Shared {
         }
     }
 
-    /// All first lists are in.
-    fn all_listed(&self) {
-        (self.tell)(Event::ApiRead);
-    }
-
     /// Runs something beside the rest, until it or the agent ends.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
@@ -321,7 +326,7 @@ impl Shared {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

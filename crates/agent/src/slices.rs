@@ -1,16 +1,52 @@
 //! This node's slices of Whereabouts' ranges: from `NodeSlicePool`s to blocks of the node, and from what the node holds to
 //! the slices' `IPPool`s.
+//!
+//! ```text
+//!   NodeSlicePools ──watched──▶ known ──reads, then tells──▶ Node ──looked at, a while after a change──▶ IPPools
+//!                                take: the slice's own IPPool (adopted), the whole range's (kept back)
+//! ```
+//!
+//! | module | owns |
+//! |---|---|
+//! | `known` | which slices are this node's; one that is not any more is told at once |
+//! | `take` | what must be read before anything is handed out of a slice, and what comes back to it later |
+//! | `write` | the slices' records, written behind: exact again soon after the last change |
+//! | `pods` | holds of which only the API can tell whether anybody needs them |
+//!
+//! What it promises: an ADD and a DEL make no call to the API server. What the node holds is what counts; its records are
+//! made equal to it, whoever edited or deleted them, and however long the API server was away. Records that make no sense
+//! stay. The kinds may be missing: then nothing is sliced, until they appear.
 
-use std::sync::Arc;
+mod known;
+mod pods;
+mod take;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kube::Client;
-use tenure_cni::Failure;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, label};
+use tenure_cni::{Code, Failure};
 use tenure_handles::Clock;
 use tenure_ipam::Cidr;
+use tenure_whereabouts::slices::{SliceRefusal, slice_of};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Handle;
+use crate::node::Event;
+use crate::objects::calls::{Trouble, insist};
+use crate::objects::health::Gauge;
+use crate::objects::mirror::{Heard, Mirror};
+use crate::objects::watch::{Watching, watch};
+use crate::objects::{ObjectsHealth, Watched, lock};
+use known::{SeenPool, Taken};
+
+/// What the node's pools of slices are called: this, and the name of the `NodeSlicePool`. No `AddressPool` has a slash.
+pub const POOLS: &str = "whereabouts/";
 
 /// What of the API server is needed.
 #[derive(Clone, Debug)]
@@ -21,12 +57,28 @@ pub struct Options {
     pub namespace: String,
     /// How long after a change the record of a slice is written: all changes until then are one write.
     pub debounce: Duration,
+    /// How long an ADD waits for a slice that is not there yet, in case the watch is behind.
+    pub patience: Duration,
+    /// How long a call to the API server is insisted on before it is tried anew, with what is known then.
+    pub call_patience: Duration,
+    /// How often the whole range's records are read while they keep addresses of a slice back.
+    pub look_again: Duration,
+    /// How often the pods of holds are looked at of which nothing else is seen. Gone at two looks, they are released.
+    pub look_at_pods: Duration,
 }
 
 impl Options {
     /// The usual ones.
     pub fn new(node: impl Into<String>, namespace: impl Into<String>) -> Self {
-        Self { node: node.into(), namespace: namespace.into(), debounce: Duration::from_secs(1) }
+        Self {
+            node: node.into(),
+            namespace: namespace.into(),
+            debounce: Duration::from_secs(1),
+            patience: Duration::from_secs(2),
+            call_patience: Duration::from_secs(5),
+            look_again: Duration::from_secs(10),
+            look_at_pods: Duration::from_mins(1),
+        }
     }
 }
 
@@ -37,20 +89,60 @@ pub struct Slice {
     pub pool: String,
     /// The slice.
     pub cidr: Cidr,
-    /// `network_name`, as the pool has it; empty for the network without one.
+    /// `network_name`, as the `NodeSlicePool` has it; empty for the network without one.
     pub network: String,
 }
 
 /// This node's slices. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Slices {
-    options: Arc<Options>,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Slices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slices").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+/// What all parts share.
+struct Shared {
+    client: Client,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    node: Handle,
+    stop: CancellationToken,
+    gauge: Gauge,
+    state: Mutex<State>,
+    /// Says when slices come or go.
+    changed: watch::Sender<u64>,
+    /// Something may be to be written.
+    dirty: Notify,
+}
+
+/// What is known.
+#[derive(Default)]
+struct State {
+    /// All `NodeSlicePool`s.
+    pools: Mirror<SeenPool>,
+    /// By the name of the `NodeSlicePool`: slices that the node was told of.
+    taken: BTreeMap<String, Taken>,
+    /// This node's `IPPool`s.
+    records: Mirror<IPPool>,
+    /// Names of `IPPool`s that this process has made equal to what the node holds, or is about to.
+    managed: BTreeSet<String>,
+    /// Whether the first lists are in.
+    listed: bool,
+    /// Whether the node was told so.
+    told: bool,
+    /// The number of the last slice that was taken: part of its UID.
+    last_taken: u64,
 }
 
 impl Slices {
-    /// Begins to watch, until `stop`, and tells the node of its slices; once, when all first lists are in,
-    /// [`Event::SlicesRead`](crate::node::Event::SlicesRead), for which a node with
-    /// [`Settings::slices`](crate::node::Settings::slices) waits.
+    /// Begins to watch, until `stop`, and tells the node of its slices; once, when those that exist are told,
+    /// [`Event::SlicesRead`], for which a node with [`Settings::slices`](crate::node::Settings::slices) waits. The node must
+    /// be told its journal by somebody else: which slices it has had is asked of it. Needs a tokio runtime around it.
     pub fn start(
         client: Client,
         options: Options,
@@ -58,19 +150,168 @@ impl Slices {
         node: Handle,
         stop: CancellationToken,
     ) -> Self {
-        drop((client, clock, node, stop));
-        Self { options: Arc::new(options) }
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let shared = Arc::new(Shared {
+            gauge: Gauge::new(Arc::clone(&clock), &[Watched::SlicePools, Watched::OwnRecords]),
+            client,
+            options,
+            clock,
+            node,
+            stop,
+            state: Mutex::default(),
+            changed: watch::Sender::new(0),
+            dirty: Notify::new(),
+        });
+        shared.watch_all();
+        shared.spawn(Arc::clone(&shared).write_behind());
+        shared.spawn(Arc::clone(&shared).look_again());
+        shared.spawn(Arc::clone(&shared).look_at_pods());
+        Self { shared }
     }
 
     /// This node's slice of a `NodeSlicePool`, or why there is none. Waits briefly if the watch is behind.
     pub async fn slice(&self, node_slice_pool: &str) -> Result<Slice, Failure> {
-        let refusal = tenure_whereabouts::slices::slice_of(node_slice_pool, None, &self.options.node).err();
-        let message = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
-        Err(Failure::new(tenure_cni::Code::TryAgainLater, message))
+        let mut changed = self.shared.changed.subscribe();
+        let found = async {
+            loop {
+                if let Some(slice) = self.shared.taken_slice(node_slice_pool) {
+                    return slice;
+                }
+                if changed.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let found = tokio::time::timeout(self.shared.options.patience, found).await;
+        found.map_err(|_| self.shared.no_slice(node_slice_pool))
     }
 
-    /// Holds of this block changed. For every record of the journal that names a block, also one that is no slice.
+    /// Holds of this block changed. For every record of the journal that names a block, also of one that is no slice.
     pub fn dirty(&self, block_uid: &str) {
-        let _ = block_uid;
+        // Objects' UIDs have no slash.
+        if block_uid.contains('/') {
+            self.shared.dirty.notify_one();
+        }
+    }
+
+    /// How watches and writes are. What is owned is handed out also while they do not work.
+    pub fn health(&self) -> ObjectsHealth {
+        self.shared.gauge.health()
     }
 }
+
+impl Watching for Shared {
+    const MAY_BE_MISSING: bool = true;
+
+    fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
+    fn all_listed(self: &Arc<Self>) {
+        lock(&self.state).listed = true;
+        self.tell_leftovers();
+        self.tell_if_all_read();
+    }
+}
+
+impl Shared {
+    fn watch_all(self: &Arc<Self>) {
+        let all = watcher::Config::default;
+        let node = self.options.node.clone();
+        let keep = move |pool: &NodeSlicePool| Some(SeenPool::of(pool, &node));
+        let hear = |shared: &Arc<Self>, heard| shared.hear_pool(heard);
+        self.spawn(watch(
+            Arc::clone(self),
+            Watched::SlicePools,
+            self.api::<NodeSlicePool>(),
+            all(),
+            keep,
+            hear,
+        ));
+
+        let own = all().labels(&format!("{}={}", label::NODE, self.options.node));
+        let keep = |record: &IPPool| Some(record.clone());
+        let hear = |shared: &Arc<Self>, heard: Heard<IPPool>| {
+            let changes = lock(&shared.state).records.hear(heard);
+            if !changes.is_empty() {
+                shared.dirty.notify_one();
+            }
+        };
+        self.spawn(watch(Arc::clone(self), Watched::OwnRecords, self.api::<IPPool>(), own, keep, hear));
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.options.namespace)
+    }
+
+    /// Makes a call for as long as it is insisted on.
+    async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, kube::Error>>,
+    {
+        insist(&self.gauge, self.options.call_patience, call).await
+    }
+
+    /// Runs something beside the rest, until it or the agent ends.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(task).await });
+    }
+
+    fn taken_slice(&self, name: &str) -> Option<Slice> {
+        let state = lock(&self.state);
+        let taken = state.taken.get(name)?;
+        let (cidr, network) = (taken.id.range, taken.id.network.clone());
+        Some(Slice { pool: pool_of(name), cidr, network })
+    }
+
+    /// Why there is no slice.
+    fn no_slice(&self, name: &str) -> Failure {
+        let state = lock(&self.state);
+        let refuse = |message: String| Failure::new(Code::TryAgainLater, message);
+        if !state.listed {
+            let message = format!("this node does not know its slice of NodeSlicePool {name:?} yet");
+            return refuse(message).detail("it has not yet read NodeSlicePools from the API server");
+        }
+        match state.pools.get(name).map(|pool| &pool.slice) {
+            Some(Ok(cidr)) => {
+                let message = format!("slice {cidr} of NodeSlicePool {name:?} cannot be used yet");
+                refuse(message)
+                    .detail("the IPPools of the range could not be read yet; is the API server there?")
+            }
+            Some(Err(refusal)) => refuse(refusal.clone()),
+            None => {
+                let refusal: Option<SliceRefusal> = slice_of(name, None, &self.options.node).err();
+                refuse(refusal.map(|it| it.to_string()).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The node hands out nothing before what it holds is known: tells it so when that is the case.
+    fn tell_if_all_read(&self) {
+        let mut state = lock(&self.state);
+        let waits =
+            state.pools.iter().any(|(name, pool)| pool.slice.is_ok() && !state.taken.contains_key(name));
+        if state.listed && !waits && !state.told {
+            state.told = true;
+            self.node.tell(Event::SlicesRead);
+            self.dirty.notify_one();
+        }
+    }
+}
+
+/// The node's pool of the slices of a `NodeSlicePool`.
+fn pool_of(name: &str) -> String {
+    format!("{POOLS}{name}")
+}
+
+/// Among whose addresses those of a network are unique.
+fn realm_of(network: &str) -> String {
+    format!("{POOLS}{network}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,8 @@ impl Node {
             self.replace(&seen);
             if ours {
                 self.adopt(seen, known);
+            } else if !known {
+                self.adopt_leftover(seen);
             }
         }
     }

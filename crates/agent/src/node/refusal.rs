@@ -87,9 +87,7 @@ pub(super) fn deleted_meanwhile() -> Failure {
 pub(super) fn block_taken_away(block: &str) -> Failure {
     Failure::new(
         Code::TryAgainLater,
-        format!(
-            "AddressBlock {block:?} was taken away from this node while the pod was given an address of it"
-        ),
+        format!("block {block:?} was taken away from this node while the pod was given an address of it"),
     )
     .detail("the next attempt gets an address of another block")
 }

@@ -98,10 +98,13 @@ impl Node {
                 self.clear(uid);
             }
         }
-        blocks.retain(|_, seen| seen.block.node == self.settings.node);
         for seen in blocks.into_values() {
             let known = self.knows_name(&seen);
-            self.adopt(seen, known);
+            if seen.block.node == self.settings.node {
+                self.adopt(seen, known);
+            } else if !known {
+                self.adopt_leftover(seen);
+            }
         }
         for found in kernel {
             self.found(found);

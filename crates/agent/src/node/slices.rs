@@ -12,8 +12,8 @@ use super::attachment::{Attachment, Deleter, Phase, Place, Setting, Wire};
 use super::block::{Object, Owned};
 use super::commit::Upon;
 use super::detach::Sweep;
-use super::event::{Attach, Recorded};
-use super::{Done, Node, Ticket, refusal};
+use super::event::{Attach, Recorded, SeenSlice};
+use super::{Done, Fence, Node, Ticket, refusal};
 use crate::journal::Record;
 use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 
@@ -147,6 +147,20 @@ impl Node {
         }
     }
 
+    /// Holds on what is on record in a slice that is not this node's any more, and of which nothing else is known.
+    pub(super) fn adopt_leftover(&mut self, slice: SeenSlice) {
+        if slice.realm.is_empty() || slice.records.is_empty() {
+            return;
+        }
+        let facts = super::adopt::facts_of(&slice);
+        let (uid, cooling) = (facts.uid.clone(), self.cooling(&facts.pool));
+        let Some(block) = Owned::new(facts.clone(), cooling, self.now) else { return };
+        self.record(Record::Owned(facts));
+        self.blocks.insert(uid.clone(), Owned { object: Object::Gone, ..block });
+        self.adopt_records(&uid, slice.records);
+        self.fence(&uid, Fence::Gone);
+    }
+
     /// A key for what is on record that nobody has.
     fn adopted_key(&self, pool: &str, record: &Recorded) -> Option<HoldKey> {
         let or_unsaid = |text: &str| {
@@ -154,7 +168,7 @@ impl Node {
         };
         let key = HoldKey::new(pool, or_unsaid(&record.container), or_unsaid(&record.interface)).ok()?;
         // Records of others may name one interface several times.
-        (0..).map(|part| key.part(part)).find(|key| !self.attachments.contains_key(&key.id()))
+        (0..u32::MAX).map(|part| key.part(part)).find(|key| !self.attachments.contains_key(&key.id()))
     }
 
     /// What was adopted for the container's interface of a key, in a pool; in any if that is empty.
@@ -166,8 +180,7 @@ impl Node {
     /// Who holds an address of the pool for the one that asks under another key: a record's, or an earlier container's
     /// of the same pod.
     pub(super) fn former_self(&self, attach: &Attach) -> Option<HolderId> {
-        let pool = self.pools.get(&attach.pool).filter(|pool| pool.is_sliced() && pool.is_giving())?;
-        debug_assert!(pool.is_sliced());
+        self.pools.get(&attach.pool).filter(|pool| pool.is_sliced() && pool.is_giving())?;
         let same_pod = |it: &Attachment| {
             let interface = said(it.key.interface());
             let same_interface = interface.is_empty() || interface == attach.key.interface();

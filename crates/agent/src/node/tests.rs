@@ -6,6 +6,7 @@ mod fences;
 mod leaks;
 mod returns;
 mod rig;
+mod slices;
 mod start;
 mod stock;
 mod views;

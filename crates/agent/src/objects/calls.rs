@@ -1,13 +1,16 @@
 //! Calls to the API server that are worth insisting on, for a while.
 
+use std::time::Duration;
+
 use tokio::time::timeout;
 
 use super::Shared;
+use super::health::Gauge;
 use super::waits::Waits;
 
 /// Why a call came to nothing.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// The API server said no, and would say so again.
     Refused(u16, String),
     /// The API server could not be asked, or did not answer.
@@ -25,33 +28,44 @@ impl std::fmt::Display for Trouble {
 
 impl Shared {
     /// Makes a call, again and again while it fails for a reason that may pass, until [`Options::patience`](super::Options::patience) is over.
-    pub(super) async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Trouble>
+    pub(crate) async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Trouble>
     where
         F: Future<Output = Result<T, kube::Error>>,
     {
-        let patience = self.options.patience;
-        let mut last = format!("no answer within {} s", patience.as_secs_f32());
-        let tries = async {
-            let mut waits = Waits::default();
-            loop {
-                match call().await {
-                    Ok(answer) => {
-                        self.gauge.answered();
-                        return Ok(answer);
-                    }
-                    Err(kube::Error::Api(status)) if is_final(status.code) => {
-                        self.gauge.answered();
-                        return Err(Trouble::Refused(status.code, status.message.clone()));
-                    }
-                    Err(error) => last = error.to_string(),
+        insist(&self.gauge, self.options.patience, call).await
+    }
+}
+
+/// Makes a call, again and again while it fails for a reason that may pass, until the patience is over.
+pub(crate) async fn insist<T, F>(
+    gauge: &Gauge,
+    patience: Duration,
+    call: impl Fn() -> F,
+) -> Result<T, Trouble>
+where
+    F: Future<Output = Result<T, kube::Error>>,
+{
+    let mut last = format!("no answer within {} s", patience.as_secs_f32());
+    let tries = async {
+        let mut waits = Waits::default();
+        loop {
+            match call().await {
+                Ok(answer) => {
+                    gauge.answered();
+                    return Ok(answer);
                 }
-                waits.pass().await;
+                Err(kube::Error::Api(status)) if is_final(status.code) => {
+                    gauge.answered();
+                    return Err(Trouble::Refused(status.code, status.message.clone()));
+                }
+                Err(error) => last = error.to_string(),
             }
-        };
-        match timeout(patience, tries).await {
-            Ok(done) => done,
-            Err(_) => Err(Trouble::Away(last)),
+            waits.pass().await;
         }
+    };
+    match timeout(patience, tries).await {
+        Ok(done) => done,
+        Err(_) => Err(Trouble::Away(last)),
     }
 }
 

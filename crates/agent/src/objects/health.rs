@@ -27,6 +27,12 @@ pub enum Watched {
     AllBlocks,
     /// The addresses of all nodes.
     AllNodes,
+    /// All pools of slices.
+    SlicePools,
+    /// The records of this node's slices.
+    OwnRecords,
+    /// No watch, but the writes of those records.
+    RecordWrites,
 }
 
 impl fmt::Display for Watched {
@@ -39,6 +45,9 @@ impl fmt::Display for Watched {
             Self::OwnNode => "Node of this node",
             Self::AllBlocks => "AddressBlocks of all nodes",
             Self::AllNodes => "Nodes",
+            Self::SlicePools => "NodeSlicePools",
+            Self::OwnRecords => "IPPools of this node",
+            Self::RecordWrites => "written IPPools of this node",
         })
     }
 }
@@ -67,6 +76,15 @@ pub struct WatchHealth {
 }
 
 impl ObjectsHealth {
+    /// Both together.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.complete &= other.complete;
+        self.last_answer = self.last_answer.max(other.last_answer);
+        self.watches.extend(other.watches);
+        self
+    }
+
     /// Whether all watches work, as far as anyone knows.
     pub fn works(&self) -> bool {
         self.complete && self.watches.values().all(|watch| watch.failing.is_none())
@@ -74,7 +92,7 @@ impl ObjectsHealth {
 }
 
 /// Where what is known is gathered.
-pub(super) struct Gauge {
+pub(crate) struct Gauge {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
@@ -95,19 +113,19 @@ struct Watch {
 
 impl Gauge {
     /// Nothing of `watched` is known yet.
-    pub(super) fn new(clock: Arc<dyn Clock>, watched: &[Watched]) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, watched: &[Watched]) -> Self {
         let watches = watched.iter().map(|watched| (*watched, Watch::default())).collect();
         let missing = watched.iter().copied().collect();
         Self { clock, state: Mutex::new(State { last_answer: None, watches, missing }) }
     }
 
     /// The API server answered a call.
-    pub(super) fn answered(&self) {
+    pub(crate) fn answered(&self) {
         self.state().last_answer = Some(self.clock.now());
     }
 
     /// A watch brought something.
-    pub(super) fn heard(&self, watched: Watched) {
+    pub(crate) fn heard(&self, watched: Watched) {
         let now = self.clock.now();
         let mut state = self.state();
         state.last_answer = Some(now);
@@ -115,18 +133,18 @@ impl Gauge {
     }
 
     /// A watch failed.
-    pub(super) fn failed(&self, watched: Watched, error: String) {
+    pub(crate) fn failed(&self, watched: Watched, error: String) {
         let now = self.clock.now();
         self.state().watches.entry(watched).or_default().failed = Some((now, error));
     }
 
     /// A list of a watch has come in. Says yes once: when it was the last first one.
-    pub(super) fn listed(&self, watched: Watched) -> bool {
+    pub(crate) fn listed(&self, watched: Watched) -> bool {
         let mut state = self.state();
         state.missing.remove(&watched) && state.missing.is_empty()
     }
 
-    pub(super) fn health(&self) -> ObjectsHealth {
+    pub(crate) fn health(&self) -> ObjectsHealth {
         let (now, state) = (self.clock.now(), self.state());
         let watch = |(watched, watch): (&Watched, &Watch)| {
             let failing = watch.failed.as_ref().filter(|(at, _)| now.since(*at) < BROKEN);

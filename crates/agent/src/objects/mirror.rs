@@ -11,7 +11,7 @@ use kube::ResourceExt;
 
 /// What is kept of the objects of one kind, by name.
 #[derive(Debug)]
-pub(super) struct Mirror<V> {
+pub(crate) struct Mirror<V> {
     entries: BTreeMap<String, Entry<V>>,
     /// While a list comes in: the names that it has not mentioned yet.
     unseen: Option<BTreeSet<String>>,
@@ -36,15 +36,15 @@ struct Entry<V> {
 
 /// An object at one of its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) name: String,
-    pub(super) uid: String,
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) uid: String,
     version: u128,
 }
 
 /// What is heard of objects; `None` in place of what is kept means that the object is none of ours.
 #[derive(Clone, Debug)]
-pub(super) enum Heard<V> {
+pub(crate) enum Heard<V> {
     /// A list is about to be asked for.
     Begin,
     /// An object of the list.
@@ -61,7 +61,7 @@ pub(super) enum Heard<V> {
 
 /// What is different.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change<V> {
+pub(crate) enum Change<V> {
     /// An object is there, or what is kept of it is different.
     Seen { name: String, uid: String, value: V },
     /// An object is gone.
@@ -69,7 +69,7 @@ pub(super) enum Change<V> {
 }
 
 impl Identity {
-    pub(super) fn of(object: &impl ResourceExt) -> Self {
+    pub(crate) fn of(object: &impl ResourceExt) -> Self {
         // Resource versions of one kind are numbers that grow.
         let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
         Self { name: object.name_any(), uid: object.uid().unwrap_or_default(), version }
@@ -90,7 +90,7 @@ impl<V> Default for Mirror<V> {
 
 impl<V: Clone + PartialEq> Mirror<V> {
     /// Takes in what is heard, and says what is different.
-    pub(super) fn hear(&mut self, heard: Heard<V>) -> Vec<Change<V>> {
+    pub(crate) fn hear(&mut self, heard: Heard<V>) -> Vec<Change<V>> {
         match heard {
             Heard::Begin => {
                 self.begin();
@@ -190,7 +190,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
     }
 
     /// The object is there, but none of ours any more; it may become so again.
-    pub(super) fn forget(&mut self, name: &str, uid: &str) -> Vec<Change<V>> {
+    pub(crate) fn forget(&mut self, name: &str, uid: &str) -> Vec<Change<V>> {
         if self.entries.get(name).is_none_or(|known| known.uid != uid) {
             return Vec::new();
         }
@@ -202,22 +202,22 @@ impl<V: Clone + PartialEq> Mirror<V> {
     }
 
     /// What is kept of the object of that name.
-    pub(super) fn get(&self, name: &str) -> Option<&V> {
+    pub(crate) fn get(&self, name: &str) -> Option<&V> {
         self.entries.get(name).map(|entry| &entry.value)
     }
 
     /// The UID of the object of that name.
-    pub(super) fn uid(&self, name: &str) -> Option<&str> {
+    pub(crate) fn uid(&self, name: &str) -> Option<&str> {
         self.entries.get(name).map(|entry| entry.uid.as_str())
     }
 
     /// What is kept of every object, by name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
         self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.value))
     }
 
     /// Whether a list has come in completely.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 }

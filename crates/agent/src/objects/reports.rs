@@ -27,9 +27,15 @@ impl Shared {
                 } else {
                     format!("; {} pods go on using addresses of it", holds.len())
                 };
-                let message =
-                    format!("nothing is handed out of AddressBlock {block:?} any more: {why}{still}");
+                // Of a slice; objects' UIDs have no slash.
+                let slice = uid.contains('/');
+                let kind = if slice { "slice" } else { "AddressBlock" };
+                let message = format!("nothing is handed out of {kind} {block:?} any more: {why}{still}");
                 self.warn(self.node_reference(), "BlockFenced", message.clone());
+                if slice {
+                    // Its addresses are reached as before, and nobody else is given them.
+                    return;
+                }
                 if !matches!(fence, Fence::Gone | Fence::Replaced(_)) {
                     self.warn(block_reference(block, uid), "BlockFenced", message);
                 }

@@ -7,20 +7,20 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// The waits after failures in a row.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     failures: u32,
 }
 
 impl Waits {
     /// How long to wait after one more failure.
-    pub(super) fn wait(&mut self) -> Duration {
+    pub(crate) fn wait(&mut self) -> Duration {
         let doubled = FIRST.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         doubled.min(LONGEST)
     }
 
     /// Waits as long as it is time to.
-    pub(super) async fn pass(&mut self) {
+    pub(crate) async fn pass(&mut self) {
         tokio::time::sleep(self.wait()).await;
     }
 }

@@ -12,34 +12,53 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::Shared;
-use super::health::Watched;
+use super::health::{Gauge, Watched};
 use super::mirror::{Heard, Identity};
 use super::waits::Waits;
 
+/// Who watches.
+pub(crate) trait Watching: Send + Sync + 'static {
+    /// Whether the kinds that it watches may be unknown to the server: then there are no objects of them.
+    const MAY_BE_MISSING: bool = false;
+
+    /// Where it is noted how watches are.
+    fn gauge(&self) -> &Gauge;
+
+    /// All first lists are in.
+    fn all_listed(self: &Arc<Self>);
+}
+
+/// What the list of a kind is told that the server does not know.
+const UNKNOWN: u16 = 404;
+/// How often in a row a server must not know a kind before that is believed of one whose objects were seen: when it starts,
+/// it may not know it yet.
+const BELIEVED: u32 = 4;
+/// How long to wait before a kind that is unknown is asked for again.
+const APPEARS: Duration = Duration::from_secs(2);
 /// What a watch is told that begins where the server does not remember any more.
 const GONE: u16 = 410;
 
 /// Watches until the agent stops. `keep` says what is kept of an object, and `hear` is given what is heard.
-pub(super) async fn watch<K, V>(
-    shared: Arc<Shared>,
+pub(crate) async fn watch<K, V, S: Watching>(
+    shared: Arc<S>,
     watched: Watched,
     api: Api<K>,
     selector: watcher::Config,
     keep: impl Fn(&K) -> Option<V> + Send,
-    hear: impl Fn(&Arc<Shared>, Heard<V>) + Send,
+    hear: impl Fn(&Arc<S>, Heard<V>) + Send,
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut events = watcher(api, selector).boxed();
-    let mut waits = Waits::default();
+    let (mut waits, mut missed, mut seen) = (Waits::default(), 0, false);
     while let Some(event) = events.next().await {
         match event {
             // A list will be asked for; nobody has answered yet.
             Ok(Event::Init) => hear(&shared, Heard::Begin),
             Ok(event) => {
-                waits = Waits::default();
-                shared.gauge.heard(watched);
+                (waits, missed) = (Waits::default(), 0);
+                seen |= matches!(event, Event::InitApply(_) | Event::Apply(_));
+                shared.gauge().heard(watched);
                 let listed = matches!(event, Event::InitDone);
                 match event {
                     Event::Init => {}
@@ -52,17 +71,36 @@ pub(super) async fn watch<K, V>(
                     }
                     Event::Delete(object) => hear(&shared, Heard::Left(Identity::of(&object))),
                 }
-                if listed && shared.gauge.listed(watched) {
+                if listed && shared.gauge().listed(watched) {
                     shared.all_listed();
                 }
             }
+            Err(error) if S::MAY_BE_MISSING && is_unknown(&error) => {
+                missed += 1;
+                if !seen || missed >= BELIEVED {
+                    seen = false;
+                    shared.gauge().heard(watched);
+                    hear(&shared, Heard::Finish);
+                    if shared.gauge().listed(watched) {
+                        shared.all_listed();
+                    }
+                }
+                tokio::time::sleep(APPEARS).await;
+            }
             Err(error) => {
                 tracing::warn!(%watched, %error, "watching failed; trying again");
-                shared.gauge.failed(watched, error.to_string());
+                shared.gauge().failed(watched, error.to_string());
                 tokio::time::sleep(wait_after(&error, &mut waits)).await;
             }
         }
     }
+}
+
+/// Whether the server does not know the kind.
+fn is_unknown(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    let (InitialListFailed(error) | WatchStartFailed(error)) = error else { return false };
+    matches!(error, kube::Error::Api(status) if status.code == UNKNOWN)
 }
 
 /// How long to wait after a failure.

@@ -1,0 +1,99 @@
+//! Which slices are this node's.
+//!
+//! A slice that is withdrawn is told at once, in the order in which things are heard. One that is given is told when what
+//! must be known of it was read; if it was withdrawn meanwhile, not at all.
+
+use std::sync::Arc;
+
+use tenure_api::whereabouts::NodeSlicePool;
+use tenure_ipam::{Address, Cidr};
+use tenure_whereabouts::ledger::PoolId;
+use tenure_whereabouts::slices::{network_of, slice_of};
+
+use super::{Shared, pool_of};
+use crate::node::Event;
+use crate::objects::lock;
+use crate::objects::mirror::{Change, Heard};
+
+/// What is kept of a `NodeSlicePool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SeenPool {
+    pub(super) network: String,
+    /// What is cut.
+    pub(super) whole: Option<Cidr>,
+    /// This node's slice, or why there is none.
+    pub(super) slice: Result<Cidr, String>,
+}
+
+/// A slice that the node was told of.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    /// The UID of the node's block.
+    pub(super) block: String,
+    pub(super) id: PoolId,
+    /// The name of its `IPPool`.
+    pub(super) object: String,
+    /// What is cut.
+    pub(super) whole: Option<Cidr>,
+    /// Addresses that the whole range's records keep back.
+    pub(super) kept_back: Vec<Address>,
+    /// The `NodeSlicePool` that it is of.
+    pub(super) pool_uid: String,
+}
+
+impl SeenPool {
+    pub(super) fn of(pool: &NodeSlicePool, node: &str) -> Self {
+        let name = pool.metadata.name.clone().unwrap_or_default();
+        let network = network_of(pool);
+        let slice =
+            slice_of(&name, Some(pool), node).map_err(|refusal| refusal.to_string()).and_then(|cidr| {
+                let named = PoolId::of_node(&network, node, cidr).name();
+                named.map(|_| cidr).map_err(|error| error.to_string())
+            });
+        Self { network, whole: pool.spec.range.parse().ok(), slice }
+    }
+}
+
+impl Shared {
+    pub(super) fn hear_pool(self: &Arc<Self>, heard: Heard<SeenPool>) {
+        // Told under the lock: what is told in another order than it was heard would be wrong.
+        let mut state = lock(&self.state);
+        for change in state.pools.hear(heard) {
+            let (name, seen) = match change {
+                Change::Seen { name, uid, value } => (name, Some((uid, value))),
+                Change::Gone { name, .. } => (name, None),
+            };
+            let same = |taken: &super::Taken| {
+                seen.as_ref().is_some_and(|(uid, pool)| {
+                    taken.pool_uid == *uid
+                        && pool.slice == Ok(taken.id.range)
+                        && pool.network == taken.id.network
+                        && pool.whole == taken.whole
+                })
+            };
+            if state.taken.get(&name).is_some_and(same) {
+                continue;
+            }
+            if let Some(taken) = state.taken.remove(&name) {
+                tracing::info!(pool = name, slice = %taken.id.range, "a slice is not this node's any more");
+                self.node.tell(Event::BlockGone { name: taken.object, uid: taken.block });
+                self.node.tell(Event::PoolGone { name: pool_of(&name) });
+                self.dirty.notify_one();
+            }
+            if let Some((uid, pool)) = seen
+                && pool.slice.is_ok()
+            {
+                self.spawn(Arc::clone(self).take(name, uid, pool));
+            }
+        }
+        drop(state);
+        self.changed.send_modify(|version| *version += 1);
+        self.tell_if_all_read();
+    }
+
+    /// Whether the pool is still as it was seen.
+    pub(super) fn is_current(&self, name: &str, uid: &str, pool: &SeenPool) -> bool {
+        let state = lock(&self.state);
+        state.pools.uid(name) == Some(uid) && state.pools.get(name) == Some(pool)
+    }
+}

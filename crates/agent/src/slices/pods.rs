@@ -1,0 +1,81 @@
+//! Holds of which only the API can tell whether anybody needs them.
+//!
+//! What was adopted from a record is known by its pod and nothing else: neither its interface nor its namespace is seen
+//! here. When the pod is gone at two looks, some while apart, it is released as a DEL would.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use tenure_handles::Timestamp;
+use tenure_ipam::Address;
+
+use super::Shared;
+use crate::key::HoldKey;
+use crate::node::{Event, Node, SliceHold};
+
+/// What was seen once: whose, and the address that it has since then.
+type Suspects = BTreeMap<(HoldKey, Address), (Timestamp, Timestamp)>;
+
+impl Shared {
+    pub(super) async fn look_at_pods(self: Arc<Self>) {
+        let mut suspects = Suspects::new();
+        loop {
+            tokio::time::sleep(self.options.look_at_pods).await;
+            let Some(slices) = self.look(Node::slices).await else { continue };
+            let unseen: Vec<SliceHold> =
+                slices.into_iter().flat_map(|slice| slice.holds).filter(|hold| hold.unseen).collect();
+            let before = std::mem::take(&mut suspects);
+            for hold in unseen {
+                let place = (hold.key.clone(), hold.address);
+                let earlier = before.get(&place).filter(|(since, _)| *since == hold.since).copied();
+                match self.is_pod_gone(&hold).await {
+                    Some(true) => {
+                        let now = self.clock.now();
+                        let (_, seen) = earlier.unwrap_or((hold.since, now));
+                        if earlier.is_some() && seen.plus(self.options.look_at_pods) <= now {
+                            self.release(hold).await;
+                        } else {
+                            suspects.insert(place, (hold.since, seen));
+                        }
+                    }
+                    // It could not be asked: what was suspected still is.
+                    None => suspects.extend(earlier.map(|suspect| (place, suspect))),
+                    Some(false) => {}
+                }
+            }
+        }
+    }
+
+    /// Whether the pod does not run on this node; nothing if that is not known.
+    async fn is_pod_gone(&self, hold: &SliceHold) -> Option<bool> {
+        let pod = &hold.pod;
+        if pod.namespace.is_empty() || pod.name.is_empty() {
+            return None;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        match self.insist(|| pods.get_opt(&pod.name)).await {
+            Ok(None) => Some(true),
+            Ok(Some(found)) => {
+                let node = found.spec.and_then(|spec| spec.node_name);
+                let phase = found.status.and_then(|status| status.phase).unwrap_or_default();
+                let elsewhere = node.is_some_and(|node| node != self.options.node);
+                Some(elsewhere || phase == "Succeeded" || phase == "Failed")
+            }
+            Err(trouble) => {
+                tracing::warn!(pod = %pod, %trouble, "it is not known whether a pod still runs");
+                None
+            }
+        }
+    }
+
+    async fn release(&self, hold: SliceHold) {
+        tracing::warn!(key = %hold.key, pod = %hold.pod, address = %hold.address, "nobody uses an address; it is released");
+        let key = hold.key;
+        if let Err(failure) = self.node.call(move |ticket| Event::Del { ticket, key, interface: false }).await
+        {
+            tracing::warn!(%failure, "an address that nobody uses cannot be released yet");
+        }
+    }
+}

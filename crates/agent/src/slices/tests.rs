@@ -1,0 +1,1 @@
+//! Slices against the embedded API server.

@@ -1,0 +1,219 @@
+//! The slices' records, written behind.
+//!
+//! A change wakes the writer, which waits a moment for more, looks at what the node holds, and makes the objects equal to
+//! that: each with one write, and only those that are not equal already. What fails is tried again, with what is held then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use tenure_api::whereabouts::IPPool;
+use tenure_ipam::assign::Reservation;
+use tenure_whereabouts::ledger::{PoolId, State, owned_object};
+
+use super::{POOLS, Shared};
+use crate::key::Pod;
+use crate::node::{Node, SliceHold, SliceView};
+use crate::objects::calls::Trouble;
+use crate::objects::mirror::{Heard, Identity};
+use crate::objects::waits::Waits;
+use crate::objects::{Watched, lock};
+
+/// How often in a row somebody else may change an object while it is being written, before it is left for later.
+const TRIES: usize = 5;
+
+/// What an object should say.
+#[derive(Clone, Debug)]
+struct Want {
+    id: PoolId,
+    owned: bool,
+    held: Vec<Reservation>,
+}
+
+/// What came of a try to write an object.
+enum Tried {
+    Done,
+    /// It is another one than was thought.
+    Again,
+}
+
+impl Shared {
+    pub(super) async fn write_behind(self: Arc<Self>) {
+        let mut waits = Waits::default();
+        loop {
+            self.dirty.notified().await;
+            tokio::time::sleep(self.options.debounce).await;
+            // A node that has not replayed everything does not know what it holds.
+            let Some(views) = self.look(Node::slices).await else {
+                tokio::time::sleep(self.options.debounce).await;
+                self.dirty.notify_one();
+                continue;
+            };
+            match self.write_all(views).await {
+                Ok(()) => {
+                    waits = Waits::default();
+                    self.gauge.heard(Watched::RecordWrites);
+                }
+                Err(problem) => {
+                    tracing::warn!(problem, "the records of slices cannot be written yet");
+                    self.gauge.failed(Watched::RecordWrites, problem);
+                    waits.pass().await;
+                    self.dirty.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Makes all objects equal to what the node has.
+    async fn write_all(&self, views: Vec<SliceView>) -> Result<(), String> {
+        let wanted = wanted(&self.options.node, views);
+        let names: BTreeSet<String> = {
+            let mut state = lock(&self.state);
+            if !state.told {
+                return Err("not all slices are read yet".to_owned());
+            }
+            state.managed.extend(wanted.keys().cloned());
+            let known: Vec<String> = state.records.iter().map(|(name, _)| name.to_owned()).collect();
+            // What somebody else put there in this node's name is not ours to delete.
+            let known = known.into_iter().filter(|name| state.managed.contains(name));
+            known.chain(wanted.keys().cloned()).collect()
+        };
+        let writes = names.iter().map(|name| self.write(name, wanted.get(name)));
+        let problems: Vec<String> = join_all(writes)
+            .await
+            .into_iter()
+            .zip(&names)
+            .filter_map(|(written, name)| Some(format!("IPPool {name:?}: {}", written.err()?)))
+            .collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+
+    async fn write(&self, name: &str, want: Option<&Want>) -> Result<(), String> {
+        for _ in 0..TRIES {
+            let base = lock(&self.state).records.get(name).cloned();
+            let tried = match self.desired(want, base.as_ref())? {
+                None => match base {
+                    None => return Ok(()),
+                    Some(base) => self.delete(name, &base).await,
+                },
+                Some(object) => match base {
+                    Some(base) if base == object => return Ok(()),
+                    Some(_) => self.replace(name, &object).await,
+                    None => self.create(name, &object).await,
+                },
+            };
+            match tried {
+                Ok(Tried::Done) => return Ok(()),
+                Ok(Tried::Again) => {}
+                Err(trouble) => return Err(trouble.to_string()),
+            }
+        }
+        Err("somebody else changes it again and again".to_owned())
+    }
+
+    /// The object as it should be; nothing if there should be none.
+    fn desired(&self, want: Option<&Want>, base: Option<&IPPool>) -> Result<Option<IPPool>, String> {
+        let Some(want) = want else {
+            let senseless = base.is_some_and(has_senseless);
+            return Ok(base.filter(|_| senseless).cloned());
+        };
+        let state = if want.owned { State::Owned } else { State::Unique };
+        let mut object =
+            owned_object(&want.id, state, &want.held, base).map_err(|error| error.to_string())?;
+        object.metadata.namespace = Some(self.options.namespace.clone());
+        // A range cannot be changed, also not to the same one in other words.
+        if let Some(base) = base.filter(|base| base.spec.cidr() == Ok(want.id.range)) {
+            object.spec.range.clone_from(&base.spec.range);
+        }
+        // An object that is not there says that nothing is held, and no slice costs a write before its first pod.
+        let nothing = object.spec.allocations.is_empty() && (base.is_none() || !want.owned);
+        Ok((!nothing).then_some(object))
+    }
+
+    async fn create(&self, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
+        let records: Api<IPPool> = self.api();
+        let plain = PostParams::default();
+        match self.insist(|| records.create(&plain, object)).await {
+            Ok(made) => Ok(self.written(made)),
+            Err(Trouble::Refused(409, _)) => self.read_again(name).await,
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn replace(&self, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
+        let records: Api<IPPool> = self.api();
+        let plain = PostParams::default();
+        match self.insist(|| records.replace(name, &plain, object)).await {
+            Ok(made) => Ok(self.written(made)),
+            Err(Trouble::Refused(404 | 409, _)) => self.read_again(name).await,
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn delete(&self, name: &str, base: &IPPool) -> Result<Tried, Trouble> {
+        let records: Api<IPPool> = self.api();
+        let (uid, resource_version) = (base.metadata.uid.clone(), base.metadata.resource_version.clone());
+        let exactly =
+            DeleteParams::default().preconditions(Preconditions { uid: uid.clone(), resource_version });
+        match self.insist(|| records.delete(name, &exactly)).await {
+            Ok(_) => {
+                self.is_gone(name, base);
+                Ok(Tried::Done)
+            }
+            Err(Trouble::Refused(404 | 409, _)) => self.read_again(name).await,
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    fn written(&self, made: IPPool) -> Tried {
+        lock(&self.state).records.hear(Heard::Applied(Identity::of(&made), Some(made)));
+        Tried::Done
+    }
+
+    async fn read_again(&self, name: &str) -> Result<Tried, Trouble> {
+        let records: Api<IPPool> = self.api();
+        let found = self.insist(|| records.get_opt(name)).await?;
+        let known = lock(&self.state).records.get(name).cloned();
+        if let Some(found) = found {
+            lock(&self.state).records.hear(Heard::Applied(Identity::of(&found), Some(found)));
+        } else if let Some(known) = known {
+            self.is_gone(name, &known);
+        }
+        Ok(Tried::Again)
+    }
+
+    fn is_gone(&self, name: &str, object: &IPPool) {
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        lock(&self.state).records.hear(Heard::Gone(name.to_owned(), uid));
+    }
+}
+
+/// What each object should say. A slice that was taken away and given again may be there twice for a moment.
+fn wanted(node: &str, views: Vec<SliceView>) -> BTreeMap<String, Want> {
+    let mut wanted: BTreeMap<String, Want> = BTreeMap::new();
+    for view in views {
+        let network = view.realm.strip_prefix(POOLS).unwrap_or_default();
+        let id = PoolId::of_node(network, node, view.cidr);
+        let want = wanted.entry(view.name).or_insert_with(|| Want { id, owned: false, held: Vec::new() });
+        want.owned |= view.owned;
+        want.held.extend(view.holds.iter().map(reservation));
+    }
+    wanted
+}
+
+fn reservation(hold: &SliceHold) -> Reservation {
+    let Pod { namespace, name, .. } = &hold.pod;
+    Reservation {
+        id: hold.container().to_owned(),
+        podref: if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") },
+        ifname: hold.interface().to_owned(),
+        address: hold.address,
+    }
+}
+
+/// Whether there are records that make no sense: they stay, and nobody has them.
+fn has_senseless(object: &IPPool) -> bool {
+    object.spec.reservations().map_or(true, |decoded| !decoded.refused.is_empty())
+}
