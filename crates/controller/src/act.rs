@@ -9,12 +9,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_ipam::{Address, Subnet};
 use tokio::time::timeout;
 
 use crate::plan::is_out_of_service;
 use crate::world::World;
 use crate::write::{At, Because, Write};
+
+mod ledgers;
 
 /// What became of a write.
 #[derive(Debug)]
@@ -36,6 +39,13 @@ pub(crate) enum Learned {
     BlockGone(At),
     Request(BlockRequest),
     RequestGone(At),
+    Slices(Box<NodeSlicePool>),
+    SlicesGone(At),
+    /// And how many of its records were released.
+    Ledger(Box<IPPool>, u64),
+    LedgerGone(At),
+    Reservation(Box<OverlappingRangeIPReservation>),
+    ReservationGone(At),
 }
 
 impl Learned {
@@ -48,6 +58,21 @@ impl Learned {
             Self::BlockGone(at) => world.blocks.remove(&at.name, &at.uid),
             Self::Request(request) => world.requests.apply(request),
             Self::RequestGone(at) => world.requests.remove(&at.name, &at.uid),
+            Self::Slices(pool) => {
+                world.ledgers.slices.apply(*pool);
+                world.ledgers.changed();
+            }
+            Self::SlicesGone(at) => {
+                world.ledgers.slices.remove(&at.name, &at.uid);
+                world.ledgers.changed();
+            }
+            Self::Ledger(pool, _) => world.apply_ledger(*pool),
+            Self::LedgerGone(at) => {
+                world.ledgers.pools.remove(&at.name, &at.uid);
+                world.ledgers.changed();
+            }
+            Self::Reservation(reservation) => world.ledgers.reservations.apply(*reservation),
+            Self::ReservationGone(at) => world.ledgers.reservations.remove(&at.name, &at.uid),
         }
     }
 }
@@ -61,11 +86,18 @@ pub(crate) struct Actor {
     pools: Api<AddressPool>,
     blocks: Api<AddressBlock>,
     requests: Api<BlockRequest>,
+    slices: Api<NodeSlicePool>,
+    ledgers: Api<IPPool>,
+    reservations: Api<OverlappingRangeIPReservation>,
 }
 
 impl Actor {
-    pub(crate) fn new(client: Client) -> Self {
+    /// One that writes Whereabouts' objects in this namespace.
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
         Self {
+            slices: Api::namespaced(client.clone(), namespace),
+            ledgers: Api::namespaced(client.clone(), namespace),
+            reservations: Api::namespaced(client.clone(), namespace),
             pools: Api::all(client.clone()),
             blocks: Api::all(client.clone()),
             requests: Api::all(client.clone()),
@@ -118,6 +150,7 @@ impl Actor {
                 }
                 self.release(block, finalizers).await
             }
+            Write::Ledger(write) => self.write_ledger(write).await,
         }
     }
 
@@ -216,8 +249,8 @@ async fn settle<K>(
     api: &Api<K>,
     at: &At,
     written: Result<K, kube::Error>,
-    is: fn(K) -> Learned,
-    gone: fn(At) -> Learned,
+    is: impl Fn(K) -> Learned,
+    gone: impl Fn(At) -> Learned,
 ) -> Answer
 where
     K: Resource + Clone + DeserializeOwned + Serialize + std::fmt::Debug,
@@ -231,13 +264,15 @@ where
         Err(kube::Error::Api(status)) if status.code == 404 => {
             Ok((Outcome::Superseded, Some(gone(at.clone()))))
         }
-        Err(kube::Error::Api(status)) if status.code == 409 => {
+        // A patch whose test fails is invalid, and a version that is not the newest a conflict.
+        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => {
             match api.get_opt(&at.name).await? {
                 // It has not changed: someone refuses for another reason, and trying at once would not help.
                 Some(object) if object.resource_version().as_ref() == Some(&at.version) => {
                     Err(kube::Error::Api(status))
                 }
-                there => Ok((Outcome::Superseded, Some(there.map_or_else(|| gone(at.clone()), is)))),
+                Some(object) => Ok((Outcome::Superseded, Some(is(object)))),
+                None => Ok((Outcome::Superseded, Some(gone(at.clone())))),
             }
         }
         Err(error) => Err(error),

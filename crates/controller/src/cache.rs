@@ -8,6 +8,31 @@ use kube::{Resource, ResourceExt};
 /// How many UIDs of objects that are gone are remembered: far more than writes are under way at a time.
 const GONE: usize = 4096;
 
+/// An object that can be kept: which one it is, and how new.
+pub trait Known {
+    /// What it is kept under: its name, with its namespace where objects of several namespaces are kept.
+    fn key(&self) -> String;
+    /// Its UID.
+    fn known_uid(&self) -> Option<String>;
+    /// Its version, which grows.
+    fn known_version(&self) -> u128;
+}
+
+impl<K: Resource> Known for K {
+    fn key(&self) -> String {
+        self.name_any()
+    }
+
+    fn known_uid(&self) -> Option<String> {
+        self.uid()
+    }
+
+    /// Resource versions of one kind are numbers that grow.
+    fn known_version(&self) -> u128 {
+        self.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+    }
+}
+
 /// Objects by name. The newer one of two versions stays, whichever arrives first, and what is gone stays gone.
 #[derive(Debug)]
 pub struct Cache<K> {
@@ -32,7 +57,7 @@ impl<K> Default for Cache<K> {
     }
 }
 
-impl<K: Resource> Cache<K> {
+impl<K: Known> Cache<K> {
     /// A list begins: what it does not mention by its end is gone.
     pub fn begin(&mut self) {
         self.unseen = Some(self.objects.keys().cloned().collect());
@@ -40,14 +65,15 @@ impl<K: Resource> Cache<K> {
 
     /// An object as a watch, a list or the answer to a write shows it.
     pub fn apply(&mut self, object: K) {
-        let name = object.name_any();
+        let name = object.key();
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(&name);
         }
-        if object.uid().is_some_and(|uid| self.gone.contains(&uid)) {
+        if object.known_uid().is_some_and(|uid| self.gone.contains(&uid)) {
             return;
         }
-        let newer = self.objects.get(&name).is_none_or(|known| version(&object) >= version(&**known));
+        let newer =
+            self.objects.get(&name).is_none_or(|known| object.known_version() >= known.known_version());
         if newer {
             self.objects.insert(name, Arc::new(object));
         }
@@ -56,7 +82,7 @@ impl<K: Resource> Cache<K> {
     /// The list is complete.
     pub fn finish(&mut self) {
         for name in self.unseen.take().into_iter().flatten() {
-            if let Some(uid) = self.objects.remove(&name).and_then(|object| object.uid()) {
+            if let Some(uid) = self.objects.remove(&name).and_then(|object| object.known_uid()) {
                 self.bury(uid);
             }
         }
@@ -65,7 +91,7 @@ impl<K: Resource> Cache<K> {
 
     /// The object of that name and UID is gone. Another one of the same name stays.
     pub fn remove(&mut self, name: &str, uid: &str) {
-        if self.objects.get(name).is_some_and(|known| known.uid().as_deref() == Some(uid)) {
+        if self.objects.get(name).is_some_and(|known| known.known_uid().as_deref() == Some(uid)) {
             self.objects.remove(name);
         }
         self.bury(uid.to_owned());
@@ -106,11 +132,6 @@ impl<K: Resource> Cache<K> {
     pub fn iter(&self) -> impl Iterator<Item = &K> {
         self.objects.values().map(AsRef::as_ref)
     }
-}
-
-/// Resource versions of one kind are numbers that grow.
-fn version(object: &impl Resource) -> u128 {
-    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

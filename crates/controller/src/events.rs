@@ -1,6 +1,6 @@
 //! Events on the objects that people look at: what was refused, ran out, or was taken back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,16 @@ use kube::{Api, Client, Resource};
 use serde_json::json;
 use tenure_api::coil::{AddressPool, BlockRequest, RequestOutcome, condition};
 use tenure_handles::{Clock, Timestamp};
+use tenure_whereabouts::slices::{self, About};
 use tokio::sync::mpsc::Receiver;
 
 use crate::world::World;
-use crate::write::{Because, Write};
+use crate::write::{Because, LedgerWrite, Write};
 
 /// The same event is written again only after this time.
 const AGAIN: Duration = Duration::from_mins(1);
+/// So many pods are named in a message; the others are counted.
+const NAMED: usize = 5;
 /// Where events of objects without a namespace go.
 const NAMESPACE: &str = "default";
 const COMPONENT: &str = "tenure-controller";
@@ -32,7 +35,7 @@ pub(crate) struct Note {
     message: String,
 }
 
-/// What a write that was done gives to tell; `world` is what was known before it.
+/// What a write that was done gives to tell; `world` is what was known before it, for [`Write::Ledger`] after it.
 pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
     match write {
         Write::Answer { request, status, .. } => {
@@ -72,8 +75,51 @@ pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
             let reason = "BlockReleased".to_owned();
             vec![Note { about: node_reference(node), warning: false, reason, message }]
         }
+        Write::Ledger(write) => of_ledger(write, world),
         Write::Reserve { .. } | Write::Create { .. } | Write::PoolFinalizers { .. } => Vec::new(),
     }
+}
+
+fn of_ledger(write: &LedgerWrite, world: &World) -> Vec<Note> {
+    match write {
+        LedgerWrite::Slices { events, .. } => {
+            events.iter().filter_map(|event| of_slices(event, world)).collect()
+        }
+        LedgerWrite::Forget { pool, records, .. } => {
+            let Some(ledger) = world.ledgers.pools.get(&pool.name) else { return Vec::new() };
+            let podrefs: BTreeSet<&str> = records.iter().map(|it| it.who.podref.as_str()).collect();
+            let named: Vec<&str> = podrefs.iter().take(NAMED).copied().collect();
+            let more = if podrefs.len() > NAMED { ", …" } else { "" };
+            let message = format!(
+                "released what nobody uses any more: {} of {}{more}",
+                records.len(),
+                named.join(", ")
+            );
+            let reason = "AddressReleased".to_owned();
+            vec![Note { about: ledger.pool.object_ref(&()), warning: false, reason, message }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What was decided about slices, as a note.
+pub(crate) fn of_slices(event: &slices::Event, world: &World) -> Option<Note> {
+    let about = match &event.about {
+        About::Pool(name) => world.ledgers.slices.get(name)?.object_ref(&()),
+        About::Node(name) => node_reference(name),
+        About::Attachment(namespace, name) => {
+            let known = world.ledgers.attachments.get(&format!("{namespace}/{name}"));
+            ObjectReference {
+                api_version: Some("k8s.cni.cncf.io/v1".to_owned()),
+                kind: Some("NetworkAttachmentDefinition".to_owned()),
+                namespace: Some(namespace.clone()),
+                name: Some(name.clone()),
+                uid: known.map(|known| known.definition.uid.clone()),
+                ..ObjectReference::default()
+            }
+        }
+    };
+    Some(Note { about, warning: true, reason: event.reason.to_owned(), message: event.message.clone() })
 }
 
 fn pool_note(pool: &AddressPool, reason: &str, message: &str) -> Note {
@@ -100,7 +146,6 @@ pub(crate) async fn publish(
     instance: String,
     mut notes: Receiver<Note>,
 ) {
-    let events: Api<Event> = Api::namespaced(client, NAMESPACE);
     let mut written: HashMap<String, Timestamp> = HashMap::new();
     while let Some(note) = notes.recv().await {
         let (name, now) = (note.name(), clock.now());
@@ -108,6 +153,7 @@ pub(crate) async fn publish(
         if written.insert(name.clone(), now).is_some() {
             continue;
         }
+        let events: Api<Event> = Api::namespaced(client.clone(), note.namespace());
         let created = events.create(&PostParams::default(), &note.event(&name, now, &instance)).await;
         let result = match created {
             Err(kube::Error::Api(status)) if status.code == 409 => repeat(&events, &name, now).await,
@@ -136,6 +182,11 @@ impl Note {
         format!("{}.{:016x}", object.trim_end_matches(['-', '.']), hasher.finish())
     }
 
+    /// Where its event is kept: with the object.
+    fn namespace(&self) -> &str {
+        self.about.namespace.as_deref().unwrap_or(NAMESPACE)
+    }
+
     fn event(&self, name: &str, now: Timestamp, instance: &str) -> Event {
         let mut event = Event {
             involved_object: self.about.clone(),
@@ -151,7 +202,7 @@ impl Note {
             ..Event::default()
         };
         event.metadata.name = Some(name.to_owned());
-        event.metadata.namespace = Some(NAMESPACE.to_owned());
+        event.metadata.namespace = Some(self.namespace().to_owned());
         event
     }
 }

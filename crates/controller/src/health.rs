@@ -26,7 +26,15 @@ struct State {
     answered: Option<Timestamp>,
     synced: bool,
     role: String,
-    watches: BTreeMap<&'static str, Option<(Timestamp, String)>>,
+    watches: BTreeMap<&'static str, Watch>,
+}
+
+/// How a watch is.
+enum Watch {
+    Works,
+    Failed(Timestamp, String),
+    /// Its kind is not defined, which nobody has to mend.
+    LacksKind,
 }
 
 impl std::fmt::Debug for Health {
@@ -54,8 +62,9 @@ impl Health {
         let now = self.clock.now();
         let state = self.state();
         let reached = state.answered.is_some_and(|answered| now.since(answered) < OUT_OF_REACH);
-        let failing = |watch: &Option<(Timestamp, String)>| {
-            watch.clone().filter(|(at, _)| now.since(*at) < BROKEN).map(|(_, error)| error)
+        let failing = |watch: &Watch| match watch {
+            Watch::Failed(at, error) if now.since(*at) < BROKEN => Some(error.clone()),
+            _ => None,
         };
         let watched = state.watches.values().all(|watch| failing(watch).is_none());
         let mut text = format!("role: {}\n", state.role);
@@ -66,7 +75,9 @@ impl Health {
         _ = writeln!(text, "API server: {since}");
         _ = writeln!(text, "objects: {}", if state.synced { "complete" } else { "not complete yet" });
         for (kind, watch) in &state.watches {
-            _ = writeln!(text, "watch of {kind}: {}", failing(watch).as_deref().unwrap_or("works"));
+            let fine =
+                if matches!(watch, Watch::LacksKind) { "not defined in this cluster" } else { "works" };
+            _ = writeln!(text, "watch of {kind}: {}", failing(watch).as_deref().unwrap_or(fine));
         }
         (reached && watched && state.synced, text)
     }
@@ -89,12 +100,23 @@ impl Health {
 
     pub(crate) fn watch_works(&self, kind: &'static str) {
         self.answered();
-        self.state().watches.insert(kind, None);
+        self.state().watches.insert(kind, Watch::Works);
+    }
+
+    /// The server answers, and does not know the kind.
+    pub(crate) fn watch_lacks_kind(&self, kind: &'static str) {
+        self.answered();
+        self.state().watches.insert(kind, Watch::LacksKind);
+    }
+
+    /// Nobody watches it any more.
+    pub(crate) fn watch_ended(&self, kind: &'static str) {
+        self.state().watches.remove(kind);
     }
 
     pub(crate) fn watch_failed(&self, kind: &'static str, error: String) {
         let now = self.clock.now();
-        self.state().watches.insert(kind, Some((now, error)));
+        self.state().watches.insert(kind, Watch::Failed(now, error));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -121,6 +143,8 @@ mod tests {
             (health.ready().0, health.ready().1.contains("watch of Node: connection refused")),
             (false, true)
         );
+        health.watch_lacks_kind("NetworkAttachmentDefinition");
+        assert!(health.ready().1.contains("NetworkAttachmentDefinition: not defined in this cluster"));
         clock.advance(Duration::from_secs(15));
         assert!(health.ready().0, "a watch that fails no more works, though nothing may have happened since");
         clock.advance(Duration::from_secs(16));

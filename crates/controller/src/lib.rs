@@ -14,24 +14,30 @@
 //! completes, idempotently, what such a write has decided. See [`Write`].
 
 mod act;
+mod attachment;
 mod cache;
 mod election;
 mod events;
 mod health;
 mod lead;
+mod ledgers;
 mod metrics;
 mod plan;
+mod pods;
 mod retry;
 mod run;
 mod watch;
 mod world;
 mod write;
 
-pub use cache::Cache;
+pub use attachment::{Attachment, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
+pub use cache::{Cache, Known};
 pub use election::{Elector, Role, Step, Term, Timing, TimingError};
 pub use health::Health;
+pub use ledgers::{Ledger, Ledgers};
 pub use metrics::Metrics;
-pub use plan::Planner;
+pub use plan::{Planner, Whereabouts};
+pub use pods::{PodSeen, Pods};
 pub use run::{Controller, RunError, Settings};
 pub use world::World;
-pub use write::{At, Because, Write};
+pub use write::{At, Because, LedgerWrite, Write};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use tenure_controller::{Controller, Settings, Timing};
+use tenure_controller::{Controller, Settings, Timing, Whereabouts};
 use tenure_daemon::{
     LogFormat, connect, connect_unix, duration, hostname, listen, serve, start_logging, stop_on_signals,
 };
@@ -15,7 +15,7 @@ use tenure_handles::{Entropy, SystemClock, SystemEntropy};
 /// The port of Coil's metrics.
 const PORT: u16 = 9386;
 
-/// Carves blocks for nodes, keeps pools' status, and collects what nobody uses any more.
+/// Carves blocks and slices for nodes, keeps pools' status, and collects what nobody uses any more.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Flags {
@@ -46,6 +46,9 @@ struct Flags {
     /// How many writes are under way at once.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
+    /// Namespace of Whereabouts' objects.
+    #[arg(long, default_value = "kube-system")]
+    whereabouts_namespace: String,
     /// Where /metrics, /healthz and /readyz are served; on port 9386 of all addresses if not given.
     #[arg(long)]
     metrics_address: Option<SocketAddr>,
@@ -75,6 +78,7 @@ async fn main() -> Result<()> {
         timing,
         workers: flags.workers.into(),
         tick: flags.check_interval,
+        whereabouts: Whereabouts { namespace: flags.whereabouts_namespace, ..Whereabouts::default() },
         ..Settings::new(&format!("{}_{}", hostname().unwrap_or_default(), entropy.uuid()))
     };
     let listener = listen(flags.metrics_address, PORT).await?;

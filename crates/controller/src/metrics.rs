@@ -12,8 +12,15 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tenure_api::coil::{PoolUsage, RequestOutcome};
+use tenure_handles::Timestamp;
 
+use crate::act::Learned;
+use crate::ledgers::Ledgers;
 use crate::world::World;
+use crate::write::LedgerWrite;
+use of_ledgers::LedgerMetrics;
+
+mod of_ledgers;
 
 type Labels = Vec<(&'static str, String)>;
 type Numbers = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -32,6 +39,7 @@ pub struct Metrics {
     node_blocks: Numbers,
     coil_max: Numbers,
     coil_allocated: Numbers,
+    ledgers: LedgerMetrics,
 }
 
 impl Default for Metrics {
@@ -47,8 +55,10 @@ impl Default for Metrics {
             node_blocks: Family::default(),
             coil_max: Family::default(),
             coil_allocated: Family::default(),
+            ledgers: LedgerMetrics::default(),
         };
         let registry = &mut metrics.registry;
+        metrics.ledgers.register(registry);
         registry.register("tenure_controller_leader", "Whether this replica leads", metrics.leader.clone());
         registry.register(
             "tenure_requests_waiting",
@@ -97,6 +107,22 @@ impl Metrics {
     pub(crate) fn wrote(&self, verb: &'static str, outcome: &'static str) {
         let labels = vec![("write", verb.to_owned()), ("outcome", outcome.to_owned())];
         self.writes.get_or_create(&labels).inc();
+    }
+
+    /// Counts what a write has released.
+    pub(crate) fn released(&self, write: &LedgerWrite, learned: &Learned) {
+        let (kind, count) = match (write, learned) {
+            (LedgerWrite::Forget { .. }, Learned::Ledger(_, count)) if *count > 0 => ("record", *count),
+            (LedgerWrite::Unreserve { .. }, Learned::ReservationGone(_)) => ("reservation", 1),
+            _ => return,
+        };
+        self.ledgers.released(kind, count);
+    }
+
+    /// Counts what the leader knows of Whereabouts' ranges, where it has changed.
+    pub(crate) fn observe_ledgers(&self, ledgers: &Ledgers, leads: bool, suspects: usize, now: Timestamp) {
+        let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ledgers.observe(ledgers, leads, suspects, now);
     }
 
     /// Counts what the leader knows; one that stands by counts nothing.

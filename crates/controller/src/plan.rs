@@ -4,7 +4,9 @@ mod carved;
 mod garbage;
 mod pools;
 mod requests;
+mod slices;
 mod suspicions;
+mod unused;
 
 use std::time::Duration;
 
@@ -16,7 +18,9 @@ use crate::world::World;
 use crate::write::{At, Write};
 use carved::Carved;
 pub(crate) use garbage::is_out_of_service;
+use slices::SlicePlanner;
 use suspicions::Suspicions;
+use unused::UnusedPlanner;
 
 /// How long a node has to be missing before its blocks are released, when nobody saw it being deleted.
 const MISSING_NODE: Duration = Duration::from_secs(10);
@@ -29,18 +33,53 @@ const MISSING_POOL: Duration = Duration::from_secs(1);
 pub struct Planner {
     blocks_without_node: Suspicions,
     requests_without_pool: Suspicions,
+    slices: SlicePlanner,
+    /// Nothing where pods are not in this API: then nobody can say what is unused.
+    unused: Option<UnusedPlanner>,
 }
 
-impl Default for Planner {
+/// How Whereabouts' ranges are looked after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// The namespace of its objects.
+    pub namespace: String,
+    /// How long nobody has to use a record before it is released; `None` where pods are not in this API, so that nothing
+    /// ever is.
+    pub release_after: Option<Duration>,
+    /// How long a node has to be gone before its slice may be given to another: longer than it takes the node, if it is
+    /// there after all, to write what it holds into its ledger.
+    pub node_gone_after: Duration,
+}
+
+impl Default for Whereabouts {
     fn default() -> Self {
         Self {
-            blocks_without_node: Suspicions::lasting(MISSING_NODE),
-            requests_without_pool: Suspicions::lasting(MISSING_POOL),
+            namespace: "kube-system".to_owned(),
+            release_after: Some(Duration::from_mins(1)),
+            node_gone_after: Duration::from_secs(15),
         }
     }
 }
 
+impl Default for Planner {
+    fn default() -> Self {
+        Self::new(&Whereabouts::default())
+    }
+}
+
 impl Planner {
+    /// One that has seen nothing yet.
+    pub fn new(whereabouts: &Whereabouts) -> Self {
+        Self {
+            blocks_without_node: Suspicions::lasting(MISSING_NODE),
+            requests_without_pool: Suspicions::lasting(MISSING_POOL),
+            slices: SlicePlanner::new(&whereabouts.namespace, whereabouts.node_gone_after),
+            unused: whereabouts
+                .release_after
+                .map(|patience| UnusedPlanner::new(patience, whereabouts.node_gone_after)),
+        }
+    }
+
     /// The writes that bring the world closer to what it should be: at most one for each object. Nothing while part of
     /// the world is unknown.
     pub fn plan(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
@@ -52,15 +91,28 @@ impl Planner {
         let mut writes = requests::serve(world, &overlaps, &carved, &mut self.requests_without_pool, now);
         writes.extend(pools::keep(world, &overlaps, &carved, now));
         writes.extend(garbage::collect(world, &mut self.blocks_without_node, now));
+        writes.extend(self.slices.plan(world, now));
+        if let Some(unused) = &mut self.unused {
+            writes.extend(unused.plan(world, now));
+        }
         writes
+    }
+
+    /// How many records and reservations of Whereabouts' nobody seems to use.
+    pub fn suspects(&self) -> usize {
+        self.unused.as_ref().map_or(0, UnusedPlanner::suspects)
+    }
+
+    /// What people should know and no write tells.
+    pub(crate) fn take_events(&mut self) -> Vec<tenure_whereabouts::slices::Event> {
+        self.slices.take_events()
     }
 
     /// When to plan again even if nothing is heard until then: the next suspicion will have lasted long enough.
     pub fn next_look(&self) -> Option<Timestamp> {
-        [&self.blocks_without_node, &self.requests_without_pool]
-            .into_iter()
-            .filter_map(Suspicions::next)
-            .min()
+        let blocks = [&self.blocks_without_node, &self.requests_without_pool].map(Suspicions::next);
+        let ledgers = [self.slices.next(), self.unused.as_ref().and_then(UnusedPlanner::next)];
+        blocks.into_iter().chain(ledgers).flatten().min()
     }
 }
 

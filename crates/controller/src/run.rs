@@ -24,9 +24,9 @@ use crate::events::{self, Note};
 use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
-use crate::plan::Planner;
+use crate::plan::{Planner, Whereabouts};
 use crate::retry::Retry;
-use crate::watch::{News, watch_all};
+use crate::watch::{News, Watches};
 use crate::world::World;
 use crate::write::Write;
 
@@ -51,6 +51,8 @@ pub struct Settings {
     pub patience: Duration,
     /// How often to plan even if nothing is heard.
     pub tick: Duration,
+    /// How Whereabouts' ranges are looked after.
+    pub whereabouts: Whereabouts,
 }
 
 impl Settings {
@@ -66,6 +68,7 @@ impl Settings {
             debounce: Duration::from_millis(3),
             patience: Duration::from_secs(5),
             tick: Duration::from_secs(10),
+            whereabouts: Whereabouts::default(),
         }
     }
 }
@@ -122,7 +125,9 @@ impl Controller {
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let mut tasks = JoinSet::new();
         let (sender, news) = mpsc::unbounded_channel();
-        watch_all(&mut tasks, &self.client, &sender, &self.health);
+        let (pods_matter, pods) = watch::channel(false);
+        let (client, namespace) = (&self.client, self.settings.whereabouts.namespace.as_str());
+        Watches { client, namespace, news: &sender, health: &self.health, pods }.start(&mut tasks);
         let (notes, noted) = mpsc::channel(256);
         let instance = self.settings.identity.clone();
         tasks.spawn(events::publish(self.client.clone(), self.clock.clone(), instance, noted));
@@ -138,15 +143,16 @@ impl Controller {
         let resign = CancellationToken::new();
         let mut campaign = JoinSet::from_iter([campaign.run(self.settings.identity.clone(), resign.clone())]);
         let mut desk = Desk {
-            actor: Actor::new(self.client.clone()),
+            actor: Actor::new(self.client.clone(), namespace),
             clock: self.clock.clone(),
-            settings: self.settings,
             health: self.health,
             metrics: self.metrics,
             world: World::default(),
-            planner: Planner::default(),
+            planner: Planner::new(&self.settings.whereabouts),
+            settings: self.settings,
             retry: Retry::default(),
             role: heard_role,
+            pods_matter,
             led: false,
             notes,
             stop: stop.clone(),
@@ -180,6 +186,8 @@ struct Desk {
     role: watch::Receiver<Role>,
     led: bool,
     notes: mpsc::Sender<Note>,
+    /// Whether pods are worth watching.
+    pods_matter: watch::Sender<bool>,
     stop: CancellationToken,
 }
 
@@ -202,12 +210,17 @@ impl Desk {
                 while let Ok(heard) = news.try_recv() {
                     heard.tell(&mut self.world);
                 }
+                let matter =
+                    self.settings.whereabouts.release_after.is_some() && self.world.ledgers.needs_pods();
+                self.pods_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
                 self.health.beat(self.world.is_complete());
                 if !self.round().await {
                     break;
                 }
             }
-            self.metrics.observe(&self.world, self.term_end().is_some());
+            let (leads, now) = (self.term_end().is_some(), self.clock.now());
+            self.metrics.observe(&self.world, leads);
+            self.metrics.observe_ledgers(&self.world.ledgers, leads, self.planner.suspects(), now);
         }
     }
 
@@ -233,7 +246,7 @@ impl Desk {
         if leads != self.led {
             // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
             // nothing.
-            (self.planner, self.retry) = (Planner::default(), Retry::default());
+            (self.planner, self.retry) = (Planner::new(&self.settings.whereabouts), Retry::default());
             self.led = leads;
         }
         if !leads {
@@ -241,6 +254,9 @@ impl Desk {
         }
         let now = self.clock.now();
         let mut plan = self.planner.plan(&self.world, now);
+        for event in self.planner.take_events() {
+            self.tell(events::of_slices(&event, &self.world));
+        }
         self.retry.keep(plan.iter().map(Write::subject));
         plan.retain(|write| self.retry.may_try(write.subject(), now));
         plan.truncate(self.settings.round);
@@ -275,9 +291,8 @@ impl Desk {
             Outcome::Done => {
                 self.health.answered();
                 self.retry.worked(subject);
-                for note in events::notes(write, &self.world) {
-                    // Events are help for people; they never hold up the work.
-                    _ = self.notes.try_send(note);
+                if !matches!(write, Write::Ledger(_)) {
+                    self.tell(events::notes(write, &self.world));
                 }
                 "done"
             }
@@ -297,7 +312,20 @@ impl Desk {
         };
         self.metrics.wrote(verb, word);
         if let Some(learned) = learned {
+            if let Write::Ledger(write) = write {
+                self.metrics.released(write, &learned);
+            }
             learned.tell(&mut self.world);
+        }
+        if let (Write::Ledger(_), Outcome::Done) = (write, &outcome) {
+            self.tell(events::notes(write, &self.world));
+        }
+    }
+
+    /// Events are help for people; they never hold up the work.
+    fn tell(&self, notes: impl IntoIterator<Item = Note>) {
+        for note in notes {
+            _ = self.notes.try_send(note);
         }
     }
 }

@@ -4,25 +4,37 @@
 //! away would be asked twenty times a second.
 
 use std::fmt::Debug;
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::cache::Cache;
+use crate::attachment::{Attachment, NetworkAttachmentDefinition};
+use crate::cache::{Cache, Known};
 use crate::health::Health;
+use crate::pods::PodSeen;
 use crate::retry::wait_after;
 use crate::world::World;
 
 /// What a watch is told that begins where the server does not remember any more.
 const GONE: u16 = 410;
+/// What is told of a kind that is not defined.
+const NOT_FOUND: u16 = 404;
+/// How often a kind that is not defined is looked for.
+const LOOK_FOR_KIND: Duration = Duration::from_secs(2);
 
 /// Something heard from a watch.
 #[derive(Debug)]
@@ -32,6 +44,13 @@ pub(crate) enum News {
     Requests(Event<BlockRequest>),
     /// Boxed, because a node is much larger than the others.
     Nodes(Box<Event<Node>>),
+    Attachments(Event<Attachment>),
+    Slices(Event<NodeSlicePool>),
+    Ledgers(Box<Event<IPPool>>),
+    Reservations(Event<OverlappingRangeIPReservation>),
+    Pods(Event<PodSeen>),
+    /// Pods are not watched any more.
+    NoPods,
 }
 
 impl News {
@@ -47,64 +66,172 @@ impl News {
                 Event::InitDone => world.finish_nodes(),
                 Event::Delete(node) => world.delete_node(&node),
             },
+            Self::Attachments(event) => {
+                tell(&mut world.ledgers.attachments, event);
+                world.ledgers.changed();
+            }
+            Self::Slices(event) => {
+                tell(&mut world.ledgers.slices, event);
+                world.ledgers.changed();
+            }
+            Self::Ledgers(event) => match *event {
+                Event::InitApply(pool) | Event::Apply(pool) => world.apply_ledger(pool),
+                Event::Init => world.ledgers.pools.begin(),
+                Event::InitDone => {
+                    world.ledgers.pools.finish();
+                    world.ledgers.changed();
+                }
+                Event::Delete(pool) => {
+                    world.ledgers.pools.remove(&pool.name_any(), &pool.uid().unwrap_or_default());
+                    world.ledgers.changed();
+                }
+            },
+            Self::Reservations(event) => tell(&mut world.ledgers.reservations, event),
+            Self::Pods(event) => match event {
+                Event::Init => world.ledgers.pods.begin(),
+                Event::InitApply(pod) | Event::Apply(pod) => world.ledgers.pods.apply(pod),
+                Event::InitDone => world.ledgers.pods.finish(),
+                Event::Delete(pod) => world.ledgers.pods.remove(&pod.podref),
+            },
+            Self::NoPods => world.ledgers.pods.forget(),
         }
     }
 }
 
-fn tell<K: Resource>(cache: &mut Cache<K>, event: Event<K>) {
+fn tell<K: Known>(cache: &mut Cache<K>, event: Event<K>) {
     match event {
         Event::Init => cache.begin(),
         Event::InitApply(object) | Event::Apply(object) => cache.apply(object),
         Event::InitDone => cache.finish(),
-        Event::Delete(object) => cache.remove(&object.name_any(), &object.uid().unwrap_or_default()),
+        Event::Delete(object) => cache.remove(&object.key(), &object.known_uid().unwrap_or_default()),
     }
 }
 
-/// Watches everything that the world consists of, for as long as anyone listens.
-pub(crate) fn watch_all(
-    tasks: &mut JoinSet<()>,
-    client: &Client,
-    news: &UnboundedSender<News>,
-    health: &Arc<Health>,
-) {
-    tasks.spawn(watch("AddressPool", Api::all(client.clone()), news.clone(), health.clone(), News::Pools));
-    tasks.spawn(watch("AddressBlock", Api::all(client.clone()), news.clone(), health.clone(), News::Blocks));
-    tasks.spawn(watch(
-        "BlockRequest",
-        Api::all(client.clone()),
-        news.clone(),
-        health.clone(),
-        News::Requests,
-    ));
-    // Nodes are large, and all that matters is that they exist and what taints they have.
-    let light = |event: Event<Node>| News::Nodes(Box::new(event.modify(|node| node.status = None)));
-    tasks.spawn(watch("Node", Api::all(client.clone()), news.clone(), health.clone(), light));
+/// The event with what is kept of its object.
+fn kept<K, T>(event: Event<K>, keep: impl Fn(&K) -> T) -> Event<T> {
+    match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(keep(&object)),
+        Event::Apply(object) => Event::Apply(keep(&object)),
+        Event::Delete(object) => Event::Delete(keep(&object)),
+    }
 }
 
-async fn watch<K>(
-    kind: &'static str,
-    api: Api<K>,
+/// What is watched, and where it is told.
+pub(crate) struct Watches<'a> {
+    pub(crate) client: &'a Client,
+    /// The namespace of Whereabouts' objects.
+    pub(crate) namespace: &'a str,
+    pub(crate) news: &'a UnboundedSender<News>,
+    pub(crate) health: &'a Arc<Health>,
+    /// Whether pods matter at present; nobody listens where they never do.
+    pub(crate) pods: Receiver<bool>,
+}
+
+impl Watches<'_> {
+    /// Watches everything that the world consists of, for as long as anyone listens.
+    pub(crate) fn start(self, tasks: &mut JoinSet<()>) {
+        let client = || self.client.clone();
+        tasks.spawn(self.watch("AddressPool", Api::all(client()), false, News::Pools));
+        tasks.spawn(self.watch("AddressBlock", Api::all(client()), false, News::Blocks));
+        tasks.spawn(self.watch("BlockRequest", Api::all(client()), false, News::Requests));
+        // Nodes are large, and all that matters is that they exist and what taints they have.
+        let light = |event: Event<Node>| News::Nodes(Box::new(event.modify(|node| node.status = None)));
+        tasks.spawn(self.watch("Node", Api::all(client()), false, light));
+
+        let of_namespace = || (client(), self.namespace);
+        let (of_slices, of_pools, of_reservations) = (of_namespace(), of_namespace(), of_namespace());
+        let attached = |event| News::Attachments(kept(event, Attachment::of));
+        let attachments: Api<NetworkAttachmentDefinition> = Api::all(client());
+        tasks.spawn(self.watch("NetworkAttachmentDefinition", attachments, true, attached));
+        let slices = Api::namespaced(of_slices.0, of_slices.1);
+        tasks.spawn(self.watch("NodeSlicePool", slices, true, News::Slices));
+        let pools = Api::namespaced(of_pools.0, of_pools.1);
+        tasks.spawn(self.watch("IPPool", pools, true, |event| News::Ledgers(Box::new(event))));
+        let reservations = Api::namespaced(of_reservations.0, of_reservations.1);
+        tasks.spawn(self.watch("OverlappingRangeIPReservation", reservations, true, News::Reservations));
+        tasks.spawn(watch_pods(client(), self.news.clone(), self.health.clone(), self.pods.clone()));
+    }
+
+    fn watch<K, W>(
+        &self,
+        kind: &'static str,
+        api: Api<K>,
+        may_be_missing: bool,
+        wrap: W,
+    ) -> impl Future<Output = ()> + use<K, W>
+    where
+        W: Fn(Event<K>) -> News,
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let events = watcher(api, watcher::Config::default());
+        let events = events.map_ok(|event| event.modify(|object| object.managed_fields_mut().clear()));
+        let (news, health) = (self.news.clone(), self.health.clone());
+        follow(Following { kind, may_be_missing, news, health }, events.boxed(), wrap)
+    }
+}
+
+/// Watches pods' metadata while they matter; those that have ended are not even sent.
+async fn watch_pods(
+    client: Client,
     news: UnboundedSender<News>,
     health: Arc<Health>,
+    mut matter: Receiver<bool>,
+) {
+    let pods: Api<PartialObjectMeta<Pod>> = Api::all(client);
+    let living = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    while matter.wait_for(|matter| *matter).await.is_ok() {
+        let following =
+            Following { kind: "Pod", may_be_missing: false, news: news.clone(), health: health.clone() };
+        let events = watcher(pods.clone(), living.clone()).boxed();
+        tokio::select! {
+            () = follow(following, events, |event| News::Pods(kept(event, PodSeen::of))) => return,
+            _ = matter.wait_for(|matter| !*matter) => {}
+        }
+        health.watch_ended("Pod");
+        if news.send(News::NoPods).is_err() {
+            return;
+        }
+    }
+    // Whoever decided that pods matter is gone, and so is everybody else.
+    std::future::pending().await
+}
+
+struct Following {
+    kind: &'static str,
+    /// Whether its definition may be missing: it is looked for every now and then, and nobody complains.
+    may_be_missing: bool,
+    news: UnboundedSender<News>,
+    health: Arc<Health>,
+}
+
+async fn follow<K>(
+    Following { kind, may_be_missing, news, health }: Following,
+    mut events: BoxStream<'static, Result<Event<K>, watcher::Error>>,
     wrap: impl Fn(Event<K>) -> News,
-) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let events = watcher(api, watcher::Config::default());
-    let mut events =
-        events.map_ok(|event| event.modify(|object| object.managed_fields_mut().clear())).boxed();
+) {
     let mut failures = 0;
+    let mut missing = false;
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
                 // At the beginning of a list nobody has answered yet.
                 if !matches!(event, Event::Init) {
                     health.watch_works(kind);
-                    failures = 0;
+                    (failures, missing) = (0, false);
                 }
                 if news.send(wrap(event)).is_err() {
                     return;
                 }
+            }
+            Err(error) if may_be_missing && is_not_there(&error) => {
+                if !missing {
+                    tracing::info!(kind, "the API server does not know this kind; looking for it again");
+                }
+                missing = true;
+                health.watch_lacks_kind(kind);
+                sleep(LOOK_FOR_KIND).await;
             }
             Err(error) => {
                 tracing::warn!(kind, %error, "watching failed; trying again");
@@ -118,10 +245,17 @@ async fn watch<K>(
     }
 }
 
+/// Whether the server does not know the kind.
+fn is_not_there(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == NOT_FOUND,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tenure_handles::{SeededEntropy, SystemClock};
     use tenure_localapi::LocalApi;
     use tenure_testbed::faults::{Calls, Faults, Rule};
@@ -136,7 +270,10 @@ mod tests {
         let client = faults.client(LocalApi::temporary(SystemClock, SeededEntropy::new(1)), "default");
         let health = Arc::new(Health::new(Arc::new(SystemClock)));
         let (news, _heard) = mpsc::unbounded_channel();
-        let watch = watch("Node", Api::all(client), news, Arc::clone(&health), |event: Event<Node>| {
+        let (_matter, pods) = tokio::sync::watch::channel(false);
+        let watches =
+            Watches { client: &client, namespace: "kube-system", news: &news, health: &health, pods };
+        let watch = watches.watch("Node", Api::all(client.clone()), false, |event: Event<Node>| {
             News::Nodes(Box::new(event))
         });
         // Asked after 0, 50, 150, 350 and 750 ms.

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_api::whereabouts::IPPool;
 
 use crate::cache::Cache;
+use crate::ledgers::Ledgers;
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
 const MANY: usize = 1024;
@@ -20,13 +22,15 @@ pub struct World {
     pub blocks: Cache<AddressBlock>,
     /// Requests.
     pub requests: Cache<BlockRequest>,
+    /// Whereabouts' ranges.
+    pub ledgers: Ledgers,
     nodes: Cache<Node>,
     /// Nodes whose deletion was seen, and not only their absence.
     deleted_nodes: BTreeSet<String>,
 }
 
 impl World {
-    /// Whether everything has come in at least once. Before, absence means nothing.
+    /// Whether everything that blocks depend on has come in at least once. Before, absence means nothing.
     pub fn is_complete(&self) -> bool {
         self.pools.is_complete()
             && self.blocks.is_complete()
@@ -47,11 +51,16 @@ impl World {
     /// The list of nodes is complete.
     pub fn finish_nodes(&mut self) {
         self.nodes.finish();
+        self.ledgers.changed();
     }
 
     /// A node as it is.
     pub fn apply_node(&mut self, node: Node) {
-        self.deleted_nodes.remove(&node.name_any());
+        let name = node.name_any();
+        self.deleted_nodes.remove(&name);
+        if self.nodes.get(&name).is_none() {
+            self.ledgers.changed();
+        }
         self.nodes.apply(node);
     }
 
@@ -59,6 +68,7 @@ impl World {
     pub fn delete_node(&mut self, node: &Node) {
         let name = node.name_any();
         self.nodes.remove(&name, &node.uid().unwrap_or_default());
+        self.ledgers.changed();
         if self.nodes.get(&name).is_none() {
             self.deleted_nodes.insert(name);
         }
@@ -68,6 +78,12 @@ impl World {
             let matter: BTreeSet<&str> = of_blocks.chain(of_requests).collect();
             self.deleted_nodes.retain(|node| matter.contains(node.as_str()));
         }
+    }
+
+    /// An `IPPool` as it is.
+    pub fn apply_ledger(&mut self, pool: IPPool) {
+        let nodes = &self.nodes;
+        self.ledgers.apply_pool(pool, |node| nodes.get(node).is_some());
     }
 
     /// Whether the deletion of this node was seen.

@@ -19,6 +19,10 @@
 use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
 use tenure_ipam::Subnet;
 
+pub use ledgers::LedgerWrite;
+
+mod ledgers;
+
 /// An object at the version that a decision was based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At {
@@ -81,6 +85,8 @@ pub enum Write {
         /// What a live look has to confirm.
         because: Because,
     },
+    /// Writes something of Whereabouts'.
+    Ledger(LedgerWrite),
 }
 
 /// Why nobody can use a block.
@@ -105,6 +111,7 @@ impl Write {
             Self::PoolStatus { .. } => "pool_status",
             Self::PoolFinalizers { .. } => "pool_finalizers",
             Self::ReleaseBlock { .. } => "release",
+            Self::Ledger(write) => write.verb(),
         }
     }
 
@@ -117,6 +124,7 @@ impl Write {
             | Self::PoolFinalizers { pool: at, .. }
             | Self::ReleaseBlock { block: at, .. } => &at.uid,
             Self::Create { block } => block.request_uid().unwrap_or_default(),
+            Self::Ledger(write) => write.subject(),
         }
     }
 }

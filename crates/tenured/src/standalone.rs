@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
-use tenure_controller::{Controller, Health, Metrics, Settings};
+use tenure_controller::{Controller, Health, Metrics, Settings, Whereabouts};
 use tenure_handles::{Clock, Entropy};
 use tenure_localapi::{LocalApi, OpenError, ServeError, Server};
 use tokio::sync::watch;
@@ -154,7 +154,10 @@ impl Standalone {
         files.look().await;
         let server = serve(&api, &options.run_dir).await?;
         // Its own name in every life: the state directory is locked, so that nobody else can bear it.
-        let controller = Controller::new(client, clock, Settings::new(&format!("{node}_standalone")));
+        // Pods of this host are not in this API, so that nobody can say which addresses are not used any more.
+        let whereabouts = Whereabouts { release_after: None, ..Whereabouts::default() };
+        let settings = Settings { whereabouts, ..Settings::new(&format!("{node}_standalone")) };
+        let controller = Controller::new(client, clock, settings);
         let (health, metrics, mistakes) = (controller.health(), controller.metrics(), files.mistakes());
         let mut parts = JoinSet::new();
         let stopping = stop.clone();

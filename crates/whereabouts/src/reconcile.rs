@@ -130,6 +130,11 @@ impl Reconciler {
         unused
     }
 
+    /// Nothing counts as seen any more: the next look is a first one.
+    pub fn forget(&mut self) {
+        self.suspects.clear();
+    }
+
     /// How many records and reservations are suspect.
     pub fn suspects(&self) -> usize {
         self.suspects.len()

@@ -222,6 +222,7 @@ impl Server {
                 self.return_block(&block.name);
                 Outcome::Done
             }
+            Write::Ledger(write) => panic!("nobody asked for {write:?}"),
         }
     }
 

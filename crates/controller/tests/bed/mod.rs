@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+pub mod ranges;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use serde_json::json;
 use tenure_api::coil::{
     AddressBlock, AddressPool, BlockRequest, BlockRequestSpec, FINALIZER, RequestOutcome,
 };
-use tenure_controller::{Controller, RunError, Settings, Timing};
+use tenure_controller::{Controller, RunError, Settings, Timing, Whereabouts};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::LocalApi;
 use tokio::task::JoinHandle;
@@ -57,6 +59,11 @@ pub fn settings(identity: &str) -> Settings {
         },
         tick: Duration::from_millis(500),
         patience: Duration::from_secs(2),
+        whereabouts: Whereabouts {
+            release_after: Some(Duration::from_secs(2)),
+            node_gone_after: Duration::from_secs(1),
+            ..Whereabouts::default()
+        },
         ..Settings::new(identity)
     }
 }

@@ -1,0 +1,169 @@
+//! What is known of Whereabouts' ranges: attachment definitions, slices, ledgers, reservations and pods.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation, label};
+use tenure_ipam::Address;
+use tenure_whereabouts::ledger::State;
+
+use crate::attachment::Attachment;
+use crate::cache::{Cache, Known};
+use crate::pods::Pods;
+
+/// Whereabouts' objects, as far as they are known.
+#[derive(Debug, Default)]
+pub struct Ledgers {
+    /// NetworkAttachmentDefinitions of all namespaces. Incomplete while their definition is missing.
+    pub attachments: Cache<Attachment>,
+    /// Slices of nodes.
+    pub slices: Cache<NodeSlicePool>,
+    /// Ledgers.
+    pub pools: Cache<Ledger>,
+    /// Reservations of addresses of ranges that overlap.
+    pub reservations: Cache<OverlappingRangeIPReservation>,
+    /// Pods, watched only while there is a ledger or a reservation.
+    pub pods: Pods,
+    /// How often something changed that slices depend on.
+    changes: u64,
+}
+
+/// An `IPPool`. Of one that a living node writes, only what slices depend on is kept: nodes' ledgers are many, and together
+/// they have a record of every interface in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ledger {
+    /// The object, with its records only where `whole`.
+    pub pool: IPPool,
+    /// Whether its records are here.
+    pub whole: bool,
+    /// How many addresses its records name.
+    pub used: u64,
+    /// The lowest and the highest of them.
+    pub span: Option<(Address, Address)>,
+}
+
+impl Ledger {
+    /// What is kept of an object.
+    pub fn of(mut pool: IPPool, whole: bool) -> Self {
+        let entries = pool.spec.reservations().map(|decoded| decoded.entries).unwrap_or_default();
+        let span = entries.first().zip(entries.last()).map(|(first, last)| (first.0, last.0));
+        let used = entries.len() as u64;
+        if !whole {
+            pool.spec.allocations.clear();
+        }
+        Self { pool, whole, used, span }
+    }
+
+    /// The node that writes it, where it says one.
+    pub fn node(&self) -> Option<&str> {
+        node_of(&self.pool)
+    }
+
+    /// What its writers have agreed on.
+    pub fn state(&self) -> State {
+        State::of(&self.pool)
+    }
+}
+
+impl Known for Ledger {
+    fn key(&self) -> String {
+        self.pool.name_any()
+    }
+
+    fn known_uid(&self) -> Option<String> {
+        self.pool.uid()
+    }
+
+    fn known_version(&self) -> u128 {
+        self.pool.known_version()
+    }
+}
+
+impl Ledgers {
+    /// How often something changed that slices depend on.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Something changed that slices depend on.
+    pub(crate) fn changed(&mut self) {
+        self.changes = self.changes.wrapping_add(1);
+    }
+
+    /// Whether all that slices depend on has come in. Without attachment definitions nobody says what to cut.
+    pub fn knows_slices(&self) -> bool {
+        self.attachments.is_complete() && self.slices.is_complete() && self.pools.is_complete()
+    }
+
+    /// Whether all has come in that says what nobody uses any more.
+    pub fn knows_use(&self) -> bool {
+        self.pools.is_complete() && self.reservations.is_complete() && self.pods.is_complete()
+    }
+
+    /// Whether pods matter.
+    pub fn needs_pods(&self) -> bool {
+        !self.pools.is_empty() || !self.reservations.is_empty()
+    }
+
+    /// An `IPPool` as it is; `lives` says which nodes do.
+    pub(crate) fn apply_pool(&mut self, pool: IPPool, lives: impl Fn(&str) -> bool) {
+        let whole = node_of(&pool).is_none_or(|node| !lives(node));
+        let ledger = Ledger::of(pool, whole);
+        let facts = |ledger: &Ledger| (ledger.state(), ledger.span.is_some(), ledger.whole);
+        let known = self.pools.get(&ledger.key()).map(facts);
+        if known != Some(facts(&ledger)) {
+            self.changed();
+        }
+        self.pools.apply(ledger);
+    }
+
+    /// Nodes that a slice is of, whether they live or not.
+    pub(crate) fn nodes_with_slices(&self) -> BTreeSet<&str> {
+        let status = self.slices.iter().filter_map(|pool| pool.status.as_ref());
+        let nodes = status.flat_map(|status| &status.allocations).map(|slice| slice.node_name.as_str());
+        nodes.filter(|node| !node.is_empty()).collect()
+    }
+}
+
+fn node_of(pool: &IPPool) -> Option<&str> {
+    pool.metadata.labels.as_ref()?.get(label::NODE).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tenure_api::whereabouts::{Allocation, IPPoolSpec};
+
+    use super::*;
+
+    fn pool(node: Option<&str>, keys: &[&str]) -> IPPool {
+        let allocations = keys.iter().map(|key| ((*key).to_owned(), Allocation::default())).collect();
+        let mut pool = IPPool::new("p", IPPoolSpec { range: "10.0.0.0/24".into(), allocations });
+        pool.metadata.labels = node.map(|node| BTreeMap::from([(label::NODE.to_owned(), node.to_owned())]));
+        pool
+    }
+
+    #[test]
+    fn of_a_living_nodes_ledger_only_the_counts_are_kept_and_of_others_every_record() {
+        let mut ledgers = Ledgers::default();
+        for (node, kept) in [(Some("lives"), 0), (Some("gone"), 3), (None, 3)] {
+            ledgers.apply_pool(pool(node, &["7", "1", "9"]), |node| node == "lives");
+            let ledger = ledgers.pools.get("p").unwrap();
+            assert_eq!((ledger.pool.spec.allocations.len(), ledger.used), (kept, 3), "{node:?}");
+            let span = ledger.span.map(|(first, last)| [first.to_string(), last.to_string()]);
+            assert_eq!(span, Some(["10.0.0.1".to_owned(), "10.0.0.9".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn slices_are_thought_about_again_when_a_ledger_becomes_empty_and_not_with_every_record() {
+        let mut ledgers = Ledgers::default();
+        let mut changes = |keys: &[&str]| {
+            let before = ledgers.changes();
+            ledgers.apply_pool(pool(Some("lives"), keys), |_| true);
+            ledgers.changes() - before
+        };
+        assert_eq!([changes(&[]), changes(&["1"]), changes(&["1", "2"]), changes(&[])], [1, 1, 0, 1]);
+    }
+}

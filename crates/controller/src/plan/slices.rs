@@ -1,0 +1,232 @@
+//! Slices: what the dialect decides, as writes, and no more often than something changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use tenure_api::whereabouts::NodeSlicePool;
+use tenure_handles::Timestamp;
+use tenure_whereabouts::ledger::{Mark, State};
+use tenure_whereabouts::slices::{
+    About, AttachmentDefinition, Event, HeldSpan, Inputs, SharedPool, SlicePlan, SliceWrite, identify,
+    networks, plan, see,
+};
+
+use super::at;
+use super::suspicions::Suspicions;
+use crate::ledgers::Ledgers;
+use crate::world::World;
+use crate::write::{LedgerWrite, Write};
+
+/// A pool is written at most this often, so that a thousand nodes that join one after the other are not a thousand writes.
+const PACE: Duration = Duration::from_secs(1);
+/// Everything is thought through this often even if nothing that matters seems to have changed.
+const ANYWAY: Duration = Duration::from_secs(5);
+
+/// Plans slices.
+#[derive(Debug)]
+pub(super) struct SlicePlanner {
+    namespace: String,
+    gone: Suspicions,
+    /// What was planned last, from which state of the world, and when.
+    last: Option<(u64, Timestamp)>,
+    writes: Vec<Write>,
+    /// When each pool was last planned to be written, and as which version.
+    pace: BTreeMap<String, (Timestamp, Option<String>)>,
+    wake: Option<Timestamp>,
+    /// What was said of definitions that cannot be read.
+    refused: BTreeMap<String, String>,
+    events: Vec<Event>,
+}
+
+impl SlicePlanner {
+    pub(super) fn new(namespace: &str, node_gone_after: Duration) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            gone: Suspicions::lasting(node_gone_after),
+            last: None,
+            writes: Vec::new(),
+            pace: BTreeMap::new(),
+            wake: None,
+            refused: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// The writes that slices need; those of the last plan if nothing has changed since.
+    pub(super) fn plan(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
+        if !world.ledgers.knows_slices() {
+            return Vec::new();
+        }
+        let changes = world.ledgers.changes();
+        let due = self.wake.is_some_and(|wake| wake <= now);
+        if let Some((seen, at)) = self.last
+            && seen == changes
+            && now.since(at) < ANYWAY
+            && !due
+        {
+            return self.writes.clone();
+        }
+        self.last = Some((changes, now));
+        self.writes = self.think(world, now);
+        self.writes.clone()
+    }
+
+    /// When to plan again even if nothing is heard until then.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        [self.wake, self.gone.next()].into_iter().flatten().min()
+    }
+
+    /// What people should know and no write tells.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    fn think(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
+        let ledgers = &world.ledgers;
+        let attachments: Vec<AttachmentDefinition> = ledgers
+            .attachments
+            .iter()
+            .filter(|it| it.says_something())
+            .map(|it| it.definition.clone())
+            .collect();
+        let nodes = self.living(world, now);
+        let (held, shared) = seen(world, &attachments);
+        let pools: Vec<NodeSlicePool> = ledgers.slices.iter().cloned().collect();
+        let inputs = Inputs {
+            namespace: &self.namespace,
+            attachments: &attachments,
+            flat: None,
+            nodes: &nodes,
+            pools: &pools,
+            held: &held,
+            shared: &shared,
+            now,
+        };
+        let plan = plan(&inputs);
+        self.say_refused(&plan);
+        self.wake = None;
+        // First of all nobody takes from a whole range that is cut.
+        if !plan.guards.is_empty() {
+            let guard = |pool| Write::Ledger(LedgerWrite::Guard { pool: Box::new(pool) });
+            return plan.guards.into_iter().map(guard).collect();
+        }
+        let SlicePlan { writes, mut events, .. } = plan;
+        let mut due = Vec::new();
+        for write in writes {
+            let write = match write {
+                SliceWrite::Create(pool) | SliceWrite::Replace(pool) => {
+                    if !self.may_write(&pool, now) {
+                        continue;
+                    }
+                    let name = pool.name_any();
+                    let gone = losers(ledgers, &pool, &nodes);
+                    let events = events.extract_if(.., |event| event.pool == name).collect();
+                    Some(LedgerWrite::Slices { pool, gone, events })
+                }
+                SliceWrite::Delete { name, .. } => {
+                    ledgers.slices.get(&name).map(|pool| LedgerWrite::DropSlices { pool: at(pool) })
+                }
+                SliceWrite::Seal { name } => mark(ledgers, &name, State::Sliced),
+                SliceWrite::Unseal { name } if slices_are_in_use(ledgers, &name) => None,
+                SliceWrite::Unseal { name } => mark(ledgers, &name, State::Unique),
+            };
+            due.extend(write.map(Write::Ledger));
+        }
+        let names: BTreeSet<String> = pools.iter().map(ResourceExt::name_any).collect();
+        self.pace.retain(|name, (at, _)| names.contains(name) || now.since(*at) < PACE);
+        due
+    }
+
+    /// The nodes that live, or have not been gone for long enough.
+    fn living(&mut self, world: &World, now: Timestamp) -> BTreeSet<String> {
+        let mut nodes: BTreeSet<String> = world.nodes().iter().map(ResourceExt::name_any).collect();
+        self.gone.look_again();
+        for node in world.ledgers.nodes_with_slices() {
+            if world.nodes().get(node).is_none() && !self.gone.suspect(node.to_owned(), now) {
+                nodes.insert(node.to_owned());
+            }
+        }
+        nodes
+    }
+
+    /// Whether it is this pool's turn. The same version again is another attempt of the same write.
+    fn may_write(&mut self, pool: &NodeSlicePool, now: Timestamp) -> bool {
+        let (name, version) = (pool.name_any(), pool.resource_version());
+        if let Some((last, of)) = self.pace.get(&name)
+            && *of != version
+            && now.since(*last) < PACE
+        {
+            let next = last.plus(PACE);
+            self.wake = Some(self.wake.map_or(next, |wake| wake.min(next)));
+            return false;
+        }
+        self.pace.insert(name, (now, version));
+        true
+    }
+
+    /// Definitions that cannot be read, once each.
+    fn say_refused(&mut self, plan: &SlicePlan) {
+        for (attachment, message) in &plan.refused {
+            if self.refused.get(attachment) == Some(message) {
+                continue;
+            }
+            let (namespace, name) = attachment.split_once('/').unwrap_or_default();
+            tracing::warn!(attachment, message, "an attachment definition cannot be read");
+            self.events.push(Event {
+                pool: String::new(),
+                about: About::Attachment(namespace.to_owned(), name.to_owned()),
+                reason: "Refused",
+                message: message.clone(),
+            });
+        }
+        self.refused.clone_from(&plan.refused);
+    }
+}
+
+/// What nodes hold and which ranges are used as a whole, as ledgers say.
+fn seen(world: &World, attachments: &[AttachmentDefinition]) -> (Vec<HeldSpan>, Vec<SharedPool>) {
+    let networks = networks(attachments, None);
+    let with_slices = world.ledgers.nodes_with_slices();
+    let is_node = |name: &str| world.nodes().get(name).is_some() || with_slices.contains(name);
+    let whole = world.ledgers.pools.iter().filter(|ledger| ledger.whole).map(|ledger| &ledger.pool);
+    let (mut held, shared) = see(whole, &networks, is_node);
+    for ledger in world.ledgers.pools.iter().filter(|ledger| !ledger.whole) {
+        if let Some((first, last)) = ledger.span
+            && let Some(id) = identify(&ledger.pool, &networks, &is_node)
+        {
+            held.push(HeldSpan { network: id.network, node: id.node, first, last });
+        }
+    }
+    (held, shared)
+}
+
+/// The nodes that have a slice of this pool, and lose it because they are gone.
+fn losers(ledgers: &Ledgers, pool: &NodeSlicePool, living: &BTreeSet<String>) -> Vec<String> {
+    let nodes = |pool: &NodeSlicePool| -> BTreeSet<String> {
+        let slices = pool.status.iter().flat_map(|status| &status.allocations);
+        slices.map(|slice| slice.node_name.clone()).filter(|node| !node.is_empty()).collect()
+    };
+    let before = ledgers.slices.get(&pool.name_any()).map(nodes).unwrap_or_default();
+    before.difference(&nodes(pool)).filter(|node| !living.contains(*node)).cloned().collect()
+}
+
+fn mark(ledgers: &Ledgers, name: &str, state: State) -> Option<LedgerWrite> {
+    let ledger = ledgers.pools.get(name)?;
+    Some(LedgerWrite::Mark { pool: at(&ledger.pool), mark: Mark::on(&ledger.pool, state) })
+}
+
+/// Whether a node still hands out of a slice of this range: its ledger says so until it has heard that it may not.
+fn slices_are_in_use(ledgers: &Ledgers, name: &str) -> bool {
+    let Some(Ok(range)) = ledgers.pools.get(name).map(|ledger| ledger.pool.spec.cidr()) else { return false };
+    let network = |ledger: &crate::ledgers::Ledger| {
+        let labels = ledger.pool.metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(tenure_api::whereabouts::label::NETWORK)).cloned()
+    };
+    let of = ledgers.pools.get(name).and_then(network);
+    ledgers.pools.iter().any(|ledger| {
+        ledger.state() == State::Owned
+            && network(ledger) == of
+            && ledger.pool.spec.cidr().is_ok_and(|cidr| cidr.overlaps(&range))
+    })
+}

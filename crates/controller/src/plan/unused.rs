@@ -1,0 +1,224 @@
+//! What nobody uses any more: records and reservations whose pods are gone, and ledgers of nodes that are.
+//!
+//! Ledgers of nodes that live are left alone: the node's agent writes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation, label};
+use tenure_handles::Timestamp;
+use tenure_whereabouts::ledger::{Act, PoolId, Request, State};
+use tenure_whereabouts::reconcile::{Inputs, LivingPod, Patience, Reconciler, Unused};
+use tenure_whereabouts::slices::{identify, networks};
+
+use super::at;
+use super::suspicions::Suspicions;
+use crate::ledgers::Ledger;
+use crate::world::World;
+use crate::write::{LedgerWrite, Write};
+
+/// How often is looked, at least.
+const LOOK: Duration = Duration::from_secs(10);
+/// So many records of one ledger go with one write: each of their pods is looked at.
+const AT_ONCE: usize = 128;
+
+/// Plans what goes.
+#[derive(Debug)]
+pub(super) struct UnusedPlanner {
+    /// How often is looked.
+    interval: Duration,
+    reconciler: Reconciler,
+    gone: Suspicions,
+    looked: Option<Timestamp>,
+    due: Unused,
+}
+
+impl UnusedPlanner {
+    pub(super) fn new(patience: Duration, node_gone_after: Duration) -> Self {
+        Self {
+            interval: LOOK.min(patience / 4),
+            reconciler: Reconciler::new(Patience { between: patience }),
+            gone: Suspicions::lasting(node_gone_after * 2),
+            looked: None,
+            due: Unused::default(),
+        }
+    }
+
+    /// The writes that release what nobody uses.
+    pub(super) fn plan(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
+        let mut writes = Vec::new();
+        if world.ledgers.knows_use() {
+            if self.looked.is_none_or(|looked| looked > now || now.since(looked) >= self.interval) {
+                self.due = self.look(world, now);
+                self.looked = Some(now);
+            }
+            writes.extend(self.forget(world));
+            writes.extend(self.unreserve(world));
+        } else {
+            // What was seen before pods were out of sight is no first look.
+            (self.looked, self.due) = (None, Unused::default());
+            self.reconciler.forget();
+        }
+        if world.ledgers.pools.is_complete() && world.nodes().is_complete() {
+            writes.extend(self.of_gone_nodes(world, now));
+        }
+        writes.into_iter().map(Write::Ledger).collect()
+    }
+
+    /// How many records and reservations are suspect.
+    pub(super) fn suspects(&self) -> usize {
+        self.reconciler.suspects()
+    }
+
+    /// When to look again even if nothing is heard until then.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        let look = self.looked.filter(|_| self.suspects() > 0).map(|looked| looked.plus(self.interval));
+        [look, self.gone.next()].into_iter().flatten().min()
+    }
+
+    fn look(&mut self, world: &World, now: Timestamp) -> Unused {
+        let pools: Vec<&IPPool> = ours(world).map(|ledger| &ledger.pool).collect();
+        let reservations: Vec<&OverlappingRangeIPReservation> = world.ledgers.reservations.iter().collect();
+        let records = pools.iter().flat_map(|pool| pool.spec.allocations.values());
+        let podrefs: BTreeSet<&str> = records
+            .map(|record| record.podref.as_str())
+            .chain(reservations.iter().map(|reservation| reservation.spec.podref.as_str()))
+            .collect();
+        let pods: BTreeMap<String, LivingPod> = podrefs
+            .into_iter()
+            .filter_map(|podref| Some((podref.to_owned(), world.ledgers.pods.get(podref)?)))
+            .collect();
+        self.reconciler.look(Inputs { pools: &pools, reservations: &reservations, pods: &pods, now })
+    }
+
+    /// Records that have been suspect for long enough and are still there, ledger by ledger.
+    fn forget(&self, world: &World) -> Vec<LedgerWrite> {
+        let mut by_object: BTreeMap<&str, Vec<Request>> = BTreeMap::new();
+        for request in &self.due.records {
+            let Act::Forget { object, key, record } = &request.act else { continue };
+            let known = world.ledgers.pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
+            let records = by_object.entry(object).or_default();
+            if known == Some(record) && records.len() < AT_ONCE {
+                records.push(request.clone());
+            }
+        }
+        let write = |(object, records): (&str, Vec<Request>)| {
+            let ledger = world.ledgers.pools.get(object).filter(|_| !records.is_empty())?;
+            let pods = records.iter().filter_map(|request| {
+                let podref = &request.who.podref;
+                Some((podref.clone(), world.ledgers.pods.get(podref)?))
+            });
+            let pods = pods.collect();
+            Some(LedgerWrite::Forget {
+                pool: at(&ledger.pool),
+                network: network_of(&ledger.pool),
+                records,
+                pods,
+            })
+        };
+        by_object.into_iter().filter_map(write).collect()
+    }
+
+    fn unreserve(&self, world: &World) -> Vec<LedgerWrite> {
+        let due = self.due.reservations.iter().filter_map(|(name, uid)| {
+            let known = world.ledgers.reservations.get(name).filter(|known| known.uid() == *uid)?;
+            let podref = known.spec.podref.clone();
+            // A record takes its reservation along.
+            let recorded = self.forget_is_due(world, &podref);
+            let pod = world.ledgers.pods.get(&podref);
+            (!recorded).then(|| LedgerWrite::Unreserve { reservation: at(known), podref, pod })
+        });
+        due.collect()
+    }
+
+    /// Whether a record of the pod is still to be released.
+    fn forget_is_due(&self, world: &World, podref: &str) -> bool {
+        self.due.records.iter().filter(|request| request.who.podref == podref).any(|request| {
+            let Act::Forget { object, key, record } = &request.act else { return false };
+            let known = world.ledgers.pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
+            known == Some(record)
+        })
+    }
+
+    /// Ledgers of nodes that are gone: read where their records are not known, and deleted when they have none.
+    fn of_gone_nodes(&mut self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
+        self.gone.look_again();
+        let with_slices = world.ledgers.nodes_with_slices();
+        let mut writes = Vec::new();
+        for ledger in world.ledgers.pools.iter() {
+            let Some(node) = ledger.node().filter(|node| world.nodes().get(node).is_none()) else { continue };
+            if !ledger.whole && ledger.used > 0 {
+                writes.push(LedgerWrite::Read { pool: at(&ledger.pool) });
+            }
+            let empty = ledger.used == 0 && ledger.whole && ledger.pool.spec.allocations.is_empty();
+            let ours = matches!(ledger.state(), State::Owned | State::Unique);
+            if empty && ours && !with_slices.contains(node) {
+                let uid = ledger.pool.uid().unwrap_or_default();
+                if self.gone.suspect(uid, now) {
+                    writes.push(LedgerWrite::DropLedger { pool: at(&ledger.pool), node: node.to_owned() });
+                }
+            } else if ledger.used == 0 && !ledger.whole {
+                writes.push(LedgerWrite::Read { pool: at(&ledger.pool) });
+            }
+        }
+        writes
+    }
+}
+
+/// The ledgers that the controller may write: all but those of nodes that live.
+fn ours(world: &World) -> impl Iterator<Item = &Ledger> {
+    let attachments: Vec<_> = world.ledgers.attachments.iter().map(|it| it.definition.clone()).collect();
+    let networks = networks(&attachments, None);
+    world.ledgers.pools.iter().filter(|ledger| ledger.whole).filter(move |ledger| {
+        let lives = |node: &str| world.nodes().get(node).is_some();
+        let of = ledger.node().map(str::to_owned).or_else(|| {
+            identify(&ledger.pool, &networks, &lives).map(|id| id.node).filter(|node| !node.is_empty())
+        });
+        of.is_none_or(|node| !lives(&node))
+    })
+}
+
+/// The network that an object is of: as it says, or what stands before its range.
+fn network_of(pool: &IPPool) -> String {
+    let labels = pool.metadata.labels.as_ref();
+    if let Some(network) = labels.and_then(|labels| labels.get(label::NETWORK)) {
+        return network.clone();
+    }
+    let range = pool.spec.cidr().ok().and_then(|range| PoolId::shared("", range).name().ok());
+    let name = pool.name_any();
+    // The objects of a large range have a number behind a dot.
+    let front = range.and_then(|range| Some(name.split_at(name.rfind(&range)?).0.trim_end_matches('-')));
+    let front = front.unwrap_or_default();
+    // A node stands between network and range.
+    let node = labels.and_then(|labels| labels.get(label::NODE)).map_or("", String::as_str);
+    front.strip_suffix(node).unwrap_or(front).trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tenure_api::whereabouts::IPPoolSpec;
+    use tenure_whereabouts::ledger::Network;
+
+    use super::*;
+
+    #[test]
+    fn the_network_of_an_object_is_what_its_ledger_knows_it_by() {
+        for (name, range, node, network) in [
+            ("10.0.0.0-16", "10.0.0.0/16", None, ""),
+            ("10.0.0.0-16.3", "10.0.0.0/16", None, ""),
+            ("blue-10.0.0.0-16", "10.0.0.0/16", None, "blue"),
+            ("node1-10.0.1.0-24", "10.0.1.0/24", Some("node1"), ""),
+            ("blue-node1-10.0.1.0-24", "10.0.1.0/24", Some("node1"), "blue"),
+            ("blue-fd00---64", "fd00::/64", None, "blue"),
+        ] {
+            let mut pool = IPPool::new(name, IPPoolSpec { range: range.into(), ..IPPoolSpec::default() });
+            pool.metadata.labels =
+                node.map(|node: &str| BTreeMap::from([(label::NODE.to_owned(), node.to_owned())]));
+            assert_eq!(network_of(&pool), network, "{name}");
+            assert!(Network::new(network).see_pool(&pool, |_| true).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What the controller writes of Whereabouts' ranges.
+//!
+//! All are compare-and-swaps but the creations, whose names are the lock: a `NodeSlicePool` is written at the version that
+//! was read, a mark tests the version, a record goes by a patch that tests that it still is what it was, and whatever is
+//! deleted is deleted by its UID. What takes something away from somebody looks again, live, before it does.
+
+use std::collections::BTreeMap;
+
+use tenure_api::whereabouts::{IPPool, NodeSlicePool};
+use tenure_whereabouts::ledger::{Mark, Request};
+use tenure_whereabouts::reconcile::LivingPod;
+use tenure_whereabouts::slices::Event;
+
+use super::At;
+
+/// One write to Whereabouts' objects.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LedgerWrite {
+    /// Makes the object of a whole range that is cut, so that nobody takes an address beside the slices.
+    Guard {
+        /// The object: empty, and sealed.
+        pool: Box<IPPool>,
+    },
+    /// Changes what an object's writers have agreed on.
+    Mark {
+        /// The object.
+        pool: At,
+        /// The change.
+        mark: Mark,
+    },
+    /// Makes a `NodeSlicePool`, or changes it at the version that it has.
+    Slices {
+        /// As it is to be.
+        pool: Box<NodeSlicePool>,
+        /// Nodes that lose their slice because they are gone: a live look has to confirm it.
+        gone: Vec<String>,
+        /// What people are told when it is written.
+        events: Vec<Event>,
+    },
+    /// Deletes a `NodeSlicePool` that, as a live look has to confirm, nobody asks for.
+    DropSlices {
+        /// The pool.
+        pool: At,
+    },
+    /// Reads the records of a ledger whose node is gone.
+    Read {
+        /// The ledger.
+        pool: At,
+    },
+    /// Takes records out of a ledger whose pods, as live looks have to confirm, do not use them.
+    Forget {
+        /// The ledger.
+        pool: At,
+        /// The network that it is of.
+        network: String,
+        /// The records.
+        records: Vec<Request>,
+        /// The pods of these records that live, and what was known of them.
+        pods: BTreeMap<String, LivingPod>,
+    },
+    /// Deletes a reservation that no record explains.
+    Unreserve {
+        /// The reservation.
+        reservation: At,
+        /// Its pod.
+        podref: String,
+        /// The pod, if it lives, and what was known of it.
+        pod: Option<LivingPod>,
+    },
+    /// Deletes the empty ledger of a node that, as a live look has to confirm, is gone.
+    DropLedger {
+        /// The ledger.
+        pool: At,
+        /// The node.
+        node: String,
+    },
+}
+
+impl LedgerWrite {
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Self::Guard { .. } => "guard",
+            Self::Mark { .. } => "mark",
+            Self::Slices { .. } => "slices",
+            Self::DropSlices { .. } => "drop_slices",
+            Self::Read { .. } => "read",
+            Self::Forget { .. } => "forget",
+            Self::Unreserve { .. } => "unreserve",
+            Self::DropLedger { .. } => "drop_ledger",
+        }
+    }
+
+    pub(super) fn subject(&self) -> &str {
+        match self {
+            // What does not exist yet has only its name.
+            Self::Guard { pool } => pool.metadata.name.as_deref().unwrap_or_default(),
+            Self::Slices { pool, .. } => {
+                let id = pool.metadata.uid.as_deref().or(pool.metadata.name.as_deref());
+                id.unwrap_or_default()
+            }
+            Self::Mark { pool: at, .. }
+            | Self::DropSlices { pool: at }
+            | Self::Read { pool: at }
+            | Self::Forget { pool: at, .. }
+            | Self::Unreserve { reservation: at, .. }
+            | Self::DropLedger { pool: at, .. } => &at.uid,
+        }
+    }
+}
