@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, FINALIZER, blocks_of_node, label};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, Options};
 
@@ -133,6 +134,113 @@ fn refused<T: Debug>(what: &str, outcome: kube::Result<T>) -> Result<String> {
 
 fn only_finalizers(block: &AddressBlock, finalizers: &[&str]) -> Value {
     json!({"metadata": {"resourceVersion": block.resource_version(), "finalizers": finalizers}})
+}
+
+/// A ledger: of a node where a label says so, in a state where an annotation does.
+fn ledger(name: &str, range: &str, node: Option<&str>, state: Option<&str>) -> Result<IPPool> {
+    let labels = node.map(|node| json!({"whereabouts.cni.cncf.io/node": node}));
+    let annotations = state.map(|state| json!({"whereabouts.cni.cncf.io/state": state}));
+    let metadata = json!({"name": name, "labels": labels, "annotations": annotations});
+    Ok(serde_json::from_value(json!({"metadata": metadata, "spec": {"range": range, "allocations": {}}}))?)
+}
+
+fn taken(key: &str) -> Patch<Value> {
+    Patch::Merge(json!({"spec": {"allocations": {key: {"id": "c", "podref": "ns/p", "ifname": "net1"}}}}))
+}
+
+#[tokio::test]
+async fn an_agent_may_write_its_own_ledgers_and_those_that_all_nodes_share() -> Result<()> {
+    let bed = Box::pin(Bed::start()).await?;
+    let agent = bed.agent_of("node-1").await?;
+    let (defaults, patching, deleting) =
+        (PostParams::default(), PatchParams::default(), DeleteParams::default());
+    let slices: Api<NodeSlicePool> = Api::namespaced(agent.clone(), "kube-system");
+    slices.list(&ListParams::default()).await?;
+    let ledgers: Api<IPPool> = Api::namespaced(agent.clone(), "kube-system");
+    for name in ["node-1-10.9.0.0-26", "blue-node-1-10.9.0.0-26"] {
+        let made =
+            ledgers.create(&defaults, &ledger(name, "10.9.0.0/26", Some("node-1"), Some("owned"))?).await?;
+        let mut changed = made.clone();
+        changed
+            .spec
+            .allocations
+            .insert("1".into(), serde_json::from_value(json!({"id": "c", "podref": "ns/p"}))?);
+        ledgers.replace(name, &defaults, &changed).await?;
+        ledgers.delete(name, &deleting).await?;
+    }
+    // What Whereabouts left has no label; the node takes it over.
+    let theirs: Api<IPPool> = Api::namespaced(bed.admin.clone(), "kube-system");
+    theirs.create(&defaults, &ledger("node-1-10.9.0.64-26", "10.9.0.64/26", None, None)?).await?;
+    let mine = Patch::Merge(json!({"metadata": {
+        "labels": {"whereabouts.cni.cncf.io/node": "node-1"}, "annotations": {"whereabouts.cni.cncf.io/state": "owned"},
+    }}));
+    ledgers.patch("node-1-10.9.0.64-26", &patching, &mine).await?;
+
+    // Shared by all nodes: both make, mark and fill it.
+    ledgers.create(&defaults, &ledger("10.8.0.0-24", "10.8.0.0/24", None, Some("unique"))?).await?;
+    ledgers.patch("10.8.0.0-24", &patching, &taken("1")).await?;
+    let other: Api<IPPool> = Api::namespaced(bed.agent_of("node-2").await?, "kube-system");
+    other.patch("10.8.0.0-24", &patching, &taken("2")).await?;
+    let overlapping =
+        Patch::Merge(json!({"metadata": {"annotations": {"whereabouts.cni.cncf.io/state": "overlapping"}}}));
+    other.patch("10.8.0.0-24", &patching, &overlapping).await?;
+    let reservations: Api<OverlappingRangeIPReservation> = Api::namespaced(agent.clone(), "kube-system");
+    let reservation =
+        serde_json::from_value(json!({"metadata": {"name": "10.8.0.1"}, "spec": {"podref": "ns/p"}}))?;
+    reservations.create(&defaults, &reservation).await?;
+    reservations.list(&ListParams::default()).await?;
+    reservations.delete("10.8.0.1", &deleting).await?;
+    // A record's pod may be anywhere.
+    ensure!(Api::<Pod>::namespaced(agent, "default").get_opt("p").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_may_write_no_ledger_of_another_node_and_open_no_range_that_is_cut() -> Result<()> {
+    let bed = Box::pin(Bed::start()).await?;
+    let (defaults, patching, deleting) =
+        (PostParams::default(), PatchParams::default(), DeleteParams::default());
+    let admin: Api<IPPool> = Api::namespaced(bed.admin.clone(), "kube-system");
+    for (name, range, node, state) in [
+        ("node-2-10.9.0.0-26", "10.9.0.0/26", Some("node-2"), Some("owned")),
+        // One whose node's name does not fit into a label.
+        ("far-10.9.0.64-26", "10.9.0.64/26", None, Some("owned")),
+        ("10.9.0.0-24", "10.9.0.0/24", None, Some("sliced")),
+        ("10.8.0.0-24", "10.8.0.0/24", None, Some("unique")),
+    ] {
+        admin.create(&defaults, &ledger(name, range, node, state)?).await?;
+    }
+    let agent: Api<IPPool> = Api::namespaced(bed.agent_of("node-1").await?, "kube-system");
+    let said = refused("another's ledger", agent.patch("node-2-10.9.0.0-26", &patching, &taken("1")).await)?;
+    ensure!(said.contains(r#"of another node than "node-1""#), "{said}");
+    refused("another's ledger", agent.delete("node-2-10.9.0.0-26", &deleting).await)?;
+    let stolen = Patch::Merge(json!({"metadata": {"labels": {"whereabouts.cni.cncf.io/node": "node-1"}}}));
+    refused("a theft", agent.patch("node-2-10.9.0.0-26", &patching, &stolen).await)?;
+    let said =
+        refused("a ledger without a label", agent.patch("far-10.9.0.64-26", &patching, &taken("1")).await)?;
+    ensure!(said.contains(r#"is not named for node "node-1""#), "{said}");
+    refused("a shared ledger made its own", agent.patch("10.8.0.0-24", &patching, &stolen).await)?;
+    let owned =
+        Patch::Merge(json!({"metadata": {"annotations": {"whereabouts.cni.cncf.io/state": "owned"}}}));
+    refused("a shared ledger made its own", agent.patch("10.8.0.0-24", &patching, &owned).await)?;
+    refused("the deletion of a shared ledger", agent.delete("10.8.0.0-24", &deleting).await)?;
+    for made in [
+        ledger("node-2-10.7.0.0-26", "10.7.0.0/26", Some("node-2"), Some("owned"))?,
+        ledger("node-2-10.7.0.0-26", "10.7.0.0/26", Some("node-1"), Some("owned"))?,
+        ledger("10.7.0.0-26", "10.7.0.0/26", None, Some("sliced"))?,
+    ] {
+        refused("a ledger that is not its own", agent.create(&defaults, &made).await)?;
+    }
+    let opened =
+        Patch::Merge(json!({"metadata": {"annotations": {"whereabouts.cni.cncf.io/state": "unique"}}}));
+    let said = refused("a range that is cut", agent.patch("10.9.0.0-24", &patching, &opened).await)?;
+    ensure!(said.contains("only the controller says"), "{said}");
+    let slices: Api<NodeSlicePool> = Api::namespaced(bed.agent_of("node-1").await?, "kube-system");
+    let pool = json!({"metadata": {"name": "net"}, "spec": {"range": "10.0.0.0/24", "sliceSize": "/26"}});
+    refused("slices", slices.create(&defaults, &serde_json::from_value(pool)?).await)?;
+    let elsewhere: Api<IPPool> = Api::namespaced(bed.agent_of("node-1").await?, "default");
+    refused("ledgers elsewhere", elsewhere.list(&ListParams::default()).await)?;
+    Ok(())
 }
 
 #[tokio::test]
