@@ -9,6 +9,7 @@
 //! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
 //! | [`serve`] | the gRPC service that the CNI plugin calls |
+//! | [`ledgers`] | Whereabouts' unsliced ranges: objects that all nodes write |
 //! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
 //! | [`slices`] | slices of Whereabouts' ranges: which are ours, and their records, written behind |
 //! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
@@ -21,6 +22,7 @@ pub mod drive;
 pub mod inspect;
 pub mod journal;
 pub mod key;
+pub mod ledgers;
 pub mod node;
 pub mod objects;
 pub mod run;

@@ -199,6 +199,20 @@ impl Network {
         }
     }
 
+    /// Nothing is known of reservations any more: all of them will be told.
+    pub fn forget_reservations(&mut self) {
+        self.reservations.clear();
+        self.reserved_by.clear();
+    }
+
+    /// Whether the object still is what a write to it was planned for, as far as is known.
+    pub fn is_as_planned(&self, write: &PoolWrite) -> bool {
+        self.objects.get(&write.name).is_some_and(|object| {
+            let same = |(key, before, _): (&str, Option<&Allocation>, _)| object.records.get(key) == before;
+            (!write.adds() || object.state == write.state()) && write.edits().all(same)
+        })
+    }
+
     /// What a pod's interface has, in all pools.
     pub fn held_by(&self, who: &Who) -> Vec<(PoolId, Address)> {
         let places = self.index.of_interface(&who.podref, &who.ifname);

@@ -234,6 +234,11 @@ impl PoolWrite {
         self.edits.iter().map(|(key, edit)| (key.as_str(), edit.before.as_ref(), edit.after.as_ref()))
     }
 
+    /// What the object must say.
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
     /// Whether it adds a record.
     pub fn adds(&self) -> bool {
         self.edits.values().any(|edit| edit.before.is_none())

@@ -58,6 +58,9 @@ pub enum Act {
         /// The pools of its configuration: there also records of old versions, which name no interface.
         pools: Vec<PoolId>,
     },
+    /// Everything that the container's interface has, and what is reserved for it without a record: its own request for
+    /// them was given up, and nobody knows how far it came.
+    Abandon,
     /// One record, if it still is what it was: nobody uses it any more.
     Forget {
         /// The object.

@@ -221,11 +221,7 @@ impl Planner<'_> {
                 staged.edits.push((place.clone(), Some(record), None));
             }
         }
-        for address in self.network.reserved_for(who).filter(|address| !self.network.is_recorded(*address)) {
-            if let Some(reserved) = self.network.reservations.get(&address) {
-                staged.unreserve.push((reserved.name.clone(), reserved.uid.clone()));
-            }
-        }
+        staged.unreserve.extend(self.reserved_without_record(who));
         staged
     }
 }

@@ -84,6 +84,7 @@ impl<'a> Planner<'a> {
             let (answer, staged) = match &request.act {
                 Act::Hold { wants, made } => self.hold(who, wants, made),
                 Act::Release { pools } => self.release(who, pools),
+                Act::Abandon => self.abandon(who),
                 Act::Forget { object, key, record } => self.forget(object, key, record),
             };
             answers.push(answer);
@@ -120,9 +121,13 @@ impl<'a> Planner<'a> {
         }
         for reserve in staged.reserve {
             needs.insert(reserve.name.clone());
+            self.unreserve.remove(&reserve.name);
             self.reserve.insert(reserve.name.clone(), reserve);
         }
         for (name, uid) in staged.unreserve {
+            if self.reserve.contains_key(&name) {
+                continue;
+            }
             self.unreserve.insert(name.clone(), Unreserve { name, uid, request: number });
         }
         for (pool, address, unique, place) in staged.added {

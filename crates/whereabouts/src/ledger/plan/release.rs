@@ -44,6 +44,14 @@ impl Planner<'_> {
         (Answer::Released(sorted(released)), staged)
     }
 
+    pub(super) fn abandon(&mut self, who: &Who) -> (Answer, Staged) {
+        let (answer, mut staged) = self.release(who, &[]);
+        if answer != Answer::Wait {
+            staged.unreserve.extend(self.reserved_without_record(who));
+        }
+        (answer, staged)
+    }
+
     pub(super) fn forget(&mut self, object: &str, key: &str, record: &Allocation) -> (Answer, Staged) {
         let place = (object.to_owned(), key.to_owned());
         let mut staged = Staged::default();
@@ -64,6 +72,14 @@ impl Planner<'_> {
         }
         staged.edits.push((place, before, None));
         address
+    }
+
+    /// What is reserved for an interface and no record is for.
+    pub(super) fn reserved_without_record(&self, who: &Who) -> Vec<(String, Option<String>)> {
+        let network = self.network;
+        let unrecorded = network.reserved_for(who).filter(|address| !network.is_recorded(*address));
+        let reserved = unrecorded.filter_map(|address| network.reservations.get(&address));
+        reserved.map(|reserved| (reserved.name.clone(), reserved.uid.clone())).collect()
     }
 
     /// A node's own slice is written by the node.

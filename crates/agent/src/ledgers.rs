@@ -1,0 +1,308 @@
+//! Unsliced ranges of Whereabouts' dialect: shared `IPPool`s that any node writes.
+//!
+//! The objects are the truth, `tenure_whereabouts::ledger` decides, and this carries it out:
+//!
+//! | module | owns |
+//! |---|---|
+//! | `worker` | one task a `network_name`: gathers all requests that wait, plans, writes, plans the rest again |
+//! | `read` | what is read: everything at the first use and before a refusal, single objects when they may have changed |
+//! | `carry` | what is written, in the order that a plan asks for, and what came of it |
+//! | `calls` | a call to the API server, with its patience and its trouble in words |
+//! | `attachments` | which of this node's containers have something, over a restart of the agent: for DEL and GC |
+//! | `wishes` | which address a pod would like, by its annotation |
+//!
+//! What it promises:
+//!
+//! - No watch of pools and, once a network is known, no list: what is known is exact after a write of ours that nobody
+//!   came between, by the object's generation. What may have changed is read before it is relied on for which address is the
+//!   lowest. That an address is free is never relied on: the write itself tests it.
+//! - While a batch is under way the next one gathers, so that a hundred callers at once cost a handful of writes.
+//! - An ADD has all of its addresses or none; one that is given up takes back what it made.
+//! - Whoever asks is answered within seconds, also when the API server is away.
+
+mod attachments;
+mod calls;
+mod carry;
+mod read;
+mod wishes;
+mod worker;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use tenure_cni::{Code, Failure};
+use tenure_handles::{Clock, Timestamp};
+use tenure_ipam::Address;
+use tenure_whereabouts::Config;
+use tenure_whereabouts::ledger::{Act, Answer, LedgerRefusal, PoolId, Request, Want, Who};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+pub use attachments::Attachment;
+
+use attachments::Attachments;
+use wishes::Wishes;
+use worker::{Job, Purpose, Worker};
+
+/// How ledgers are kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The name of this node.
+    pub node: String,
+    /// Where the objects are.
+    pub namespace: String,
+    /// Whether every address gets its reservation, because a Whereabouts writes to the same objects.
+    pub reserving_always: bool,
+    /// How long an address that this node freed is taken last.
+    pub cooling: Duration,
+    /// How long a request waits for an API server that gives no good answer.
+    pub patience: Duration,
+    /// How long a request is tried at all: others may be quicker again and again.
+    pub longest: Duration,
+    /// Where this node remembers which containers have something.
+    pub directory: PathBuf,
+    /// There are no pods to ask for annotations.
+    pub outside_kubernetes: bool,
+}
+
+impl Options {
+    /// The usual ones for the node of this name, remembering in this directory.
+    pub fn new(node: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            node: node.into(),
+            namespace: "kube-system".to_owned(),
+            reserving_always: false,
+            cooling: Duration::from_secs(30),
+            patience: Duration::from_secs(5),
+            longest: Duration::from_secs(20),
+            directory: directory.into(),
+            outside_kubernetes: false,
+        }
+    }
+}
+
+/// How the API server is, as ledgers know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LedgersHealth {
+    /// When it last answered as it should.
+    pub last_answer: Option<Timestamp>,
+    /// Since when it does not, and what it says; nothing if it does.
+    pub trouble: Option<(Timestamp, String)>,
+}
+
+/// The shared ledgers of all networks. Cheap to clone.
+#[derive(Clone)]
+pub struct Ledgers {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Ledgers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledgers").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+/// What all networks share.
+struct Shared {
+    client: Client,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    health: Mutex<LedgersHealth>,
+    attachments: Attachments,
+    wishes: Wishes,
+    /// The way to each network's worker.
+    workers: Mutex<HashMap<String, mpsc::UnboundedSender<Job>>>,
+}
+
+impl Ledgers {
+    /// Ledgers in the namespace of these options. Nothing is read before somebody asks. Needs a tokio runtime around it.
+    pub fn new(client: Client, options: Options, clock: impl Clock, stop: CancellationToken) -> Self {
+        let attachments = Attachments::open(options.directory.clone());
+        let wishes = Wishes::new(client.clone(), &options, stop.clone());
+        let shared = Shared {
+            client,
+            options,
+            clock: Arc::new(clock),
+            stop,
+            health: Mutex::default(),
+            attachments,
+            wishes,
+            workers: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Holds an address of each of the configuration's ranges for a pod's interface, or none. The same ones again, if it
+    /// has them.
+    pub async fn hold(
+        &self,
+        who: &Who,
+        config: &Config,
+        preferred: &[Option<Address>],
+    ) -> Result<Vec<Address>, Failure> {
+        if config.ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Before anything is written: whatever becomes of us, a GC knows of it.
+        self.shared.attachments.note(&Attachment {
+            name: config.name.clone(),
+            network: config.network.clone(),
+            container: who.id.clone(),
+            interface: who.ifname.clone(),
+            podref: who.podref.clone(),
+            since: self.shared.clock.now(),
+        })?;
+        let request = Request::hold(who.clone(), Want::of(config, preferred));
+        match self.ask(&config.network, request, Purpose::Change).await? {
+            Answer::Held(addresses) => Ok(addresses),
+            Answer::Refused(refusal) => {
+                self.shared.attachments.forget(&config.name, &who.id, &who.ifname);
+                Err(refused(&refusal, config))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Releases what a container's interface has in a network. `name` is that of the CNI configuration. Nothing to release
+    /// is a success.
+    pub async fn release(
+        &self,
+        name: &str,
+        network: &str,
+        who: &Who,
+        pools: Vec<PoolId>,
+    ) -> Result<Vec<Address>, Failure> {
+        let request = Request { who: who.clone(), act: Act::Release { pools } };
+        let known = self.shared.attachments.get(name, &who.id, &who.ifname).is_some();
+        let purpose = if known { Purpose::Certain } else { Purpose::Change };
+        match self.ask(network, request, purpose).await? {
+            Answer::Released(addresses) => {
+                self.shared.attachments.forget(name, &who.id, &who.ifname);
+                Ok(addresses)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Whether the interface has an address of each range, and these among them, as the objects say now.
+    pub async fn check(&self, who: &Who, config: &Config, expected: &[Address]) -> Result<(), Failure> {
+        if config.ranges.is_empty() {
+            return Ok(());
+        }
+        let request = Request::hold(who.clone(), Want::of(config, &[]));
+        let answer = self.ask(&config.network, request, Purpose::Look).await?;
+        let Answer::Held(held) = answer else { return Err(unexpected(&answer)) };
+        let ours = |address: &&Address| config.ranges.iter().any(|range| range.cidr().contains(**address));
+        let missing: Vec<String> =
+            expected.iter().filter(ours).filter(|it| !held.contains(it)).map(ToString::to_string).collect();
+        if missing.is_empty() && held.len() >= config.ranges.len() {
+            return Ok(());
+        }
+        let has: Vec<String> = held.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "{} interface {} of container {} has records of {} addresses ({}) and should have {}{}",
+            who.podref,
+            who.ifname,
+            who.id,
+            has.len(),
+            has.join(", "),
+            config.ranges.len(),
+            if missing.is_empty() { String::new() } else { format!(", among them {}", missing.join(", ")) },
+        );
+        Err(Failure::new(Code::Internal, message)
+            .detail("somebody else released or took its addresses: attach the pod anew"))
+    }
+
+    /// What this node's containers have by this CNI configuration, as far as this node has done it.
+    pub fn attachments(&self, name: &str) -> Vec<Attachment> {
+        self.shared.attachments.of(name)
+    }
+
+    /// What a container's interface has by this CNI configuration, as far as this node has done it.
+    pub fn attachment(&self, name: &str, container: &str, interface: &str) -> Option<Attachment> {
+        self.shared.attachments.get(name, container, interface)
+    }
+
+    /// The annotation of a pod that names the address it would like; empty if it has none.
+    pub async fn wish_of(&self, namespace: &str, pod: &str) -> String {
+        self.shared.wishes.of(namespace, pod).await
+    }
+
+    /// How the API server is, as far as anyone knows.
+    pub fn health(&self) -> LedgersHealth {
+        self.shared.health().clone()
+    }
+
+    async fn ask(&self, network: &str, request: Request, purpose: Purpose) -> Result<Answer, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let job = Job { request, purpose, arrived: self.shared.clock.elapsed(), answer: Some(answer) };
+        self.send(network, job);
+        answered.await.unwrap_or_else(|_| Err(Failure::new(Code::TryAgainLater, "tenured is ending")))
+    }
+
+    fn send(&self, network: &str, job: Job) {
+        let mut workers = lock(&self.shared.workers);
+        let known = workers.get(network).filter(|worker| !worker.is_closed());
+        let worker = match known {
+            Some(worker) => worker,
+            None => {
+                let (sender, inbox) = mpsc::unbounded_channel();
+                let worker = Worker::new(Arc::clone(&self.shared), network, inbox);
+                let stop = self.shared.stop.clone();
+                tokio::spawn(async move { stop.run_until_cancelled(worker.run()).await });
+                workers.insert(network.to_owned(), sender);
+                &workers[network]
+            }
+        };
+        // It ends only with the agent; then nobody answers, and that is what the caller is told.
+        let _ = worker.send(job);
+    }
+}
+
+impl Shared {
+    fn health(&self) -> MutexGuard<'_, LedgersHealth> {
+        lock(&self.health)
+    }
+
+    fn answered(&self) {
+        let mut health = self.health();
+        health.last_answer = Some(self.clock.now());
+        health.trouble = None;
+    }
+
+    fn troubled(&self, message: &str) {
+        let (now, mut health) = (self.clock.now(), self.health());
+        let since = health.trouble.take().map_or(now, |(since, _)| since);
+        health.trouble = Some((since, message.to_owned()));
+    }
+}
+
+fn refused(refusal: &LedgerRefusal, config: &Config) -> Failure {
+    let failure = Failure::new(
+        match refusal {
+            LedgerRefusal::Exhausted { .. } => Code::TryAgainLater,
+            LedgerRefusal::Sliced { .. } | LedgerRefusal::Name(_) => Code::InvalidConfig,
+        },
+        refusal.to_string(),
+    );
+    match refusal {
+        LedgerRefusal::Exhausted { .. } => failure
+            .detail(format!("accepted is a larger range in network {:?}, or fewer pods on it", config.name)),
+        _ => failure,
+    }
+}
+
+fn unexpected(answer: &Answer) -> Failure {
+    Failure::new(Code::Internal, format!("a ledger answered {answer:?}, which nobody asked for"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! A call to the API server, with its patience, and its trouble in words.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use kube::Api;
+use kube::api::PartialObjectMeta;
+use serde_json::Value;
+use tenure_api::whereabouts::IPPool;
+use tokio::time::timeout;
+
+use super::Shared;
+
+/// How long one call may take. A pod waits for it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why a call came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// The status, where there is an answer.
+    pub(super) code: Option<u16>,
+    /// What was tried and what was said.
+    pub(super) message: String,
+}
+
+impl Trouble {
+    /// Whether there is no such object.
+    pub(super) fn is_missing(&self) -> bool {
+        self.code == Some(404)
+    }
+
+    /// Whether an object of this name is there, or is not what it was. A failed test of a JSON patch is a 422.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self.code, Some(409 | 422))
+    }
+
+    /// Whether the same call will meet the same answer.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.code.is_some_and(|code| {
+            (400..500).contains(&code) && !matches!(code, 404 | 408 | 409 | 410 | 422 | 429)
+        })
+    }
+}
+
+impl Shared {
+    /// Makes one call. What the API server answers, also a refusal, is an answer.
+    pub(super) async fn call<T>(
+        &self,
+        act: impl FnOnce() -> String,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Trouble> {
+        let (code, problem) = match timeout(PATIENCE, call).await {
+            Ok(Ok(answer)) => {
+                self.answered();
+                return Ok(answer);
+            }
+            Ok(Err(kube::Error::Api(status))) => {
+                (Some(status.code), format!("the API server refuses ({}): {}", status.code, status.message))
+            }
+            Ok(Err(error)) => (None, format!("the API server cannot be asked: {error}")),
+            Err(_) => (None, format!("no answer of the API server within {} s", PATIENCE.as_secs())),
+        };
+        let trouble = Trouble { code, message: format!("{}: {problem}", act()) };
+        // What is to be expected is no trouble.
+        if trouble.is_missing() || trouble.is_conflict() {
+            self.answered();
+        } else {
+            self.troubled(&trouble.message);
+        }
+        Err(trouble)
+    }
+}
+
+/// How many calls are made at once.
+const AT_ONCE: usize = 16;
+
+/// Makes calls, several at once; answers what came of them, in any order.
+pub(super) async fn all<T, F: Future<Output = T> + Send + 'static>(calls: Vec<F>) -> Vec<T> {
+    stream::iter(calls).buffer_unordered(AT_ONCE).collect().await
+}
+
+/// An answer without the object's records.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// A JSON patch of one object; `accept` says what is to be answered.
+fn json_patch(
+    pools: &Api<IPPool>,
+    name: &str,
+    patch: &Value,
+    accept: &str,
+) -> Result<Request<Vec<u8>>, kube::Error> {
+    let uri = format!("{}/{name}", pools.resource_url());
+    let request =
+        Request::patch(uri).header(CONTENT_TYPE, "application/json-patch+json").header(ACCEPT, accept);
+    request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError)
+}
+
+/// Patches an object and answers all of it.
+pub(super) async fn patch(pools: &Api<IPPool>, name: &str, patch: &Value) -> Result<IPPool, kube::Error> {
+    let request = json_patch(pools, name, patch, "application/json")?;
+    pools.clone().into_client().request(request).await
+}
+
+/// Patches an object and answers its metadata: its records may be a hundred times as much.
+pub(super) async fn patch_metadata(
+    pools: &Api<IPPool>,
+    name: &str,
+    patch: &Value,
+) -> Result<PartialObjectMeta<IPPool>, kube::Error> {
+    let request = json_patch(pools, name, patch, METADATA)?;
+    pools.clone().into_client().request(request).await
+}

@@ -1,0 +1,236 @@
+//! What is written, in the order that a plan asks for, and what came of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
+use tenure_whereabouts::ledger::{Mark, Outcome, Plan, PoolId, PoolWrite, Reserve, Unreserve};
+
+use super::Shared;
+use super::calls::{self, Trouble};
+use super::worker::Worker;
+
+/// What came of the write of each object and reservation.
+pub(super) type Written = BTreeMap<String, Outcome>;
+
+impl Worker {
+    /// Does what a plan says. Trouble is remembered, and what it was about is to be planned again.
+    pub(super) async fn carry_out(&mut self, plan: &mut Plan) -> Written {
+        let mut written = Written::new();
+        if !plan.create.is_empty() || !plan.mark.is_empty() {
+            self.prepare_objects(plan).await;
+        }
+        if !plan.reserve.is_empty() {
+            self.reserve(plan, &mut written).await;
+        }
+        self.write(plan, &mut written).await;
+        self.unreserve(plan, &written).await;
+        written
+    }
+
+    /// Makes and marks objects. Afterwards what others may have agreed on meanwhile is read.
+    async fn prepare_objects(&mut self, plan: &Plan) {
+        let mut all = !plan.mark.is_empty();
+        let mut firsts = BTreeSet::new();
+        for pool in &plan.create {
+            let name = pool.name_any();
+            match self.create(&name, pool).await {
+                Err(trouble) => self.meet(trouble),
+                Ok(()) => match PoolId::of_object(&self.name, pool, |_| false) {
+                    // An object more of a pool: whoever marks the pool has marked its first object before it looked for
+                    // more of them, so that object tells whether ours was overlooked.
+                    Some((id, number)) if number > 0 => firsts.extend(id.name().ok()),
+                    _ => all = true,
+                },
+            }
+        }
+        for mark in &plan.mark {
+            if let Err(trouble) = self.mark(mark).await {
+                self.meet(trouble);
+            }
+        }
+        for first in firsts {
+            let before = self.network.state_of(&first);
+            if let Err(trouble) = self.read_one(&first).await {
+                self.meet(trouble);
+                all = true;
+            }
+            all |= self.network.state_of(&first) != before;
+        }
+        if all {
+            // Also when it fails nothing is handed out by what was known before: nothing is known then.
+            self.read = None;
+            if let Err(trouble) = self.read_all().await {
+                self.meet(trouble);
+            }
+        }
+    }
+
+    async fn create(&mut self, name: &str, pool: &IPPool) -> Result<(), Trouble> {
+        let began = self.shared.clock.elapsed();
+        let act = || format!("creating IPPool {name}");
+        match self.shared.call(act, self.pools.create(&PostParams::default(), pool)).await {
+            Ok(made) => drop(self.see(&made, began)),
+            Err(trouble) if trouble.code == Some(409) => self.read_one(name).await?,
+            Err(trouble) => return Err(trouble),
+        }
+        Ok(())
+    }
+
+    async fn mark(&mut self, mark: &Mark) -> Result<(), Trouble> {
+        let began = self.shared.clock.elapsed();
+        let (act, patch) = (|| format!("marking IPPool {}", mark.name), mark.patch());
+        match self.shared.call(act, calls::patch(&self.pools, &mark.name, &patch)).await {
+            Ok(marked) => drop(self.see(&marked, began)),
+            Err(trouble) if trouble.is_conflict() || trouble.is_missing() => {}
+            Err(trouble) => return Err(trouble),
+        }
+        Ok(())
+    }
+
+    /// Makes reservations; what depends on those that others have is left out of the plan.
+    async fn reserve(&mut self, plan: &mut Plan, written: &mut Written) {
+        let mut tries = Vec::new();
+        for reserve in plan.reserve.iter().cloned() {
+            let (shared, reservations) = (Arc::clone(&self.shared), self.reservations.clone());
+            tries.push(async move {
+                let made = make(&shared, &reservations, &reserve).await;
+                (reserve, made)
+            });
+        }
+        let made = calls::all(tries).await;
+        let mut taken = BTreeSet::new();
+        let mut troubles = Vec::new();
+        for (reserve, made) in made {
+            let there = match made {
+                Ok(there) => there,
+                Err(trouble) => {
+                    troubles.push(trouble);
+                    None
+                }
+            };
+            match there {
+                Some(there) => {
+                    self.network.see_reservation(&there);
+                    if reserve.is(&there) {
+                        written.insert(reserve.name.clone(), Outcome::Written);
+                    } else {
+                        taken.insert(reserve.name.clone());
+                    }
+                }
+                None => drop(taken.insert(reserve.name.clone())),
+            }
+        }
+        for trouble in troubles {
+            self.meet(trouble);
+        }
+        if !taken.is_empty() {
+            self.spread.conflicted(self.shared.clock.now());
+        }
+        plan.leave_out(&taken);
+    }
+
+    async fn write(&mut self, plan: &Plan, written: &mut Written) {
+        let began = self.shared.clock.elapsed();
+        let mut tries = Vec::new();
+        for (place, write) in plan.write.iter().enumerate() {
+            let (shared, pools) = (Arc::clone(&self.shared), self.pools.clone());
+            let (name, patch) = (write.name.clone(), write.patch());
+            tries.push(async move {
+                let act = || format!("writing IPPool {name}");
+                // Metadata are all that is needed, if nobody came between.
+                (place, shared.call(act, calls::patch_metadata(&pools, &name, &patch)).await)
+            });
+        }
+        for (place, answer) in calls::all(tries).await {
+            let Some(write) = plan.write.get(place) else { continue };
+            match answer {
+                Ok(answer) => {
+                    written.insert(write.name.clone(), Outcome::Written);
+                    if self.network.wrote(write, &answer.metadata) {
+                        self.seen.insert(write.name.clone(), began);
+                    } else {
+                        self.read_after(write).await;
+                    }
+                }
+                Err(trouble) => {
+                    if trouble.is_conflict() {
+                        self.was_late(write, trouble).await;
+                    } else {
+                        // It may be written all the same: what is there decides.
+                        self.read_after(write).await;
+                        self.meet(trouble);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Somebody else was quicker: where to begin is another place for a while, and what is there is read.
+    async fn was_late(&mut self, write: &PoolWrite, trouble: Trouble) {
+        if write.adds() {
+            self.spread.conflicted(self.shared.clock.now());
+        }
+        self.read_after(write).await;
+        if self.network.is_as_planned(write) {
+            // Nothing has changed, and it was refused all the same: not by a test, then.
+            self.meet(trouble);
+        }
+    }
+
+    async fn read_after(&mut self, write: &PoolWrite) {
+        if let Err(trouble) = self.read_one(&write.name).await {
+            // It is as good as unknown.
+            self.seen.remove(&write.name);
+            self.read = None;
+            self.meet(trouble);
+        }
+    }
+
+    async fn unreserve(&mut self, plan: &Plan, written: &Written) {
+        let outcome = |name: &str| written.get(name).copied().unwrap_or(Outcome::Conflict);
+        let mut due = Vec::new();
+        for Unreserve { name, uid, .. } in plan.unreserve(outcome).cloned() {
+            let (shared, reservations) = (Arc::clone(&self.shared), self.reservations.clone());
+            let preconditions = Preconditions { uid, resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            due.push(async move {
+                let act = || format!("deleting OverlappingRangeIPReservation {name}");
+                let deleted = shared.call(act, reservations.delete(&name, &params)).await;
+                (name, deleted.map(drop))
+            });
+        }
+        for (name, deleted) in calls::all(due).await {
+            match deleted {
+                Err(trouble) if !trouble.is_missing() && !trouble.is_conflict() => {
+                    // Its record is gone; the controller takes away what nobody uses.
+                    tracing::warn!(
+                        reservation = name,
+                        problem = trouble.message,
+                        "cannot take a reservation back"
+                    );
+                }
+                _ => self.network.forget_reservation(&name),
+            }
+        }
+    }
+}
+
+/// The reservation that is there after one was tried to be made.
+async fn make(
+    shared: &Shared,
+    reservations: &Api<OverlappingRangeIPReservation>,
+    reserve: &Reserve,
+) -> Result<Option<OverlappingRangeIPReservation>, Trouble> {
+    let act = || format!("creating OverlappingRangeIPReservation {}", reserve.name);
+    match shared.call(act, reservations.create(&PostParams::default(), &reserve.object)).await {
+        Ok(made) => return Ok(Some(made)),
+        Err(trouble) if trouble.is_hopeless() || trouble.is_missing() => return Err(trouble),
+        Err(_) => {}
+    }
+    // It is somebody's, or nobody knows: what is there decides.
+    let act = || format!("reading OverlappingRangeIPReservation {}", reserve.name);
+    shared.call(act, reservations.get_opt(&reserve.name)).await
+}

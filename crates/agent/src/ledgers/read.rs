@@ -1,0 +1,238 @@
+//! What is read, and when.
+//!
+//! Everything at the first use, before a refusal, and when ranges begin to overlap; single objects when a write met
+//! somebody else's, or when they matter and were not looked at for a second.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::ListParams;
+use tenure_api::whereabouts::label;
+use tenure_whereabouts::ledger::{Act, Answer, Plan, PoolId, Request, State, Want};
+
+use super::calls::{self, Trouble};
+use super::worker::{Job, Purpose, Worker};
+
+/// What is known for longer is looked at before it decides which address is the lowest.
+const FRESH: Duration = Duration::from_secs(1);
+/// How many full objects are looked at in a second, lest a large pool be read all the time.
+const MOST_SWEPT: usize = 8;
+
+impl Worker {
+    /// Reads what these requests need before they are planned.
+    pub(super) async fn prepare(&mut self, jobs: &[Job], requests: &[Request]) -> Result<(), Trouble> {
+        if self.read.is_none() {
+            return self.read_all().await;
+        }
+        let look = jobs.iter().any(|job| job.purpose == Purpose::Look);
+        if look {
+            self.read_for_looks(jobs, requests).await?;
+        }
+        let holds = requests.iter().any(|request| matches!(request.act, Act::Hold { .. }));
+        let certain = jobs.iter().any(|job| job.purpose == Purpose::Certain);
+        if !holds && !certain {
+            return Ok(());
+        }
+        let now = self.shared.clock.now();
+        let plan = self.network.plan(requests.to_vec(), &self.spread, now);
+        if self.needs_all(jobs, &plan) {
+            return self.read_all().await;
+        }
+        let stale = self.stale(requests, &plan);
+        if stale.is_empty() {
+            return Ok(());
+        }
+        let before = self.overlaps(requests);
+        let changed = self.confirm(stale).await?;
+        if changed && before {
+            // Who takes a record away takes its reservation away, too.
+            self.read_reservations().await?;
+        }
+        let plan = self.network.plan(requests.to_vec(), &self.spread, now);
+        if self.needs_all(jobs, &plan) { self.read_all().await } else { Ok(()) }
+    }
+
+    /// Whether something would be refused, or not found, by knowledge that is older than the request.
+    fn needs_all(&self, jobs: &[Job], plan: &Plan) -> bool {
+        let read = self.read.unwrap_or_default();
+        let doubtful = |(job, answer): (&Job, &Answer)| {
+            let no = match answer {
+                Answer::Refused(_) => true,
+                Answer::Released(addresses) => addresses.is_empty() && job.purpose == Purpose::Certain,
+                _ => false,
+            };
+            no && job.arrived >= read
+        };
+        jobs.iter().zip(&plan.answers).any(doubtful)
+    }
+
+    /// Reads all pools and reservations of the network, consistently.
+    ///
+    /// Objects that say that they are another network's are left out by the server: there may be a slice for each node and
+    /// network.
+    pub(super) async fn read_all(&mut self) -> Result<(), Trouble> {
+        let began = self.shared.clock.elapsed();
+        let mut found = BTreeSet::new();
+        for labels in self.selectors() {
+            let params = ListParams::default().labels(&labels);
+            let act = || "listing IPPools".to_owned();
+            let listed = self.shared.call(act, self.pools.list(&params)).await?;
+            for pool in listed.items {
+                let name = pool.name_any();
+                if self.see(&pool, began) {
+                    found.insert(name);
+                }
+            }
+        }
+        let gone: Vec<String> = self.seen.keys().filter(|name| !found.contains(*name)).cloned().collect();
+        for name in gone {
+            self.forget(&name);
+        }
+        self.read_reservations().await?;
+        self.read = Some(began);
+        Ok(())
+    }
+
+    async fn read_reservations(&mut self) -> Result<(), Trouble> {
+        let mut listed = Vec::new();
+        for labels in self.selectors() {
+            let params = ListParams::default().labels(&labels);
+            let act = || "listing OverlappingRangeIPReservations".to_owned();
+            listed.extend(self.shared.call(act, self.reservations.list(&params)).await?.items);
+        }
+        self.network.forget_reservations();
+        for reservation in listed {
+            self.network.see_reservation(&reservation);
+        }
+        Ok(())
+    }
+
+    /// Those that are labelled as this network's, and those that are not labelled.
+    fn selectors(&self) -> Vec<String> {
+        let mut selectors = vec![format!("!{}", label::NETWORK)];
+        if !self.name.is_empty() && self.name.len() <= 63 {
+            selectors.push(format!("{}={}", label::NETWORK, self.name));
+        }
+        selectors
+    }
+
+    /// Reads one object, whole.
+    pub(super) async fn read_one(&mut self, name: &str) -> Result<(), Trouble> {
+        let began = self.shared.clock.elapsed();
+        let act = || format!("reading IPPool {name}");
+        match self.shared.call(act, self.pools.get_opt(name)).await? {
+            Some(pool) => drop(self.see(&pool, began)),
+            None => self.forget(name),
+        }
+        Ok(())
+    }
+
+    /// Looks whether objects are as they are known, and reads those that are not. Says whether there were any.
+    async fn confirm(&mut self, names: Vec<String>) -> Result<bool, Trouble> {
+        let began = self.shared.clock.elapsed();
+        let mut looks = Vec::new();
+        for name in names {
+            let (shared, pools) = (Arc::clone(&self.shared), self.pools.clone());
+            looks.push(async move {
+                let act = || format!("looking at IPPool {name}");
+                let found = shared.call(act, pools.get_metadata_opt(&name)).await;
+                (name, found)
+            });
+        }
+        let looked = calls::all(looks).await;
+        let mut changed = false;
+        for (name, found) in looked {
+            match found? {
+                Some(found) if self.network.confirms(&name, &found.metadata) => {
+                    self.seen.insert(name, began);
+                }
+                Some(_) => {
+                    changed = true;
+                    self.read_one(&name).await?;
+                }
+                None => {
+                    changed = true;
+                    self.forget(&name);
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The objects that decide which address these requests get, as far as they were not looked at for a while: those that are
+    /// to be written, and those before them, which were full.
+    fn stale(&mut self, requests: &[Request], plan: &Plan) -> Vec<String> {
+        let now = self.shared.clock.elapsed();
+        let is_stale = |name: &str| self.seen.get(name).is_none_or(|at| now.saturating_sub(*at) > FRESH);
+        let written: BTreeSet<&str> = plan.write.iter().map(|write| write.name.as_str()).collect();
+        let mut stale: Vec<String> =
+            written.iter().filter(|name| is_stale(name)).map(|name| (*name).to_owned()).collect();
+        let pools: BTreeSet<&PoolId> = wants(requests).map(|want| &want.pool).collect();
+        for pool in pools {
+            if self.swept.get(pool).is_some_and(|at| now.saturating_sub(*at) <= FRESH) {
+                continue;
+            }
+            let objects: Vec<(u128, &str)> = self.network.objects_of(pool).collect();
+            let last =
+                objects.iter().filter(|(_, name)| written.contains(name)).map(|(number, _)| *number).max();
+            let before = objects.iter().filter(|(number, _)| last.is_none_or(|last| *number < last));
+            let mut full: Vec<(&Duration, &str)> = before
+                .filter(|(_, name)| is_stale(name) && !written.contains(name))
+                .filter_map(|(_, name)| Some((self.seen.get(*name)?, *name)))
+                .collect();
+            full.sort_unstable();
+            stale.extend(full.into_iter().take(MOST_SWEPT).map(|(_, name)| name.to_owned()));
+            self.swept.insert(pool.clone(), now);
+        }
+        stale
+    }
+
+    /// For those who only look: the objects in which their records are, or should be.
+    async fn read_for_looks(&mut self, jobs: &[Job], requests: &[Request]) -> Result<(), Trouble> {
+        let mut names = BTreeSet::new();
+        for (_, request) in jobs.iter().zip(requests).filter(|(job, _)| job.purpose == Purpose::Look) {
+            for (pool, address) in self.network.held_by(&request.who) {
+                names.extend([0, pool.home(address)].iter().filter_map(|n| pool.object_name(*n).ok()));
+            }
+            if let Act::Hold { wants, .. } = &request.act {
+                names.extend(wants.iter().filter_map(|want| want.pool.name().ok()));
+            }
+        }
+        for name in names {
+            self.read_one(&name).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a pool that these requests want overlaps another.
+    fn overlaps(&self, requests: &[Request]) -> bool {
+        wants(requests).any(|want| {
+            let name = want.pool.name().unwrap_or_default();
+            self.network.state_of(&name) == Some(State::Overlapping)
+        })
+    }
+
+    /// Takes over an object that was read when the clock said `began`; says whether it is of this network.
+    pub(super) fn see(&mut self, pool: &tenure_api::whereabouts::IPPool, began: Duration) -> bool {
+        let node = &self.shared.options.node;
+        let ours = self.network.see_pool(pool, |name| name == node).is_some();
+        if ours {
+            self.seen.insert(pool.name_any(), began);
+        }
+        ours
+    }
+
+    pub(super) fn forget(&mut self, name: &str) {
+        self.network.forget_pool(name);
+        self.seen.remove(name);
+    }
+}
+
+fn wants(requests: &[Request]) -> impl Iterator<Item = &Want> {
+    requests.iter().flat_map(|request| match &request.act {
+        Act::Hold { wants, .. } => wants.as_slice(),
+        _ => &[],
+    })
+}

@@ -1,0 +1,301 @@
+//! The worker of one network: gathers all requests that wait, plans, writes, and plans the rest again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Api;
+use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
+use tenure_cni::{Code, Failure};
+use tenure_whereabouts::ledger::{
+    Act, Answer, Network, Outcome, Plan, PoolId, Request, Settled, Spread, Who,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use super::Shared;
+use super::calls::Trouble;
+
+/// How many requests one batch has at most: a JSON patch may have 10,000 operations, and each takes a few.
+const MOST_AT_ONCE: usize = 500;
+/// After so long without a request what is known of a network is forgotten: it may be megabytes, and old.
+const IDLE: Duration = Duration::from_mins(10);
+/// How long to wait after a round that met trouble, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// So many ADDs that were given up are remembered until they are taken back.
+const MOST_LEFTOVERS: usize = 1_000;
+
+/// A request that waits.
+pub(super) struct Job {
+    pub(super) request: Request,
+    pub(super) purpose: Purpose,
+    /// By the clock's own count.
+    pub(super) arrived: Duration,
+    /// Nobody waits for what is our own.
+    pub(super) answer: Option<oneshot::Sender<Result<Answer, Failure>>>,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It changes something.
+    Change,
+    /// It changes something that must be there: if it is not, that is looked up.
+    Certain,
+    /// It only looks.
+    Look,
+}
+
+/// The worker of one network.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: String,
+    pub(super) pools: Api<IPPool>,
+    pub(super) reservations: Api<OverlappingRangeIPReservation>,
+    pub(super) network: Network,
+    pub(super) spread: Spread,
+    /// When everything was read, if it was.
+    pub(super) read: Option<Duration>,
+    /// When each object's records were last known for certain.
+    pub(super) seen: HashMap<String, Duration>,
+    /// When each pool's full objects were last looked at.
+    pub(super) swept: BTreeMap<PoolId, Duration>,
+    /// ADDs that were given up, and of which something may be left.
+    leftovers: BTreeSet<Who>,
+    inbox: mpsc::UnboundedReceiver<Job>,
+    /// Since when every round meets trouble, and which.
+    pub(super) trouble: Option<(Duration, Trouble)>,
+    failures: u32,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, name: &str, inbox: mpsc::UnboundedReceiver<Job>) -> Self {
+        let (client, options) = (shared.client.clone(), &shared.options);
+        Self {
+            name: name.to_owned(),
+            pools: Api::namespaced(client.clone(), &options.namespace),
+            reservations: Api::namespaced(client, &options.namespace),
+            network: Self::nothing(&shared, name),
+            spread: Spread::of(&options.node),
+            read: None,
+            seen: HashMap::new(),
+            swept: BTreeMap::new(),
+            leftovers: BTreeSet::new(),
+            inbox,
+            trouble: None,
+            failures: 0,
+            shared,
+        }
+    }
+
+    fn nothing(shared: &Shared, name: &str) -> Network {
+        Network::new(name).reserving_always(shared.options.reserving_always)
+    }
+
+    /// Works until nobody can ask any more.
+    pub(super) async fn run(mut self) {
+        let mut waiting: Vec<Job> = Vec::new();
+        loop {
+            if waiting.is_empty() && self.leftovers.is_empty() {
+                match timeout(IDLE, self.inbox.recv()).await {
+                    Ok(Some(job)) => waiting.push(job),
+                    Ok(None) => return,
+                    Err(_) => {
+                        self.forget_all();
+                        continue;
+                    }
+                }
+            }
+            while waiting.len() < MOST_AT_ONCE
+                && let Ok(job) = self.inbox.try_recv()
+            {
+                waiting.push(job);
+            }
+            self.give_up(&mut waiting);
+            waiting = self.round(waiting).await;
+            self.pause(&waiting).await;
+        }
+    }
+
+    /// Does all it can with one look at what is known; answers what is to be done again.
+    async fn round(&mut self, mut waiting: Vec<Job>) -> Vec<Job> {
+        self.trouble_may_pass();
+        self.take_along_leftovers(&mut waiting);
+        let (jobs, requests): (Vec<Job>, Vec<Request>) = waiting
+            .into_iter()
+            .map(|mut job| {
+                let who = job.request.who.clone();
+                let act = Act::Release { pools: Vec::new() };
+                let request = std::mem::replace(&mut job.request, Request { who, act });
+                (job, request)
+            })
+            .unzip();
+        if let Err(trouble) = self.prepare(&jobs, &requests).await {
+            self.meet(trouble);
+            return rejoin(jobs, requests);
+        }
+        if jobs.iter().any(|job| job.purpose == Purpose::Look) {
+            return self.look(jobs, requests);
+        }
+        let mut plan = self.network.plan(requests, &self.spread, self.shared.clock.now());
+        let written = self.carry_out(&mut plan).await;
+        self.settle(jobs, &plan, |name| written.get(name).copied().unwrap_or(Outcome::Conflict))
+    }
+
+    /// Answers those who only look, by what was just read; the others wait for the next round.
+    fn look(&mut self, jobs: Vec<Job>, requests: Vec<Request>) -> Vec<Job> {
+        let (looks, others): (Vec<_>, Vec<_>) =
+            jobs.into_iter().zip(requests).partition(|(job, _)| job.purpose == Purpose::Look);
+        for (job, request) in looks {
+            let held = self.network.held_by(&request.who).into_iter();
+            let own = held.filter(|(pool, address)| {
+                let mut records = self.network.records(pool);
+                records.any(|(_, _, at, record)| at == *address && record.id == request.who.id)
+            });
+            let addresses = own.map(|(_, address)| address).collect();
+            job.tell(Ok(Answer::Held(addresses)));
+        }
+        let (jobs, requests) = others.into_iter().unzip();
+        rejoin(jobs, requests)
+    }
+
+    fn settle(&mut self, jobs: Vec<Job>, plan: &Plan, outcome: impl Fn(&str) -> Outcome) -> Vec<Job> {
+        let now = self.shared.clock.now();
+        let mut again = Vec::new();
+        for (mut job, settled) in jobs.into_iter().zip(plan.settle(outcome)) {
+            match settled {
+                Settled::Again(request) => {
+                    job.request = request;
+                    again.push(job);
+                }
+                Settled::Done(answer) => {
+                    if let Answer::Released(addresses) = &answer {
+                        let until = now.plus(self.shared.options.cooling);
+                        for address in addresses {
+                            self.spread.rest(*address, now, until);
+                        }
+                    }
+                    job.tell(Ok(answer));
+                }
+            }
+        }
+        again
+    }
+
+    /// Whoever has waited too long is told so, and what of an ADD may be there goes when it can.
+    fn give_up(&mut self, waiting: &mut Vec<Job>) {
+        let now = self.shared.clock.elapsed();
+        let options = &self.shared.options;
+        let (mut out, mut stay) = (Vec::new(), Vec::new());
+        for job in waiting.drain(..) {
+            let waited = now.saturating_sub(job.arrived);
+            let troubled = self.trouble.as_ref().is_some_and(|(since, trouble)| {
+                trouble.is_hopeless() || now.saturating_sub(job.arrived.max(*since)) > options.patience
+            });
+            let alone = job.answer.as_ref().is_some_and(oneshot::Sender::is_closed);
+            if job.answer.is_some() && (troubled || alone || waited > options.longest) {
+                out.push(job);
+            } else {
+                stay.push(job);
+            }
+        }
+        *waiting = stay;
+        for job in out {
+            if matches!(job.request.act, Act::Hold { .. }) && job.purpose != Purpose::Look {
+                self.leave(job.request.who.clone());
+            }
+            let failure = self.too_late(&job);
+            job.tell(Err(failure));
+        }
+        if self.trouble.as_ref().is_some_and(|(_, trouble)| trouble.is_hopeless()) {
+            // Whoever comes next asks anew.
+            self.trouble = None;
+        }
+    }
+
+    fn too_late(&self, job: &Job) -> Failure {
+        let what = match (&job.request.act, job.purpose) {
+            (_, Purpose::Look) => "looking up",
+            (Act::Hold { .. }, _) => "holding",
+            _ => "releasing",
+        };
+        let (why, detail) = match &self.trouble {
+            Some((_, trouble)) => {
+                (trouble.message.clone(), "the API server must answer before shared ranges can be changed")
+            }
+            None => (
+                format!("other nodes were quicker for {} s", self.shared.options.longest.as_secs()),
+                "trying again will help, and so will node_slice_size",
+            ),
+        };
+        let Who { podref, ifname, id } = &job.request.who;
+        let message = format!("{what} addresses for {podref} interface {ifname} of container {id}: {why}");
+        Failure::new(Code::TryAgainLater, message).detail(detail)
+    }
+
+    fn leave(&mut self, who: Who) {
+        if self.leftovers.len() < MOST_LEFTOVERS {
+            self.leftovers.insert(who);
+        } else {
+            warn!(pod = who.podref, "an ADD was given up, and the controller will find what is left of it");
+        }
+    }
+
+    /// ADDs that were given up are undone with whatever is done next, unless the same interface asks again.
+    fn take_along_leftovers(&mut self, waiting: &mut Vec<Job>) {
+        for job in waiting.iter().filter(|job| matches!(job.request.act, Act::Hold { .. })) {
+            self.leftovers.remove(&job.request.who);
+        }
+        let arrived = self.shared.clock.elapsed();
+        for who in std::mem::take(&mut self.leftovers) {
+            let request = Request { who, act: Act::Abandon };
+            waiting.push(Job { request, purpose: Purpose::Change, arrived, answer: None });
+        }
+    }
+
+    /// Remembers trouble; what follows waits for it to pass.
+    pub(super) fn meet(&mut self, trouble: Trouble) {
+        debug!(network = self.name, problem = trouble.message, "a round met trouble");
+        self.failures = self.failures.saturating_add(1);
+        let since = self.trouble.take().map_or_else(|| self.shared.clock.elapsed(), |(since, _)| since);
+        self.trouble = Some((since, trouble));
+    }
+
+    fn trouble_may_pass(&mut self) {
+        if self.failures == 0 {
+            self.trouble = None;
+        }
+        self.failures = 0;
+    }
+
+    async fn pause(&mut self, waiting: &[Job]) {
+        if self.failures == 0 || (waiting.is_empty() && self.leftovers.is_empty()) {
+            return;
+        }
+        let since = self.trouble.as_ref().map_or(Duration::ZERO, |(since, _)| *since);
+        // About as long again as it has lasted.
+        let lasted = self.shared.clock.elapsed().saturating_sub(since);
+        tokio::time::sleep(lasted.clamp(PAUSES.0, PAUSES.1)).await;
+    }
+
+    fn forget_all(&mut self) {
+        self.network = Self::nothing(&self.shared, &self.name);
+        self.read = None;
+        self.seen = HashMap::new();
+        self.swept = BTreeMap::new();
+    }
+}
+
+impl Job {
+    fn tell(self, answer: Result<Answer, Failure>) {
+        if let Some(waiting) = self.answer {
+            // Who does not wait any more asks again, or lets go.
+            let _ = waiting.send(answer);
+        }
+    }
+}
+
+fn rejoin(jobs: Vec<Job>, requests: Vec<Request>) -> Vec<Job> {
+    jobs.into_iter().zip(requests).map(|(job, request)| Job { request, ..job }).collect()
+}
