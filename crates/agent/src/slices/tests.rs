@@ -1,1 +1,7 @@
 //! Slices against the embedded API server.
+
+mod adopting;
+mod bed;
+mod giving;
+mod unused;
+mod writing;

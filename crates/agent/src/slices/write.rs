@@ -116,8 +116,9 @@ impl Shared {
     /// The object as it should be; nothing if there should be none.
     fn desired(&self, want: Option<&Want>, base: Option<&IPPool>) -> Result<Option<IPPool>, String> {
         let Some(want) = want else {
-            let senseless = base.is_some_and(has_senseless);
-            return Ok(base.filter(|_| senseless).cloned());
+            // Nothing is left of it but, perhaps, records that make no sense.
+            let left = base.cloned().map(without_sensible);
+            return Ok(left.filter(|left| !left.spec.allocations.is_empty()));
         };
         let state = if want.owned { State::Owned } else { State::Unique };
         let mut object =
@@ -213,7 +214,13 @@ fn reservation(hold: &SliceHold) -> Reservation {
     }
 }
 
-/// Whether there are records that make no sense: they stay, and nobody has them.
-fn has_senseless(object: &IPPool) -> bool {
-    object.spec.reservations().map_or(true, |decoded| !decoded.refused.is_empty())
+/// An object with only the records that make no sense: they stay, and nobody has them.
+fn without_sensible(mut object: IPPool) -> IPPool {
+    let last = object.spec.cidr().ok().map(|range| range.last_offset());
+    object.spec.allocations.retain(|key, _| {
+        let decimal = key.bytes().all(|byte| byte.is_ascii_digit());
+        let offset: Option<u128> = key.parse().ok().filter(|_| decimal);
+        !offset.zip(last).is_some_and(|(offset, last)| offset <= last)
+    });
+    object
 }
