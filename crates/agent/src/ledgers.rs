@@ -32,7 +32,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::Client;
+use kube::{Api, Client};
+use tenure_api::whereabouts::IPPool;
 use tenure_cni::{Code, Failure};
 use tenure_handles::{Clock, Timestamp};
 use tenure_ipam::Address;
@@ -230,6 +231,16 @@ impl Ledgers {
     /// The annotation of a pod that names the address it would like; empty if it has none.
     pub async fn wish_of(&self, namespace: &str, pod: &str) -> String {
         self.shared.wishes.of(namespace, pod).await
+    }
+
+    /// Why shared ranges cannot be changed at present, if they cannot. Where there was trouble, the API server is asked.
+    pub async fn trouble(&self) -> Option<String> {
+        self.health().trouble?;
+        let pools: Api<IPPool> = Api::namespaced(self.shared.client.clone(), &self.shared.options.namespace);
+        // Whether it exists does not matter: to say so is an answer.
+        let act = || "asking for an IPPool".to_owned();
+        let _ = self.shared.call(act, pools.get_metadata_opt("0.0.0.0-0")).await;
+        self.health().trouble.map(|(_, problem)| problem)
     }
 
     /// How the API server is, as far as anyone knows.

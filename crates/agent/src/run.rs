@@ -40,9 +40,11 @@ pub use stage::{Progress, Stage};
 use crate::drive::{Driver, Entrance, Handle};
 use crate::inspect::{ApiCalls, Inspector, Parts};
 use crate::journal::{Commit, Journal, OpenError, Opened, Origin};
-use crate::node::{Event, Node};
+use crate::ledgers::{self, Ledgers};
+use crate::node::{self, Event, Node};
 use crate::objects::{self, Objects, RemoteRoutes, Resolver};
-use crate::serve::{self, ListenError, Service};
+use crate::serve::{self, ListenError, Service, Whereabouts};
+use crate::slices::{self, Slices};
 use crate::wire::{self, Wirer};
 use hands::Body;
 use stage::Stages;
@@ -104,6 +106,8 @@ pub enum RunError {
 pub struct Agent {
     node: Handle,
     objects: Objects,
+    slices: Slices,
+    ledgers: Ledgers,
     progress: Progress,
     inspector: Inspector,
     task: JoinHandle<Result<(), RunError>>,
@@ -139,8 +143,22 @@ impl Agent {
             ..objects::Options::new(options.node.node.clone())
         };
         let api_calls = ApiCalls::default();
-        let objects =
-            Objects::start(api_calls.counting(client), wanted, clock.clone(), entropy, tell, life.clone());
+        let client = api_calls.counting(client);
+        let objects = Objects::start(client.clone(), wanted, clock.clone(), entropy, tell, life.clone());
+        let slices = {
+            let wanted = slices::Options::new(&options.node.node, &options.whereabouts_namespace);
+            Slices::start(client.clone(), wanted, clock.clone(), node.clone(), life.clone())
+        };
+        let ledgers = {
+            let wanted = ledgers::Options {
+                namespace: options.whereabouts_namespace.clone(),
+                reserving_always: options.whereabouts_reserves_always,
+                cooling: options.node.cooling,
+                outside_kubernetes: options.outside_kubernetes,
+                ..ledgers::Options::new(&options.node.node, options.paths.ledgers())
+            };
+            Ledgers::new(client, wanted, clock.clone(), life.clone())
+        };
         let kernel = Arc::new(kernel);
         if options.route_blocks {
             tokio::spawn(route_blocks(objects.remote_routes(), Arc::downgrade(&kernel)));
@@ -150,16 +168,19 @@ impl Agent {
             journal,
             kernel,
             objects: objects.clone(),
+            slices: slices.clone(),
             stages: stages.clone(),
             mtu: options.mtu,
         };
-        let driver = entrance.driver(Node::new(options.node.clone()), clock.clone(), hands);
-        let service = Service::new(
+        let settings = node::Settings { slices: true, ..options.node.clone() };
+        let driver = entrance.driver(Node::new(settings), clock.clone(), hands);
+        let (tombstones, alone) = (options.paths.tombstones(), options.outside_kubernetes);
+        let service = Service::serving(
             node.clone(),
             objects.resolver(),
             clock.clone(),
-            options.kernel.gateway_v4,
-            options.kernel.gateway_v6,
+            (options.kernel.gateway_v4, options.kernel.gateway_v6),
+            Some(Whereabouts::new(ledgers.clone(), slices.clone(), tombstones, alone)),
         );
         let progress = stages.progress();
         let inspector = Inspector::new(Parts {
@@ -180,7 +201,7 @@ impl Agent {
         });
         let life = Life { node: node.clone(), options, service, stages, stop, life };
         let task = tokio::spawn(life.live(driver));
-        Ok(Self { node, objects, progress, inspector, task })
+        Ok(Self { node, objects, slices, ledgers, progress, inspector, task })
     }
 
     /// The way to the node.
@@ -191,6 +212,16 @@ impl Agent {
     /// The API server's side.
     pub fn objects(&self) -> Objects {
         self.objects.clone()
+    }
+
+    /// This node's slices of Whereabouts' ranges.
+    pub fn slices(&self) -> Slices {
+        self.slices.clone()
+    }
+
+    /// Whereabouts' ranges that all nodes share.
+    pub fn ledgers(&self) -> Ledgers {
+        self.ledgers.clone()
     }
 
     /// How far it is.

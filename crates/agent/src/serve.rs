@@ -9,6 +9,7 @@ mod place;
 mod reply;
 mod request;
 mod service;
+mod whereabouts;
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tokio::net::UnixListener;
 pub use place::ListenError;
 pub use request::{Asked, PodName, Resolve};
 pub use service::Service;
+pub use whereabouts::Whereabouts;
 
 /// A socket that is being listened on.
 #[derive(Debug)]

@@ -29,6 +29,12 @@ pub fn leave(directory: &Path, network: &str, call: &Call) -> io::Result<PathBuf
     Ok(path)
 }
 
+/// Takes a tombstone back: what it is about is in use again. Nothing happens if there is none.
+pub fn take_back(directory: &Path, network: &str, call: &Call) {
+    // One that stays is found to be older than what it names.
+    let _ = fs::remove_file(directory.join(name(network, call)));
+}
+
 /// All tombstones, each with its file, which the reader removes when the DEL is done. What is none is skipped and
 /// returned with the reason.
 pub fn read_all(directory: &Path) -> io::Result<Vec<(PathBuf, Result<Call, String>)>> {

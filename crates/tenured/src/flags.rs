@@ -56,6 +56,14 @@ pub struct Flags {
     #[arg(long)]
     pub route_blocks: bool,
 
+    /// Where Whereabouts' IPPools, reservations and NodeSlicePools are.
+    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    pub whereabouts_namespace: String,
+    /// Makes a reservation for every address of a shared Whereabouts range: as long as Whereabouts' own plugin still runs on
+    /// other nodes, which knows of our addresses by these alone.
+    #[arg(long)]
+    pub whereabouts_reserve_always: bool,
+
     /// How long a freed address is not handed out again, where its pool does not say.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub cooling: Duration,
@@ -132,6 +140,8 @@ impl Flags {
             paths: Paths::in_directory(&self.run_dir),
             mtu: self.mtu,
             route_blocks: self.route_blocks,
+            whereabouts_namespace: self.whereabouts_namespace.clone(),
+            whereabouts_reserves_always: self.whereabouts_reserve_always,
             ..Options::new(node)
         })
     }

@@ -16,8 +16,8 @@ use tenure_cni::rpc;
 
 /// The plugin's name beside the agent's own program.
 const PLUGIN: &str = "tenure-cni";
-/// The names under which runtimes call it: ours, and Coil's for configurations that are there already.
-const PLUGIN_NAMES: [&str; 2] = ["tenure", "coil"];
+/// The names under which runtimes call it: ours, and Coil's and Whereabouts' for configurations that are there already.
+const PLUGIN_NAMES: [&str; 3] = ["tenure", "coil", "whereabouts"];
 /// The first in the order of their names is the one that a runtime uses.
 const CONFIGURATION: &str = "10-tenure.conflist";
 

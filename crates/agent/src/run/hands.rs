@@ -9,6 +9,7 @@ use crate::drive::{Handle, Hands};
 use crate::journal::{Journal, Record};
 use crate::node::{Action, Event, Report};
 use crate::objects::Objects;
+use crate::slices::Slices;
 use crate::wire::Wirer;
 
 /// The journal's thread, the kernel's thread and the API server's tasks.
@@ -17,6 +18,7 @@ pub(super) struct Body {
     pub(super) journal: Journal,
     pub(super) kernel: Arc<Wirer>,
     pub(super) objects: Objects,
+    pub(super) slices: Slices,
     pub(super) stages: Stages,
     /// Of interfaces whose configuration does not say.
     pub(super) mtu: Option<u32>,
@@ -24,6 +26,14 @@ pub(super) struct Body {
 
 impl Hands for Body {
     fn record(&mut self, records: Vec<Record>) {
+        for record in &records {
+            match record {
+                Record::Owned(facts) => self.slices.dirty(&facts.uid),
+                Record::Fenced { uid } | Record::Forgotten { uid } => self.slices.dirty(uid),
+                Record::Held(held) => self.slices.dirty(&held.block),
+                Record::Released(released) => self.slices.dirty(&released.hold.block),
+            }
+        }
         if let Err(error) = self.journal.append(records) {
             // Its thread ends only with the agent, unless it panicked. Then nothing may be handed out any more.
             error!(%error, "cannot append to the journal");

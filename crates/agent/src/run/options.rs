@@ -22,6 +22,10 @@ pub struct Options {
     pub route_blocks: bool,
     /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist.
     pub outside_kubernetes: bool,
+    /// Where Whereabouts' kinds are.
+    pub whereabouts_namespace: String,
+    /// Whether every address of a shared range gets its reservation: as long as a Whereabouts writes to the same objects.
+    pub whereabouts_reserves_always: bool,
     /// How long calls that are under way may take when the agent is told to stop.
     pub stop_patience: Duration,
     /// How often tombstones are looked for while the agent runs: a DEL whose answer was lost leaves one, too.
@@ -39,6 +43,8 @@ impl Options {
             mtu: None,
             route_blocks: false,
             outside_kubernetes: false,
+            whereabouts_namespace: "kube-system".to_owned(),
+            whereabouts_reserves_always: false,
             stop_patience: Duration::from_secs(5),
             tombstone_interval: Duration::from_secs(10),
         }
@@ -77,6 +83,11 @@ impl Paths {
     /// The socket at which people and programs ask how the node is.
     pub fn state_socket(&self) -> PathBuf {
         self.run.join("state.sock")
+    }
+
+    /// The directory in which it is remembered which containers have something in shared ledgers.
+    pub fn ledgers(&self) -> PathBuf {
+        self.run.join("ledgers")
     }
 
     /// The directory of tombstones.

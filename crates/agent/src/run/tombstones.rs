@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use futures::{StreamExt, stream};
-use tenure_cni::{Code, NetworkConfig, Verb, rpc, tombstone};
+use tenure_cni::{Code, NetworkConfig, rpc, tombstone};
 use tenure_handles::{Clock, Timestamp};
 use tracing::{info, warn};
 
@@ -74,7 +74,7 @@ impl<R: Resolve, C: Clock> Tombstones<R, C> {
 
     async fn bury(&self, path: &Path, call: rpc::Call) {
         let container = call.container_id.clone();
-        match self.service.answer(Verb::Del, call).await.failure {
+        match self.service.bury(call).await.failure {
             None => {
                 info!(container, "did a DEL that came while no agent answered");
                 remove(path);
@@ -93,6 +93,9 @@ impl<R: Resolve, C: Clock> Tombstones<R, C> {
     async fn is_outlived(&self, path: &Path, call: &rpc::Call) -> bool {
         let Some(left) = modified(path) else { return false };
         let Ok(config) = NetworkConfig::parse(&call.config) else { return false };
+        if self.service.since(&config.name, call).is_some_and(|since| since > left) {
+            return true;
+        }
         let Ok(key) = HoldKey::new(config.name, call.container_id.clone(), call.ifname.clone()) else {
             return false;
         };

@@ -49,26 +49,22 @@ pub(super) struct Request {
 
 impl Request {
     /// Reads a call; refuses one that is not for us.
-    pub(super) fn read(call: rpc::Call) -> Result<Self, Failure> {
-        let config = NetworkConfig::parse(&call.config)?;
+    pub(super) fn read(config: NetworkConfig, call: rpc::Call) -> Result<Self, Failure> {
         let ours = |name: &str| OURS.contains(&name);
         let addresses_only = !ours(&config.plugin);
         if addresses_only && !config.ipam.as_deref().is_some_and(ours) {
             let ipam = config.ipam.as_deref().unwrap_or_default();
             let message = format!("type is {:?} and ipam.type is {ipam:?}", config.plugin);
-            return Err(invalid(message).detail("accepted is \"tenure\" or \"coil\" as one of them"));
+            return Err(invalid(message).detail(
+                "accepted is \"tenure\" or \"coil\" as one of them, or \"whereabouts\" as ipam.type",
+            ));
         }
         Ok(Self { config, addresses_only, call })
     }
 
     /// The key of the hold that the call is about.
     pub(super) fn key(&self) -> Result<HoldKey, Failure> {
-        if self.config.name.is_empty() {
-            let failure = invalid("the network configuration has no name");
-            return Err(failure.detail("accepted is a name that is the same for ADD, CHECK and DEL"));
-        }
-        HoldKey::new(self.config.name.clone(), self.call.container_id.clone(), self.call.ifname.clone())
-            .map_err(|error| Failure::new(Code::InvalidEnvironment, error.to_string()))
+        key(&self.config, &self.call)
     }
 
     /// What pool and pod depend on.
@@ -108,19 +104,12 @@ impl Request {
 
     /// The addresses that the result of the ADD had.
     pub(super) fn expected(&self) -> Vec<Address> {
-        let previous = self.config.previous.iter().flat_map(|result| &result.ips);
-        let text = previous.map(|ip| ip.address.split('/').next().unwrap_or_default());
-        text.filter_map(|address| address.parse().ok()).collect()
+        expected(&self.config)
     }
 
     /// Who is alive, for a GC.
     pub(super) fn alive(&self) -> Result<BTreeSet<(String, String)>, Failure> {
-        // Not to know who is alive does not mean that nobody is.
-        let Some(attachments) = &self.config.attachments else {
-            return Err(invalid("cni.dev/valid-attachments is missing")
-                .detail("accepted is a list, also an empty one"));
-        };
-        Ok(attachments.iter().map(|it| (it.container_id.clone(), it.ifname.clone())).collect())
+        alive(&self.config)
     }
 
     /// A field of our own part of the configuration.
@@ -158,6 +147,34 @@ fn pod_name(args: &HashMap<String, String>) -> Result<Option<PodName>, Failure> 
             Err(Failure::new(Code::InvalidEnvironment, message).detail(accepted))
         }
     }
+}
+
+/// The key of the hold that a call is about.
+pub(super) fn key(config: &NetworkConfig, call: &rpc::Call) -> Result<HoldKey, Failure> {
+    if config.name.is_empty() {
+        let failure = invalid("the network configuration has no name");
+        return Err(failure.detail("accepted is a name that is the same for ADD, CHECK and DEL"));
+    }
+    HoldKey::new(config.name.clone(), call.container_id.clone(), call.ifname.clone())
+        .map_err(|error| Failure::new(Code::InvalidEnvironment, error.to_string()))
+}
+
+/// The addresses that the result of the ADD had.
+pub(super) fn expected(config: &NetworkConfig) -> Vec<Address> {
+    let previous = config.previous.iter().flat_map(|result| &result.ips);
+    let text = previous.map(|ip| ip.address.split('/').next().unwrap_or_default());
+    text.filter_map(|address| address.parse().ok()).collect()
+}
+
+/// Who is alive, for a GC.
+pub(super) fn alive(config: &NetworkConfig) -> Result<BTreeSet<(String, String)>, Failure> {
+    // Not to know who is alive does not mean that nobody is.
+    let Some(attachments) = &config.attachments else {
+        return Err(
+            invalid("cni.dev/valid-attachments is missing").detail("accepted is a list, also an empty one")
+        );
+    };
+    Ok(attachments.iter().map(|it| (it.container_id.clone(), it.ifname.clone())).collect())
 }
 
 fn invalid(message: impl Into<String>) -> Failure {

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tenure_cni::{Code, Failure, Verb, rpc};
-use tenure_handles::Clock;
+use tenure_cni::{Code, Failure, NetworkConfig, Verb, rpc};
+use tenure_handles::{Clock, Timestamp};
 use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Response, Status};
@@ -18,6 +18,7 @@ use super::codec::Prost;
 use super::network::Network;
 use super::reply::{self, Gateways};
 use super::request::{Request, Resolve};
+use super::whereabouts::{Leave, Whereabouts};
 use crate::drive::Handle;
 use crate::inspect::Calls;
 use crate::node::{Done, Event};
@@ -38,6 +39,7 @@ struct Inner<R, C> {
     clock: C,
     gateways: Gateways,
     calls: Calls,
+    whereabouts: Option<Whereabouts>,
 }
 
 impl<R, C> Clone for Service<R, C> {
@@ -49,8 +51,20 @@ impl<R, C> Clone for Service<R, C> {
 impl<R: Resolve, C: Clock> Service<R, C> {
     /// A service in front of a node.
     pub fn new(node: Handle, resolve: R, clock: C, gateway_v4: Ipv4Addr, gateway_v6: Ipv6Addr) -> Self {
+        Self::serving(node, resolve, clock, (gateway_v4, gateway_v6), None)
+    }
+
+    /// A service in front of a node, which serves networks of Whereabouts' dialect, too.
+    pub fn serving(
+        node: Handle,
+        resolve: R,
+        clock: C,
+        (gateway_v4, gateway_v6): (Ipv4Addr, Ipv6Addr),
+        whereabouts: Option<Whereabouts>,
+    ) -> Self {
         let gateways = Gateways { v4: IpAddr::V4(gateway_v4), v6: IpAddr::V6(gateway_v6) };
-        Self { inner: Arc::new(Inner { node, resolve, clock, gateways, calls: Calls::default() }) }
+        let calls = Calls::default();
+        Self { inner: Arc::new(Inner { node, resolve, clock, gateways, calls, whereabouts }) }
     }
 
     /// What was answered so far.
@@ -60,6 +74,20 @@ impl<R: Resolve, C: Clock> Service<R, C> {
 
     /// Answers a call, counts it, and writes one line about it.
     pub async fn answer(&self, verb: Verb, call: rpc::Call) -> rpc::Reply {
+        self.answer_or_leave(verb, call, Leave::Tombstone).await
+    }
+
+    /// Does a DEL that was left as a tombstone. It stays one if it cannot be done.
+    pub(crate) async fn bury(&self, call: rpc::Call) -> rpc::Reply {
+        self.answer_or_leave(Verb::Del, call, Leave::Nothing).await
+    }
+
+    /// Since when what a tombstone names has been held, if shared ledgers know of it.
+    pub(crate) fn since(&self, network: &str, call: &rpc::Call) -> Option<Timestamp> {
+        self.inner.whereabouts.as_ref()?.since(network, call)
+    }
+
+    async fn answer_or_leave(&self, verb: Verb, call: rpc::Call, leave: Leave) -> rpc::Reply {
         let span = info_span!(
             "cni",
             verb = verb.as_str(),
@@ -71,7 +99,7 @@ impl<R: Resolve, C: Clock> Service<R, C> {
             traceparent = call.traceparent,
         );
         let began = self.inner.clock.elapsed();
-        let outcome = self.inner.answer(verb, call).instrument(span.clone()).await;
+        let outcome = self.inner.answer(verb, call, leave).instrument(span.clone()).await;
         let took = self.inner.clock.elapsed().saturating_sub(began);
         self.inner.calls.answered(verb, outcome.as_ref().err().map_or(0, |failure| failure.code), took);
         span.in_scope(|| match &outcome {
@@ -87,12 +115,18 @@ impl<R: Resolve, C: Clock> Service<R, C> {
 
 impl<R: Resolve, C: Clock> Inner<R, C> {
     /// The result as it goes to standard output; empty where the verb has none.
-    async fn answer(&self, verb: Verb, call: rpc::Call) -> Result<Vec<u8>, Failure> {
+    async fn answer(&self, verb: Verb, call: rpc::Call, leave: Leave) -> Result<Vec<u8>, Failure> {
+        let config = NetworkConfig::parse(&call.config);
+        if let (Some(whereabouts), Ok(config)) = (&self.whereabouts, &config)
+            && Whereabouts::is_for(config)
+        {
+            return whereabouts.answer(&self.node, verb, config, &call, leave).await;
+        }
         if verb == Verb::Status {
             self.node.look(crate::node::Node::status).await??;
             return Ok(Vec::new());
         }
-        let request = Request::read(call)?;
+        let request = Request::read(config?, call)?;
         match verb {
             Verb::Add => return self.add(request).await,
             Verb::Del => {

@@ -1,0 +1,140 @@
+//! Ranges that are cut into slices: this node hands out of its own, and asks nobody.
+
+use tenure_cni::{Code, Failure};
+use tenure_ipam::Address;
+use tenure_whereabouts::config::{Config, RangeConfig};
+use tenure_whereabouts::slices::slice_pools;
+
+use super::{Asked, Whereabouts};
+use crate::drive::Handle;
+use crate::key::{HoldKey, Pod};
+use crate::node::{Attach, Done, Event, Wish};
+use crate::slices::Slice;
+
+impl Whereabouts {
+    /// An address of this node's slice of each range, or none.
+    pub(super) async fn hold_of_slices(
+        &self,
+        node: &Handle,
+        key: &HoldKey,
+        asked: &Asked<'_>,
+        config: &Config,
+        preferred: &[Option<Address>],
+    ) -> Result<Vec<Address>, Failure> {
+        let slices = self.slices_of(config).await?;
+        let mut parts = Vec::new();
+        for (number, (range, slice)) in config.ranges.iter().zip(&slices).enumerate() {
+            let mut wish = wish(range, slice)?;
+            wish.preferred = preferred.get(number).copied().flatten();
+            parts.push(attach(key, number, asked, config, slice, wish));
+        }
+        let before = if parts.len() > 1 { held(node, key).await? } else { Vec::new() };
+        let (mut addresses, mut made) = (Vec::new(), Vec::new());
+        for attach in parts {
+            let key = attach.key.clone();
+            match node.call(move |ticket| Event::Add { ticket, attach }).await {
+                Ok(Done::Added { addresses: given, .. }) => {
+                    addresses.extend(given.iter().next());
+                    if !before.contains(&key) {
+                        made.push(key);
+                    }
+                }
+                Ok(_) => return Err(Failure::new(Code::Internal, "the node answered something else")),
+                Err(failure) => {
+                    // What it had before this call stays its own.
+                    for key in made {
+                        let taken_back =
+                            node.call(move |ticket| Event::Del { ticket, key, interface: false }).await;
+                        if let Err(problem) = taken_back {
+                            tracing::warn!(%problem, "cannot take back a part of an ADD that failed");
+                        }
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(addresses)
+    }
+
+    /// Whether each part is held, and has the addresses that the ADD answered.
+    pub(super) async fn check_slices(
+        &self,
+        node: &Handle,
+        key: &HoldKey,
+        asked: &Asked<'_>,
+        config: &Config,
+        expected: &[Address],
+    ) -> Result<(), Failure> {
+        let slices = self.slices_of(config).await?;
+        for (number, (range, slice)) in config.ranges.iter().zip(&slices).enumerate() {
+            let same = config.ranges.iter().filter(|other| other.cidr() == range.cidr()).count() > 1;
+            let of_range = |address: &&Address| !same && range.cidr().contains(**address);
+            let expected = expected.iter().filter(of_range).copied().collect();
+            let attach = attach(key, number, asked, config, slice, Wish::default());
+            node.call(move |ticket| Event::Check { ticket, attach, expected }).await?;
+        }
+        Ok(())
+    }
+
+    /// This node's slice of each range.
+    pub(super) async fn slices_of(&self, config: &Config) -> Result<Vec<Slice>, Failure> {
+        let pools =
+            slice_pools(config).map_err(|error| Failure::new(Code::InvalidConfig, error.to_string()))?;
+        let mut slices = Vec::new();
+        for (name, _) in pools {
+            slices.push(self.slices.slice(&name).await?);
+        }
+        Ok(slices)
+    }
+}
+
+/// Which addresses of a slice the range hands out.
+fn wish(range: &RangeConfig, slice: &Slice) -> Result<Wish, Failure> {
+    let Some(within) = range.within(slice.cidr) else {
+        let message =
+            format!("slice {} of this node has no address of {} to hand out", slice.cidr, range.range_text());
+        return Err(Failure::new(Code::TryAgainLater, message)
+            .detail("accepted is an exclude, range_start and range_end that leave each slice an address"));
+    };
+    let only: Vec<Address> = range.pick.iter().copied().filter(|it| slice.cidr.contains(*it)).collect();
+    if only.is_empty() && !range.pick.is_empty() {
+        let message = format!("none of pick_addresses is in slice {} of this node", slice.cidr);
+        return Err(Failure::new(Code::TryAgainLater, message)
+            .detail("accepted are pick_addresses of every node's slice, or a network without slices"));
+    }
+    Ok(Wish { within: Some(within), only, preferred: None, lowest: true })
+}
+
+fn attach(
+    key: &HoldKey,
+    number: usize,
+    asked: &Asked<'_>,
+    config: &Config,
+    slice: &Slice,
+    wish: Wish,
+) -> Attach {
+    let arguments = &config.arguments;
+    let pod = Pod {
+        namespace: arguments.pod_namespace.clone(),
+        name: arguments.pod_name.clone(),
+        uid: arguments.pod_uid.clone(),
+    };
+    Attach {
+        key: key.part(u32::try_from(number).unwrap_or(u32::MAX)),
+        pool: slice.pool.clone(),
+        pod,
+        netns: asked.call.netns.clone(),
+        wiring: None,
+        wish,
+    }
+}
+
+/// The parts of a key that are held.
+async fn held(node: &Handle, key: &HoldKey) -> Result<Vec<HoldKey>, Failure> {
+    let key = key.clone();
+    let holds = node.look(move |node| {
+        let keys = node.holds().into_iter().map(|hold| hold.key);
+        keys.filter(|held| held.is_part_of(&key)).collect()
+    });
+    holds.await
+}
