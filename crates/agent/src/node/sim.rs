@@ -11,6 +11,7 @@ mod checks;
 mod dice;
 mod kernel;
 mod runtime;
+mod slice;
 mod world;
 
 use world::{Story, World};

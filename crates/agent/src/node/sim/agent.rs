@@ -111,6 +111,7 @@ pub(super) fn settings() -> Settings {
         return_patience: Duration::from_secs(2),
         look_every: Duration::from_secs(1),
         look_apart: Duration::from_millis(600),
+        slices: true,
         ..Settings::new(HERE)
     }
 }

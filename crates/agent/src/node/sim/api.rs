@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tenure_ipam::{Address, Subnet};
 
 use super::dice::Dice;
+use super::slice::SliceGiven;
 use crate::node::{AskId, Event, PoolFacts, Refusal, RefusalKind, SeenBlock};
 
 pub(super) const HERE: &str = "node-1";
@@ -34,11 +35,12 @@ pub(super) struct Api {
     pub(super) returns: Vec<(String, String)>,
     /// UIDs that were taken from their owner by force.
     pub(super) taken: BTreeSet<String>,
+    pub(super) slice: SliceGiven,
 }
 
 impl Api {
     pub(super) fn new() -> Self {
-        Self { up: true, controller_up: true, ..Self::default() }
+        Self { up: true, controller_up: true, slice: SliceGiven::given(), ..Self::default() }
     }
 
     pub(super) fn facts() -> PoolFacts {
@@ -142,6 +144,12 @@ impl Api {
         true
     }
 
+    /// Somebody changes the slice.
+    pub(super) fn change_slice(&mut self, dice: &Dice) {
+        let told = self.slice.change(dice);
+        self.watch.extend(told);
+    }
+
     /// Puts a label on a block or takes it off.
     pub(super) fn mark(&mut self, dice: &Dice) {
         let ours = self.indexes_of(HERE);
@@ -166,6 +174,7 @@ impl Api {
             self.watch.push_back(Event::BlockSeen(block.clone()));
         }
         self.watch.extend(gone.into_iter().map(|uid| Event::BlockGone { name: String::new(), uid }));
+        self.watch.extend(self.slice.put_right());
         self.honest = true;
     }
 
@@ -178,7 +187,14 @@ impl Api {
             return None;
         }
         let event = self.watch.pop_front()?;
-        if event != Event::ApiRead && !self.honest {
+        // Slices are told by one who tells in order, and once.
+        let again = !matches!(event, Event::ApiRead | Event::SlicesRead | Event::SliceSeen(_));
+        let of_slice = match &event {
+            Event::PoolChanged { name, .. } | Event::PoolGone { name } => name != POOL,
+            Event::BlockGone { uid, .. } => uid.contains('/'),
+            _ => false,
+        };
+        if again && !of_slice && !self.honest {
             self.told.push(event.clone());
         }
         Some(event)
@@ -193,6 +209,8 @@ impl Api {
         let ours = self.blocks.values().filter(|block| block.node == HERE);
         self.watch.extend(ours.cloned().map(Event::BlockSeen));
         self.watch.push_back(Event::ApiRead);
+        self.watch.extend(self.slice.list());
+        self.watch.push_back(Event::SlicesRead);
     }
 
     fn indexes_of(&self, node: &str) -> Vec<usize> {

@@ -9,11 +9,12 @@ use tenure_ipam::{Address, Cidr};
 use super::agent::settings;
 use super::api::{HERE, has};
 use super::runtime::{Call, Container, has_interface};
+use super::slice;
 use super::world::World;
 use crate::journal::Record;
 use crate::key::HoldKey;
 use crate::node::view::HoldView;
-use crate::node::{Done, Event, Leak, SeenBlock, Ticket};
+use crate::node::{Done, Event, Leak, SeenBlock, SeenSlice, Ticket};
 
 /// What the node was told, and what it did before: what it may be expected to know.
 #[derive(Debug, Default)]
@@ -22,6 +23,7 @@ pub(super) struct Knowledge {
     journal: bool,
     kernel: bool,
     api: bool,
+    slices: bool,
     /// Blocks that the node has reason to take for its own.
     ours: BTreeMap<String, SeenBlock>,
     /// Those that it was told, in this life, not to be.
@@ -35,7 +37,7 @@ pub(super) struct Knowledge {
 
 impl Knowledge {
     pub(super) fn begin(&mut self) {
-        (self.journal, self.kernel, self.api) = (false, false, false);
+        (self.journal, self.kernel, self.api, self.slices) = (false, false, false, false);
         self.ours.clear();
         self.lost.clear();
         self.freeing.clear();
@@ -57,7 +59,8 @@ impl Knowledge {
             Event::Journal(_) => self.journal = true,
             Event::Kernel(_) => self.kernel = true,
             Event::ApiRead => self.api = true,
-            Event::BlockSeen(block) => {
+            Event::SlicesRead => self.slices = true,
+            Event::BlockSeen(block) | Event::SliceSeen(SeenSlice { block, .. }) => {
                 let replaced =
                     self.ours.iter().filter(|(uid, it)| it.name == block.name && **uid != block.uid);
                 let replaced: Vec<String> = replaced.map(|(uid, _)| uid.clone()).collect();
@@ -87,8 +90,8 @@ impl Knowledge {
 impl World {
     /// Invariant 3: nothing is handed out before everything is read.
     pub(super) fn check_read(&self) {
-        let Knowledge { journal, kernel, api, .. } = &self.knowledge;
-        assert!(*journal && *kernel && *api, "handed out before all was read");
+        let Knowledge { journal, kernel, api, slices, .. } = &self.knowledge;
+        assert!(*journal && *kernel && *api && *slices, "handed out before all was read");
     }
 
     pub(super) fn check_record(&mut self, position: u64, record: &Record) {
@@ -104,7 +107,16 @@ impl World {
                 {
                     self.deeds.count("cooling gave way");
                     let pools = self.agent.node.pools();
-                    assert_eq!(pools[0].counts.free, 0, "{address} cooled, and others were free");
+                    if slice::is_of_slice(&held.key) {
+                        self.check_nothing_else(&held.key, address);
+                    } else {
+                        assert_eq!(pools[0].counts.free, 0, "{address} cooled, and others were free");
+                    }
+                }
+                if slice::is_of_slice(&held.key) && held.key.network() == slice::POOL {
+                    self.deeds.count("adopted");
+                } else if slice::is_of_slice(&held.key) && new {
+                    self.check_wish(&held.key, address);
                 }
             }
             // What nobody's link sat on was not known to be in use, and may have been given back meanwhile.
@@ -132,7 +144,12 @@ impl World {
                 } else {
                     // Invariant 2: it is of a block that the node has reason to take for its own.
                     let of = self.knowledge.ours.values().find(|block| has(block, address));
-                    assert!(of.is_some(), "{key} got {address}, which is of no block of this node");
+                    // What was on record as its own it keeps, as it would what it has.
+                    let on_record = self.api.slice.is_on_record(&key, address);
+                    assert!(
+                        of.is_some() || on_record,
+                        "{key} got {address}, which is of no block of this node"
+                    );
                 }
                 // Invariant 1: nobody else here has it.
                 for (other, state) in &self.runtime.containers {
@@ -154,6 +171,7 @@ impl World {
             (Call::Add(key), Err(failure)) => {
                 match failure.message {
                     text if text.contains("no address left") => self.deeds.count("exhausted"),
+                    text if text.contains("could not allocate IP") => self.deeds.count("a slice was full"),
                     text if text.contains("came for this node within") => {
                         self.deeds.count("timed out");
                         if text.contains("connection refused") {
@@ -166,7 +184,7 @@ impl World {
                     self.runtime.containers.insert(key, Container::Ending);
                 }
             }
-            (Call::Del(key), Ok(Done::Removed)) => {
+            (Call::Del(key), Ok(Done::Removed | Done::Swept(_))) => {
                 let busy = self.runtime.calls.values().any(|call| *call == Call::Add(key.clone()));
                 if !busy {
                     assert!(!self.kernel.links.contains_key(&key), "{key} is deleted, and its link is there");
@@ -297,6 +315,9 @@ impl World {
         assert!(self.kernel.links.is_empty(), "links leak: {:?}", self.kernel.links);
         assert_eq!(self.agent.safe.holds().count(), 0, "the journal remembers what is over");
         let blocks = self.agent.node.blocks();
+        let (slices, blocks): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|block| block.pool == slice::POOL);
+        assert_eq!(slices.len(), usize::from(self.api.slice.is_given()), "{slices:#?}");
         assert!(blocks.len() <= 1, "of all blocks the last one stays: {blocks:#?}");
         let known: BTreeSet<String> = blocks.iter().map(|block| block.uid.clone()).collect();
         assert_eq!(known, self.api.uids_here(), "node and API agree about blocks");

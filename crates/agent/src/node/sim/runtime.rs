@@ -6,6 +6,7 @@ use tenure_ipam::Addresses;
 
 use super::api::POOL;
 use super::dice::Dice;
+use super::slice;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Event, Ticket, Wiring, Wish};
 
@@ -46,8 +47,12 @@ pub(super) enum Call {
 impl Runtime {
     /// Something that a runtime does.
     pub(super) fn act(&mut self, dice: &Dice) -> Option<Event> {
-        let number = dice.below(CONTAINERS);
-        let key = HoldKey::new("net", format!("c{number}"), "eth0").unwrap();
+        let number = dice.below(CONTAINERS + slice::CONTAINERS);
+        let key = if number < slice::FIRST {
+            HoldKey::new("net", format!("c{number}"), "eth0").unwrap()
+        } else {
+            slice::key(number)
+        };
         let busy = self.calls.values().any(|call| matches!(call, Call::Del(other) if *other == key));
         match self.containers.get(&key) {
             None if !self.winding_up => {
@@ -123,7 +128,16 @@ impl Runtime {
     fn del(&mut self, key: HoldKey) -> Event {
         let ticket = self.ticket(Call::Del(key.clone()));
         let interface = has_interface(&key);
+        if slice::is_of_slice(&key) {
+            return Event::Detach { ticket, key: key.part(0) };
+        }
         Event::Del { ticket, key, interface }
+    }
+
+    /// Nobody needs this any more.
+    pub(super) fn forget(&mut self, key: HoldKey) -> Event {
+        let ticket = self.ticket(Call::Del(key.clone()));
+        Event::Del { ticket, key, interface: false }
     }
 
     fn check(&mut self, key: HoldKey) -> Event {
@@ -141,12 +155,17 @@ impl Runtime {
 /// Every third container gets its interface from another plugin.
 pub(super) fn has_interface(key: &HoldKey) -> bool {
     let number: usize = key.container()[1..].parse().unwrap();
-    !number.is_multiple_of(3)
+    !number.is_multiple_of(3) && !slice::is_of_slice(key)
 }
 
 fn attach(key: HoldKey) -> Attach {
     let wiring = has_interface(&key).then(Wiring::default);
     let netns = netns(&key);
+    if slice::is_of_slice(&key) {
+        let pod = Pod { namespace: "shop".into(), name: key.container().to_owned(), uid: String::new() };
+        let wish = slice::wish(&key);
+        return Attach { key, pool: slice::POOL.to_owned(), pod, netns, wiring, wish };
+    }
     Attach { key, pool: POOL.to_owned(), pod: Pod::default(), netns, wiring, wish: Wish::default() }
 }
 

@@ -56,7 +56,7 @@ impl Deeds {
 
     /// All that can happen.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        const ALL: [&str; 22] = [
+        const ALL: [&str; 26] = [
             "crash",
             "reboot",
             "outage",
@@ -79,6 +79,10 @@ impl Deeds {
             "a hold without a namespace was released",
             "a link without a hold was put away",
             "routes were put right",
+            "of a slice",
+            "a slice was full",
+            "adopted",
+            "adopted and released",
         ];
         ALL.into_iter().map(|deed| (deed, self.0.get(deed).copied().unwrap_or_default()))
     }
@@ -128,6 +132,7 @@ impl World {
             }
             85..90 => self.let_time_pass(),
             90 => self.api.live_elsewhere(&self.dice),
+            91 if self.dice.percent(30) => self.look_at_pods(),
             91 => self.leak(),
             92 => {
                 let event = self.runtime.gc();
@@ -138,7 +143,8 @@ impl World {
                     self.deeds.count("taken by force");
                 }
             }
-            94 => self.api.mark(&self.dice),
+            94 if self.dice.percent(50) => self.api.mark(&self.dice),
+            94 => self.api.change_slice(&self.dice),
             95 => {
                 self.api.up = false;
                 self.deeds.count("outage");
@@ -253,6 +259,7 @@ impl World {
         self.deeds.count("crash");
         self.kernel.orphan(&self.dice);
         self.runtime.orphan();
+        self.write_records();
         let image = self.agent.restart(self.dice.below(10_000));
         self.begin(image);
     }
@@ -268,6 +275,7 @@ impl World {
         self.kernel.links.clear();
         self.runtime.orphan();
         self.runtime.containers.clear();
+        self.write_records();
         self.agent.forget();
         self.knowledge.forget();
         self.begin(crate::journal::Image::default());
@@ -347,6 +355,8 @@ impl World {
         }
         let event = self.runtime.gc();
         self.event(event);
+        self.drain();
+        self.look_at_pods();
         self.drain();
         for _ in 0..6 {
             self.now = self.now.plus(Duration::from_mins(10));

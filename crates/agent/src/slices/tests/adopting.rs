@@ -1,6 +1,7 @@
 //! What was on record before.
 
 use serde_json::json;
+use tenure_whereabouts::ledger::PoolId;
 
 use super::bed::{Bed, NODE, a_moment, until};
 use crate::journal::Image;
@@ -108,7 +109,10 @@ async fn addresses_that_the_whole_range_holds_are_kept_back_and_come_back_one_by
 #[tokio::test]
 async fn a_large_range_keeps_back_what_its_further_objects_hold() {
     let bed = Bed::new(26).await;
-    bed.record("net-10.8.0.0-16.1", "10.8.0.0/16", &[("2049", "a", "a")]).await;
+    let range = PoolId::shared("net", "10.8.0.0/16".parse().unwrap());
+    let number = range.home("10.8.8.1".parse().unwrap());
+    assert_ne!(number, 0);
+    bed.record(&range.object_name(number).unwrap(), "10.8.0.0/16", &[("2049", "a", "a")]).await;
     bed.cut("net", "10.8.0.0/16", &[("10.8.8.0/28", NODE)]).await;
     let whole = bed.ready().await;
     assert_eq!(whole.add("net", "b").await.unwrap(), "10.8.8.2");
