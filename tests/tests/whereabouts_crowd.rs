@@ -1,0 +1,196 @@
+//! Fifty nodes' agents in one process against one API server and a controller, ten networks each: random ADDs, repeated
+//! ones, DELs and GCs, while agents are dropped and started again, somebody else writes to the same objects, watches fall
+//! behind or break off, and answers are lost or late. No address is told to two at any moment; afterwards pools,
+//! reservations, slices' objects and agents say what is held, and nothing else. Needs root, etcd and kube-apiserver.
+//!
+//! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
+//! again: `TENURE_SEED=n cargo test -p tenure-tests --test whereabouts_crowd`.
+//!
+//! Agents are whole (`tenure_agent::Agent`), each in a runtime of its own, and are called through the plugin's own code and
+//! the agent's socket. They share one network namespace, because nobody makes interfaces here.
+
+#[path = "whereabouts/bed.rs"]
+mod bed;
+#[path = "whereabouts_crowd/foreign.rs"]
+mod foreign;
+#[path = "whereabouts_crowd/networks.rs"]
+mod networks;
+#[path = "whereabouts/node.rs"]
+mod node;
+#[path = "whereabouts_crowd/oracle.rs"]
+mod oracle;
+#[path = "whereabouts_crowd/plan.rs"]
+mod plan;
+#[path = "whereabouts_crowd/trouble.rs"]
+mod trouble;
+#[path = "whereabouts_crowd/verdict.rs"]
+mod verdict;
+#[path = "whereabouts_crowd/work.rs"]
+mod work;
+
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bed::{Bed, now, say};
+use foreign::Foreign;
+use networks::{NETWORKS, Network, networks};
+use node::Node;
+use oracle::Oracle;
+use plan::{NODES, PODS, Plan, WORKERS_A_NODE};
+use tenure_handles::{Entropy, SystemEntropy};
+use trouble::{Doubts, make_trouble};
+use work::{Machine, Worker, collect, pod_name};
+
+/// Everything agrees again before this.
+const HEALED: Duration = Duration::from_secs(30);
+
+/// What decides a run: given, or drawn.
+fn seed() -> u64 {
+    match std::env::var("TENURE_SEED") {
+        Ok(text) => text.parse().expect("TENURE_SEED is a number"),
+        Err(_) => SystemEntropy::new().unwrap().next_u64(),
+    }
+}
+
+#[test]
+fn of_fifty_nodes_in_trouble_no_two_get_one_address_and_none_is_lost() {
+    let seed = seed();
+    say(&format!("TENURE_SEED={seed}"));
+    let (plan, networks, oracle) = (Plan::of(seed), networks(), Oracle::default());
+    let bed = Bed::new();
+    let control = bed.control("first");
+    let machines = prepare(&bed, &networks, seed);
+    let mut workers: Vec<Worker<'_, '_>> = machines
+        .iter()
+        .flat_map(|machine| (0..WORKERS_A_NODE).map(move |worker| (machine, worker)))
+        .map(|(machine, worker)| Worker::new(machine, worker, &networks, &oracle))
+        .collect();
+    say("everything was started; the trouble begins");
+
+    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut foreign = Foreign::new(&bed, &networks, &oracle, seed);
+    thread::scope(|scope| {
+        let (bed, machines, done, over) = (&bed, &machines, &done, &over);
+        let trouble = &plan.trouble;
+        scope.spawn(move || make_trouble(bed, machines, control, trouble, done, over));
+        scope.spawn(|| foreign.work(over));
+        // Nobody waits for what a worker that panicked would have done.
+        let _over = Over(over);
+        let doubts = Doubts::begin(machines);
+        thread::scope(|scope| {
+            for (worker, acts) in workers.iter_mut().zip(&plan.work) {
+                scope.spawn(move || worker.work(acts, done));
+            }
+        });
+        drop(doubts);
+    });
+    say(&format!("the trouble is over: {:?}, {} live", oracle.count(), oracle.living().len()));
+    assert_eq!(oracle.wrong(), Vec::<String>::new());
+    oracle.count().is_enough();
+
+    agree(&bed, &machines, &networks, &oracle);
+    thread::scope(|scope| {
+        for machine in &machines {
+            scope.spawn(|| {
+                machine.node.crash();
+                machine.node.start();
+                machine.node.serving();
+            });
+        }
+    });
+    say("all agents were dropped and started once more");
+    each(&mut workers, |worker| worker.repeat_all());
+    assert_eq!(oracle.wrong(), Vec::<String>::new());
+    agree(&bed, &machines, &networks, &oracle);
+    each(&mut workers, Worker::end_all);
+    assert_eq!(oracle.wrong(), Vec::<String>::new());
+    assert!(oracle.living().is_empty());
+    agree(&bed, &machines, &networks, &oracle);
+    say(&format!("all went and nothing is left: {:?}", oracle.count()));
+}
+
+/// Networks, nodes with their agents, and the pods that will come and go.
+fn prepare<'b>(bed: &'b Bed, networks: &[Network], seed: u64) -> Vec<Machine<'b>> {
+    let names: Vec<String> = (0..NODES).map(|number| format!("node{number:02}")).collect();
+    bed.make_nodes(&names);
+    let pods = (0..NODES).flat_map(|machine| {
+        (0..WORKERS_A_NODE).flat_map(move |worker| (0..PODS).map(move |pod| (machine, worker, pod)))
+    });
+    let mut pods: Vec<(String, String)> =
+        pods.map(|(machine, worker, pod)| (pod_name(machine, worker, pod), names[machine].clone())).collect();
+    pods.push((foreign::POD.to_owned(), names[0].clone()));
+    bed.make_pods(&pods);
+    for network in networks {
+        bed.attach(network.name, &network.config);
+    }
+    let machine = |(number, name): (usize, &String)| {
+        let node = Node::new(bed, name, seed.wrapping_add(number as u64));
+        Machine { number, node, quiet: RwLock::default() }
+    };
+    let machines: Vec<Machine<'b>> = names.iter().enumerate().map(machine).collect();
+    thread::scope(|scope| {
+        for machine in &machines {
+            scope.spawn(|| {
+                machine.node.start();
+                machine.node.serving();
+            });
+        }
+    });
+    for pool in networks.iter().filter(|network| network.sliced).flat_map(Network::slice_pools) {
+        bed.sliced(&pool, &names);
+    }
+    machines
+}
+
+/// Waits until nothing differs any more, anywhere; what nobody said the end of is collected.
+fn agree(bed: &Bed, machines: &[Machine<'_>], networks: &[Network], oracle: &Oracle) {
+    thread::scope(|scope| {
+        for machine in machines {
+            scope.spawn(|| {
+                for (number, network) in networks.iter().enumerate() {
+                    while collect(machine, network, number, oracle).is_later() {
+                        thread::sleep(Duration::from_millis(100));
+                    }
+                }
+            });
+        }
+    });
+    let (began, living) = (now(), oracle.living());
+    loop {
+        let found = verdict::of(bed, machines, networks, &living);
+        let waited = now().saturating_sub(began);
+        if found.is_empty() {
+            return say(&format!("everything agrees, after {:.1} s", waited.as_secs_f64()));
+        }
+        assert!(waited < HEALED, "waited {HEALED:?} for everything to agree:\n{}", found.join("\n"));
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Lets all workers do something at once.
+fn each<'a, 'b: 'a>(workers: &mut [Worker<'a, 'b>], act: impl Fn(&mut Worker<'a, 'b>) + Sync) {
+    thread::scope(|scope| {
+        for worker in workers {
+            let act = &act;
+            scope.spawn(move || act(worker));
+        }
+    });
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl oracle::Count {
+    /// A run in which little happened proves little.
+    fn is_enough(self) {
+        let enough = self.adds > NODES * NETWORKS && self.repeated > 0 && self.checks > 0;
+        assert!(enough && self.dels > NODES && self.collections > 0 && self.foreign > 0, "{self:?}");
+    }
+}
