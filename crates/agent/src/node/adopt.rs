@@ -8,7 +8,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted, State};
 
 use super::attachment::{Attachment, Phase, Place};
-use super::block::{Object, Owned};
+use super::block::{Object, Owned, shares_realm};
 use super::commit::Upon;
 use super::event::SeenSlice;
 use super::{Fence, Node, Report};
@@ -150,7 +150,7 @@ impl Node {
             _ if it.phase == Phase::Releasing => false,
             Place::Nowhere => false,
             Place::Block { uid, .. } => fenced.contains(uid),
-            Place::Stray(_) => self.is_of_realm(it, &facts.realm),
+            Place::Stray(_) => self.is_of_realm(it, &facts),
         });
         // Who had an address of a block comes before those of whom only the kernel knows.
         let mut movable: Vec<(bool, HolderId)> =
@@ -187,9 +187,9 @@ impl Node {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let addresses = attachment.every_address();
         let stray = matches!(attachment.place, Place::Stray(_));
-        let Some(realm) = self.blocks.get(uid).map(|block| block.facts.realm.clone()) else { return };
+        let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
         let others =
-            self.attachments.iter().filter(|(other, it)| **other != id && self.is_of_realm(it, &realm));
+            self.attachments.iter().filter(|(other, it)| **other != id && self.is_of_realm(it, &facts));
         let mut others = others.flat_map(|(_, it)| it.every_address());
         if stray && others.any(|address| addresses.contains(&address)) {
             return;
@@ -224,9 +224,9 @@ impl Node {
         let pool = self.pools.get(&block.facts.pool).and_then(|pool| pool.facts.as_ref());
         let excluded = pool.into_iter().flat_map(|facts| &facts.exclusions);
         let mut kept_back: Vec<(Address, Address)> = excluded.map(|it| (it.first(), it.last())).collect();
-        let realm = &block.facts.realm;
+        let facts = &block.facts;
         let others =
-            self.attachments.values().filter(|it| it.block() != Some(uid) && self.is_of_realm(it, realm));
+            self.attachments.values().filter(|it| it.block() != Some(uid) && self.is_of_realm(it, facts));
         let others = others.flat_map(Attachment::every_address);
         kept_back.extend(others.filter(|address| block.has(*address)).map(|address| (address, address)));
         let networks: Vec<_> = block.networks().collect();
@@ -242,11 +242,11 @@ impl Node {
 
     /// Addresses that were kept back in blocks where their holder was not: there they cool now.
     pub(super) fn cool_elsewhere(&mut self, id: HolderId, addresses: &[Address], released_in: Option<&str>) {
-        let realm = released_in.and_then(|uid| self.blocks.get(uid)).map(|block| block.facts.realm.clone());
-        let realm = realm.unwrap_or_default();
+        let facts = released_in.and_then(|uid| self.blocks.get(uid)).map(|block| &block.facts);
         let others = self.blocks.iter().filter(|(uid, block)| {
             let other = released_in != Some(uid.as_str()) && block.fence.is_none();
-            other && block.facts.realm == realm && addresses.iter().any(|address| block.has(*address))
+            let realm = facts.map_or(!block.is_slice(), |facts| shares_realm(&block.facts, facts));
+            other && realm && addresses.iter().any(|address| block.has(*address))
         });
         let others: Vec<String> = others.map(|(uid, _)| uid.clone()).collect();
         for uid in others {

@@ -79,10 +79,10 @@ impl Owned {
         self.networks().any(|network| network.contains(address))
     }
 
-    /// Whether it has an address in common with the other block, which can be the same one only within a realm.
+    /// Whether it has an address in common with the other block.
     pub(super) fn rivals(&self, other: &BlockFacts) -> bool {
         let overlaps = |own: Cidr| networks(&other.subnet).any(|other| own.overlaps(&other));
-        self.facts.realm == other.realm && self.networks().any(overlaps)
+        shares_realm(&self.facts, other) && self.networks().any(overlaps)
     }
 
     /// Whether it is a slice of a range, which is neither asked for nor given back.
@@ -111,6 +111,12 @@ impl Owned {
     pub(super) fn cool_at(&self) -> Option<Timestamp> {
         self.engine.cooling().map(|cooling| cooling.until).max()
     }
+}
+
+/// Whether the same address of both blocks is one and the same: in a realm, and in a pool, also if that was thought to be
+/// of another realm before.
+pub(super) fn shares_realm(one: &BlockFacts, other: &BlockFacts) -> bool {
+    one.realm == other.realm || one.pool == other.pool
 }
 
 fn networks(subnet: &Subnet) -> impl Iterator<Item = Cidr> + use<> {

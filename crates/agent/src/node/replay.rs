@@ -222,9 +222,12 @@ impl Node {
         // Links are ours only where the addresses are the cluster's own.
         let has =
             |block: &&mut Owned| !block.is_slice() && addresses.iter().any(|address| block.has(*address));
-        let shared = |it: &&Attachment| {
-            self.is_of_realm(it, "") && it.every_address().iter().any(|own| addresses.contains(own))
+        let own = |it: &Attachment| match it.block().and_then(|uid| self.blocks.get(uid)) {
+            Some(block) => !block.is_slice(),
+            None => true,
         };
+        let shared =
+            |it: &&Attachment| own(it) && it.every_address().iter().any(|own| addresses.contains(own));
         let other = self.attachments.values().find(shared).map(|it| it.key.clone());
         let block = self.blocks.values_mut().filter(has).min_by_key(|block| block.fence.is_some());
         let (mut pool, mut place, mut problem) =

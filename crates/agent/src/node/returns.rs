@@ -61,9 +61,9 @@ impl Node {
         // The addresses of a pool that goes away have no next owner who would have to wait for them to cool.
         let draining = !self.pools.get(&block.facts.pool).is_some_and(Pool::is_giving);
         let cools = |other: &Owned| !draining && !other.is_at_rest() && other.rivals(&block.facts);
-        let realm = &block.facts.realm;
+        let facts = &block.facts;
         let has = |it: &Attachment| {
-            self.is_of_realm(it, realm) && it.every_address().into_iter().any(|address| block.has(address))
+            self.is_of_realm(it, facts) && it.every_address().into_iter().any(|address| block.has(address))
         };
         !self.blocks.values().any(cools) && !self.attachments.values().any(has)
     }

@@ -9,12 +9,12 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr, Granted};
 
 use super::attachment::{Attachment, Deleter, Phase, Place, Setting, Wire};
-use super::block::{Object, Owned};
+use super::block::{Object, Owned, shares_realm};
 use super::commit::Upon;
 use super::detach::Sweep;
 use super::event::{Attach, Recorded, SeenSlice};
 use super::{Done, Fence, Node, Ticket, refusal};
-use crate::journal::Record;
+use crate::journal::{BlockFacts, Record};
 use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 
 /// A slice, or what is left of one, as its record should be.
@@ -104,7 +104,7 @@ impl Node {
     /// The UIDs of the blocks of this name and realm that were not taken away, also before all is replayed; nothing
     /// before the journal is read.
     pub fn slices_named(&self, name: &str, realm: &str) -> Option<Vec<String>> {
-        let is_it = |facts: &crate::journal::BlockFacts| facts.name == name && facts.realm == realm;
+        let is_it = |facts: &BlockFacts| facts.name == name && facts.realm == realm;
         if self.is_ready() {
             let there = self.blocks.values().filter(|block| block.fence.is_none() && is_it(&block.facts));
             return Some(there.map(|block| block.facts.uid.clone()).collect());
@@ -114,12 +114,14 @@ impl Node {
         Some(blocks.map(|(uid, _)| uid.to_owned()).collect())
     }
 
-    /// Whether a holder's addresses are among those of a realm. Of what the journal could not place, nobody knows.
-    pub(super) fn is_of_realm(&self, attachment: &Attachment, realm: &str) -> bool {
+    /// Whether a holder's addresses are among those of a block's realm. Of what the journal could not place, nobody knows.
+    pub(super) fn is_of_realm(&self, attachment: &Attachment, facts: &BlockFacts) -> bool {
         match &attachment.place {
             Place::Nowhere => false,
-            Place::Block { uid, .. } => self.blocks.get(uid).is_some_and(|block| block.facts.realm == realm),
-            Place::Stray(_) => realm.is_empty() || !attachment.interface,
+            Place::Block { uid, .. } => {
+                self.blocks.get(uid).is_some_and(|block| shares_realm(&block.facts, facts))
+            }
+            Place::Stray(_) => facts.realm.is_empty() || !attachment.interface,
         }
     }
 
@@ -128,7 +130,7 @@ impl Node {
         let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
         for record in records {
             let has_it = |it: &Attachment| {
-                self.is_of_realm(it, &facts.realm) && it.every_address().contains(&record.address)
+                self.is_of_realm(it, &facts) && it.every_address().contains(&record.address)
             };
             if self.attachments.values().any(has_it) {
                 continue;

@@ -37,6 +37,10 @@ pub(super) struct Taken {
     pub(super) whole: Option<Cidr>,
     /// Addresses that the whole range's records keep back.
     pub(super) kept_back: Vec<Address>,
+    /// The `IPPool`s that do.
+    pub(super) around: Vec<String>,
+    /// Whether what is cut is another range than when they were read.
+    pub(super) grown: bool,
     /// The `NodeSlicePool` that it is of.
     pub(super) pool_uid: String,
 }
@@ -68,10 +72,13 @@ impl Shared {
                     taken.pool_uid == *uid
                         && pool.slice == Ok(taken.id.range)
                         && pool.network == taken.id.network
-                        && pool.whole == taken.whole
                 })
             };
-            if state.taken.get(&name).is_some_and(same) {
+            if let Some(taken) = state.taken.get_mut(&name).filter(|taken| same(taken)) {
+                if let Some((_, pool)) = &seen {
+                    taken.grown |= taken.whole != pool.whole;
+                    taken.whole = pool.whole;
+                }
                 continue;
             }
             if let Some(taken) = state.taken.remove(&name) {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube::Api;
+use futures::future::join_all;
+use kube::{Api, ResourceExt};
 use tenure_api::whereabouts::{IPPool, label};
 use tenure_ipam::assign::Reservation;
 use tenure_ipam::{Cidr, Exclusion, Subnet};
@@ -22,6 +23,8 @@ use crate::objects::waits::Waits;
 struct Read {
     own: Option<IPPool>,
     adopted: Adopted,
+    /// The names of the objects that may keep addresses back.
+    around: Vec<String>,
 }
 
 impl Shared {
@@ -57,22 +60,35 @@ impl Shared {
         for refused in &adopted.refused {
             tracing::warn!(object, refused, "a record of a slice makes no sense; it is kept");
         }
-        Ok(Read { own, adopted })
+        let around = others.iter().map(ResourceExt::name_any).collect();
+        Ok(Read { own, adopted, around })
     }
 
-    /// The objects of the whole range that may have records of addresses of the slice.
+    /// The objects of ranges that may have records of addresses of the slice: those of what is cut, and of what was cut before
+    /// it grew.
     async fn read_whole(&self, id: &PoolId, whole: Option<Cidr>) -> Result<Vec<IPPool>, Trouble> {
-        let Some(whole) = whole else { return Ok(Vec::new()) };
-        let shared = PoolId::shared(&id.network, whole);
-        // Whereabouts writes everything into the first.
-        let (first, last) = (shared.home(id.range.first()), shared.home(id.range.last()));
-        let numbers: BTreeSet<u128> =
-            std::iter::once(0).chain(first..=last.min(first.saturating_add(64))).collect();
-        let records: Api<IPPool> = self.api();
+        let slice = id.range;
+        let widest = whole.map_or(slice.prefix(), |whole| whole.prefix().min(slice.prefix()));
+        let around = (widest..=slice.prefix()).filter_map(|prefix| Cidr::new(slice.first(), prefix));
+        let names = around.flat_map(|range| {
+            let shared = PoolId::shared(&id.network, range);
+            // Whereabouts writes everything into the first.
+            let (first, last) = (shared.home(slice.first()), shared.home(slice.last()));
+            let numbers: BTreeSet<u128> =
+                std::iter::once(0).chain(first..=last.min(first.saturating_add(64))).collect();
+            numbers.into_iter().filter_map(move |number| shared.object_name(number).ok())
+        });
+        let names: Vec<String> = names.collect();
+        self.read_all(&names).await
+    }
+
+    /// Those of the objects that exist.
+    async fn read_all(&self, names: &[String]) -> Result<Vec<IPPool>, Trouble> {
+        let records: &Api<IPPool> = &self.api();
+        let reads = names.iter().map(|name| self.insist(move || records.get_opt(name)));
         let mut found = Vec::new();
-        for number in numbers {
-            let Ok(name) = shared.object_name(number) else { continue };
-            found.extend(self.insist(|| records.get_opt(&name)).await?);
+        for read in join_all(reads).await {
+            found.extend(read?);
         }
         Ok(found)
     }
@@ -122,7 +138,9 @@ impl Shared {
             object: object.clone(),
             whole: pool.whole,
             kept_back: reserved,
+            around: read.around,
             pool_uid: pool_uid.to_owned(),
+            grown: false,
             id,
         };
         self.node.tell(Event::PoolChanged { name: pool_of(name), facts: facts(&taken) });
@@ -190,17 +208,26 @@ impl Shared {
             let waiting: Vec<(String, Taken)> = lock(&self.state)
                 .taken
                 .iter()
-                .filter(|(_, taken)| !taken.kept_back.is_empty())
+                .filter(|(_, taken)| taken.grown || !taken.kept_back.is_empty())
                 .map(|(name, taken)| (name.clone(), taken.clone()))
                 .collect();
             for (name, taken) in waiting {
-                let Ok(others) = self.read_whole(&taken.id, taken.whole).await else { continue };
+                let others = if taken.grown {
+                    self.read_whole(&taken.id, taken.whole).await
+                } else {
+                    self.read_all(&taken.around).await
+                };
+                let Ok(others) = others else { continue };
                 let kept_back = adopt(&taken.id, None, &others).reserved;
                 let mut state = lock(&self.state);
                 let Some(known) = state.taken.get_mut(&name).filter(|known| known.block == taken.block)
                 else {
                     continue;
                 };
+                if known.whole == taken.whole {
+                    known.grown = false;
+                }
+                known.around = others.iter().map(ResourceExt::name_any).collect();
                 if known.kept_back != kept_back {
                     tracing::info!(
                         pool = name,

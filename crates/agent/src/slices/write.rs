@@ -220,7 +220,7 @@ fn without_sensible(mut object: IPPool) -> IPPool {
     object.spec.allocations.retain(|key, _| {
         let decimal = key.bytes().all(|byte| byte.is_ascii_digit());
         let offset: Option<u128> = key.parse().ok().filter(|_| decimal);
-        !offset.zip(last).is_some_and(|(offset, last)| offset <= last)
+        offset.zip(last).is_none_or(|(offset, last)| offset > last)
     });
     object
 }

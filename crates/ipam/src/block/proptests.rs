@@ -368,3 +368,29 @@ proptest! {
         pair.compare()?;
     }
 }
+
+proptest! {
+    #[test]
+    fn the_lowest_free_address_within_a_range_is_the_lowest_that_is_free(
+        held in prop::collection::vec(0_u128..600, 0..200),
+        reserved in prop::collection::vec((0_u128..600, 0_u128..40), 0..3),
+        excluded in prop::collection::vec((0_u128..600, 0_u128..60), 0..4),
+        window in (0_u128..900, 0_u128..300),
+    ) {
+        let cidr: Cidr = "10.0.0.0/23".parse().unwrap();
+        let wide: Cidr = "10.0.0.0/22".parse().unwrap();
+        let at = |offset: u128| cidr.first().plus(offset).unwrap();
+        let mut block: Block<u128> = Block::new(Range::every(cidr), Duration::from_secs(30));
+        for offset in held.into_iter().filter(|offset| *offset < 512) {
+            drop(block.replay(offset, at(offset), None));
+        }
+        for (first, more) in reserved {
+            drop(block.reserve(at(first), at(first + more)));
+        }
+        let exclusions = excluded.into_iter().map(|(first, more)| Exclusion::between(at(first), at(first + more)).unwrap());
+        let range = Range::every(wide).between(Some(at(window.0)), Some(at((window.0 + window.1).min(1023)))).unwrap();
+        let range = range.without(exclusions);
+        let free = |address: &Address| matches!(block.state(*address), Ok(State::Free));
+        prop_assert_eq!(block.lowest_free_within(&range), range.walk_from(range.first()).find(free));
+    }
+}

@@ -18,6 +18,7 @@ use crate::node::{Done, Event, Leak, SeenBlock, SeenSlice, Ticket};
 
 /// What the node was told, and what it did before: what it may be expected to know.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each thing that is read")]
 pub(super) struct Knowledge {
     /// What was read at the start.
     journal: bool,

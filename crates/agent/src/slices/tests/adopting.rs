@@ -117,3 +117,44 @@ async fn a_large_range_keeps_back_what_its_further_objects_hold() {
     let whole = bed.ready().await;
     assert_eq!(whole.add("net", "b").await.unwrap(), "10.8.8.2");
 }
+
+#[tokio::test]
+async fn a_range_that_grows_keeps_its_slices_and_what_was_kept_back_of_it() {
+    let bed = Bed::new(27).await;
+    bed.record("net-10.9.0.0-24", "10.9.0.0/24", &[("1", "a", "a")]).await;
+    bed.cut("net", "10.9.0.0/24", OURS).await;
+    let whole = bed.ready().await;
+    assert_eq!(whole.add("net", "b").await.unwrap(), "10.9.0.2");
+    bed.grow("net", "10.9.0.0/23").await;
+    a_moment().await;
+    assert_eq!(whole.add("net", "c").await.unwrap(), "10.9.0.3");
+    assert_eq!(whole.node.look(|node| node.blocks().len()).await.unwrap(), 1, "the same block");
+    bed.until_said(RECORD, Some(&["2 b", "3 c"])).await;
+    let journal = whole.journal();
+    drop(whole);
+    let again = bed.ready_after(journal).await;
+    assert_eq!(again.del("b").await, 1);
+    assert_eq!(again.add("net", "d").await.unwrap(), "10.9.0.2", "10.9.0.1 is kept back still");
+    bed.remove("net-10.9.0.0-24").await;
+    until("10.9.0.1", async || {
+        let added = again.add("net", "e").await.unwrap();
+        again.del("e").await;
+        (added == "10.9.0.1").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_network_is_called_may_be_learnt_late() {
+    let bed = Bed::new(28).await;
+    // A configuration without network_name: Whereabouts has put nothing but the node before the range.
+    bed.record("node-1-10.9.0.0-28", "10.9.0.0/28", &[("1", "a", "a"), ("4", "d", "d")]).await;
+    bed.cut("net", "10.9.0.0/24", OURS).await;
+    let whole = bed.ready().await;
+    assert_eq!(whole.add("net", "b").await.unwrap(), "10.9.0.1", "nobody said so yet");
+    bed.until_said(RECORD, Some(&["1 b"])).await;
+    bed.name("net", "").await;
+    bed.until_said("node-1-10.9.0.0-28", Some(&["1 b", "4 d"])).await;
+    bed.until_said(RECORD, None).await;
+    assert_eq!(until("it", async || whole.add("net", "c").await.ok()).await, "10.9.0.2");
+}

@@ -125,7 +125,7 @@ impl Bed {
 
     /// Cuts a range: the slices, each with its node.
     pub(super) async fn cut(&self, name: &str, range: &str, slices: &[(&str, &str)]) {
-        let size = slices.first().map(|(slice, _)| slice.split_once('/').unwrap().1).unwrap_or("28");
+        let size = slices.first().map_or("28", |(slice, _)| slice.split_once('/').unwrap().1);
         let pool = json!({
             "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "NodeSlicePool",
             "metadata": {"name": name}, "spec": {"range": range, "sliceSize": format!("/{size}")},
@@ -138,6 +138,19 @@ impl Bed {
     /// Gives the slices of a range to other nodes.
     pub(super) async fn give(&self, name: &str, slices: &[(&str, &str)]) {
         let patch = Patch::Merge(json!({"status": {"allocations": allocations(slices)}}));
+        self.pools().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Cuts a larger range with the same slices.
+    pub(super) async fn grow(&self, name: &str, range: &str) {
+        let patch = Patch::Merge(json!({"spec": {"range": range}}));
+        self.pools().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Says which network a range is of.
+    pub(super) async fn name(&self, name: &str, network: &str) {
+        let annotations = json!({tenure_whereabouts::slices::NETWORK: network});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         self.pools().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
@@ -190,9 +203,8 @@ impl Bed {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        if tokio::time::timeout(SOON, looking).await.is_err() {
-            panic!("{name} says {:?}, and not {wanted:?}", self.said(name).await);
-        }
+        let said_it = tokio::time::timeout(SOON, looking).await.is_ok();
+        assert!(said_it, "{name} says {:?}, and not {wanted:?}", self.said(name).await);
     }
 
     pub(super) async fn names(&self) -> Vec<String> {
