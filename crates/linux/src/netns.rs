@@ -1,9 +1,10 @@
 //! Network namespaces: opened by path, told apart, entered.
 //!
-//! It promises that no thread of the caller ever changes its namespace: whatever happens inside another namespace
-//! happens on a thread of its own that ends there.
+//! It promises that no thread of the caller is ever left in another namespace: what happens inside one happens on a thread
+//! of its own that ends there, and a thread that goes inside itself, to open a socket, is back before it does anything else.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
@@ -149,7 +150,37 @@ impl NetNs {
 
     /// Opens a netlink socket that acts inside, from whichever thread it is used later.
     pub fn socket(&self) -> Result<Socket, Error> {
-        self.run(Socket::open)?.map_err(|source| Error::Socket { namespace: self.to_string(), source })
+        self.visit(Socket::open)?.map_err(|source| Error::Socket { namespace: self.to_string(), source })
+    }
+
+    /// Runs `work` inside, on the calling thread if that can come back, which is many times as fast as a thread of its own.
+    fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        let home = Self::current()?;
+        // Going where one is takes the same right as coming back.
+        if setns(&home, CloneFlags::CLONE_NEWNET).is_err() {
+            return self.run(work);
+        }
+        let away = Away { home };
+        setns(&self.fd, CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| Error::Enter { namespace: self.to_string(), errno })?;
+        let done = work();
+        drop(away);
+        Ok(done)
+    }
+}
+
+/// A thread that is away, until this is dropped.
+struct Away {
+    home: NetNs,
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if let Err(errno) = setns(&self.home, CloneFlags::CLONE_NEWNET) {
+            // Whatever this thread did next, it would do to the wrong network, and nobody would notice.
+            let _ = writeln!(std::io::stderr(), "cannot come back to {}: {errno}", self.home);
+            std::process::abort();
+        }
     }
 }
 
