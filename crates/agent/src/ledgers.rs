@@ -250,7 +250,13 @@ impl Ledgers {
 
     async fn ask(&self, network: &str, request: Request, purpose: Purpose) -> Result<Answer, Failure> {
         let (answer, answered) = oneshot::channel();
-        let job = Job { request, purpose, arrived: self.shared.clock.elapsed(), answer: Some(answer) };
+        let job = Job {
+            request,
+            purpose,
+            arrived: self.shared.clock.elapsed(),
+            tried: false,
+            answer: Some(answer),
+        };
         self.send(network, job);
         answered.await.unwrap_or_else(|_| Err(Failure::new(Code::TryAgainLater, "tenured is ending")))
     }

@@ -149,6 +149,7 @@ impl Worker {
             match answer {
                 Ok(answer) => {
                     written.insert(write.name.clone(), Outcome::Written);
+                    self.let_rest(write);
                     if self.network.wrote(write, &answer.metadata) {
                         self.seen.insert(write.name.clone(), began);
                     } else {
@@ -165,6 +166,15 @@ impl Worker {
                     }
                 }
             }
+        }
+    }
+
+    /// What a write has freed is taken last for a while.
+    fn let_rest(&mut self, write: &PoolWrite) {
+        let now = self.shared.clock.now();
+        let until = now.plus(self.shared.options.cooling);
+        for address in self.network.freed_by(write) {
+            self.spread.rest(address, now, until);
         }
     }
 

@@ -22,7 +22,7 @@ const MOST_AT_ONCE: usize = 500;
 /// After so long without a request what is known of a network is forgotten: it may be megabytes, and old.
 const IDLE: Duration = Duration::from_mins(10);
 /// How long to wait after a round that met trouble, at first and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 /// So many ADDs that were given up are remembered until they are taken back.
 const MOST_LEFTOVERS: usize = 1_000;
 
@@ -32,6 +32,8 @@ pub(super) struct Job {
     pub(super) purpose: Purpose,
     /// By the clock's own count.
     pub(super) arrived: Duration,
+    /// Whether it was part of a round.
+    pub(super) tried: bool,
     /// Nobody waits for what is our own.
     pub(super) answer: Option<oneshot::Sender<Result<Answer, Failure>>>,
 }
@@ -128,6 +130,7 @@ impl Worker {
                 let who = job.request.who.clone();
                 let act = Act::Release { pools: Vec::new() };
                 let request = std::mem::replace(&mut job.request, Request { who, act });
+                job.tried = true;
                 (job, request)
             })
             .unzip();
@@ -161,7 +164,6 @@ impl Worker {
     }
 
     fn settle(&mut self, jobs: Vec<Job>, plan: &Plan, outcome: impl Fn(&str) -> Outcome) -> Vec<Job> {
-        let now = self.shared.clock.now();
         let mut again = Vec::new();
         for (mut job, settled) in jobs.into_iter().zip(plan.settle(outcome)) {
             match settled {
@@ -169,15 +171,7 @@ impl Worker {
                     job.request = request;
                     again.push(job);
                 }
-                Settled::Done(answer) => {
-                    if let Answer::Released(addresses) = &answer {
-                        let until = now.plus(self.shared.options.cooling);
-                        for address in addresses {
-                            self.spread.rest(*address, now, until);
-                        }
-                    }
-                    job.tell(Ok(answer));
-                }
+                Settled::Done(answer) => job.tell(Ok(answer)),
             }
         }
         again
@@ -194,7 +188,8 @@ impl Worker {
                 trouble.is_hopeless() || now.saturating_sub(job.arrived.max(*since)) > options.patience
             });
             let alone = job.answer.as_ref().is_some_and(oneshot::Sender::is_closed);
-            if job.answer.is_some() && (troubled || alone || waited > options.longest) {
+            let too_long = job.tried && (troubled || waited > options.longest);
+            if job.answer.is_some() && (too_long || alone) {
                 out.push(job);
             } else {
                 stay.push(job);
@@ -250,7 +245,7 @@ impl Worker {
         let arrived = self.shared.clock.elapsed();
         for who in std::mem::take(&mut self.leftovers) {
             let request = Request { who, act: Act::Abandon };
-            waiting.push(Job { request, purpose: Purpose::Change, arrived, answer: None });
+            waiting.push(Job { request, purpose: Purpose::Change, arrived, tried: false, answer: None });
         }
     }
 

@@ -138,6 +138,13 @@ impl Network {
         only_ours
     }
 
+    /// The addresses that a write frees.
+    pub fn freed_by(&self, write: &PoolWrite) -> Vec<Address> {
+        let Some(object) = self.objects.get(&write.name) else { return Vec::new() };
+        let removed = write.edits().filter(|(_, before, after)| before.is_some() && after.is_none());
+        removed.filter_map(|(key, ..)| object.address(key)).collect()
+    }
+
     /// An object's metadata were read. Says whether its records are those that are known.
     pub fn confirms(&mut self, name: &str, metadata: &ObjectMeta) -> bool {
         let Some(object) = self.objects.get_mut(name) else { return false };
