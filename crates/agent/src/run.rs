@@ -50,6 +50,8 @@ use hands::Body;
 use stage::Stages;
 use tombstones::Tombstones;
 
+/// Longer than any agent runs.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 /// What tells this boot of the kernel from all others.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -146,7 +148,11 @@ impl Agent {
         let client = api_calls.counting(client);
         let objects = Objects::start(client.clone(), wanted, clock.clone(), entropy, tell, life.clone());
         let slices = {
-            let wanted = slices::Options::new(&options.node.node, &options.whereabouts_namespace);
+            let mut wanted = slices::Options::new(&options.node.node, &options.whereabouts_namespace);
+            if options.outside_kubernetes {
+                // There are no pods in such an API: that one is missing says nothing.
+                wanted.look_at_pods = NEVER;
+            }
             Slices::start(client.clone(), wanted, clock.clone(), node.clone(), life.clone())
         };
         let ledgers = {
@@ -190,8 +196,8 @@ impl Agent {
             calls: service.calls(),
             api_calls,
             objects: {
-                let objects = objects.clone();
-                Box::new(move || objects.health())
+                let (objects, slices) = (objects.clone(), slices.clone());
+                Box::new(move || objects.health().and(slices.health()))
             },
             stage: {
                 let progress = progress.clone();

@@ -14,7 +14,7 @@ use super::*;
 use crate::drive::{Entrance, Hands};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Attach, Event, PoolFacts, SeenBlock, Settings, Wish};
+use crate::node::{Action, Attach, Event, PoolFacts, Recorded, SeenBlock, SeenSlice, Settings, Wish};
 use crate::objects::{WatchHealth, Watched};
 
 struct Committed(Handle, u64);
@@ -227,4 +227,39 @@ async fn looking_is_cheap_with_many_pods() {
     assert_eq!(view.holds.len(), 250);
     let text = rig.inspector.metrics().await.unwrap();
     assert!(text.len() < 32 << 10, "metrics do not grow with pods: {} bytes", text.len());
+}
+
+#[tokio::test]
+async fn a_slice_is_seen_like_a_block_with_what_is_used_and_free_of_it() {
+    let rig = rig();
+    let facts = PoolFacts { block_bits: 3, sliced: true, ..PoolFacts::default() };
+    rig.node.tell(Event::PoolChanged { name: "whereabouts/net".into(), facts });
+    let slice = SeenBlock {
+        name: "net-node1-10.9.0.0-29".into(),
+        uid: "u.1/10.9.0.0/29".into(),
+        pool: "whereabouts/net".into(),
+        subnet: Subnet::single("10.9.0.0/29".parse().unwrap()),
+        ..block(0)
+    };
+    let record = Recorded {
+        address: "10.9.0.3".parse().unwrap(),
+        container: "c1".into(),
+        interface: "net1".into(),
+        pod: Pod { namespace: "ns".into(), name: "web".into(), uid: String::new() },
+    };
+    let realm = "whereabouts/net".to_owned();
+    rig.node.tell(Event::SliceSeen(SeenSlice { block: slice, realm, records: vec![record] }));
+    rig.serve();
+    let view = rig.inspector.view().await.unwrap();
+    let found = view.blocks.iter().find(|it| it.name == "net-node1-10.9.0.0-29").unwrap();
+    assert_eq!((found.pool.as_str(), found.usable), ("whereabouts/net", true));
+    assert_eq!((found.addresses.held, found.addresses.free), (1, 7));
+    let hold = view.holds.iter().find(|it| it.block == Some(found.name.clone())).unwrap();
+    assert_eq!(hold.holder.to_string(), "ns/web");
+    let metrics = rig.inspector.metrics().await.unwrap();
+    for (state, number) in [("held", 1), ("free", 7)] {
+        let line =
+            format!("tenure_agent_pool_addresses{{pool=\"whereabouts/net\",state=\"{state}\"}} {number}.0");
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
 }

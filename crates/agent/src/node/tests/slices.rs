@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use proptest::prelude::*;
 use tenure_ipam::{Address, Cidr, Exclusion, Range, Subnet, Usable};
 
 use super::rig::{NODE, Rig, block, pod};
@@ -415,4 +416,38 @@ fn a_part_is_written_down_with_its_number_and_a_slice_with_its_realm() {
     assert_eq!(read.holds().next().unwrap().key, key("a").part(3));
     let owned = |record: &Record| matches!(record, Record::Owned(facts) if facts.realm == "whereabouts/net");
     assert!(rig.records.iter().any(owned));
+}
+
+proptest! {
+    /// Whatever others have written down.
+    #[test]
+    fn invariant_10_no_record_makes_a_node_panic_or_give_an_address_of_a_slice_twice(
+        records in proptest::collection::vec((0_u8..12, "[ab/*]{0,2}", "[en/*]{0,2}", "[pq/]{0,2}"), 0..12),
+        asked in proptest::collection::vec("[ab*]{1,2}", 0..8),
+        restarts in 0_u8..3,
+    ) {
+        let recorded = |(last, container, interface, name): (u8, String, String, String)| Recorded {
+            address: address(&format!("10.9.0.{last}")),
+            container,
+            interface,
+            pod: Pod { namespace: "shop".into(), name, uid: String::new() },
+        };
+        let records: Vec<Recorded> = records.into_iter().map(recorded).collect();
+        let inside: BTreeSet<Address> =
+            records.iter().map(|it| it.address).filter(|it| cidr("10.9.0.0/29").contains(*it)).collect();
+        let mut rig = started(Image::default(), [SeenSlice { records, ..slice(1) }]);
+        prop_assert_eq!(rig.node.slices()[0].holds.iter().map(|it| it.address).collect::<BTreeSet<_>>(), inside);
+        for container in asked {
+            rig.add_of(attach(&container));
+        }
+        let mut journal = image(&rig);
+        for _ in 0..restarts {
+            let before = held(&rig);
+            rig = started(journal.clone(), [slice(1)]);
+            rig.records.iter().cloned().for_each(|record| journal.apply(record));
+            prop_assert_eq!(held(&rig), before);
+        }
+        let holds: Vec<Address> = rig.node.slices()[0].holds.iter().map(|it| it.address).collect();
+        prop_assert_eq!(holds.iter().collect::<BTreeSet<_>>().len(), holds.len());
+    }
 }
