@@ -195,7 +195,7 @@ async fn watch_pods(
         }
     }
     // Whoever decided that pods matter is gone, and so is everybody else.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 struct Following {

@@ -6,6 +6,7 @@
 mod agents;
 mod objects;
 mod pods;
+mod ranges;
 
 use std::time::Duration;
 
@@ -76,6 +77,9 @@ pub(crate) struct Compared {
     nodes: usize,
     holds: usize,
     pods: usize,
+    /// Of Whereabouts' ledgers.
+    records: usize,
+    slices: usize,
 }
 
 /// Looks and says.
@@ -100,6 +104,7 @@ pub(crate) fn compare(snapshot: &Snapshot) -> Findings {
     objects::compare(snapshot, &mut findings);
     agents::compare(snapshot, &mut findings);
     pods::compare(snapshot, &mut findings);
+    ranges::compare(snapshot, &mut findings);
     findings.differences.sort();
     findings.differences.dedup();
     findings.unseen.sort();
@@ -112,6 +117,8 @@ pub(crate) fn compare(snapshot: &Snapshot) -> Findings {
         nodes: told.clone().count(),
         holds: told.map(|node| node.holds.len()).sum(),
         pods: snapshot.pods.as_ref().map_or(0, Vec::len),
+        records: snapshot.ranges.records().count(),
+        slices: snapshot.ranges.slices().count(),
     };
     findings
 }
@@ -156,9 +163,13 @@ fn say(findings: &Findings, format: Format) -> Result<Said> {
 }
 
 fn text(findings: &Findings) -> String {
-    let Compared { pools, blocks, requests, nodes, holds, pods } = findings.compared;
+    let Compared { pools, blocks, requests, nodes, holds, pods, records, slices } = findings.compared;
+    let ranges = match (records, slices) {
+        (0, 0) => String::new(),
+        (records, slices) => format!(" {records} records, {slices} slices,"),
+    };
     let compared = format!(
-        "Compared {pools} pools, {blocks} blocks, {requests} requests, {holds} holds of {nodes} nodes, and {pods} pods."
+        "Compared {pools} pools, {blocks} blocks, {requests} requests, {holds} holds of {nodes} nodes,{ranges} and {pods} pods."
     );
     match (findings.differences.as_slice(), findings.unseen.len()) {
         ([], 0) => format!("{compared} No differences.\n"),

@@ -5,7 +5,7 @@
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `who`, `node` | looking: a pool's use, a block's owner, an address's holder, a node |
 //! | `check` | comparing everything with everything |
-//! | `place`, `agents`, `snapshot` | where to ask, asking agents, and what was gathered |
+//! | `place`, `agents`, `snapshot`, `ranges` | where to ask, asking agents, and what was gathered, Whereabouts' ranges too |
 //! | `table` | how it looks |
 //!
 //! What a verb says is a pure function of a `snapshot::Snapshot`.
@@ -17,6 +17,7 @@ mod demo;
 mod node;
 mod place;
 mod pools;
+mod ranges;
 mod snapshot;
 mod table;
 mod who;

@@ -1,14 +1,17 @@
-//! `tenure node`: a node's blocks, who holds what, and what it waits for.
+//! `tenure node`: a node's blocks and slices, who holds what, and what it waits for.
 
 use std::fmt::Write as _;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
 use jiff::Timestamp;
+use kube::ResourceExt;
+use serde::Serialize;
 use tenure_view::{Hold, Node};
 
 use crate::place::Place;
-use crate::snapshot;
+use crate::ranges::{Ranges, used};
+use crate::snapshot::{self, Snapshot};
 use crate::table::{self, Said};
 
 /// What can be said.
@@ -21,7 +24,7 @@ pub(crate) struct Options {
     name: Option<String>,
 }
 
-/// Looks and says. With `-o json` it is what the agent tells.
+/// Looks and says. With `-o json` it is what the agent tells, and the node's slices.
 pub(crate) async fn run(options: Options) -> Result<Said> {
     let source = options.place.source().await?;
     let name = match &options.name {
@@ -34,10 +37,54 @@ pub(crate) async fn run(options: Options) -> Result<Said> {
     if !name.is_empty() && told.node != name {
         anyhow::bail!("this host is node \"{}\", not \"{name}\"; accepted is its name, or none", told.node);
     }
-    Said::either(options.place.output, &told, || text(&told, snapshot::now()))
+    let ranges = match source.client() {
+        Ok(_) => Snapshot::of_ranges(&source).await?,
+        // A host of a cluster: what it knows of slices is among its blocks.
+        Err(_) => Ranges::default(),
+    };
+    let slices = slices(&ranges, &told.node);
+    let shown = Shown { node: &told, slices: &slices };
+    Said::either(options.place.output, &shown, || text(&told, &slices, snapshot::now()))
 }
 
-fn text(node: &Node, now: Timestamp) -> String {
+/// What `-o json` shows: what the agent tells, and the node's slices.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    node: &'a Node,
+    slices: &'a [SliceRow],
+}
+
+/// A slice of the node, as the API has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SliceRow {
+    /// The `NodeSlicePool`.
+    pool: String,
+    slice: String,
+    /// Its `IPPool`, where anything was ever held.
+    ledger: Option<String>,
+    /// As decimal strings, because an IPv6 slice has more addresses than fit into a number.
+    used: String,
+    free: String,
+}
+
+fn slices(ranges: &Ranges, node: &str) -> Vec<SliceRow> {
+    let own = ranges.slices().filter(|slice| slice.node == node);
+    let row = |slice: crate::ranges::Slice<'_>| {
+        let used = used(slice.ledger);
+        SliceRow {
+            pool: slice.pool.to_owned(),
+            slice: slice.cidr.to_string(),
+            ledger: slice.ledger.map(ResourceExt::name_any),
+            used: used.to_string(),
+            free: slice.cidr.size().saturating_sub(used).to_string(),
+        }
+    };
+    own.map(row).collect()
+}
+
+fn text(node: &Node, slices: &[SliceRow], now: Timestamp) -> String {
     let mut text = head(node, now);
     let mut section = |title: &str, body: String| {
         _ = write!(text, "\n{title}\n{body}");
@@ -47,6 +94,16 @@ fn text(node: &Node, now: Timestamp) -> String {
     }
     if !node.blocks.is_empty() {
         section("BLOCKS", blocks(node));
+    }
+    if !slices.is_empty() {
+        let row = |it: &SliceRow| {
+            let ledger = it.ledger.clone().unwrap_or_else(|| "-".to_owned());
+            [it.pool.clone(), it.slice.clone(), it.used.clone(), it.free.clone(), ledger]
+        };
+        section(
+            "SLICES",
+            table::columns(["POOL", "SLICE", "USED", "FREE", "IPPOOL"], slices.iter().map(row)),
+        );
     }
     if !node.holds.is_empty() {
         section("HOLDS", holds(node, now));

@@ -1,4 +1,4 @@
-//! `tenure pools`: size, use, blocks and conditions of each pool.
+//! `tenure pools`: size, use, blocks and conditions of each pool, and of Whereabouts' ranges and slices.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,8 @@ use tenure_ipam::IntervalSet;
 use crate::place::{Place, Source};
 use crate::snapshot::{Snapshot, subnet};
 use crate::table::{self, Format, Said};
+
+mod of_ranges;
 
 /// What can be said.
 #[derive(Args, Debug)]
@@ -29,6 +31,8 @@ pub(crate) struct Options {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
+    /// `AddressPool`, `IPPool` (a range that all nodes share, all of its objects together) or `NodeSlicePool`.
+    kind: &'static str,
     name: String,
     subnets: Vec<String>,
     addresses: Use,
@@ -73,11 +77,12 @@ pub(crate) async fn run(options: Options) -> Result<Said> {
 /// The same where whom to ask is known already.
 pub(crate) async fn look(source: &Source, names: &[String], format: Format) -> Result<Said> {
     let snapshot = Snapshot::of_use(source).await?;
+    let known: Vec<String> = rows(&snapshot).into_iter().map(|row| row.name).collect();
     for name in names {
         anyhow::ensure!(
-            snapshot.pools.iter().any(|pool| pool.name_any() == *name),
+            known.contains(name),
             "there is no pool \"{name}\"; there are {}",
-            table::list(snapshot.pools.iter().map(ResourceExt::name_any))
+            table::list(known.iter().cloned())
         );
     }
     say(&snapshot, names, format)
@@ -95,6 +100,7 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let row = |pool: &AddressPool| {
         let name = pool.name_any();
         let mut row = Row {
+            kind: "AddressPool",
             subnets: pool
                 .spec
                 .subnets
@@ -144,18 +150,25 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
         }
         row
     };
-    snapshot.pools.iter().map(row).collect()
+    let mut rows: Vec<Row> = snapshot.pools.iter().map(row).collect();
+    rows.extend(of_ranges::rows(&snapshot.ranges));
+    rows
+}
+
+impl From<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> for Condition {
+    fn from(it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> Self {
+        Self {
+            type_: it.type_.clone(),
+            status: it.status.clone(),
+            reason: it.reason.clone(),
+            message: it.message.clone(),
+        }
+    }
 }
 
 fn conditions(pool: &AddressPool) -> Vec<Condition> {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
-    let condition = |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| Condition {
-        type_: it.type_.clone(),
-        status: it.status.clone(),
-        reason: it.reason.clone(),
-        message: it.message.clone(),
-    };
-    let mut conditions: Vec<Condition> = conditions.map(condition).collect();
+    let mut conditions: Vec<Condition> = conditions.map(Condition::from).collect();
     if pool.metadata.deletion_timestamp.is_some()
         && !conditions.iter().any(|it| it.reason == condition::reason::DELETING)
     {

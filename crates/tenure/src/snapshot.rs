@@ -16,6 +16,7 @@ use tenure_ipam::{Address, Cidr, Subnet};
 
 use crate::agents::Answers;
 use crate::place::Source;
+use crate::ranges::Ranges;
 
 /// Objects are listed so many at a time.
 const PAGE: u32 = 500;
@@ -30,6 +31,8 @@ pub(crate) struct Snapshot {
     pub(crate) pools: Vec<AddressPool>,
     pub(crate) blocks: Vec<AddressBlock>,
     pub(crate) requests: Vec<BlockRequest>,
+    /// Whereabouts' ranges.
+    pub(crate) ranges: Ranges,
     /// The names of all nodes.
     pub(crate) nodes: BTreeSet<String>,
     /// What agents told, by node.
@@ -47,6 +50,8 @@ pub(crate) struct PodFacts {
     pub(crate) uid: String,
     pub(crate) node: String,
     pub(crate) addresses: Vec<IpAddr>,
+    /// What its network status says of further networks.
+    pub(crate) networks: Vec<IpAddr>,
     /// Whether it uses its node's own network.
     pub(crate) host_network: bool,
     /// Whether it has ended, and has no interface any more.
@@ -61,6 +66,7 @@ impl Snapshot {
             pools: Vec::new(),
             blocks: Vec::new(),
             requests: Vec::new(),
+            ranges: Ranges::default(),
             nodes: BTreeSet::new(),
             agents: Answers::new(),
             pods: None,
@@ -71,13 +77,26 @@ impl Snapshot {
     pub(crate) async fn of_objects(source: &Source) -> Result<Self> {
         let client = source.client()?;
         let mut snapshot = Self::empty(SystemClock.now().to_jiff());
-        (snapshot.pools, snapshot.blocks) = tokio::try_join!(
+        let ranges = &mut snapshot.ranges;
+        (snapshot.pools, snapshot.blocks, ranges.slices, ranges.ledgers) = tokio::try_join!(
             every(client, "AddressPools", |it: AddressPool| Some(it)),
             every(client, "AddressBlocks", |it: AddressBlock| Some(it)),
+            every_if_known(client, "NodeSlicePools"),
+            every_if_known(client, "IPPools"),
         )?;
+        ranges.slices.sort_by_key(ResourceExt::name_any);
+        ranges.ledgers.sort_by_key(ResourceExt::name_any);
         snapshot.pools.sort_by_key(ResourceExt::name_any);
         snapshot.blocks.sort_by_key(|block| (block.pool().map(str::to_owned), block.spec.index));
         Ok(snapshot)
+    }
+
+    /// Whereabouts' ranges alone.
+    pub(crate) async fn of_ranges(source: &Source) -> Result<Ranges> {
+        let client = source.client()?;
+        let (slices, ledgers) =
+            tokio::try_join!(every_if_known(client, "NodeSlicePools"), every_if_known(client, "IPPools"),)?;
+        Ok(Ranges { slices, ledgers, reservations: Vec::new() })
     }
 
     /// Pools, blocks, and what the agents of their nodes say.
@@ -91,10 +110,12 @@ impl Snapshot {
     pub(crate) async fn of_everything(source: &Source) -> Result<Self> {
         let client = source.client()?;
         let mut snapshot = Self::of_objects(source).await?;
-        let (requests, nodes) = tokio::try_join!(
+        let (requests, nodes, reservations) = tokio::try_join!(
             every(client, "BlockRequests", |it: BlockRequest| Some(it)),
             every(client, "Nodes", |it: Node| Some(it.name_any())),
+            every_if_known(client, "OverlappingRangeIPReservations"),
         )?;
+        snapshot.ranges.reservations = reservations;
         (snapshot.requests, snapshot.nodes) = (requests, nodes.into_iter().collect());
         snapshot.requests.sort_by_key(ResourceExt::name_any);
         let mut asked = snapshot.owners();
@@ -149,6 +170,7 @@ impl PodFacts {
             uid: pod.uid().filter(|_| !pod.annotations().contains_key(MIRROR)).unwrap_or_default(),
             node: spec.node_name.clone()?,
             addresses: addresses.collect(),
+            networks: further_networks(pod),
             host_network: spec.host_network == Some(true),
             over: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
         })
@@ -191,6 +213,32 @@ where
             None => return Ok(found),
         }
     }
+}
+
+/// Every object of a kind that a cluster may do without.
+async fn every_if_known<K>(client: &Client, what: &str) -> Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    match every(client, what, |it: K| Some(it)).await {
+        Err(error) if is_unknown(&error) => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+fn is_unknown(error: &anyhow::Error) -> bool {
+    let status = error.chain().filter_map(|cause| cause.downcast_ref::<kube::Error>());
+    status.into_iter().any(|error| matches!(error, kube::Error::Api(status) if status.code == 404))
+}
+
+/// The addresses of a pod's networks beyond the cluster's own, as whoever attached them says.
+fn further_networks(pod: &Pod) -> Vec<IpAddr> {
+    let status = pod.annotations().get(tenure_whereabouts::reconcile::NETWORK_STATUS);
+    let status: Option<Vec<serde_json::Value>> = status.and_then(|text| serde_json::from_str(text).ok());
+    let own = |network: &serde_json::Value| network.get("default").and_then(serde_json::Value::as_bool);
+    let networks = status.into_iter().flatten().filter(|network| own(network) != Some(true));
+    let ips = networks.filter_map(|network| network.get("ips")?.as_array().cloned()).flatten();
+    ips.filter_map(|ip| ip.as_str()?.parse().ok()).collect()
 }
 
 fn friendly(error: kube::Error, what: &str) -> anyhow::Error {

@@ -17,6 +17,8 @@ use crate::place::{Place, Source};
 use crate::snapshot::{self, PodFacts, Snapshot, has};
 use crate::table::{self, COULD_NOT_LOOK, Format, Said};
 
+mod ledgers;
+
 /// What can be said.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -110,7 +112,9 @@ async fn gather(source: &Source, address: IpAddr) -> Result<Snapshot> {
     let owners =
         snapshot.blocks.iter().filter(|block| has(block, address.into())).filter_map(AddressBlock::node);
     let pods = snapshot.pods.iter().flatten().map(|pod| pod.node.as_str());
-    let mut asked: Vec<String> = owners.chain(pods).map(str::to_owned).collect();
+    let slices = snapshot.ranges.slices().filter(|slice| slice.cidr.contains(address.into()));
+    let slices: Vec<&str> = slices.map(|slice| slice.node).collect();
+    let mut asked: Vec<String> = owners.chain(pods).chain(slices).map(str::to_owned).collect();
     asked.sort();
     asked.dedup();
     if !source.cluster {
@@ -164,7 +168,7 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
         answer.pool = block.pool().map(str::to_owned);
         answer.node = block.node().map(str::to_owned);
     }
-    if !of_agents(snapshot, ip, &mut answer) {
+    if !of_agents(snapshot, ip, &mut answer) && !ledgers::find(snapshot, address, &mut answer) {
         (answer.state, answer.summary) = of_objects(snapshot, address, &mut answer);
     }
     if answer.holder.is_none() && !answer.pods.is_empty() {

@@ -58,7 +58,7 @@ pub struct Unused {
 }
 
 /// What there is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Inputs<'a, P = IPPool, R = OverlappingRangeIPReservation> {
     /// Pools that the controller may write: not slices of nodes that live, which those write themselves.
     pub pools: &'a [P],
@@ -69,6 +69,14 @@ pub struct Inputs<'a, P = IPPool, R = OverlappingRangeIPReservation> {
     /// The present.
     pub now: Timestamp,
 }
+
+impl<P, R> Clone for Inputs<'_, P, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P, R> Copy for Inputs<'_, P, R> {}
 
 impl Default for Patience {
     fn default() -> Self {

@@ -32,7 +32,7 @@ mod write;
 
 pub use desired::{Conflict, asked_for, networks, slice_pools};
 pub use find::{NETWORK, SliceRefusal, network_of, slice_of};
-pub use see::{identify, see};
+pub use see::{identify, network_of_ledger, see};
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]

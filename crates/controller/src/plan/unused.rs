@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation, label};
+use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
 use tenure_handles::Timestamp;
-use tenure_whereabouts::ledger::{Act, PoolId, Request, State};
+use tenure_whereabouts::ledger::{Act, Request, State};
 use tenure_whereabouts::reconcile::{Inputs, LivingPod, Patience, Reconciler, Unused};
-use tenure_whereabouts::slices::{identify, networks};
+use tenure_whereabouts::slices::{identify, network_of_ledger, networks};
 
 use super::at;
 use super::suspicions::Suspicions;
@@ -112,7 +112,7 @@ impl UnusedPlanner {
             let pods = pods.collect();
             Some(LedgerWrite::Forget {
                 pool: at(&ledger.pool),
-                network: network_of(&ledger.pool),
+                network: network_of_ledger(&ledger.pool),
                 records,
                 pods,
             })
@@ -177,48 +177,4 @@ fn ours(world: &World) -> impl Iterator<Item = &Ledger> {
         });
         of.is_none_or(|node| !lives(&node))
     })
-}
-
-/// The network that an object is of: as it says, or what stands before its range.
-fn network_of(pool: &IPPool) -> String {
-    let labels = pool.metadata.labels.as_ref();
-    if let Some(network) = labels.and_then(|labels| labels.get(label::NETWORK)) {
-        return network.clone();
-    }
-    let range = pool.spec.cidr().ok().and_then(|range| PoolId::shared("", range).name().ok());
-    let name = pool.name_any();
-    // The objects of a large range have a number behind a dot.
-    let front = range.and_then(|range| Some(name.split_at(name.rfind(&range)?).0.trim_end_matches('-')));
-    let front = front.unwrap_or_default();
-    // A node stands between network and range.
-    let node = labels.and_then(|labels| labels.get(label::NODE)).map_or("", String::as_str);
-    front.strip_suffix(node).unwrap_or(front).trim_end_matches('-').to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use tenure_api::whereabouts::IPPoolSpec;
-    use tenure_whereabouts::ledger::Network;
-
-    use super::*;
-
-    #[test]
-    fn the_network_of_an_object_is_what_its_ledger_knows_it_by() {
-        for (name, range, node, network) in [
-            ("10.0.0.0-16", "10.0.0.0/16", None, ""),
-            ("10.0.0.0-16.3", "10.0.0.0/16", None, ""),
-            ("blue-10.0.0.0-16", "10.0.0.0/16", None, "blue"),
-            ("node1-10.0.1.0-24", "10.0.1.0/24", Some("node1"), ""),
-            ("blue-node1-10.0.1.0-24", "10.0.1.0/24", Some("node1"), "blue"),
-            ("blue-fd00---64", "fd00::/64", None, "blue"),
-        ] {
-            let mut pool = IPPool::new(name, IPPoolSpec { range: range.into(), ..IPPoolSpec::default() });
-            pool.metadata.labels =
-                node.map(|node: &str| BTreeMap::from([(label::NODE.to_owned(), node.to_owned())]));
-            assert_eq!(network_of(&pool), network, "{name}");
-            assert!(Network::new(network).see_pool(&pool, |_| true).is_some(), "{name}");
-        }
-    }
 }

@@ -88,8 +88,8 @@ pub async fn slices(client: &Client, pool: &str, nodes: &[&str]) -> NodeSlicePoo
 
 /// What a condition says: status, reason, message.
 pub fn condition(pool: &NodeSlicePool, type_: &str) -> (String, String, String) {
-    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
-    let found = conditions.filter(|condition| condition.type_ == type_).last().unwrap();
+    let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    let found = conditions.find(|condition| condition.type_ == type_).unwrap();
     (found.status.clone(), found.reason.clone(), found.message.clone())
 }
 

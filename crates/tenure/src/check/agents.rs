@@ -10,6 +10,8 @@ use tenure_view::{Hold, Node};
 use super::Findings;
 use crate::snapshot::Snapshot;
 
+/// What an agent calls its pools of slices: this, and the name of the `NodeSlicePool`.
+const SLICES: &str = "whereabouts/";
 /// A pod that waits this many seconds waits for something that does not come by itself.
 const LONG: i64 = 30;
 
@@ -80,6 +82,23 @@ fn blocks(snapshot: &Snapshot, node: &Node, findings: &mut Findings) {
         snapshot.blocks.iter().filter_map(|block| Some((block.uid()?, block))).collect();
     for block in &node.blocks {
         let held = block.addresses.held;
+        if let Some(pool) = block.pool.strip_prefix(SLICES) {
+            let given = snapshot.ranges.slices().any(|slice| {
+                let same = block.networks.iter().any(|net| net.to_string() == slice.cidr.to_string());
+                slice.pool == pool && slice.node == node.node && same
+            });
+            if !given && block.fenced.is_none() {
+                findings.differ(
+                    "slice-unknown-to-api",
+                    subject(&block.name),
+                    format!(
+                        "the agent hands out of it, and NodeSlicePool {pool} does not give it to this node"
+                    ),
+                    "see whether the agent's watch of slices works (`tenure node`)",
+                );
+            }
+            continue;
+        }
         match (objects.get(&block.uid), &block.fenced) {
             (_, Some(why)) if held > 0 => findings.differ(
                 "held-in-lost-block",
@@ -144,15 +163,20 @@ fn holds(node: &Node, findings: &mut Findings) {
 
 /// An address has one holder, on all nodes together.
 fn held_twice(snapshot: &Snapshot, findings: &mut Findings) {
-    let mut holders: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
+    // Networks of Whereabouts' with names of their own may have the same addresses.
+    let mut holders: BTreeMap<(String, IpAddr), Vec<String>> = BTreeMap::new();
     for node in snapshot.agents.values().filter_map(|told| told.as_ref().ok()) {
         for hold in &node.holds {
             for address in &hold.addresses {
-                holders.entry(*address).or_default().push(format!("{} on node {}", hold.holder, node.node));
+                let realm = if hold.pool.starts_with(SLICES) { hold.pool.clone() } else { String::new() };
+                holders
+                    .entry((realm, *address))
+                    .or_default()
+                    .push(format!("{} on node {}", hold.holder, node.node));
             }
         }
     }
-    for (address, holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
+    for ((_, address), holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
         findings.differ(
             "held-twice",
             address.to_string(),

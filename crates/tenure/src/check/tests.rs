@@ -314,3 +314,66 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn whereabouts_ranges_are_compared_with_each_other_and_with_pods() {
+    use crate::snapshot::example::{ledger, reservation, slices, with_ranges};
+
+    let kinds = |snapshot: &Snapshot| {
+        let kinds: Vec<&str> = compare(snapshot).differences.iter().map(|it| it.kind).collect();
+        kinds
+    };
+    assert_eq!(kinds(&with_ranges()), Vec::<&str>::new(), "{:?}", compare(&with_ranges()).differences);
+    let cases: [(&str, fn(&mut Snapshot)); 11] = [
+        ("ledger-invalid", |it| it.ranges.ledgers.push(ledger("x", "10.0.0.0/33", "", "unique", &[]))),
+        ("record-senseless", |it| {
+            let record = it.ranges.ledgers[0].spec.allocations["1"].clone();
+            it.ranges.ledgers[0].spec.allocations.insert("9999".into(), record);
+        }),
+        ("ledger-without-slice", |it| {
+            it.ranges.ledgers.push(ledger("node1-10.5.0.0-26", "10.5.0.0/26", "node1", "owned", &[]));
+        }),
+        ("recorded-twice", |it| {
+            it.ranges.ledgers.push(ledger("10.9.0.0-25", "10.9.0.0/25", "", "unique", &[("1", "db-0")]));
+        }),
+        ("record-without-reservation", |it| {
+            it.ranges.ledgers.push(ledger("10.6.0.0-25", "10.6.0.0/25", "", "overlapping", &[("1", "db-0")]));
+        }),
+        ("reservation-without-record", |it| it.ranges.reservations.push(reservation("10.9.0.7", "db-0"))),
+        ("slice-of-two-nodes", |it| {
+            let given = [("node1", "10.7.0.0/26"), ("node2", "10.7.0.0/26")];
+            it.ranges.slices.push(slices("other", "10.7.0.0/25", "/26", &given));
+        }),
+        ("node-with-two-slices", |it| {
+            let given = [("node1", "10.7.0.0/26"), ("node1", "10.7.0.64/26")];
+            it.ranges.slices.push(slices("other", "10.7.0.0/25", "/26", &given));
+        }),
+        ("slice-without-node", |it| {
+            it.ranges.slices.push(slices("other", "10.7.0.0/26", "/26", &[("node9", "10.7.0.0/26")]));
+        }),
+        ("record-without-pod", |it| {
+            it.ranges.ledgers.push(ledger("10.6.0.0-25", "10.6.0.0/25", "", "unique", &[("1", "gone")]));
+        }),
+        ("pod-without-record", |it| it.pods.as_mut().unwrap()[2].networks = vec![ip("10.9.0.77")]),
+    ];
+    for (kind, change) in cases {
+        let mut snapshot = with_ranges();
+        change(&mut snapshot);
+        assert_eq!(kinds(&snapshot), [kind], "{:?}", compare(&snapshot).differences);
+    }
+}
+
+#[test]
+fn a_slice_that_an_agent_hands_out_of_is_its_own() {
+    let mut snapshot = crate::snapshot::example::with_ranges();
+    let agent = crate::snapshot::example::told(&mut snapshot, "node1");
+    let mut block = agent.blocks[0].clone();
+    block.name = "node1-10.8.0.0-26".into();
+    (block.pool, block.uid) = ("whereabouts/net".into(), "net.1/10.8.0.0/26".into());
+    block.networks = vec!["10.8.0.0/26".parse().unwrap()];
+    agent.blocks.push(block);
+    assert_eq!(compare(&snapshot).differences, []);
+    snapshot.ranges.slices[0].status.as_mut().unwrap().allocations[0].node_name = "node2".into();
+    let kinds: Vec<&str> = compare(&snapshot).differences.iter().map(|it| it.kind).collect();
+    assert!(kinds.contains(&"slice-unknown-to-api"), "{kinds:?}");
+}

@@ -57,7 +57,7 @@ KERNEL
 SUBJECT     PROBLEM
 10.64.0.1   no route leads to it
 ";
-    assert_eq!(text(node, moment(NOW)), expected);
+    assert_eq!(text(node, &[], moment(NOW)), expected);
 }
 
 #[test]
@@ -67,6 +67,21 @@ fn a_node_that_starts_says_so() {
     node.ready = false;
     (node.pools, node.blocks, node.holds) = (Vec::new(), Vec::new(), Vec::new());
     assert!(
-        text(node, moment(NOW)).contains("state:        reads what is held; nothing is handed out yet\n")
+        text(node, &[], moment(NOW))
+            .contains("state:        reads what is held; nothing is handed out yet\n")
     );
+}
+
+#[test]
+fn slices_of_the_node_are_shown_with_what_is_held_in_them() {
+    let snapshot = crate::snapshot::example::with_ranges();
+    let slices = super::slices(&snapshot.ranges, "node1");
+    let node = snapshot.agents["node1"].as_ref().unwrap();
+    let shown = super::text(node, &slices, crate::snapshot::example::moment(crate::snapshot::example::NOW));
+    let expected = "\nSLICES\n\
+POOL   SLICE         USED   FREE   IPPOOL
+net    10.8.0.0/26   1      63     node1-10.8.0.0-26
+";
+    assert!(shown.contains(expected), "{shown}");
+    assert_eq!(super::slices(&snapshot.ranges, "node2")[0].ledger, None);
 }

@@ -69,7 +69,7 @@ fn the_json_has_the_documented_shape() {
     assert_eq!(
         shown,
         json!([{
-            "name": "default",
+            "kind": "AddressPool", "name": "default",
             "subnets": ["10.64.0.0/24"],
             "addresses": {"size": "256", "used": "3", "cooling": "0", "free": "253", "unknownNodes": []},
             "blocks": {"capacity": "16", "allocated": "2", "free": "14"},
@@ -78,4 +78,20 @@ fn the_json_has_the_documented_shape() {
             "conditions": [condition("Ready", "True"), condition("Exhausted", "False")],
         }])
     );
+}
+
+#[test]
+fn whereabouts_ranges_and_slices_are_pools_too() {
+    let snapshot = crate::snapshot::example::with_ranges();
+    let expected = "\
+POOL          SIZE   USED   COOLING   FREE   BLOCKS   BLOCKS PER NODE    CONDITIONS
+default       256    3      0         253    2/16     node1 1, node2 1   Ready
+10.9.0.0-24   256    2      0         254    -        -                  -
+net           256    1      0         255    2/4      node1 1, node2 1   Ready
+";
+    assert_eq!(table(&snapshot).0, expected);
+    let said = say(&snapshot, &["net".into()], Format::Json).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&said.text).unwrap();
+    assert_eq!(json[0]["kind"], "NodeSlicePool");
+    assert_eq!(json[0]["blocks"], json!({"capacity": "4", "allocated": "2", "free": "2"}));
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_view::{Api, Block, Cooling, Counts, Hold, Holder, Journal, Kernel, Node, Pod, Pool, Watch};
 
 use super::{PodFacts, Snapshot};
@@ -84,6 +85,7 @@ pub(crate) fn pod(name: &str, node: &str, address: &str) -> PodFacts {
         uid: format!("{name}-uid"),
         node: node.into(),
         addresses: vec![ip(address)],
+        networks: Vec::new(),
         host_network: false,
         over: false,
     }
@@ -169,4 +171,63 @@ pub(crate) fn cool(snapshot: &mut Snapshot, address: &str) {
 /// What a node's agent told, to be changed.
 pub(crate) fn told<'a>(snapshot: &'a mut Snapshot, node: &str) -> &'a mut Node {
     snapshot.agents.get_mut(node).unwrap().as_mut().unwrap()
+}
+
+/// A ledger with records of pods: key and pod.
+pub(crate) fn ledger(name: &str, range: &str, node: &str, state: &str, records: &[(&str, &str)]) -> IPPool {
+    let record = |(key, pod): &(&str, &str)| {
+        (
+            (*key).to_owned(),
+            json!({"id": format!("c-{pod}"), "podref": format!("ns/{pod}"), "ifname": "net1"}),
+        )
+    };
+    let records: serde_json::Map<String, Value> = records.iter().map(record).collect();
+    let mut labels = serde_json::Map::new();
+    if !node.is_empty() {
+        labels.insert("whereabouts.cni.cncf.io/node".into(), json!(node));
+    }
+    read(json!({
+        "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "IPPool",
+        "metadata": {
+            "name": name, "uid": name, "labels": labels, "annotations": {"whereabouts.cni.cncf.io/state": state},
+        },
+        "spec": {"range": range, "allocations": records},
+    }))
+}
+
+/// A range that is cut into slices: each with its node.
+pub(crate) fn slices(name: &str, range: &str, size: &str, slices: &[(&str, &str)]) -> NodeSlicePool {
+    let slice = |(node, slice): &(&str, &str)| json!({"nodeName": node, "sliceRange": slice});
+    let slices: Vec<Value> = slices.iter().map(slice).collect();
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Sliced", "message": "m", "lastTransitionTime": NOW});
+    read(json!({
+        "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "NodeSlicePool",
+        "metadata": {"name": name, "uid": name, "annotations": {"whereabouts.cni.cncf.io/network": ""}},
+        "spec": {"range": range, "sliceSize": size},
+        "status": {"allocations": slices, "conditions": [ready]},
+    }))
+}
+
+pub(crate) fn reservation(name: &str, pod: &str) -> OverlappingRangeIPReservation {
+    read(json!({
+        "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "OverlappingRangeIPReservation",
+        "metadata": {"name": name, "uid": name}, "spec": {"podref": format!("ns/{pod}"), "ifname": "net1"},
+    }))
+}
+
+/// The system with Whereabouts' ranges: one that is shared and two nodes' slices, all as it should be.
+pub(crate) fn with_ranges() -> Snapshot {
+    let mut snapshot = system();
+    snapshot.ranges.ledgers = vec![
+        ledger("10.9.0.0-24", "10.9.0.0/24", "", "unique", &[("1", "web-0"), ("2", "db-0")]),
+        ledger("10.8.0.0-24", "10.8.0.0/24", "", "sliced", &[]),
+        ledger("node1-10.8.0.0-26", "10.8.0.0/26", "node1", "owned", &[("1", "web-1")]),
+    ];
+    let given =
+        [("node1", "10.8.0.0/26"), ("node2", "10.8.0.64/26"), ("", "10.8.0.128/26"), ("", "10.8.0.192/26")];
+    snapshot.ranges.slices = vec![slices("net", "10.8.0.0/24", "/26", &given)];
+    for (pod, address) in [(0, "10.9.0.1"), (1, "10.8.0.1"), (2, "10.9.0.2")] {
+        snapshot.pods.as_mut().unwrap()[pod].networks = vec![ip(address)];
+    }
+    snapshot
 }

@@ -124,3 +124,25 @@ fn the_json_has_the_documented_shape() {
         })
     );
 }
+
+#[test]
+fn an_address_of_whereabouts_ranges_is_found_in_ledgers_and_slices() {
+    let snapshot = crate::snapshot::example::with_ranges();
+    let of = |address: &str| answer(&snapshot, address.parse().unwrap());
+    let held = of("10.9.0.2");
+    assert_eq!(held.summary, "10.9.0.2 is held by ns/db-0 (IPPool 10.9.0.0-24)");
+    assert_eq!((held.state, held.pool.as_deref()), (State::Held, Some("10.9.0.0-24")));
+    assert_eq!(held.holder.unwrap().interface, "net1");
+    let sliced = of("10.8.0.1");
+    assert_eq!(sliced.summary, "10.8.0.1 is held by ns/web-1 on node node1 (IPPool node1-10.8.0.0-26)");
+    assert_eq!((sliced.pool.as_deref(), sliced.node.as_deref()), (Some("net"), Some("node1")));
+    for (address, state, words) in [
+        ("10.9.0.9", State::Free, "free in IPPool 10.9.0.0-24"),
+        ("10.8.0.70", State::Free, "free in slice 10.8.0.64/26 of node node2 (NodeSlicePool net)"),
+        ("10.8.0.200", State::Uncarved, "its slice of NodeSlicePool net has no node"),
+        ("10.7.0.1", State::Outside, "is in no pool"),
+    ] {
+        let answer = of(address);
+        assert!(answer.state == state && answer.summary.contains(words), "{answer:?}");
+    }
+}
