@@ -230,3 +230,6 @@ fn slices_are_in_use(ledgers: &Ledgers, name: &str) -> bool {
             && ledger.pool.spec.cidr().is_ok_and(|cidr| cidr.overlaps(&range))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -315,6 +315,9 @@ proptest! {
     }
 }
 
+/// Something that goes wrong.
+type Change = fn(&mut Snapshot);
+
 #[test]
 fn whereabouts_ranges_are_compared_with_each_other_and_with_pods() {
     use crate::snapshot::example::{ledger, reservation, slices, with_ranges};
@@ -324,7 +327,7 @@ fn whereabouts_ranges_are_compared_with_each_other_and_with_pods() {
         kinds
     };
     assert_eq!(kinds(&with_ranges()), Vec::<&str>::new(), "{:?}", compare(&with_ranges()).differences);
-    let cases: [(&str, fn(&mut Snapshot)); 11] = [
+    let cases: [(&str, Change); 11] = [
         ("ledger-invalid", |it| it.ranges.ledgers.push(ledger("x", "10.0.0.0/33", "", "unique", &[]))),
         ("record-senseless", |it| {
             let record = it.ranges.ledgers[0].spec.allocations["1"].clone();
