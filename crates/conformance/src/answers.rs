@@ -15,8 +15,8 @@ use serde_json::Value;
 /// An answer, or the words of a refusal.
 pub(crate) type Answer = Result<Value, String>;
 
-/// Our answer to a question of this kind; `None` for kinds that we do not know yet, and for questions to a plugin that
-/// only a node's agent can answer. `expect` is looked at where the question itself stands in it: which operations are
+/// Our answer to a question of this kind; `None` for kinds that we do not know yet, and for words that we do not
+/// understand. `expect` is looked at where the question itself stands in it: which operations are
 /// to be done, never what comes of them.
 pub(crate) fn answer(kind: &str, input: &Value, expect: &Value) -> Option<Answer> {
     let input = Input(input);

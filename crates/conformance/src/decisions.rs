@@ -4,6 +4,8 @@
 //! long and plain way, so that the engine is compared with something other than itself. A kind without
 //! a rule has no decision of its own: there the peer's refusal is ours as well.
 
+mod binary;
+
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -16,6 +18,7 @@ pub(crate) fn decide(kind: &str, input: &Value) -> Option<Value> {
         "add_offset" => Some(add_offset(text("ip"), text("offset"))),
         "divide" => Some(divide(text("range"), text("slice_size"))),
         "decode_allocations" => Some(decode(text("pool_range"), &strings(input, "offsets"))),
+        "binary_run" => binary::decide(input),
         "encode_allocations" => Some(encode(text("pool_range"), &strings(input, "ips"))),
         "pool_name" => Some(pool_name(text("network_name"), text("node_name"), text("range"))),
         "normalize_ip" => Some(reservation_name(text("network_name"), text("ip"))),

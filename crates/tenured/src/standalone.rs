@@ -58,6 +58,8 @@ pub struct Options {
     pub node: Option<String>,
     /// The hostname.
     pub hostname: String,
+    /// Where Whereabouts' kinds are.
+    pub whereabouts_namespace: String,
 }
 
 /// Why this host cannot be on its own, or is no more.

@@ -1,50 +1,76 @@
-//! The plugin as a process, as far as it needs no agent: `VERSION`, and what is refused before anything is asked.
+//! The plugin as a process, under the name `whereabouts`, in front of an agent on an API server of its own.
 //!
-//! What a node's agent answers is tested with a real agent; here it is skipped.
+//! A question says in a few words what is done: `cmd` names verbs (`ADD/DEL` is one after the other, `ADD x2` is two pods),
+//! any key of a network's `ipam` is part of the configuration, and `flat_file`, `CNI_ARGS`, `api`, `state`, `node` and
+//! `slice` say what is around it. The answer has all that a case may ask for: `exit`, `exits`, `code`, `msg`, `stdout`,
+//! `ips`, `result`, addresses by pod or interface, and what of records and reservations is left.
 
-use std::path::Path;
+mod bed;
+mod question;
 
 use serde_json::{Value, json};
-use tenure_cni::Failure;
-use tenure_cni::plugin::{Places, run};
-use tenure_whereabouts::config::{Arguments, Config};
 
 use super::{Answer, Input, refused};
+use bed::{Bed, Ended};
+use question::{Question, Step};
 
 pub(super) fn binary_run(input: &Input) -> Option<Answer> {
-    match input.text("cmd") {
-        "VERSION" => Some(version(input)),
-        "ADD" if input.text("CNI_ARGS") == "no K8S_POD_NAME" => Some(nameless()),
-        _ => None,
-    }
+    let question = match Question::read(input.0) {
+        Ok(question) => question?,
+        Err(problem) => return Some(Err(problem)),
+    };
+    Some(answer(&question))
 }
 
-fn version(input: &Input) -> Answer {
-    let variable = |name: &str| (name == "CNI_COMMAND").then(|| "VERSION".to_owned());
-    let config = match input.text("cniVersion") {
-        "" => json!({}),
-        version => json!({ "cniVersion": version }),
-    };
-    // VERSION asks nobody.
-    let nowhere = Places { socket: Path::new("/nonexistent"), tombstones: Path::new("/nonexistent") };
-    let outcome = run("whereabouts", variable, config.to_string().into_bytes(), nowhere);
-    let mut answer: Value = serde_json::from_slice(&outcome.stdout).map_err(refused)?;
-    answer["exit"] = json!(outcome.code);
+fn answer(question: &Question) -> Answer {
+    let bed = Bed::start(question)?;
+    let mut answer = json!({});
+    let mut ends: Vec<Ended> = Vec::new();
+    for step in question.before() {
+        bed.run(step)?;
+    }
+    bed.bring_about(question)?;
+    for step in question.steps() {
+        let ended = bed.run(step)?;
+        note(&mut answer, step, &ended);
+        ends.push(ended);
+    }
+    bed.mend();
+    let last = ends.last().ok_or("nothing is asked for")?;
+    // What came first, unless something went wrong later.
+    let telling = ends.iter().find(|ended| ended.exit != 0).unwrap_or(last);
+    answer["exit"] = json!(telling.exit);
+    answer["exits"] = ends.iter().map(|ended| json!(ended.exit)).collect();
+    answer["stdout"] = json!(last.stdout);
+    answer["seconds_below_ten"] = json!(ends.iter().all(|ended| ended.seconds < 10));
+    answer["later"] = json!(bed.tombstones() > 0);
+    if let Ok(printed) = serde_json::from_str::<Value>(&telling.stdout) {
+        for key in ["code", "msg", "supportedVersions"] {
+            if let Some(value) = printed.get(key) {
+                answer[key] = value.clone();
+            }
+        }
+        if telling.exit == 0 {
+            answer["ips"] = printed.get("ips").cloned().unwrap_or_else(|| json!([]));
+            answer["result"] = printed;
+        }
+    }
+    let left = bed.left().map_err(refused)?;
+    answer["pool_entry"] = json!(!left.records.is_empty());
+    answer["v4_entry_left"] = json!(left.records.iter().any(|range| !range.contains(':')));
+    answer["v6_entry_left"] = json!(left.records.iter().any(|range| range.contains(':')));
+    answer["first_range_entry_left"] = json!(left.records.iter().any(|range| question.is_first(range)));
+    answer["orip"] = json!(!left.reserved.is_empty());
+    answer["orip_for_v4"] = json!(left.reserved.iter().any(|name| !name.contains("--")));
+    answer["orip_for_v6"] = json!(left.reserved.iter().any(|name| name.contains("--")));
     Ok(answer)
 }
 
-/// An ADD of nobody's.
-fn nameless() -> Answer {
-    let network = json!({
-        "cniVersion": "1.0.0", "name": "net", "type": "macvlan",
-        "ipam": {"type": "whereabouts", "range": "10.0.0.0/24"}
-    });
-    let config = Config::load(&network, None, &Arguments::default()).map_err(refused)?;
-    match config.pod() {
-        Ok(podref) => Err(format!("{podref} was accepted")),
-        Err(refusal) => {
-            let failure = Failure::from(refusal);
-            Ok(json!({"exit": 1, "code": failure.code, "msg": failure.message}))
-        }
+/// What a step says is known by its pod and by its interface.
+fn note(answer: &mut Value, step: &Step, ended: &Ended) {
+    let printed: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+    if let Some(address) = printed.pointer("/ips/0/address").or_else(|| printed.pointer("/ip4/ip")) {
+        answer[&step.pod] = address.clone();
+        answer[&step.interface] = address.clone();
     }
 }

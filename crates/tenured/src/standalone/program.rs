@@ -20,6 +20,7 @@ pub async fn run(flags: &Flags, stop: CancellationToken) -> Result<()> {
         run_dir: flags.run_dir.clone(),
         node: flags.given_name(),
         hostname: hostname().unwrap_or_default(),
+        whereabouts_namespace: flags.whereabouts_namespace.clone(),
     };
     // Before anything is written to disk.
     flags.options_as(String::new())?;

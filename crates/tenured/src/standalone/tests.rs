@@ -41,6 +41,7 @@ impl Place {
             run_dir: self.root.path().join("run"),
             node: None,
             hostname: "Box".to_owned(),
+            whereabouts_namespace: "kube-system".to_owned(),
         }
     }
 
