@@ -73,6 +73,7 @@ use fence::Lost;
 use leaks::Suspicions;
 use pool::Pool;
 use replay::Start;
+use slices::Tenants;
 use stock::Ask;
 
 /// A call that waits for an answer.
@@ -103,6 +104,8 @@ pub struct Node {
     attachments: BTreeMap<HolderId, Attachment>,
     /// Who held what cools.
     former: BTreeMap<HolderId, Former>,
+    /// Who has something of a slice.
+    tenants: Tenants,
     jobs: BTreeMap<Job, attach::Purpose>,
     sweeps: BTreeMap<Ticket, Sweep>,
     asks: BTreeMap<AskId, Ask>,
@@ -127,6 +130,7 @@ impl Node {
             lost: Lost::default(),
             attachments: BTreeMap::new(),
             former: BTreeMap::new(),
+            tenants: Tenants::default(),
             jobs: BTreeMap::new(),
             sweeps: BTreeMap::new(),
             asks: BTreeMap::new(),

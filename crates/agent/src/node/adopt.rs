@@ -208,6 +208,7 @@ impl Node {
         let before = std::mem::replace(&mut attachment.place, place);
         attachment.pool = pool;
         let held = attachment.held();
+        self.moved_in(id);
         if let Place::Block { uid: old, hold } = before
             && let Some(old) = self.blocks.get_mut(&old)
         {

@@ -118,6 +118,8 @@ impl Node {
         });
         let wire = if wire_job.is_some() { Wire::Running(job) } else { Wire::Nothing };
         attachment.phase = Phase::Setting(Setting { fresh: true, committed: false, wire, undo: false });
+        self.moved_in(id);
+        let Some(attachment) = self.attachments.get(&id) else { return };
         if let Some(held) = attachment.held() {
             let position = self.record(Record::Held(held));
             self.commits.upon(position, Upon::Held(id));

@@ -165,6 +165,7 @@ impl Node {
             Place::Stray(addresses) => self.cool_elsewhere(id, &addresses, None),
             Place::Block { uid, hold } => {
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
+                self.tenants.remove(id, &former.key, &former.pod);
                 self.former.insert(id, former);
                 if let Some(block) = self.blocks.get_mut(&uid) {
                     block.engine.release(&id, hold.sequence, now);

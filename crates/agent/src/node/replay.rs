@@ -269,6 +269,7 @@ impl Node {
         attachment.place = place;
         attachment.netns.clone_from(&held.netns);
         self.attachments.insert(held.key.id(), attachment);
+        self.moved_in(held.key.id());
     }
 
     /// A hold of the journal that fits no block.

@@ -5,6 +5,8 @@
 //! added anew with another container keeps its address, too, as long as nobody released it: that is how Whereabouts
 //! has it, and a late DEL of the old container finds nothing of its own.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr, Granted};
 
@@ -16,6 +18,9 @@ use super::event::{Attach, Recorded, SeenSlice};
 use super::{Done, Fence, Node, Ticket, refusal};
 use crate::journal::{BlockFacts, Record};
 use crate::key::{HoldKey, HolderId, Pod, UNSAID};
+
+/// So many parts of an attachment are looked for although nothing is known of them.
+const PARTS: u32 = 16;
 
 /// A slice, or what is left of one, as its record should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +72,56 @@ fn said(text: &str) -> &str {
     if text == UNSAID { "" } else { text }
 }
 
+/// Who has something of a slice, by container and by pod, so that asking again takes no longer on a full node.
+#[derive(Debug, Default)]
+pub(super) struct Tenants {
+    by: BTreeMap<Tenant, BTreeSet<HolderId>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Tenant {
+    Container(String),
+    Pod(String, String),
+}
+
+impl Tenants {
+    fn insert(&mut self, id: HolderId, key: &HoldKey, pod: &Pod) {
+        for tenant in Tenant::both(key, pod) {
+            self.by.entry(tenant).or_default().insert(id);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: HolderId, key: &HoldKey, pod: &Pod) {
+        for tenant in Tenant::both(key, pod) {
+            if let Some(ids) = self.by.get_mut(&tenant) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.by.remove(&tenant);
+                }
+            }
+        }
+    }
+
+    fn get<'a>(&'a self, tenant: &Tenant) -> impl Iterator<Item = HolderId> + use<'a> {
+        self.by.get(tenant).into_iter().flatten().copied()
+    }
+}
+
+impl Tenant {
+    fn both(key: &HoldKey, pod: &Pod) -> [Self; 2] {
+        [Self::Container(key.container().to_owned()), Self::Pod(pod.namespace.clone(), pod.name.clone())]
+    }
+}
+
 impl Node {
+    /// Takes note of who has an address now, if it is of a slice.
+    pub(super) fn moved_in(&mut self, id: HolderId) {
+        // No other pool's name has a slash.
+        if let Some(it) = self.attachments.get(&id).filter(|it| it.pool.contains('/')) {
+            self.tenants.insert(id, &it.key, &it.pod);
+        }
+    }
+
     /// All slices of which this node has something, by name.
     pub fn slices(&self) -> Vec<SliceView> {
         let view = |block: &Owned| {
@@ -128,11 +182,10 @@ impl Node {
     /// Holds on what is on record in a block of which nothing else is known.
     pub(super) fn adopt_records(&mut self, uid: &str, records: Vec<Recorded>) {
         let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
+        let others = self.attachments.values().filter(|it| self.is_of_realm(it, &facts));
+        let mut taken: BTreeSet<Address> = others.flat_map(Attachment::every_address).collect();
         for record in records {
-            let has_it = |it: &Attachment| {
-                self.is_of_realm(it, &facts) && it.every_address().contains(&record.address)
-            };
-            if self.attachments.values().any(has_it) {
+            if !taken.insert(record.address) {
                 continue;
             }
             let Some(key) = self.adopted_key(&facts.pool, &record) else { continue };
@@ -146,6 +199,7 @@ impl Node {
                 self.record(Record::Held(held));
             }
             self.attachments.insert(id, attachment);
+            self.moved_in(id);
         }
     }
 
@@ -175,8 +229,10 @@ impl Node {
 
     /// What was adopted for the container's interface of a key, in a pool; in any if that is empty.
     pub(super) fn adopted_for(&self, key: &HoldKey, pool: &str) -> Option<&Attachment> {
+        let of_container = self.tenants.get(&Tenant::Container(key.container().to_owned()));
+        let of_container = of_container.filter_map(|id| self.attachments.get(&id)).collect::<Vec<_>>();
         let of_pool = |it: &&Attachment| pool.is_empty() || it.pool == pool;
-        self.attachments.values().filter(of_pool).find(|it| is_adopted_for(it, key))
+        of_container.into_iter().filter(of_pool).find(|it| is_adopted_for(it, key))
     }
 
     /// Who holds an address of the pool for the one that asks under another key: a record's, or an earlier container's
@@ -193,18 +249,20 @@ impl Node {
                 && !pod.name.is_empty()
                 && (&pod.namespace, &pod.name) == (&asking.namespace, &asking.name)
         };
-        let ids = self.usable_blocks(&attach.pool).flat_map(|block| block.engine.holds());
-        let found = ids.filter_map(|entry| {
-            let it = self.attachments.get(entry.active.key)?;
-            let free = it.phase == Phase::Held && !it.interface && it.key != attach.key;
-            let rank = if is_adopted_for(it, &attach.key) { 0 } else { u8::from(same_pod(it)) };
-            (free && (rank == 1 || is_adopted_for(it, &attach.key))).then_some((
-                rank,
-                said(it.key.interface()).is_empty(),
-                *entry.active.key,
-            ))
+        let of_pool = |it: &Attachment| {
+            let block = it.block().and_then(|uid| self.blocks.get(uid));
+            block.is_some_and(|block| block.is_usable() && block.facts.pool == attach.pool)
+        };
+        let tenants = Tenant::both(&attach.key, &attach.pod);
+        let ids: BTreeSet<HolderId> = tenants.iter().flat_map(|tenant| self.tenants.get(tenant)).collect();
+        let found = ids.into_iter().filter_map(|id| {
+            let it = self.attachments.get(&id).filter(|it| it.phase == Phase::Held && !it.interface)?;
+            let adopted = is_adopted_for(it, &attach.key);
+            let will_do = it.key != attach.key && of_pool(it) && (adopted || same_pod(it));
+            let address = it.every_address().into_iter().next();
+            will_do.then(|| (!adopted, said(it.key.interface()).is_empty(), address, id))
         });
-        found.min_by_key(|(rank, unsaid, _)| (*rank, *unsaid)).map(|(_, _, id)| id)
+        found.min().map(|(.., id)| id)
     }
 
     /// Lets the one who asks have what was held under another key. Its address stays what it was.
@@ -217,7 +275,9 @@ impl Node {
         let Some(address) = hold.addresses.iter().next() else { return };
         block.engine.release(&former, hold.sequence, now);
         let Ok(Granted::New(hold)) = block.engine.replay(id, address, None) else { return };
-        self.attachments.remove(&former);
+        if let Some(old) = self.attachments.remove(&former) {
+            self.tenants.remove(former, &old.key, &old.pod);
+        }
         self.trust(former);
         let mut attachment = Attachment::new(attach);
         attachment.since = since;
@@ -231,6 +291,7 @@ impl Node {
             self.commits.upon(position, Upon::Held(id));
         }
         self.attachments.insert(id, attachment);
+        self.moved_in(id);
     }
 
     /// Ends everything that an attachment holds.
@@ -238,9 +299,13 @@ impl Node {
         if let Err(failure) = self.ready() {
             return self.answer(ticket, Err(failure));
         }
-        let of_key =
-            self.attachments.iter().filter(|(_, it)| it.key.is_part_of(key) || is_adopted_for(it, key));
-        let ids: Vec<HolderId> = of_key.map(|(id, _)| *id).collect();
+        // What is not held yet is held under its key soon; what is held is known by its container.
+        let by_key = (0..PARTS).map(|part| key.part(part).id());
+        let by_container = self.tenants.get(&Tenant::Container(key.container().to_owned()));
+        let all: BTreeSet<HolderId> = by_key.chain(by_container).collect();
+        let of_key = |it: &Attachment| it.key.is_part_of(key) || is_adopted_for(it, key);
+        let ids = all.into_iter().filter(|id| self.attachments.get(id).is_some_and(of_key));
+        let ids: Vec<HolderId> = ids.collect();
         if ids.is_empty() {
             return self.answer(ticket, Ok(Done::Swept(0)));
         }
