@@ -91,6 +91,9 @@ pub struct Flags {
     /// Puts the CNI plugin into this directory before it starts, such as /opt/cni/bin.
     #[arg(long)]
     pub install_plugin_to: Option<PathBuf>,
+    /// With --install-plugin-to: also where Whereabouts' own plugin is, whose networks are served by this from then on.
+    #[arg(long, requires = "install_plugin_to")]
+    pub replace_whereabouts: bool,
     /// Puts the network's configuration into this directory when it is ready, such as /etc/cni/net.d.
     #[arg(long)]
     pub install_config_to: Option<PathBuf>,

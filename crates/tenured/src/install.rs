@@ -16,8 +16,12 @@ use tenure_cni::rpc;
 
 /// The plugin's name beside the agent's own program.
 const PLUGIN: &str = "tenure-cni";
+/// Our own name for it.
+const OURS: &str = "tenure";
+/// The name by which networks ask Whereabouts for addresses.
+const WHEREABOUTS: &str = "whereabouts";
 /// The names under which runtimes call it: ours, and Coil's and Whereabouts' for configurations that are there already.
-const PLUGIN_NAMES: [&str; 3] = ["tenure", "coil", "whereabouts"];
+const PLUGIN_NAMES: [&str; 3] = [OURS, "coil", WHEREABOUTS];
 /// The first in the order of their names is the one that a runtime uses.
 const CONFIGURATION: &str = "10-tenure.conflist";
 
@@ -38,20 +42,52 @@ pub enum Installed {
     AlreadyThere,
     /// It was written.
     Written,
+    /// Another program has the name, and nobody said that it may go.
+    LeftToAnother,
 }
 
-/// Puts the plugin that lies beside this program into `directory`, under each of its names.
-pub fn plugin(directory: &Path) -> Result<(), InstallError> {
+/// Puts the plugin that lies beside this program into `directory`, under each of its names. Whereabouts' own program keeps its
+/// name unless `replace_whereabouts`: from then on two programs write the same objects, and that is for people to decide.
+pub fn plugin(directory: &Path, replace_whereabouts: bool) -> Result<(), InstallError> {
     let failed = |act, path: &Path| error("the CNI plugin", act, path);
     let own = std::env::current_exe().map_err(failed("find", Path::new("/proc/self/exe")))?;
     let from = own.with_file_name(PLUGIN);
     let bytes = fs::read(&from).map_err(failed("read", &from))?;
     for name in PLUGIN_NAMES {
         let path = directory.join(name);
-        let installed = put("the CNI plugin", &path, &bytes, 0o755)?;
-        tracing::info!(path = %path.display(), ?installed, "the CNI plugin is in place");
+        match put_plugin(directory, name, &bytes, replace_whereabouts)? {
+            Installed::LeftToAnother => tracing::warn!(
+                path = %path.display(),
+                "another program has this name and serves its networks; --replace-whereabouts puts the CNI plugin there"
+            ),
+            installed => {
+                tracing::info!(path = %path.display(), ?installed, "the CNI plugin is in place");
+            }
+        }
     }
     Ok(())
+}
+
+fn put_plugin(
+    directory: &Path,
+    name: &str,
+    bytes: &[u8],
+    replace_whereabouts: bool,
+) -> Result<Installed, InstallError> {
+    let path = directory.join(name);
+    if name == WHEREABOUTS && !replace_whereabouts && is_anothers(&path)? {
+        return Ok(Installed::LeftToAnother);
+    }
+    put("the CNI plugin", &path, bytes, 0o755)
+}
+
+/// Whether there is a program that is not ours in any version: all of ours know the agent's socket.
+fn is_anothers(path: &Path) -> Result<bool, InstallError> {
+    match fs::read(path) {
+        Ok(there) => Ok(!there.windows(rpc::SOCKET.len()).any(|part| part == rpc::SOCKET.as_bytes())),
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(failed) => Err(error("the CNI plugin", "read", path)(failed)),
+    }
 }
 
 /// Puts the network's configuration into `directory`, if one is given, as soon as the agent answers at `socket`: from then
@@ -75,7 +111,7 @@ fn configuration(directory: &Path, socket: &Path) -> Result<(), InstallError> {
 }
 
 fn configuration_text(socket: &Path) -> String {
-    let mut plugin = json!({"type": PLUGIN_NAMES[0]});
+    let mut plugin = json!({"type": OURS});
     if socket != Path::new(rpc::SOCKET) {
         plugin["socket"] = json!(socket);
     }

@@ -41,7 +41,7 @@ pub fn main() -> Result<()> {
 pub async fn run(flags: Flags) -> Result<()> {
     start_logging(flags.log_format);
     if let Some(directory) = &flags.install_plugin_to {
-        install::plugin(directory)?;
+        install::plugin(directory, flags.replace_whereabouts)?;
     }
     if flags.prepare {
         let prepared = tenure_linux::Host::open(flags.options()?.kernel)?.prepare()?;

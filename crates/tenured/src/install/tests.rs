@@ -72,7 +72,37 @@ fn a_place_that_cannot_be_written_is_named() {
 #[test]
 fn without_a_plugin_beside_the_program_nothing_is_installed() {
     let directory = tempfile::tempdir().unwrap();
-    let error = plugin(directory.path()).unwrap_err();
+    let error = plugin(directory.path(), false).unwrap_err();
     assert!(error.to_string().contains("read") && error.to_string().ends_with("/tenure-cni"), "{error}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// A plugin of ours.
+fn ours(version: &str) -> Vec<u8> {
+    format!("\u{7f}ELF {version} {} and so on", rpc::SOCKET).into_bytes()
+}
+
+#[test]
+fn whereabouts_own_program_stays_until_somebody_says_that_it_may_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("whereabouts");
+    let install = |version: &str, replace| {
+        for name in ["tenure", "coil"] {
+            assert_eq!(
+                put_plugin(directory.path(), name, &ours(version), replace).unwrap(),
+                Installed::Written
+            );
+        }
+        put_plugin(directory.path(), "whereabouts", &ours(version), replace).unwrap()
+    };
+    // Nobody's: ours.
+    assert_eq!(install("one", false), Installed::Written);
+    assert_eq!(install("two", false), Installed::Written, "a version of ours makes room for another");
+    assert_eq!(fs::read(&path).unwrap(), ours("two"));
+    fs::write(&path, "theirs").unwrap();
+    assert_eq!(install("three", false), Installed::LeftToAnother);
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+    assert_eq!(install("four", true), Installed::Written);
+    assert_eq!(install("five", false), Installed::Written, "it need not be said again");
+    assert_eq!(fs::read(&path).unwrap(), ours("five"));
 }
