@@ -7,17 +7,21 @@
 
 mod baseline;
 mod engine;
+mod host;
 mod measure;
 mod pods;
 mod report;
 mod server;
+mod whereabouts;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Parser, ValueEnum};
+
+use host::programs::Programs;
 
 /// Measure Tenure beside its peers.
 #[derive(Parser)]
@@ -32,13 +36,14 @@ struct Options {
     /// For pods: 10,000 ADDs at once on nodes without blocks, to count failures
     #[arg(long)]
     long: bool,
-    /// For pods: a directory with `coil`, `coild` and `coil-ipam-controller` of Coil 2.15, to be measured in the same run
+    /// A peer to be measured in the same run. For pods: a directory with `coil`, `coild` and `coil-ipam-controller` of Coil
+    /// 2.15. For whereabouts: the file of Whereabouts' CNI plugin
     #[arg(long)]
     peer: Option<PathBuf>,
-    /// For pods: the directory of `tenured` and `tenure-controller`; `cargo xtask` says it
+    /// For pods and whereabouts: the directory of `tenured` and `tenure-controller`; `cargo xtask` says it
     #[arg(long, env = "TENURE_DAEMONS")]
     daemons: Option<PathBuf>,
-    /// For pods: the file of `tenure-cni`; `cargo xtask` says it
+    /// For pods and whereabouts: the file of `tenure-cni`; `cargo xtask` says it
     #[arg(long, env = "TENURE_PLUGIN")]
     plugin: Option<PathBuf>,
     /// Be the container runtime on a host
@@ -47,17 +52,26 @@ struct Options {
 }
 
 impl Options {
-    fn programs(&self) -> anyhow::Result<pods::Programs> {
+    fn programs(&self) -> anyhow::Result<Programs> {
         let (Some(daemons), Some(plugin)) = (&self.daemons, &self.plugin) else {
             bail!(
                 "--daemons and --plugin say where the programs are; `cargo xtask bench` builds them and says it"
             );
         };
-        Ok(pods::Programs {
+        Ok(Programs {
             agent: daemons.join("tenured"),
             controller: daemons.join("tenure-controller"),
             plugin: plugin.clone(),
         })
+    }
+}
+
+impl Options {
+    /// The peer, if it is for this: where both that have one are measured, a directory is Coil's and a file is Whereabouts'.
+    fn peer_of(&self, what: What) -> Option<&Path> {
+        let peer = self.peer.as_deref()?;
+        let ours = self.what == [what] || peer.is_dir() == (what == What::Pods);
+        ours.then_some(peer)
     }
 }
 
@@ -69,12 +83,14 @@ enum What {
     Server,
     /// The CNI plugin, the agent and the controller beside other plugins; needs root
     Pods,
+    /// Ranges of Whereabouts' dialect, beside Whereabouts and what the API server can do; needs root
+    Whereabouts,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     if options.runtime {
-        return ended(pods::serve_as_runtime());
+        return ended(host::runtime::serve());
     }
     let wanted = |what| options.what.is_empty() || options.what.contains(&what);
     let effort = if options.quick { measure::Effort::Quick } else { measure::Effort::Full };
@@ -87,10 +103,14 @@ fn main() -> ExitCode {
             writeln!(out, "{}", server::measure(effort)?)?;
         }
         if wanted(What::Pods) {
-            let reports = pods::measure(effort, options.long, &options.programs()?, options.peer.as_deref())?;
-            for report in reports {
-                writeln!(out, "{report}")?;
-            }
+            let peer = options.peer_of(What::Pods);
+            let reports = pods::measure(effort, options.long, &options.programs()?, peer)?;
+            reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
+        }
+        if wanted(What::Whereabouts) {
+            let peer = options.peer_of(What::Whereabouts);
+            let reports = whereabouts::measure(effort, &options.programs()?, peer)?;
+            reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
         }
         Ok(())
     })();

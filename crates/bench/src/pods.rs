@@ -7,33 +7,28 @@
 mod cluster;
 mod coil;
 mod figures;
-mod log;
-mod machine;
 mod ours;
 mod party;
 mod ptp;
 mod rows;
-mod runtime;
 mod side;
 mod size;
-mod stripped;
-mod way;
 
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use crate::host::programs::Programs;
+use crate::host::sampled::{count, nanoseconds};
+use crate::host::say;
 use crate::measure::Effort;
 use crate::report::Report;
 use cluster::{crowd, single};
 use coil::Coil;
 use figures::Figures;
 use ours::Ours;
-pub(crate) use ours::Programs;
 use party::Party;
 use ptp::Ptp;
-pub(crate) use runtime::serve as serve_as_runtime;
 use side::Pace;
 use size::Size;
 
@@ -146,9 +141,9 @@ impl Run {
                 Ok(())
             })?;
         }
-        self.calls_per_add = (self.ours.api_calls()? - calls) / figures::count(pods * rounds);
+        self.calls_per_add = (self.ours.api_calls()? - calls) / count(pods * rounds);
         for (verb, inside) in ["ADD", "DEL"].iter().zip(&mut self.inside) {
-            *inside = self.ours.inside(verb, logged)?.iter().map(figures::nanoseconds).collect();
+            *inside = self.ours.inside(verb, logged)?.iter().map(nanoseconds).collect();
         }
         Ok(())
     }
@@ -161,7 +156,7 @@ impl Run {
             self.each(|party, figures| {
                 let (added, adding) = party.side().add(COMING, 0..pods, "default", Pace::AtOnce)?;
                 let (deleting, more) = party.side().del(&added, Pace::AtOnce)?;
-                figures.gone.push(figures::nanoseconds(&(deleting.wall + more)));
+                figures.gone.push(nanoseconds(&(deleting.wall + more)));
                 figures.add_at_once.take(&adding);
                 figures.del_at_once.take(&deleting);
                 Ok(())
@@ -249,9 +244,4 @@ impl Run {
             Ok(())
         })
     }
-}
-
-/// Says what is being done, for whoever waits.
-fn say(what: &str) {
-    let _ = writeln!(std::io::stderr(), "  {what}");
 }

@@ -1,6 +1,5 @@
 //! An API server with pools and namespaces, on which agents of one node work.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -16,8 +15,8 @@ use tenure_api::coil::AddressPool;
 use tenure_testbed::control_plane::{ControlPlane, Options};
 use tokio::runtime::Handle;
 
-use super::machine::{Machine, SOON};
-use super::way::Way;
+use crate::host::machine::{Machine, SOON};
+use crate::host::way::Way;
 
 /// The name of the node, and of its object.
 pub(super) const NODE: &str = "measured";
@@ -78,14 +77,10 @@ impl Cluster {
 
     /// A kubeconfig file in `directory` for programs on `machine`, and the way there.
     pub(super) fn reach(&self, machine: &Machine, directory: &Path) -> Result<(PathBuf, Way)> {
-        let server: SocketAddr =
-            self.plane.url().strip_prefix("https://").context("the API server has no address")?.parse()?;
-        let way = Way::open(&self.runtime, &machine.host, server)?;
-        let mut config: Value = serde_json::from_slice(&std::fs::read(self.plane.kubeconfig())?)?;
-        config["clusters"][0]["cluster"]["server"] = json!(format!("https://{}", way.address()));
-        let path = directory.join("kubeconfig");
-        std::fs::write(&path, config.to_string())?;
-        Ok((path, way))
+        let file = directory.join("kubeconfig");
+        let way = Way::to(&self.plane, &self.runtime, machine)?;
+        way.kubeconfig(&self.plane, None, &file)?;
+        Ok((file, way))
     }
 
     /// Makes the objects of pods on a node, such as the kubelet's runtime never asks about.

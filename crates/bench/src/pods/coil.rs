@@ -8,12 +8,12 @@ use serde_json::json;
 use tenure_testbed::hosts::HostChild;
 
 use super::cluster::{Cluster, NODE, Pools};
-use super::log;
-use super::machine::{Machine, until};
-use super::ours::resident;
 use super::side::{Pace, Side};
-use super::stripped::stripped_size;
-use super::way::Way;
+use crate::host::log;
+use crate::host::machine::{Machine, until};
+use crate::host::process::resident;
+use crate::host::stripped::stripped_size;
+use crate::host::way::Way;
 
 /// Coil on a host.
 pub(super) struct Coil {

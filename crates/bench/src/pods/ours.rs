@@ -1,39 +1,19 @@
 //! Our side: `tenured` and `tenure-cni` on a host, `tenure-controller` beside the API server.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
 
 use super::cluster::{Cluster, NODE, Pools};
-use super::log;
-use super::machine::{Machine, SOON, until};
 use super::side::{Pace, Side};
-use super::stripped::stripped_size;
-use super::way::Way;
-
-/// The programs, as they are installed.
-#[derive(Clone, Debug)]
-pub(crate) struct Programs {
-    /// `tenured`.
-    pub(crate) agent: PathBuf,
-    /// `tenure-controller`.
-    pub(crate) controller: PathBuf,
-    /// `tenure-cni`.
-    pub(crate) plugin: PathBuf,
-}
-
-impl Programs {
-    /// The sizes of plugin, agent and controller, in bytes.
-    pub(super) fn sizes(&self) -> Result<[f64; 3]> {
-        Ok([stripped_size(&self.plugin)?, stripped_size(&self.agent)?, stripped_size(&self.controller)?])
-    }
-}
+use crate::host::machine::{Machine, until};
+use crate::host::programs::Programs;
+use crate::host::way::Way;
+use crate::host::{log, process};
 
 /// Our side, with what only we can tell of ourselves.
 pub(super) struct Ours {
@@ -80,15 +60,12 @@ impl Ours {
 
     /// How much memory the agent has in use, in bytes.
     pub(super) fn memory(&self) -> Result<f64> {
-        resident(self.agent.id())
+        process::resident(self.agent.id())
     }
 
     /// How often the agent has called the API server, but for watches that went on.
     pub(super) fn api_calls(&self) -> Result<f64> {
-        let metrics = page(&self.side.machine.path("/run/tenure/state.sock")?, "/metrics")?;
-        let lines = metrics.lines().filter(|line| line.starts_with("tenure_agent_api_calls_total{"));
-        let counts = lines.filter(|line| !line.contains("verb=\"watch\"")).filter_map(value);
-        Ok(counts.sum())
+        process::api_calls(&self.side.machine)
     }
 
     /// How much the agent has logged so far.
@@ -105,28 +82,4 @@ impl Ours {
     pub(super) fn tail(&self) -> String {
         log::tail(&self.log)
     }
-}
-
-/// How much memory a process has in use, in bytes.
-pub(super) fn resident(pid: i32) -> Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    Ok(kilobytes.context("the kernel does not say how much memory a process has")? * 1024.0)
-}
-
-/// A page that is served at a unix socket.
-fn page(socket: &Path, path: &str) -> Result<String> {
-    let mut stream =
-        UnixStream::connect(socket).with_context(|| format!("cannot reach {}", socket.display()))?;
-    stream.set_read_timeout(Some(SOON))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    ensure!(text.starts_with("HTTP/1.1 200"), "{path}: {}", text.lines().next().unwrap_or_default());
-    Ok(text)
-}
-
-fn value(line: &str) -> Option<f64> {
-    line.rsplit_once(' ')?.1.parse().ok()
 }

@@ -4,9 +4,9 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 use tenure_testbed::binaries::{Binaries, Program};
 
-use super::machine::Machine;
 use super::side::{Pace, Side};
-use super::stripped::stripped_size;
+use crate::host::machine::Machine;
+use crate::host::stripped::stripped_size;
 
 /// A host with them.
 pub(super) struct Ptp {

@@ -1,8 +1,9 @@
 //! The table beside one peer.
 
-use super::figures::{Figures, percentile};
+use super::figures::Figures;
 use super::party::Party;
 use super::size::Size;
+use crate::host::sampled::percentile;
 use crate::report::{Report, Unit};
 
 /// What only we tell of ourselves.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::machine::Machine;
-use super::runtime::{Calls, Container, Order, Timings};
+use crate::host::machine::Machine;
+use crate::host::runtime::{Calls, Container, Order, Timings};
 
 /// Ours, or a peer.
 pub(super) struct Side {
@@ -105,7 +105,8 @@ impl Side {
             plugin: self.plugin.clone(),
             path: self.path.clone(),
             config: self.config.clone(),
-            at_once: pace == Pace::AtOnce,
+            interface: "eth0".to_owned(),
+            at_once: if pace == Pace::AtOnce { pods.0.len() } else { 1 },
             containers: pods.0.clone(),
         };
         let timings = self.machine.order(&Order::Call(calls))?;

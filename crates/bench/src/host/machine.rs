@@ -11,27 +11,27 @@ use tenure_testbed::hosts::{Host, HostChild, Port, Segment};
 use super::runtime::{Order, Timings};
 
 /// Longer than anything takes, also on a machine that is busy with other things.
-pub(super) const SOON: Duration = Duration::from_mins(2);
+pub(crate) const SOON: Duration = Duration::from_mins(2);
 /// How often is looked at what is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A host. All that is on it ends with this, and with this process, however that ends.
-pub(super) struct Machine {
+pub(crate) struct Machine {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     /// How many interfaces it has without pods.
     bare: usize,
-    pub(super) host: Host,
+    pub(crate) host: Host,
     _runtime: HostChild,
     _uplink: (Segment, Port),
 }
 
 impl Machine {
     /// The address of every host, each on a segment of its own.
-    pub(super) const ADDRESS: &str = "192.0.2.1";
+    pub(crate) const ADDRESS: &str = "192.0.2.1";
 
     /// A host with an uplink and a runtime.
-    pub(super) fn start(name: &str) -> Result<Self> {
+    pub(crate) fn start(name: &str) -> Result<Self> {
         let host = Host::new(name)?;
         let segment = Segment::new("segment")?;
         let port = segment.connect(&host, "uplink", &[&format!("{}/24", Self::ADDRESS)])?;
@@ -46,7 +46,7 @@ impl Machine {
     }
 
     /// Has the runtime do something.
-    pub(super) fn order(&mut self, order: &Order) -> Result<Timings> {
+    pub(crate) fn order(&mut self, order: &Order) -> Result<Timings> {
         writeln!(self.to, "{}", serde_json::to_string(order)?).context("the runtime is gone")?;
         let mut line = String::new();
         self.from.read_line(&mut line).context("cannot read what the runtime says")?;
@@ -56,7 +56,7 @@ impl Machine {
     }
 
     /// Starts a program that runs as long as the host; what it says goes to the file `log`.
-    pub(super) fn daemon(
+    pub(crate) fn daemon(
         &self,
         program: &Path,
         arguments: &[&str],
@@ -72,19 +72,19 @@ impl Machine {
     }
 
     /// A file of the host, for this process.
-    pub(super) fn path(&self, path: &str) -> Result<PathBuf> {
+    pub(crate) fn path(&self, path: &str) -> Result<PathBuf> {
         Ok(self.host.path(path)?)
     }
 
     /// Waits until no more interfaces are left than those of `pods` pods; how long that took.
-    pub(super) fn settle(&self, pods: usize) -> Result<Duration> {
+    pub(crate) fn settle(&self, pods: usize) -> Result<Duration> {
         let what = format!("the interfaces of all but {pods} pods to go");
         until(&what, || Ok((interfaces(&self.host)? <= self.bare + pods).then_some(())))
     }
 }
 
 /// Waits until there is something; how long that took.
-pub(super) fn until(what: &str, mut look: impl FnMut() -> Result<Option<()>>) -> Result<Duration> {
+pub(crate) fn until(what: &str, mut look: impl FnMut() -> Result<Option<()>>) -> Result<Duration> {
     let began = Instant::now();
     while look()?.is_none() {
         if began.elapsed() > SOON {

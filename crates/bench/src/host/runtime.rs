@@ -10,6 +10,7 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,13 @@ use nix::sched::{CloneFlags, unshare};
 use serde::{Deserialize, Serialize};
 
 /// Where the namespaces are, for everybody in the host.
-pub(super) const NAMESPACES: &str = "/run/netns";
+pub(crate) const NAMESPACES: &str = "/run/netns";
 /// Where the network's configuration is.
 const CONFIGURATION: &str = "/run/network.json";
 
 /// What is to be done.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Make network namespaces of these names.
     Make(Vec<String>),
     /// Execute the plugin.
@@ -34,37 +35,40 @@ pub(super) enum Order {
 
 /// Calls of one verb of a plugin.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Calls {
-    pub(super) verb: String,
-    pub(super) plugin: PathBuf,
+pub(crate) struct Calls {
+    pub(crate) verb: String,
+    pub(crate) plugin: PathBuf,
     /// Where plugins find other plugins.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The network's configuration.
-    pub(super) config: String,
-    pub(super) at_once: bool,
-    pub(super) containers: Vec<Container>,
+    pub(crate) config: String,
+    /// Of the interface.
+    pub(crate) interface: String,
+    /// How many are under way at any time.
+    pub(crate) at_once: usize,
+    pub(crate) containers: Vec<Container>,
 }
 
 /// A container to call the plugin for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Container {
-    pub(super) id: String,
+pub(crate) struct Container {
+    pub(crate) id: String,
     /// The name of its network namespace.
-    pub(super) netns: String,
-    pub(super) pod: String,
+    pub(crate) netns: String,
+    pub(crate) pod: String,
     /// The namespace of Kubernetes.
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
 }
 
 /// How long calls took.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Timings {
+pub(crate) struct Timings {
     /// From the first start to the last end.
-    pub(super) wall: Duration,
+    pub(crate) wall: Duration,
     /// Of each call.
-    pub(super) each: Vec<Duration>,
+    pub(crate) each: Vec<Duration>,
     /// What those said that failed.
-    pub(super) failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
 }
 
 /// Does what is told on standard input until that ends.
@@ -105,26 +109,34 @@ fn make(path: &Path) -> Result<()> {
 
 fn call(calls: &Calls) -> Result<Timings> {
     std::fs::write(CONFIGURATION, &calls.config)?;
-    let outcomes: Vec<Called> = if calls.at_once {
-        let barrier = Barrier::new(calls.containers.len());
-        let one = |container| {
-            barrier.wait();
-            execute(calls, container)
-        };
-        thread::scope(|scope| {
-            let threads: Vec<_> =
-                calls.containers.iter().map(|container| scope.spawn(move || one(container))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Called::panicked())).collect()
-        })
-    } else {
-        calls.containers.iter().map(|container| execute(calls, container)).collect()
-    };
+    let outcomes = execute_all(calls);
     let first = outcomes.iter().map(|called| called.began).min();
     let last = outcomes.iter().map(|called| called.ended).max();
     Ok(Timings {
         wall: first.zip(last).map(|(first, last)| last - first).unwrap_or_default(),
         each: outcomes.iter().map(|called| called.ended - called.began).collect(),
         failures: outcomes.into_iter().filter_map(|called| called.failure).collect(),
+    })
+}
+
+/// Executes all of them, each as soon as one of those before it has ended.
+fn execute_all(calls: &Calls) -> Vec<Called> {
+    let containers = &calls.containers;
+    if calls.at_once <= 1 {
+        return containers.iter().map(|container| execute(calls, container)).collect();
+    }
+    let callers = calls.at_once.min(containers.len());
+    let (next, barrier) = (AtomicUsize::new(0), Barrier::new(callers));
+    let call = || {
+        barrier.wait();
+        let mine = std::iter::from_fn(|| containers.get(next.fetch_add(1, Ordering::Relaxed)));
+        mine.map(|container| execute(calls, container)).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..callers).map(|_| scope.spawn(call)).collect();
+        let ended =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| vec![Called::panicked()]));
+        ended.flatten().collect()
     })
 }
 
@@ -153,7 +165,7 @@ fn execute(calls: &Calls, container: &Container) -> Called {
         .env("CNI_COMMAND", &calls.verb)
         .env("CNI_CONTAINERID", &container.id)
         .env("CNI_NETNS", Path::new(NAMESPACES).join(&container.netns))
-        .env("CNI_IFNAME", "eth0")
+        .env("CNI_IFNAME", &calls.interface)
         .env("CNI_ARGS", args)
         .env("CNI_PATH", &calls.path)
         .stdout(Stdio::piped())

@@ -1,22 +1,48 @@
 //! The way from a host to an API server that listens on the machine's loopback: a port on the host's own.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use tenure_testbed::control_plane::ControlPlane;
 use tenure_testbed::hosts::Host;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::machine::Machine;
+
 /// A port of a host's loopback behind which a server of the machine is, as long as this lives.
-pub(super) struct Way {
+pub(crate) struct Way {
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
 impl Way {
-    /// Opens one on `host` to `server`.
-    pub(super) fn open(runtime: &Handle, host: &Host, server: SocketAddr) -> Result<Self> {
+    /// Opens one on `machine` to an API server.
+    pub(crate) fn to(plane: &ControlPlane, runtime: &Handle, machine: &Machine) -> Result<Self> {
+        let server = plane.url();
+        let server = server.strip_prefix("https://").context("the API server has no address")?;
+        Self::open(runtime, &machine.host, server.parse()?)
+    }
+
+    /// Writes a kubeconfig file for programs at this end, whose objects are in `namespace`.
+    pub(crate) fn kubeconfig(
+        &self,
+        plane: &ControlPlane,
+        namespace: Option<&str>,
+        file: &Path,
+    ) -> Result<()> {
+        let mut config: Value = serde_json::from_slice(&std::fs::read(plane.kubeconfig())?)?;
+        config["clusters"][0]["cluster"]["server"] = json!(format!("https://{}", self.address));
+        if let Some(namespace) = namespace {
+            config["contexts"][0]["context"]["namespace"] = json!(namespace);
+        }
+        std::fs::write(file, config.to_string()).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    fn open(runtime: &Handle, host: &Host, server: SocketAddr) -> Result<Self> {
         let listener = host.run(|| std::net::TcpListener::bind("127.0.0.1:0"))??;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -29,11 +55,6 @@ impl Way {
             }
         });
         Ok(Self { address, task })
-    }
-
-    /// Where it is, for the host's programs.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 /// The size of a program in bytes, without symbols where this machine has `strip` (binutils).
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-pub(super) fn stripped_size(program: &Path) -> Result<f64> {
+pub(crate) fn stripped_size(program: &Path) -> Result<f64> {
     let directory = tempfile::tempdir()?;
     let copy = directory.path().join("stripped");
     let strip = Command::new("strip").arg("-o").arg(&copy).arg(program).stderr(Stdio::null()).status();

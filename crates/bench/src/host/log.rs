@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 /// How long each call of a verb took, by the lines after the first `from` bytes.
-pub(super) fn taken(path: &Path, verb: &str, from: u64) -> Result<Vec<Duration>> {
+pub(crate) fn taken(path: &Path, verb: &str, from: u64) -> Result<Vec<Duration>> {
     let mut file = std::fs::File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut text = String::new();
@@ -33,7 +33,7 @@ fn took(line: &str) -> Option<Duration> {
 }
 
 /// The last lines.
-pub(super) fn tail(path: &Path) -> String {
+pub(crate) fn tail(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
