@@ -264,16 +264,15 @@ impl Ledgers {
     fn send(&self, network: &str, job: Job) {
         let mut workers = lock(&self.shared.workers);
         let known = workers.get(network).filter(|worker| !worker.is_closed());
-        let worker = match known {
-            Some(worker) => worker,
-            None => {
-                let (sender, inbox) = mpsc::unbounded_channel();
-                let worker = Worker::new(Arc::clone(&self.shared), network, inbox);
-                let stop = self.shared.stop.clone();
-                tokio::spawn(async move { stop.run_until_cancelled(worker.run()).await });
-                workers.insert(network.to_owned(), sender);
-                &workers[network]
-            }
+        let worker = if let Some(worker) = known {
+            worker
+        } else {
+            let (sender, inbox) = mpsc::unbounded_channel();
+            let worker = Worker::new(Arc::clone(&self.shared), network, inbox);
+            let stop = self.shared.stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(worker.run()).await });
+            workers.insert(network.to_owned(), sender);
+            &workers[network]
         };
         // It ends only with the agent; then nobody answers, and that is what the caller is told.
         let _ = worker.send(job);

@@ -51,7 +51,7 @@ use stage::Stages;
 use tombstones::Tombstones;
 
 /// Longer than any agent runs.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
 /// What tells this boot of the kernel from all others.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 

@@ -20,6 +20,7 @@ mod message;
 mod objects;
 mod plugin;
 mod records;
+mod whereabouts;
 mod words;
 
 pub use change::Changes;
@@ -41,6 +42,8 @@ pub enum Door {
     Records,
     /// Objects of the API: pools, blocks, requests, and the annotation that names a pool.
     Objects,
+    /// A network of Whereabouts' dialect: its configuration, the flat file, `CNI_ARGS`, and what is on record.
+    Whereabouts,
 }
 
 /// How Tenure broke its word.
@@ -48,8 +51,16 @@ pub type Broken = String;
 
 impl Door {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Plugin, Self::Agent, Self::Message, Self::Answer, Self::Journal, Self::Records, Self::Objects];
+    pub const ALL: [Self; 8] = [
+        Self::Plugin,
+        Self::Agent,
+        Self::Message,
+        Self::Answer,
+        Self::Journal,
+        Self::Records,
+        Self::Objects,
+        Self::Whereabouts,
+    ];
 
     /// Its name: of its fuzz target, and of the directory with its corpus.
     pub fn name(self) -> &'static str {
@@ -61,6 +72,7 @@ impl Door {
             Self::Journal => "journal",
             Self::Records => "records",
             Self::Objects => "objects",
+            Self::Whereabouts => "whereabouts",
         }
     }
 
@@ -74,6 +86,7 @@ impl Door {
             Self::Journal => journal::enter(input),
             Self::Records => records::enter(input),
             Self::Objects => objects::enter(input),
+            Self::Whereabouts => whereabouts::enter(input),
         }
     }
 }

@@ -20,7 +20,7 @@ fn changes(door: Door) -> usize {
         // Each is a file that is written, synced and read twice.
         Door::Journal => 200,
         Door::Plugin | Door::Agent | Door::Message => 1_000,
-        Door::Answer | Door::Records | Door::Objects => 3_000,
+        Door::Answer | Door::Records | Door::Objects | Door::Whereabouts => 3_000,
     }
 }
 
@@ -115,6 +115,11 @@ fn invariant_10_no_record_makes_a_node_panic_or_hand_out_what_is_held() {
 #[test]
 fn invariant_10_no_object_and_no_annotation_makes_a_node_panic() {
     replay(Door::Objects);
+}
+
+#[test]
+fn invariant_10_no_configuration_of_whereabouts_makes_a_program_panic_or_is_refused_without_words() {
+    replay(Door::Whereabouts);
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Attachments {
                 for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
                     match read(&path) {
                         Ok(read) => {
-                            drop(known.insert(key(&read.name, &read.container, &read.interface), read))
+                            known.insert(key(&read.name, &read.container, &read.interface), read);
                         }
                         Err(problem) => warn!(file = %path.display(), problem, "cannot read an attachment"),
                     }

@@ -73,7 +73,16 @@ impl Worker {
         let act = || format!("creating IPPool {name}");
         match self.shared.call(act, self.pools.create(&PostParams::default(), pool)).await {
             Ok(made) => drop(self.see(&made, began)),
-            Err(trouble) if trouble.code == Some(409) => self.read_one(name).await?,
+            Err(trouble) if trouble.code == Some(409) => {
+                self.read_one(name).await?;
+                if self.network.state_of(name).is_none() {
+                    let range = &pool.spec.range;
+                    let message = format!(
+                        "creating IPPool {name}: there is an object of this name whose spec.range is not {range}; delete it"
+                    );
+                    return Err(Trouble { code: Some(400), message });
+                }
+            }
             Err(trouble) => return Err(trouble),
         }
         Ok(())

@@ -143,7 +143,7 @@ impl Worker {
         }
         let mut plan = self.network.plan(requests, &self.spread, self.shared.clock.now());
         let written = self.carry_out(&mut plan).await;
-        self.settle(jobs, &plan, |name| written.get(name).copied().unwrap_or(Outcome::Conflict))
+        settle(jobs, &plan, |name| written.get(name).copied().unwrap_or(Outcome::Conflict))
     }
 
     /// Answers those who only look, by what was just read; the others wait for the next round.
@@ -161,20 +161,6 @@ impl Worker {
         }
         let (jobs, requests) = others.into_iter().unzip();
         rejoin(jobs, requests)
-    }
-
-    fn settle(&mut self, jobs: Vec<Job>, plan: &Plan, outcome: impl Fn(&str) -> Outcome) -> Vec<Job> {
-        let mut again = Vec::new();
-        for (mut job, settled) in jobs.into_iter().zip(plan.settle(outcome)) {
-            match settled {
-                Settled::Again(request) => {
-                    job.request = request;
-                    again.push(job);
-                }
-                Settled::Done(answer) => job.tell(Ok(answer)),
-            }
-        }
-        again
     }
 
     /// Whoever has waited too long is told so, and what of an ADD may be there goes when it can.
@@ -293,4 +279,19 @@ impl Job {
 
 fn rejoin(jobs: Vec<Job>, requests: Vec<Request>) -> Vec<Job> {
     jobs.into_iter().zip(requests).map(|(job, request)| Job { request, ..job }).collect()
+}
+
+/// Answers those that are done; the others are to be planned again.
+fn settle(jobs: Vec<Job>, plan: &Plan, outcome: impl Fn(&str) -> Outcome) -> Vec<Job> {
+    let mut again = Vec::new();
+    for (mut job, settled) in jobs.into_iter().zip(plan.settle(outcome)) {
+        match settled {
+            Settled::Again(request) => {
+                job.request = request;
+                again.push(job);
+            }
+            Settled::Done(answer) => job.tell(Ok(answer)),
+        }
+    }
+    again
 }

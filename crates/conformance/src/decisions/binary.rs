@@ -32,8 +32,7 @@ pub(super) fn decide(input: &Value) -> Option<Value> {
         return Some(json!({"exit": 1, "msg": "there is nothing to hand out"}));
     }
     match cmd {
-        "CHECK" => return Some(json!({"exit": 0, "stdout": ""})),
-        "GC/STATUS" | "GC" | "STATUS" => return Some(json!({"exit": 0, "stdout": ""})),
+        "CHECK" | "GC/STATUS" | "GC" | "STATUS" => return Some(json!({"exit": 0, "stdout": ""})),
         "ADD/DEL" => return Some(json!({"exits": [0, 0]})),
         _ => {}
     }
@@ -85,7 +84,7 @@ fn lowest(text: &str, range: &Value, slice: Option<&str>, used: &[(u128, u32)]) 
     let (base, bits, prefix) = cidr(slice.unwrap_or(text))?;
     let hosts = host_mask(bits, prefix);
     let end = |key: &str| range.get(key).and_then(Value::as_str).and_then(number).map(|(ip, _)| ip);
-    let edges = if hosts < 3 { 0 } else { 1 };
+    let edges = u128::from(hosts >= 3);
     let first = ((base & !hosts) + edges).max(end("range_start").unwrap_or(0));
     let last = ((base | hosts) - edges).min(end("range_end").unwrap_or(u128::MAX));
     let excluded: Vec<(u128, u128)> = strings(range, "exclude")

@@ -216,7 +216,7 @@ impl Bed {
         if !question.state.is_empty() {
             self.runtime.block_on(self.change_records(question))?;
         }
-        *self.fault() = question.fault.clone();
+        self.fault().clone_from(&question.fault);
         Ok(())
     }
 

@@ -83,7 +83,7 @@ impl Planner<'_> {
         let place = (object.clone(), key);
         if unique && state == State::Overlapping {
             // Also where one of its own is known: it may be gone, and nothing else would tell.
-            staged.reserve.extend(self.reserve(&want.pool, address, &record));
+            staged.reserve.extend(Self::reserve(&want.pool, address, &record));
         }
         staged.added.push((want.pool.clone(), address, unique, place.clone()));
         staged.edits.push((place, None, Some(record)));

@@ -170,11 +170,11 @@ impl<'a> Planner<'a> {
         record: &Allocation,
     ) -> Option<Reserve> {
         let known = self.network.reservations.contains_key(&address);
-        if known { None } else { self.reserve(pool, address, record) }
+        if known { None } else { Self::reserve(pool, address, record) }
     }
 
     /// The reservation of an address for whoever the record names.
-    pub(super) fn reserve(&self, pool: &PoolId, address: Address, record: &Allocation) -> Option<Reserve> {
+    pub(super) fn reserve(pool: &PoolId, address: Address, record: &Allocation) -> Option<Reserve> {
         let name = reservation_name(&pool.network, address.to_ip()).ok()?;
         Some(Reserve::of(&pool.network, name, record))
     }
