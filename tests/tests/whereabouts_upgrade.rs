@@ -144,14 +144,18 @@ fn large(bed: &Bed) {
 
 /// What was seen in pools (and once brought one to a halt): keys that are no address of the range.
 fn senseless(bed: &Bed) {
-    let mut held = records(&[("2", "old-sane", "sane", Some("net1"))]);
+    let mut held = records(&[
+        ("2", "old-sane", "sane", Some("net1")),
+        // Whereabouts reads this as the fourth, and so do we.
+        ("04", "old-zero", "sane", Some("net4")),
+    ]);
     for key in SENSELESS {
         held.insert(key.to_owned(), record("nobody", "default/nobody", Some("net1")));
     }
     bed.make_ledger("senseless-10.22.0.0-24", "10.22.0.0/24", held);
 }
 
-const SENSELESS: [&str; 5] = ["-1", "one", "01", "300", "18446463705355360228"];
+const SENSELESS: [&str; 4] = ["-1", "one", "300", "18446463705355360228"];
 
 /// A range that is cut, with what two nodes hold of it.
 fn sliced(bed: &Bed) {
@@ -291,13 +295,15 @@ fn records_that_make_no_sense_stay_and_keep_nobody_out() {
     let bed = upgraded();
     let node = Node::running(&bed, "senseless-1");
     let config = network("senseless", json!({"range": "10.22.0.0/24", "network_name": "senseless"}));
-    pods(&bed, "senseless-1", &["senseless-1", "senseless-2"]);
-    let (first, second) = (Interface::of("senseless-1"), Interface::of("senseless-2"));
+    pods(&bed, "senseless-1", &["senseless-1", "senseless-2", "senseless-3"]);
+    let [first, second, third] = ["senseless-1", "senseless-2", "senseless-3"].map(Interface::of);
     assert_eq!(node.add(&first, &config), ip("10.22.0.1"));
     assert_eq!(node.add(&second, &config), ip("10.22.0.3"));
+    assert_eq!(node.add(&third, &config), ip("10.22.0.5"), "the fourth is held");
     let sane = Interface::in_container("sane", "new-sane");
     assert_eq!(node.add(&sane, &config), ip("10.22.0.2"));
-    for interface in [first, second, sane] {
+    let zero = Interface::in_container("sane", "old-zero").named("net4");
+    for interface in [first, second, third, sane, zero] {
         node.del(&interface, &config);
     }
     let mut left: Vec<String> = bed.records("senseless-10.22.0.0-24").into_keys().collect();
@@ -316,11 +322,11 @@ fn slices_that_whereabouts_has_given_stay_with_their_nodes_and_what_is_held_in_t
     let config = cut();
     pods(&bed, "up-1", &["sliced-new-1", "sliced-new-2", "sliced-new-3"]);
     let new = |number: usize| Interface::of(&format!("sliced-new-{number}"));
-    // The edge of the whole range is none of a slice: its first address is handed out.
+    // As with Whereabouts, a slice's first and last address are for nobody.
     let mut got: Vec<IpAddr> = (1..=3).flat_map(|number| one.add(&new(number), &config)).collect();
     got.sort();
     let expected: Vec<IpAddr> =
-        ["10.23.0.192", "10.23.0.194", "10.23.0.196"].iter().map(|it| it.parse().unwrap()).collect();
+        ["10.23.0.194", "10.23.0.196", "10.23.0.197"].iter().map(|it| it.parse().unwrap()).collect();
     assert_eq!(got, expected, "193 and 195 are held");
     let again = Interface::in_container("sliced-a", "new-a");
     assert_eq!(one.add(&again, &config), ip("10.23.0.193"), "the pod has another container");

@@ -159,12 +159,12 @@ impl<'a> Foreign<'a> {
         match (self.dice.below(3), some) {
             (0, _) => drop(self.bed.wait(api.delete(&name, &DeleteParams::default()))),
             (1, Some(key)) => {
-                drop(self.patch(&name, json!([{"op": "remove", "path": format!("/spec/allocations/{key}")}])))
+                self.patch(&name, json!([{"op": "remove", "path": format!("/spec/allocations/{key}")}]));
             }
-            (_, Some(key)) => drop(self.patch(
-                &name,
-                json!([{"op": "replace", "path": format!("/spec/allocations/{key}/podref"), "value": "a/b"}]),
-            )),
+            (_, Some(key)) => {
+                let path = format!("/spec/allocations/{key}/podref");
+                self.patch(&name, json!([{"op": "replace", "path": path, "value": "a/b"}]));
+            }
             (_, None) => {}
         }
     }

@@ -50,12 +50,8 @@ impl Window {
 
 impl Network {
     fn new(name: &'static str, windows: &[Window], ipam: Value) -> Self {
-        let domain = match &ipam["network_name"] {
-            Value::String(domain) if domain == "lapped" => "lapped",
-            Value::String(domain) if domain == "windowed" => "windowed",
-            Value::String(domain) if domain == "cut" => "cut",
-            _ => "",
-        };
+        let named = ["lapped", "windowed", "six", "both", "cut"];
+        let domain = named.into_iter().find(|name| ipam["network_name"] == *name).unwrap_or_default();
         let sliced = !ipam["node_slice_size"].is_null();
         Self { name, domain, sliced, config: network(name, ipam), ranges: windows.to_vec() }
     }
@@ -108,14 +104,15 @@ pub fn networks() -> Vec<Network> {
         ),
         Network::new(
             "sliced6",
-            &[of("fd06::/112")],
-            json!({"range": "fd06::/112", "node_slice_size": "/118"}),
+            &[of("fd06::/114")],
+            json!({"range": "fd06::/114", "node_slice_size": "/120", "network_name": "six"}),
         ),
         Network::new(
             "slicedual",
-            &[of("10.7.0.0/21"), of("fd07::/112")],
+            &[of("10.7.0.0/21"), of("fd07::/115")],
             json!({
-                "range": "10.7.0.0/21", "ipRanges": [{"range": "fd07::/112"}], "node_slice_size": "/27",
+                "range": "10.7.0.0/21", "ipRanges": [{"range": "fd07::/115"}], "node_slice_size": "/27",
+                "network_name": "both",
             }),
         ),
         // Slices of sixteen, of which the last range's part is excluded.

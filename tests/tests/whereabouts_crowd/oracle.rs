@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::bed::now;
 
@@ -40,6 +41,8 @@ struct Known {
     holders: BTreeMap<(&'static str, IpAddr), (String, String)>,
     count: Count,
     wrong: Vec<String>,
+    /// By verb and network.
+    took: BTreeMap<(String, &'static str), Vec<Duration>>,
 }
 
 /// How much happened.
@@ -79,6 +82,22 @@ impl Oracle {
     /// Counts.
     pub fn counting(&self, count: impl FnOnce(&mut Count)) {
         count(&mut self.known().count);
+    }
+
+    /// A call was answered.
+    pub fn took(&self, verb: &str, network: &'static str, time: Duration) {
+        self.known().took.entry((verb.to_owned(), network)).or_default().push(time);
+    }
+
+    /// How long calls took: how many, the middle one and the longest, in milliseconds.
+    pub fn times(&self) -> String {
+        let mut known = self.known();
+        let each = known.took.iter_mut().map(|((verb, network), times)| {
+            times.sort_unstable();
+            let (count, middle, longest) = (times.len(), times[times.len() / 2], times[times.len() - 1]);
+            format!("{verb} {network}: {count}, {}, {}", middle.as_millis(), longest.as_millis())
+        });
+        each.collect::<Vec<_>>().join("\n")
     }
 
     /// Who lives, by container and interface.

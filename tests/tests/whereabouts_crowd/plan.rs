@@ -9,13 +9,13 @@ use crate::networks::NETWORKS;
 /// Nodes, each with an agent.
 pub const NODES: usize = 50;
 /// Those who start and end containers, on each node.
-pub const WORKERS_A_NODE: usize = 2;
+pub const WORKERS_A_NODE: usize = 1;
 /// Pods of one worker, each with all networks.
 pub const PODS: usize = 2;
 /// Acts of one worker.
-const ACTS: usize = 40;
+const ACTS: usize = 28;
 /// Things that go wrong with one agent or another.
-const TROUBLES: usize = 40;
+const TROUBLES: usize = 25;
 
 /// Everything that is going to happen. When exactly, the machine decides.
 #[derive(Debug, PartialEq, Eq)]

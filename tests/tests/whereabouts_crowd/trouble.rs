@@ -44,7 +44,7 @@ pub fn make_trouble(
     });
     // The last one stays until the end of the bed.
     drop(control);
-    say("nothing goes wrong any more");
+    say("agents and the controller are left alone now");
 }
 
 fn hurt(machine: &Machine<'_>, it: Trouble) {
@@ -109,12 +109,11 @@ impl Drop for Doubts<'_, '_> {
 
 fn rules() -> [Rule; 7] {
     let millis = Duration::from_millis;
-    let watches = || Calls::of(Verb::Get).or(Verb::List).or(Verb::Create).or(Verb::Update).or(Verb::Patch);
-    let all = || watches().or(Verb::Delete);
+    let all = || Calls::writes().or(Verb::Get).or(Verb::List);
     [
-        Rule::delay(millis(1)..=millis(40)).on(all()).percent(10),
-        Rule::lose_request().on(all()).percent(2),
-        Rule::lose_answer().on(all()).percent(3),
+        Rule::delay(millis(1)..=millis(40)).on(all()).percent(5),
+        Rule::lose_request().on(all()).percent(1),
+        Rule::lose_answer().on(all()).percent(2),
         Rule::duplicate(tenure_testbed::faults::Answer::Second).on(Calls::writes()).percent(2),
         Rule::fail(StatusCode::CONFLICT).on(Calls::of(Verb::Patch).or(Verb::Update)).percent(2),
         Rule::fail(StatusCode::INTERNAL_SERVER_ERROR).on(all()).percent(1),

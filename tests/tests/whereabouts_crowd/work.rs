@@ -200,6 +200,7 @@ impl<'a, 'b> Worker<'a, 'b> {
 
     fn call(&self, verb: &str, interface: &Interface, network: usize) -> Called {
         let called = self.machine.node.call(verb, interface, &self.networks[network].config);
+        self.oracle.took(verb, self.networks[network].name, called.took);
         if called.took > LONGEST_CALL {
             self.oracle.blame(format!("{verb} of {interface:?} took too long: {called:?}"));
         }
