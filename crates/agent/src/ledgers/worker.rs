@@ -63,6 +63,9 @@ pub(super) struct Worker {
     pub(super) seen: HashMap<String, Duration>,
     /// When each pool's full objects were last looked at.
     pub(super) swept: BTreeMap<PoolId, Duration>,
+    /// Of those who wait for addresses, those who had none when they were first planned for: what they have since is of the
+    /// ADD that is under way.
+    newcomers: BTreeSet<Who>,
     /// ADDs that were given up, and of which something may be left.
     leftovers: BTreeSet<Who>,
     inbox: mpsc::UnboundedReceiver<Job>,
@@ -83,6 +86,7 @@ impl Worker {
             read: None,
             seen: HashMap::new(),
             swept: BTreeMap::new(),
+            newcomers: BTreeSet::new(),
             leftovers: BTreeSet::new(),
             inbox,
             trouble: None,
@@ -141,9 +145,17 @@ impl Worker {
         if jobs.iter().any(|job| job.purpose == Purpose::Look) {
             return self.look(jobs, requests);
         }
+        for request in requests.iter().filter(|request| matches!(request.act, Act::Hold { .. })) {
+            if self.network.held_by(&request.who).is_empty() {
+                self.newcomers.insert(request.who.clone());
+            }
+        }
         let mut plan = self.network.plan(requests, &self.spread, self.shared.clock.now());
         let written = self.carry_out(&mut plan).await;
-        settle(jobs, &plan, |name| written.get(name).copied().unwrap_or(Outcome::Conflict))
+        let again = settle(jobs, &plan, |name| written.get(name).copied().unwrap_or(Outcome::Conflict));
+        let waiting: BTreeSet<&Who> = again.iter().map(|job| &job.request.who).collect();
+        self.newcomers.retain(|who| waiting.contains(who));
+        again
     }
 
     /// Answers those who only look, by what was just read; the others wait for the next round.
@@ -183,7 +195,8 @@ impl Worker {
         }
         *waiting = stay;
         for job in out {
-            if matches!(job.request.act, Act::Hold { .. }) && job.purpose != Purpose::Look {
+            // Who had addresses before it asked again keeps them, whatever becomes of this.
+            if self.newcomers.remove(&job.request.who) {
                 self.leave(job.request.who.clone());
             }
             let failure = self.too_late(&job);
