@@ -28,6 +28,8 @@ mod verdict;
 #[path = "whereabouts_crowd/work.rs"]
 mod work;
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -114,15 +116,18 @@ fn of_fifty_nodes_in_trouble_no_two_get_one_address_and_none_is_lost() {
     say(&format!("all went and nothing is left: {:?}", oracle.count()));
 }
 
+/// Names of all pods, and where they run.
+fn all_pods() -> impl Iterator<Item = (String, usize)> {
+    let workers = (0..NODES).flat_map(|machine| (0..WORKERS_A_NODE).map(move |worker| (machine, worker)));
+    workers.flat_map(|(machine, worker)| (0..PODS).map(move |pod| (pod_name(machine, worker, pod), machine)))
+}
+
 /// Networks, nodes with their agents, and the pods that will come and go.
 fn prepare<'b>(bed: &'b Bed, networks: &[Network], seed: u64) -> Vec<Machine<'b>> {
     let names: Vec<String> = (0..NODES).map(|number| format!("node{number:02}")).collect();
     bed.make_nodes(&names);
-    let pods = (0..NODES).flat_map(|machine| {
-        (0..WORKERS_A_NODE).flat_map(move |worker| (0..PODS).map(move |pod| (machine, worker, pod)))
-    });
     let mut pods: Vec<(String, String)> =
-        pods.map(|(machine, worker, pod)| (pod_name(machine, worker, pod), names[machine].clone())).collect();
+        all_pods().map(|(name, machine)| (name, names[machine].clone())).collect();
     pods.push((foreign::POD.to_owned(), names[0].clone()));
     bed.make_pods(&pods);
     for network in networks {
@@ -161,6 +166,13 @@ fn agree(bed: &Bed, machines: &[Machine<'_>], networks: &[Network], oracle: &Ora
         }
     });
     let (began, living) = (now(), oracle.living());
+    // From here on the pods say what they have, and the controller takes away what is left of attempts that failed.
+    let mut pods: BTreeMap<String, Vec<IpAddr>> = all_pods().map(|(name, _)| (name, Vec::new())).collect();
+    for it in &living {
+        let pod = it.podref.trim_start_matches("default/").to_owned();
+        pods.entry(pod).or_default().extend(&it.addresses);
+    }
+    bed.tell_status(&pods);
     loop {
         let found = verdict::of(bed, machines, networks, &living);
         let waited = now().saturating_sub(began);

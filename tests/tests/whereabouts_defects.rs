@@ -442,3 +442,31 @@ fn networks_without_a_name_and_of_other_namespaces_get_slices_in_both_families()
         node.del(&interface, config);
     }
 }
+
+#[test]
+fn a_repeated_add_that_fails_takes_nothing_away_from_a_pod_that_runs() {
+    let bed = Bed::shared();
+    let node = node(&bed, "keeps", &["keeps-1", "keeps-2"]);
+    let config = network("keeps", json!({"range": "10.59.0.0/24", "network_name": "keeps"}));
+    let [one, two] = ["keeps-1", "keeps-2"].map(Interface::of);
+    assert_eq!(node.add(&one, &config), ips(&["10.59.0.1"]));
+    // An agent that knows nothing yet, and an API server that does not answer it.
+    node.crash();
+    node.start();
+    node.serving();
+    let away = node.faults.add(Rule::lose_request().on(Calls::all().to("ippools")));
+    assert!(node.call("ADD", &one, &config).is_later());
+    let patches = Rule::lose_request().on(Calls::of(Verb::Patch).to("ippools"));
+    let broken = node.faults.add(patches);
+    node.faults.remove(away);
+    let successor = Interface::in_container("keeps-1", "another");
+    assert!(node.call("ADD", &successor, &config).is_later());
+    node.faults.remove(broken);
+    // Whatever was left to be done is done with the next request.
+    assert_eq!(node.add(&two, &config), ips(&["10.59.0.2"]));
+    assert_eq!(bed.records("keeps-10.59.0.0-24").len(), 2);
+    assert_eq!(node.add(&one, &config), ips(&["10.59.0.1"]));
+    node.del(&one, &config);
+    node.del(&two, &config);
+    assert!(bed.records("keeps-10.59.0.0-24").is_empty());
+}

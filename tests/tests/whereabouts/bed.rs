@@ -43,6 +43,9 @@ pub const NETWORK: &str = "whereabouts.cni.cncf.io/network";
 /// Whose slice a pool is.
 pub const NODE: &str = "whereabouts.cni.cncf.io/node";
 
+/// Where Multus says what a pod has.
+const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+
 /// Much longer than anything takes, also on a machine that is busy with other things.
 pub const SOON: Duration = Duration::from_mins(1);
 
@@ -110,8 +113,8 @@ impl Bed {
     pub fn control(&self, identity: &str) -> Control {
         let settings = Settings {
             timing: Timing {
-                duration: Duration::from_secs(15),
-                renew_deadline: Duration::from_secs(10),
+                duration: Duration::from_secs(8),
+                renew_deadline: Duration::from_secs(6),
                 retry: Duration::from_millis(300),
             },
             whereabouts: Whereabouts {
@@ -173,6 +176,19 @@ impl Bed {
             }));
             let api = self.pods();
             async move { api.create(&PostParams::default(), &pod).await }
+        });
+        self.wait(try_join_all(each)).unwrap();
+    }
+
+    /// Says in pods' network status what they have, beside an address of the cluster's own network, as Multus does.
+    pub fn tell_status(&self, pods: &BTreeMap<String, Vec<IpAddr>>) {
+        let each = pods.iter().map(|(name, addresses)| {
+            let mut status = vec![json!({"name": "cluster", "interface": "eth0", "ips": ["192.0.2.1"]})];
+            status.push(json!({"name": "default/networks", "interface": "net1", "ips": addresses}));
+            let status = json!({STATUS: json!(status).to_string()});
+            let patch = Patch::Merge(json!({"metadata": {"annotations": status}}));
+            let api = self.pods();
+            async move { api.patch(name, &PatchParams::default(), &patch).await }
         });
         self.wait(try_join_all(each)).unwrap();
     }

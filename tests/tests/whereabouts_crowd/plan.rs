@@ -13,7 +13,7 @@ pub const WORKERS_A_NODE: usize = 1;
 /// Pods of one worker, each with all networks.
 pub const PODS: usize = 2;
 /// Acts of one worker.
-const ACTS: usize = 28;
+const ACTS: usize = 22;
 /// Things that go wrong with one agent or another.
 const TROUBLES: usize = 25;
 
