@@ -21,7 +21,7 @@ use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Options};
 
-use bed::{DEPLOY, await_pods, eventually, image, pods, product, start_pods};
+use bed::{DEPLOY, await_pods, eventually, image, install, pods, product, start_pods};
 use steps::Steps;
 use traffic::{Connection, Namespaces, get};
 
@@ -105,20 +105,7 @@ async fn delete_pods(cluster: &Cluster) -> Result<Duration> {
 }
 
 async fn e1_all_of_the_product_becomes_ready_and_so_do_the_nodes(cluster: &Cluster) -> Result<()> {
-    cluster.kubectl(&["apply", "-k", DEPLOY]).await?;
-    let established =
-        ["wait", "crd/addresspools.coil.cybozu.com", "--for=condition=Established", "--timeout=60s"];
-    cluster.kubectl(&established).await?;
-    // The example, with addresses of which this cluster knows the way.
-    let pool = std::fs::read_to_string(format!("{DEPLOY}/examples/pool.yaml"))?;
-    let [a, b, ..] = cluster.machine().octets();
-    let range = format!("{a}.{b}.64.0/18");
-    ensure!(pool.contains("10.100.0.0/16"));
-    cluster.apply(&pool.replace("10.100.0.0/16", &range)).await?;
-    for what in ["daemonset/tenured", "deployment/tenure-controller"] {
-        cluster.kubectl(&["rollout", "status", what, "-n", "kube-system", "--timeout=60s"]).await?;
-    }
-    cluster.ready(Duration::from_mins(1)).await?;
+    install(cluster).await?;
     let agents = eventually("agents are ready", async || product(cluster, "tenured").await).await?;
     ensure!(agents.len() == 3, "{agents:?}");
     Ok(())

@@ -1,5 +1,8 @@
 //! What of CRI a caller needs to run pods: a few messages, and calls over containerd's socket.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,9 +69,37 @@ struct PodSandboxStatus {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct PodSandboxStatusRequest {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(bool, tag = "2")]
+    verbose: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct PodSandboxStatusResponse {
     #[prost(message, optional, tag = "1")]
     status: Option<PodSandboxStatus>,
+    #[prost(map = "string, string", tag = "2")]
+    info: HashMap<String, String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PodSandboxFilter {
+    #[prost(map = "string, string", tag = "3")]
+    labels: HashMap<String, String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ListPodSandboxRequest {
+    #[prost(message, optional, tag = "1")]
+    filter: Option<PodSandboxFilter>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ListPodSandboxResponse {
+    #[prost(message, repeated, tag = "1")]
+    items: Vec<SandboxId>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -141,6 +172,21 @@ impl Runtime {
         let network = status.network.filter(|_| status.state == 0).unwrap_or_default();
         let all = std::iter::once(network.ip).chain(network.additional_ips.into_iter().map(|ip| ip.ip));
         Ok(all.filter(|ip| !ip.is_empty()).collect())
+    }
+
+    /// The sandbox of a kubelet's pod, by the pod's UID: its id, and the path of its network namespace.
+    pub fn sandbox_of(&self, uid: &str) -> Option<(String, String)> {
+        let labels = HashMap::from([("io.kubernetes.pod.uid".to_owned(), uid.to_owned())]);
+        let filter = Some(PodSandboxFilter { labels });
+        let found: ListPodSandboxResponse =
+            self.call("ListPodSandbox", &ListPodSandboxRequest { filter }).ok()?;
+        let id = found.items.into_iter().next()?.id;
+        let request = PodSandboxStatusRequest { id: id.clone(), verbose: true };
+        let answer: PodSandboxStatusResponse = self.call("PodSandboxStatus", &request).ok()?;
+        let info: serde_json::Value = serde_json::from_str(answer.info.get("info")?).ok()?;
+        let namespaces = info.pointer("/runtimeSpec/linux/namespaces")?.as_array()?;
+        let network = namespaces.iter().find(|namespace| namespace["type"] == "network")?;
+        Some((id, network["path"].as_str()?.to_owned()))
     }
 
     /// Stops a pod.

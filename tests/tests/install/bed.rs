@@ -1,4 +1,6 @@
-//! The cluster of the test: its pods, and what can be asked of it.
+//! The cluster of the test: how it gets the product, its pods, and what can be asked of it.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -67,6 +69,25 @@ pub async fn image() -> Result<PathBuf> {
     Ok(said.lines().next().context("cargo xtask image says where the image is")?.into())
 }
 
+/// Installs the product and a pool as a user would, and waits until the nodes are ready by it.
+pub async fn install(cluster: &Cluster) -> Result<()> {
+    cluster.kubectl(&["apply", "-k", DEPLOY]).await?;
+    let established =
+        ["wait", "crd/addresspools.coil.cybozu.com", "--for=condition=Established", "--timeout=60s"];
+    cluster.kubectl(&established).await?;
+    // The example, with addresses of which this cluster knows the way.
+    let pool = std::fs::read_to_string(format!("{DEPLOY}/examples/pool.yaml"))?;
+    let [a, b, ..] = cluster.machine().octets();
+    let range = format!("{a}.{b}.64.0/18");
+    ensure!(pool.contains("10.100.0.0/16"));
+    cluster.apply(&pool.replace("10.100.0.0/16", &range)).await?;
+    for what in ["daemonset/tenured", "deployment/tenure-controller"] {
+        cluster.kubectl(&["rollout", "status", what, "-n", "kube-system", "--timeout=60s"]).await?;
+    }
+    cluster.ready(Duration::from_mins(1)).await?;
+    Ok(())
+}
+
 /// Makes `count` pods and waits until they run; how long that took.
 pub async fn start_pods(cluster: &Cluster, count: usize) -> Result<Duration> {
     let before = SystemClock.now();
@@ -114,7 +135,16 @@ pub async fn product(cluster: &Cluster, name: &str) -> Result<Option<BTreeSet<St
 }
 
 /// Waits for something; an error after a minute.
-pub async fn eventually<T>(what: &str, mut get: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+pub async fn eventually<T>(what: &str, get: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    within(Duration::from_mins(1), what, get).await
+}
+
+/// Waits for something, for so long.
+pub async fn within<T>(
+    limit: Duration,
+    what: &str,
+    mut get: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let start = SystemClock.now();
     loop {
         let last = match get().await {
@@ -122,10 +152,7 @@ pub async fn eventually<T>(what: &str, mut get: impl AsyncFnMut() -> Result<Opti
             Ok(None) => "not so yet".to_owned(),
             Err(error) => format!("{error:#}"),
         };
-        ensure!(
-            SystemClock.now().since(start) < Duration::from_mins(1),
-            "{what}: not within a minute: {last}"
-        );
+        ensure!(SystemClock.now().since(start) < limit, "{what}: not within {limit:?}: {last}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
