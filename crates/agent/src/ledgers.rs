@@ -148,8 +148,11 @@ impl Ledgers {
         if config.ranges.is_empty() {
             return Ok(Vec::new());
         }
+        let attachments = &self.shared.attachments;
+        let _under_way = attachments.begin(&config.name, &who.id, &who.ifname);
+        let before = attachments.get(&config.name, &who.id, &who.ifname);
         // Before anything is written: whatever becomes of us, a GC knows of it.
-        self.shared.attachments.note(&Attachment {
+        attachments.note(&Attachment {
             name: config.name.clone(),
             network: config.network.clone(),
             container: who.id.clone(),
@@ -161,7 +164,10 @@ impl Ledgers {
         match self.ask(&config.network, request, Purpose::Change).await? {
             Answer::Held(addresses) => Ok(addresses),
             Answer::Refused(refusal) => {
-                self.shared.attachments.forget(&config.name, &who.id, &who.ifname);
+                // What it had before this request it still has.
+                if before.is_none() {
+                    attachments.forget(&config.name, &who.id, &who.ifname);
+                }
                 Err(refused(&refusal, config))
             }
             other => Err(unexpected(&other)),
@@ -189,14 +195,21 @@ impl Ledgers {
         }
     }
 
+    /// What the container's interface has in the network, as the objects say now.
+    pub async fn held(&self, who: &Who, config: &Config) -> Result<Vec<Address>, Failure> {
+        let request = Request::hold(who.clone(), Want::of(config, &[]));
+        match self.ask(&config.network, request, Purpose::Look).await? {
+            Answer::Held(held) => Ok(held),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Whether the interface has an address of each range, and these among them, as the objects say now.
     pub async fn check(&self, who: &Who, config: &Config, expected: &[Address]) -> Result<(), Failure> {
         if config.ranges.is_empty() {
             return Ok(());
         }
-        let request = Request::hold(who.clone(), Want::of(config, &[]));
-        let answer = self.ask(&config.network, request, Purpose::Look).await?;
-        let Answer::Held(held) = answer else { return Err(unexpected(&answer)) };
+        let held = self.held(who, config).await?;
         let ours = |address: &&Address| config.ranges.iter().any(|range| range.cidr().contains(**address));
         let missing: Vec<String> =
             expected.iter().filter(ours).filter(|it| !held.contains(it)).map(ToString::to_string).collect();
@@ -218,7 +231,8 @@ impl Ledgers {
             .detail("somebody else released or took its addresses: attach the pod anew"))
     }
 
-    /// What this node's containers have by this CNI configuration, as far as this node has done it.
+    /// What this node's containers have by this CNI configuration, as far as this node has done it. Not those of which an
+    /// ADD is under way: whoever asks who is dead has heard of the living before it began.
     pub fn attachments(&self, name: &str) -> Vec<Attachment> {
         self.shared.attachments.of(name)
     }

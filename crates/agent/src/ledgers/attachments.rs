@@ -40,6 +40,26 @@ type Key = (String, String, String);
 pub(super) struct Attachments {
     directory: PathBuf,
     known: Mutex<HashMap<Key, Attachment>>,
+    /// How many ADDs of each are under way.
+    under_way: Mutex<HashMap<Key, usize>>,
+}
+
+/// An ADD is under way for as long as this is there.
+pub(super) struct UnderWay<'a> {
+    attachments: &'a Attachments,
+    key: Key,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.attachments.under_way();
+        if let Some(adds) = under_way.get_mut(&self.key) {
+            *adds -= 1;
+            if *adds == 0 {
+                under_way.remove(&self.key);
+            }
+        }
+    }
 }
 
 /// As it is on disk.
@@ -71,7 +91,14 @@ impl Attachments {
                 }
             }
         }
-        Self { directory, known: Mutex::new(known) }
+        Self { directory, known: Mutex::new(known), under_way: Mutex::default() }
+    }
+
+    /// An ADD begins. Until it ends, its attachment is not among [`Attachments::of`] its configuration.
+    pub(super) fn begin(&self, name: &str, container: &str, interface: &str) -> UnderWay<'_> {
+        let key = key(name, container, interface);
+        *self.under_way().entry(key.clone()).or_default() += 1;
+        UnderWay { attachments: self, key }
     }
 
     /// Remembers one.
@@ -121,9 +148,11 @@ impl Attachments {
         self.known().get(&key(name, container, interface)).cloned()
     }
 
-    /// Those of one configuration.
+    /// Those of one configuration, without those of which an ADD is under way.
     pub(super) fn of(&self, name: &str) -> Vec<Attachment> {
-        self.known().values().filter(|it| it.name == name).cloned().collect()
+        let (known, under_way) = (self.known(), self.under_way());
+        let settled = known.iter().filter(|(key, it)| it.name == name && !under_way.contains_key(*key));
+        settled.map(|(_, it)| it.clone()).collect()
     }
 
     /// A file's name is shorter than what it is about may be.
@@ -138,6 +167,10 @@ impl Attachments {
 
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Attachment>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Key, usize>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
