@@ -265,6 +265,11 @@ impl Node {
         found.min().map(|(.., id)| id)
     }
 
+    /// Whether an ADD would be answered with what is held already, if under another key.
+    pub fn has_for(&self, attach: &Attach) -> bool {
+        self.attachments.contains_key(&attach.key.id()) || self.former_self(attach).is_some()
+    }
+
     /// Lets the one who asks have what was held under another key. Its address stays what it was.
     pub(super) fn take_over(&mut self, former: HolderId, ticket: Ticket, attach: Attach) {
         let (id, now) = (attach.key.id(), self.now);

@@ -28,7 +28,7 @@ impl Whereabouts {
             wish.preferred = preferred.get(number).copied().flatten();
             parts.push(attach(key, number, asked, config, slice, wish));
         }
-        let before = if parts.len() > 1 { held(node, key).await? } else { Vec::new() };
+        let before = if parts.len() > 1 { had(node, &parts).await? } else { Vec::new() };
         let (mut addresses, mut made) = (Vec::new(), Vec::new());
         for attach in parts {
             let key = attach.key.clone();
@@ -129,12 +129,10 @@ fn attach(
     }
 }
 
-/// The parts of a key that are held.
-async fn held(node: &Handle, key: &HoldKey) -> Result<Vec<HoldKey>, Failure> {
-    let key = key.clone();
-    let holds = node.look(move |node| {
-        let keys = node.holds().into_iter().map(|hold| hold.key);
-        keys.filter(|held| held.is_part_of(&key)).collect()
-    });
-    holds.await
+/// The parts of which an ADD makes nothing new: they are held, if under another key.
+async fn had(node: &Handle, parts: &[Attach]) -> Result<Vec<HoldKey>, Failure> {
+    let parts = parts.to_vec();
+    let had = node
+        .look(move |node| parts.into_iter().filter(|part| node.has_for(part)).map(|part| part.key).collect());
+    had.await
 }
