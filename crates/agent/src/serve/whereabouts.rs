@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tenure_cni::{Code, Failure, NetworkConfig, Verb, rpc, tombstone};
 use tenure_ipam::Address;
 use tenure_whereabouts::Config;
-use tenure_whereabouts::config::Arguments;
+use tenure_whereabouts::config::{Arguments, RangeConfig};
 use tenure_whereabouts::ledger::{PoolId, Who};
 use tracing::{info, warn};
 
@@ -117,13 +117,34 @@ impl Whereabouts {
         tombstone::take_back(&self.tombstones, &asked.network.name, asked.call);
         let wish = self.ledgers.wish_of(&config.arguments.pod_namespace, &config.arguments.pod_name).await;
         let preferred = config.preferred(&wish)?;
-        let held = if config.is_sliced() {
-            self.hold_of_slices(node, &key, asked, &config, &preferred).await?
-        } else {
+        let held = if !config.is_sliced() {
             self.ledgers.hold(&who, &config, &preferred).await?
+        } else if let Some(held) = self.held_uncut(asked, &who, &config).await? {
+            held
+        } else {
+            self.hold_of_slices(node, &key, asked, &config, &preferred).await?
         };
         let result = config.result(&held);
         Ok(result.to_json(config.version)?.to_string().into_bytes())
+    }
+
+    /// What a container has that was attached before the ranges were cut, if that is an address of each.
+    async fn held_uncut(
+        &self,
+        asked: &Asked<'_>,
+        who: &Who,
+        config: &Config,
+    ) -> Result<Option<Vec<Address>>, Failure> {
+        if self.ledgers.attachment(&asked.network.name, &who.id, &who.ifname).is_none() {
+            return Ok(None);
+        }
+        let mut held = self.ledgers.held(who, config).await?;
+        held.sort_unstable();
+        let of_range = |range: &RangeConfig| {
+            let place = held.iter().position(|address| range.cidr().contains(*address))?;
+            Some(held.remove(place))
+        };
+        Ok(config.ranges.iter().map(of_range).collect())
     }
 
     async fn del(&self, node: &Handle, asked: &Asked<'_>, leave: Leave) -> Result<(), Failure> {
@@ -178,8 +199,12 @@ impl Whereabouts {
         let expected = asked.expected();
         let name = &asked.network.name;
         let shared = self.ledgers.attachment(name, &asked.call.container_id, &asked.call.ifname).is_some();
-        if config.is_sliced() && !shared {
-            return self.check_slices(node, &asked.key()?, asked, &config, &expected).await;
+        if config.is_sliced() {
+            let checked = self.check_slices(node, &asked.key()?, asked, &config, &expected).await;
+            // Who was attached before the ranges were cut has nothing of a slice.
+            if checked.is_ok() || !shared {
+                return checked;
+            }
         }
         self.ledgers.check(&who, &config, &expected).await
     }
