@@ -14,7 +14,7 @@
 mod hands;
 mod options;
 mod stage;
-mod tombstones;
+pub(crate) mod tombstones;
 
 use std::fs::{self, Permissions};
 use std::io;

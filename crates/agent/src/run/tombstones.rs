@@ -25,25 +25,25 @@ const ASIDE: &str = "refused";
 
 /// Where tombstones are, and who does what they say.
 #[derive(Debug)]
-pub(super) struct Tombstones<R, C> {
+pub(crate) struct Tombstones<R, C> {
     directory: PathBuf,
     node: Handle,
     service: Service<R, C>,
 }
 
 impl<R: Resolve, C: Clock> Tombstones<R, C> {
-    pub(super) fn new(directory: PathBuf, node: Handle, service: Service<R, C>) -> Self {
+    pub(crate) fn new(directory: PathBuf, node: Handle, service: Service<R, C>) -> Self {
         Self { directory, node, service }
     }
 
     /// Does what was left while no agent ran.
-    pub(super) async fn replay(&self) {
+    pub(crate) async fn replay(&self) {
         self.each(|path, call| async move { self.bury(&path, call).await }).await;
     }
 
     /// Does what was left since: by a DEL that found the door closed a moment before it opened, or whose answer was lost.
     /// A hold that is younger than its tombstone is another one's, and stays.
-    pub(super) async fn look(&self) {
+    pub(crate) async fn look(&self) {
         self.each(|path, call| async move {
             if self.is_outlived(&path, &call).await {
                 remove(&path);

@@ -3,3 +3,4 @@
 mod calls;
 mod protocol;
 mod rig;
+mod whereabouts;
