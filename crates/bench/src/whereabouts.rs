@@ -112,8 +112,12 @@ impl Run {
         let logged = self.ours.logged()?;
         for round in 0..self.size.rounds {
             let figures = self.figures.pace(kind, pace.callers);
-            let before = self.ours.api_calls()?;
+            let (before, used) = (self.ours.api_calls()?, self.ours.processor_time(&self.cluster)?);
             let (added, adding) = self.ours.caller.add(&config, pace.calls, pace.callers)?;
+            let since = self.ours.processor_time(&self.cluster)?;
+            for ((figure, since), used) in figures.processor.iter_mut().zip(since).zip(used) {
+                *figure += (since - used) / count(pace.calls * self.size.rounds);
+            }
             figures.api_calls.push((self.ours.api_calls()? - before) / count(pace.calls));
             figures.add.take(&adding);
             figures.del.take(&self.ours.caller.del(&config, &added, pace.callers)?);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use tenure_testbed::hosts::{Host, HostChild, Port, Segment};
 
+use super::process::processor_time;
 use super::runtime::{Order, Timings};
 
 /// Longer than anything takes, also on a machine that is busy with other things.
@@ -22,7 +23,7 @@ pub(crate) struct Machine {
     /// How many interfaces it has without pods.
     bare: usize,
     pub(crate) host: Host,
-    _runtime: HostChild,
+    runtime: HostChild,
     _uplink: (Segment, Port),
 }
 
@@ -42,7 +43,12 @@ impl Machine {
         let (to, from) = (runtime.stdin.take(), runtime.stdout.take());
         let (to, from) = to.zip(from).context("the runtime has no pipes")?;
         let bare = interfaces(&host)?;
-        Ok(Self { to, from: BufReader::new(from), bare, host, _runtime: runtime, _uplink: (segment, port) })
+        Ok(Self { to, from: BufReader::new(from), bare, host, runtime, _uplink: (segment, port) })
+    }
+
+    /// How much processor time the runtime's own children have had: the plugins, from their starts to their ends.
+    pub(crate) fn plugins_time(&self) -> Result<f64> {
+        Ok(processor_time(self.runtime.id())?.1)
     }
 
     /// Has the runtime do something.

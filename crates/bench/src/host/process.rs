@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::machine::{Machine, SOON};
 
@@ -14,6 +14,17 @@ pub(crate) fn resident(pid: i32) -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     Ok(kilobytes.context("the kernel does not say how much memory a process has")? * 1024.0)
+}
+
+/// How much processor time a process has had, and how much its children that are gone, in nanoseconds.
+pub(crate) fn processor_time(pid: i32) -> Result<(f64, f64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name, in parentheses, may have anything in it; user and system time are the 14th field and those after it.
+    let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split_whitespace().skip(11));
+    let ticks: Vec<f64> = fields.into_iter().flatten().take(4).filter_map(|it| it.parse().ok()).collect();
+    let [user, system, users, systems] = ticks[..] else { bail!("the kernel does not say what {pid} took") };
+    // The kernel counts hundredths of a second for everybody.
+    Ok(((user + system) * 1e7, (users + systems) * 1e7))
 }
 
 /// How often the agent on a host has called the API server, but for watches that went on.
@@ -38,4 +49,21 @@ fn page(socket: &Path, path: &str) -> Result<String> {
 
 fn value(line: &str) -> Option<f64> {
     line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_grows_with_work() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let before = processor_time(own).unwrap().0;
+        let began = std::time::Instant::now();
+        let mut sum = 0_u64;
+        while processor_time(own).unwrap().0 < before + 2e7 && began.elapsed() < SOON {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(processor_time(own).unwrap().0 >= before + 2e7, "{sum}");
+    }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ pub(crate) struct Timings {
     pub(crate) each: Vec<Duration>,
     /// What those said that failed.
     pub(crate) failures: Vec<String>,
+    /// The addresses of ADDs, in no order.
+    pub(crate) addresses: Vec<String>,
 }
 
 /// Does what is told on standard input until that ends.
@@ -115,6 +117,7 @@ fn call(calls: &Calls) -> Result<Timings> {
     Ok(Timings {
         wall: first.zip(last).map(|(first, last)| last - first).unwrap_or_default(),
         each: outcomes.iter().map(|called| called.ended - called.began).collect(),
+        addresses: outcomes.iter().flat_map(|called| called.addresses.clone()).collect(),
         failures: outcomes.into_iter().filter_map(|called| called.failure).collect(),
     })
 }
@@ -144,12 +147,14 @@ struct Called {
     began: Instant,
     ended: Instant,
     failure: Option<String>,
+    addresses: Vec<String>,
 }
 
 impl Called {
     fn panicked() -> Self {
         let now = Instant::now();
-        Self { began: now, ended: now, failure: Some("the thread that called panicked".to_owned()) }
+        let failure = Some("the thread that called panicked".to_owned());
+        Self { began: now, ended: now, failure, addresses: Vec::new() }
     }
 }
 
@@ -173,11 +178,26 @@ fn execute(calls: &Calls, container: &Container) -> Called {
     let began = Instant::now();
     let outcome = run(command);
     let ended = Instant::now();
-    let failure = outcome.err().map(|error| format!("{} of {}: {error:#}", calls.verb, container.id));
-    Called { began, ended, failure }
+    // Who says nothing of an address has not done what it is measured for.
+    let outcome =
+        outcome.and_then(|said| if calls.verb == "ADD" { addresses(&said) } else { Ok(Vec::new()) });
+    let (addresses, failure) = match outcome {
+        Ok(addresses) => (addresses, None),
+        Err(error) => (Vec::new(), Some(format!("{} of {}: {error:#}", calls.verb, container.id))),
+    };
+    Called { began, ended, failure, addresses }
 }
 
-fn run(mut command: Command) -> Result<()> {
+/// The addresses of an ADD's result.
+fn addresses(said: &str) -> Result<Vec<String>> {
+    let result: serde_json::Value = serde_json::from_str(said).context("a result that is no JSON")?;
+    let ips = result["ips"].as_array().into_iter().flatten();
+    let addresses: Vec<String> = ips.filter_map(|ip| ip["address"].as_str().map(str::to_owned)).collect();
+    ensure!(!addresses.is_empty(), "a result without an address: {said}");
+    Ok(addresses)
+}
+
+fn run(mut command: Command) -> Result<String> {
     let mut child = command.stdin(File::open(CONFIGURATION)?).spawn()?;
     let mut said = String::new();
     let read = child.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut said));
@@ -186,5 +206,19 @@ fn run(mut command: Command) -> Result<()> {
     if !status.success() {
         bail!("{status}: {}", said.split_whitespace().collect::<Vec<_>>().join(" "));
     }
-    Ok(())
+    Ok(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_has_addresses_or_is_none() {
+        let result = r#"{"cniVersion":"1.0.0","ips":[{"address":"10.1.0.1/16"},{"address":"fd00::1/64"}]}"#;
+        assert_eq!(addresses(result).unwrap(), ["10.1.0.1/16", "fd00::1/64"]);
+        for wrong in ["", "{}", r#"{"ips":[]}"#, r#"{"ips":[{}]}"#] {
+            assert!(addresses(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

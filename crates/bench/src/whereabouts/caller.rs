@@ -1,5 +1,6 @@
 //! A host whose runtime executes an IPAM plugin. Nobody makes interfaces: these plugins only decide addresses.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -43,6 +44,11 @@ impl Caller {
         self.sandboxes += pods as u64;
         let pods: Vec<Container> = (first..self.sandboxes).map(sandbox).collect();
         let timings = self.call("ADD", config, &pods, at_once)?;
+        // All of them are held at the same time.
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = timings.addresses.iter().find(|address| !seen.insert(*address)) {
+            bail!("{}: {twice} was given to two pods", self.name);
+        }
         Ok((pods, timings))
     }
 

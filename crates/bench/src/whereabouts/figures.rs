@@ -41,6 +41,8 @@ pub(super) struct AtPace {
     pub(super) burst: Sampled,
     /// Calls to the API server while there were ADDs, an ADD, in each round.
     pub(super) api_calls: Vec<f64>,
+    /// How much processor time an ADD took of each of the parts.
+    pub(super) processor: [f64; 4],
     /// How long ADDs took inside the agent.
     pub(super) inside: Vec<f64>,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use tenure_testbed::control_plane::Part;
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::Program;
 
@@ -16,12 +17,15 @@ use crate::host::programs::Programs;
 use crate::host::way::Way;
 use crate::host::{log, process};
 
+/// Who has a part in a call.
+pub(super) const PARTS: [&str; 4] = ["plugin", "agent", "kube-apiserver", "etcd"];
+
 /// Our side, with what only we can tell of ourselves.
 pub(super) struct Ours {
     pub(super) caller: Caller,
     controller: PathBuf,
     log: PathBuf,
-    _agent: HostChild,
+    agent: HostChild,
     _way: Way,
     directory: tempfile::TempDir,
 }
@@ -48,7 +52,7 @@ impl Ours {
             .with_context(|| format!("cannot copy {}", programs.plugin.display()))?;
         let caller = Caller::new("Tenure", machine, &plugin)?;
         let controller = programs.controller.clone();
-        Ok(Self { caller, controller, log, _agent: agent, _way: way, directory })
+        Ok(Self { caller, controller, log, agent, _way: way, directory })
     }
 
     /// Lets the controller give this node a slice. It has no part in what follows, and ends: it would take away addresses
@@ -80,6 +84,16 @@ impl Ours {
     /// How often the agent has called the API server, but for watches that went on.
     pub(super) fn api_calls(&self) -> Result<f64> {
         process::api_calls(&self.caller.machine)
+    }
+
+    /// How much processor time everybody has had so far who has a part in a call, in the order of [`PARTS`].
+    pub(super) fn processor_time(&self, cluster: &Cluster) -> Result<[f64; 4]> {
+        let of = |part| {
+            let pid = cluster.plane.process_id(part).context("the API server has ended")?;
+            Ok::<_, anyhow::Error>(process::processor_time(i32::try_from(pid)?)?.0)
+        };
+        let agent = process::processor_time(self.agent.id())?.0;
+        Ok([self.caller.machine.plugins_time()?, agent, of(Part::ApiServer)?, of(Part::Etcd)?])
     }
 
     /// How much the agent has logged so far.

@@ -52,17 +52,44 @@ impl Peer {
         let kubeconfig = self.directory.path().join(format!("{namespace}.kubeconfig"));
         self.way.kubeconfig(&cluster.plane, Some(namespace), &kubeconfig)?;
         let flat_file = self.directory.path().join(format!("{namespace}.conf"));
-        let kubernetes = json!({"kubeconfig": kubeconfig});
-        // What it says is not read, and it says much unless it is told not to.
-        let flat = json!({"datastore": "kubernetes", "kubernetes": kubernetes, "log_level": "error"});
-        std::fs::write(&flat_file, flat.to_string())?;
-        config["ipam"]["kubernetes"] = kubernetes;
-        config["ipam"]["configuration_path"] = json!(flat_file);
-        config["ipam"]["log_level"] = json!("error");
+        std::fs::write(&flat_file, flat(&kubeconfig).to_string())?;
+        point(&mut config, &kubeconfig, &flat_file);
         self.networks.insert(namespace.to_owned(), config.clone());
         // Its pool is made by the first call.
         let (added, _) = self.caller.add(&config, 1, 1)?;
         self.caller.del(&config, &added, 1)?;
         Ok(config)
+    }
+}
+
+/// What of a node's configuration is in no network's: it insists on a file with that.
+fn flat(kubeconfig: &Path) -> Value {
+    let kubernetes = json!({"kubeconfig": kubeconfig});
+    // What it says is not read, and it says much unless it is told not to.
+    json!({"datastore": "kubernetes", "kubernetes": kubernetes, "log_level": "error"})
+}
+
+/// Says in a network's configuration where the API server and the flat file are.
+fn point(config: &mut Value, kubeconfig: &Path, flat_file: &Path) {
+    config["ipam"]["kubernetes"] = json!({"kubeconfig": kubeconfig});
+    config["ipam"]["configuration_path"] = json!(flat_file);
+    config["ipam"]["log_level"] = json!("error");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::whereabouts::{SHARED, network};
+
+    #[test]
+    fn a_peer_gets_our_network_and_the_files_that_it_insists_on() {
+        let (kubeconfig, flat_file) = (Path::new("/k"), Path::new("/f"));
+        let mut config = network(SHARED, None);
+        point(&mut config, kubeconfig, flat_file);
+        let ipam = &config["ipam"];
+        assert_eq!((&ipam["type"], &ipam["range"]), (&json!("whereabouts"), &json!(SHARED.1)));
+        assert_eq!(ipam["kubernetes"]["kubeconfig"], json!("/k"));
+        assert_eq!(ipam["configuration_path"], json!("/f"));
+        assert_eq!(flat(kubeconfig)["kubernetes"], ipam["kubernetes"]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::figures::{Figures, Kind};
+use super::ours::PARTS;
 use super::size::Size;
 use crate::host::sampled::{Sampled, percentile};
 use crate::measure::median;
@@ -22,6 +23,10 @@ pub(super) fn beside_creates(own: &Own<'_>, creates: &Figures) -> Report {
             let what = format!("{}, {callers} at once: ADD inside the agent, p{percent}", kind.as_str());
             let taken = Unit::Nanoseconds.show(percentile(&pace.inside, percent));
             report.fact(&what, &taken, "", "");
+        }
+        for (part, used) in PARTS.iter().zip(pace.processor) {
+            let what = format!("{}, {callers} at once: processor time an ADD, {part}", kind.as_str());
+            report.fact(&what, &Unit::Nanoseconds.show(used), "", "");
         }
     }
     report.fact("calls that failed", &failures(own.caller), "", "0");
