@@ -195,11 +195,13 @@ impl Wires {
         let mut segments = Vec::new();
         for network in networks {
             let (number, segment) = (network.number, Segment::new(&network.name)?);
-            for node in cluster.nodes() {
-                segment.connect(node.host(), &format!("lan{number}"), &[])?;
+            for (node, host) in cluster.nodes().enumerate() {
+                segment.connect(host.host(), &format!("lan{number}"), &[])?;
                 if network.is_bridge() {
-                    node.host().ip(&format!(
-                        "link add br{number} type bridge mcast_snooping 0 forward_delay 0\n\
+                    // With a hardware address of its own, or it would be that of a pod's port, and CHECK finds another one later.
+                    host.host().ip(&format!(
+                        "link add br{number} address 02:00:00:00:{number:02x}:{node:02x} \
+                         type bridge mcast_snooping 0 forward_delay 0\n\
                          link set br{number} up\nlink set lan{number} master br{number}\n"
                     ))?;
                 }
