@@ -97,7 +97,7 @@ fn of_fifty_nodes_in_trouble_no_two_get_one_address_and_none_is_lost() {
 
     agree(&bed, &machines, &networks, &oracle);
     thread::scope(|scope| {
-        for machine in &machines {
+        for machine in machines.iter().step_by(2) {
             scope.spawn(|| {
                 machine.node.crash();
                 machine.node.start();
@@ -105,7 +105,7 @@ fn of_fifty_nodes_in_trouble_no_two_get_one_address_and_none_is_lost() {
             });
         }
     });
-    say("all agents were dropped and started once more");
+    say("half of the agents were dropped and started once more");
     each(&mut workers, |worker| worker.repeat_all());
     assert_eq!(oracle.wrong(), Vec::<String>::new());
     agree(&bed, &machines, &networks, &oracle);

@@ -260,19 +260,19 @@ fn a_del_while_no_agent_runs_is_done_by_the_next_one_for_shared_ranges_and_for_s
     let node = node(&bed, "away", &["away-1"]);
     let shared = network("away-shared", json!({"range": "10.50.0.0/24", "network_name": "away"}));
     let ipam = json!({"range": "10.51.0.0/20", "node_slice_size": "/26", "network_name": "away-cut"});
-    let sliced = network("away-cut", ipam);
-    bed.attach("away-cut", &sliced);
+    let cut = network("away-cut", ipam);
+    bed.attach("away-cut", &cut);
     let slices = bed.sliced("away-cut", &["away".to_owned()]);
     let interface = Interface::of("away-1");
     node.add(&interface, &shared);
-    let address = node.add(&interface.named("net2"), &sliced)[0];
+    let address = node.add(&interface.named("net2"), &cut)[0];
     let slice: ipnet::IpNet = slices["away"].parse().unwrap();
     assert!(slice.contains(&address));
     let record = format!("away-cut-away-{}", slices["away"].replace('/', "-"));
     within(SECONDS, "the slice's record", || (bed.records(&record).len() == 1).then_some(()));
     node.stop();
     node.del(&interface, &shared);
-    node.del(&interface.named("net2"), &sliced);
+    node.del(&interface.named("net2"), &cut);
     node.start();
     node.serving();
     within(SECONDS, "records to go", || {

@@ -118,17 +118,17 @@ fn a_range_is_cut_into_slices_with_pods_running_and_made_whole_again() {
     let first =
         (0..2).find(|node| slices[&names[*node]] == "10.30.0.0/28").expect("the first is given first");
     assert_eq!(of_slice(&held, first), 6, "they took the lowest");
-    let mut sliced: Vec<(usize, &str)> = Vec::new();
+    let mut newer: Vec<(usize, &str)> = Vec::new();
     for _ in 0..8 {
         let pod = next.next().unwrap();
         let address = held.add(&nodes[first], pod, &cut());
         assert!(in_slice(&names[first], &address), "{address}");
-        sliced.push((first, pod));
+        newer.push((first, pod));
     }
     let pod = next.next().unwrap();
     let address = held.add(&nodes[1 - first], pod, &cut());
     assert!(in_slice(&names[1 - first], &address), "{address}");
-    sliced.push((1 - first, pod));
+    newer.push((1 - first, pod));
     // Fourteen of sixteen: the first and the last are for nobody.
     assert_eq!(of_slice(&held, first), 14);
     let over = next.next().unwrap();
@@ -151,7 +151,7 @@ fn a_range_is_cut_into_slices_with_pods_running_and_made_whole_again() {
         });
         assert_eq!(got, freed);
         assert_eq!(held.0.insert(got, Interface::of(over)), None);
-        sliced.push((first, over));
+        newer.push((first, over));
     }
     held.settle(&bed);
     // Agents start anew in between, and know what they knew.
@@ -160,7 +160,7 @@ fn a_range_is_cut_into_slices_with_pods_running_and_made_whole_again() {
         node.start();
         node.serving();
     }
-    for (node, pod) in &sliced {
+    for (node, pod) in &newer {
         let again = nodes[*node].add(&Interface::of(pod), &cut());
         assert_eq!(held.0.get(&again[0]), Some(&Interface::of(pod)), "{again:?}");
     }
@@ -185,7 +185,7 @@ fn a_range_is_cut_into_slices_with_pods_running_and_made_whole_again() {
     held.settle(&bed);
 
     // All go, each with the configuration that it came with, but for some of slices.
-    for (position, (node, pod)) in sliced.iter().enumerate() {
+    for (position, (node, pod)) in newer.iter().enumerate() {
         held.del(&nodes[*node], pod, &if position % 3 == 0 { whole() } else { cut() });
     }
     let rest: Vec<Interface> = held.0.values().cloned().collect();

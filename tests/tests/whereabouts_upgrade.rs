@@ -47,7 +47,7 @@ fn upgraded() -> Arc<Bed> {
     large(&bed);
     senseless(&bed);
     sliced(&bed);
-    tighten(&bed, strict);
+    tighten(&bed, &strict);
     bed.control("shared");
     *shared = Arc::downgrade(&bed);
     bed
@@ -64,7 +64,7 @@ fn relax(bed: &Bed) -> Vec<CustomResourceDefinition> {
         drop_rules(&mut value);
         put(bed, &definitions, &serde_json::from_value(value).unwrap());
     }
-    bed.until("definitions without rules", || {
+    within(bed::SOON, "definitions without rules", || {
         // Refused by a rule, as long as there is one.
         let name = "probe-10.255.0.0-30";
         let pool = tenure_api::whereabouts::IPPool::new(
@@ -74,10 +74,8 @@ fn relax(bed: &Bed) -> Vec<CustomResourceDefinition> {
                 allocations: BTreeMap::from([("one".to_owned(), record("c", "a/b", None))]),
             },
         );
-        let made = bed.wait(bed.ledgers().create(&PostParams::default(), &pool)).ok();
-        made.map(|_| {
-            bed.wait(bed.ledgers().delete(name, &kube::api::DeleteParams::default())).map(drop).unwrap()
-        })
+        bed.wait(bed.ledgers().create(&PostParams::default(), &pool)).ok()?;
+        bed.wait(bed.ledgers().delete(name, &kube::api::DeleteParams::default())).ok().map(drop)
     });
     ours
 }
@@ -96,9 +94,9 @@ fn drop_rules(value: &mut Value) {
 }
 
 /// Ours, again.
-fn tighten(bed: &Bed, ours: Vec<CustomResourceDefinition>) {
+fn tighten(bed: &Bed, ours: &[CustomResourceDefinition]) {
     let definitions: Api<CustomResourceDefinition> = Api::all(bed.client.clone());
-    for crd in &ours {
+    for crd in ours {
         put(bed, &definitions, crd);
     }
 }

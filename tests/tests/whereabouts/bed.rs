@@ -92,8 +92,8 @@ impl Bed {
             Api::all(client.clone()).create(&PostParams::default(), &apps).await.unwrap();
             (plane, client)
         });
-        let place = NetworkNamespace::new("nodes").unwrap();
-        Self { stop: CancellationToken::new(), client, plane, place, runtime }
+        let shared = NetworkNamespace::new("nodes").unwrap();
+        Self { stop: CancellationToken::new(), client, plane, place: shared, runtime }
     }
 
     /// One with a controller that all tests of a program share which run at the same time.
@@ -215,7 +215,7 @@ impl Bed {
 
     /// Waits until all of these nodes have a slice of a pool: by node.
     pub fn sliced(&self, pool: &str, nodes: &[String]) -> BTreeMap<String, String> {
-        self.until(&format!("slices of {pool}"), || {
+        within(SOON, &format!("slices of {pool}"), || {
             let pool = self.wait(self.slice_pools().get_opt(pool)).unwrap()?;
             let slices = nodes.iter().map(|node| Some((node.clone(), pool.slice_of(node)?.to_owned())));
             slices.collect()
@@ -268,12 +268,6 @@ impl Bed {
     /// The names of reservations that begin like this.
     pub fn reservations_of(&self, prefix: &str) -> Vec<String> {
         self.all_reservations().into_keys().filter(|name| name.starts_with(prefix)).collect()
-    }
-
-    /// Waits until there is something.
-    #[track_caller]
-    pub fn until<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
-        within(SOON, what, look)
     }
 }
 

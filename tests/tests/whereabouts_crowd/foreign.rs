@@ -92,11 +92,11 @@ impl<'a> Foreign<'a> {
         {
             return;
         }
-        let path = format!("/spec/allocations/{key}");
+        let place = format!("/spec/allocations/{key}");
         let patch = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": pool.metadata.resource_version},
-            {"op": "test", "path": path, "value": null},
-            {"op": "add", "path": path, "value": record},
+            {"op": "test", "path": place, "value": null},
+            {"op": "add", "path": place, "value": record},
         ]);
         if self.patch(&name, patch) {
             self.hear(network.domain, address, &record);
@@ -108,7 +108,7 @@ impl<'a> Foreign<'a> {
 
     fn hear(&self, domain: &'static str, address: IpAddr, record: &Allocation) {
         self.oracle.counting(|count| count.foreign += 1);
-        self.oracle.added(Living {
+        self.oracle.added(&Living {
             node: usize::MAX,
             network: usize::MAX,
             domain,
@@ -123,14 +123,14 @@ impl<'a> Foreign<'a> {
     fn give_back(&self, held: Held) {
         let Held { pool, key, record, reservation } = held;
         self.oracle.ending(&record.id, record.ifname.as_deref().unwrap_or_default());
-        let path = format!("/spec/allocations/{key}");
+        let place = format!("/spec/allocations/{key}");
         for _ in 0..100 {
             if self.bed.records(&pool).get(&key) != Some(&record) {
                 self.oracle.blame(format!("the record {key} of {pool}, {record:?}, is not there any more"));
                 break;
             }
             let patch =
-                json!([{"op": "test", "path": path, "value": record}, {"op": "remove", "path": path}]);
+                json!([{"op": "test", "path": place, "value": record}, {"op": "remove", "path": place}]);
             if self.patch(&pool, patch) {
                 break;
             }

@@ -106,7 +106,7 @@ impl Oracle {
     }
 
     /// An ADD was answered with addresses. A new container of a pod may have what the one before had.
-    pub fn added(&self, living: Living) {
+    pub fn added(&self, living: &Living) {
         let mut known = self.known();
         let place = (living.container.clone(), living.ifname.clone());
         for address in &living.addresses {
@@ -166,18 +166,18 @@ mod tests {
     #[test]
     fn an_address_that_is_told_to_two_is_noticed_and_what_is_no_mistake_is_not() {
         let oracle = Oracle::default();
-        oracle.added(living("a", "a1", "", "10.0.0.1"));
-        oracle.added(living("b", "b1", "blue", "10.0.0.1"));
-        oracle.added(living("a", "a2", "", "10.0.0.1"));
+        oracle.added(&living("a", "a1", "", "10.0.0.1"));
+        oracle.added(&living("b", "b1", "blue", "10.0.0.1"));
+        oracle.added(&living("a", "a2", "", "10.0.0.1"));
         oracle.ending("a1", "net1");
         assert_eq!(oracle.wrong(), Vec::<String>::new());
         assert_eq!(oracle.living().len(), 2);
-        oracle.added(living("c", "c1", "", "10.0.0.1"));
+        oracle.added(&living("c", "c1", "", "10.0.0.1"));
         assert_eq!(oracle.wrong().len(), 1, "a2 has it");
         oracle.ending("b1", "net1");
-        oracle.added(living("d", "d1", "blue", "10.0.0.1"));
+        oracle.added(&living("d", "d1", "blue", "10.0.0.1"));
         assert_eq!(oracle.wrong().len(), 1);
-        oracle.added(living("d", "d1", "blue", "10.0.0.1"));
+        oracle.added(&living("d", "d1", "blue", "10.0.0.1"));
         assert_eq!(oracle.wrong().len(), 3, "it lived already, and has it");
     }
 }

@@ -187,7 +187,7 @@ impl<'a, 'b> Worker<'a, 'b> {
             self.oracle.blame(format!("{interface:?} was told {told:?} on {}", network.name));
         }
         self.oracle.counting(|count| count.adds += 1);
-        self.oracle.added(Living {
+        self.oracle.added(&Living {
             node: self.machine.number,
             network: number,
             domain: network.domain,
