@@ -108,6 +108,12 @@ fn ranges(
     for (place, value) in keys.list("ipRanges")?.iter().enumerate() {
         let path = keys.path(&format!("ipRanges[{place}]"));
         let object = range::entry(&path, value, notices)?;
+        let own_size = Keys::new(&path, object).text("node_slice_size")?;
+        if slice_size.is_empty() && !own_size.is_empty() && keys.flag("fast_ipam")? != Some(false) {
+            let problem = "a network is cut as a whole, and this one is not";
+            let accepted = "node_slice_size of the network, beside ipRanges";
+            return Err(Refusal::new(&format!("{path}.node_slice_size"), &own_size, problem, accepted));
+        }
         if let Some(first) = ranges.first().and_then(|first| first.slices) {
             let cidr = Notation::LeadingZeros.range(&Keys::new(&path, object).text("range")?);
             if let Ok(parsed) = cidr {

@@ -168,6 +168,16 @@ fn every_range_has_as_many_slices_as_the_first_unless_it_says_otherwise() {
 }
 
 #[test]
+fn a_range_is_not_cut_where_its_network_is_not() {
+    let ranges = json!([{"range": "fd00::/120", "node_slice_size": "/126"}]);
+    let refused = refusal(&json!({"range": "10.0.0.0/16", "ipRanges": ranges}));
+    assert_eq!(refused.key, "ipam.ipRanges[0].node_slice_size");
+    let off =
+        json!({"range": "10.0.0.0/16", "node_slice_size": "/24", "fast_ipam": false, "ipRanges": ranges});
+    assert!(!load(&off).unwrap().is_sliced(), "slices are switched off");
+}
+
+#[test]
 fn a_slice_keeps_window_and_exclusions() {
     let config = load(&json!({
         "range": "10.0.0.0/16", "node_slice_size": "/24", "exclude": ["10.0.3.100/31"], "range_start": "10.0.3.100"
