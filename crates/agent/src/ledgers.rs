@@ -315,7 +315,9 @@ fn refused(refusal: &LedgerRefusal, config: &Config) -> Failure {
     let failure = Failure::new(
         match refusal {
             LedgerRefusal::Exhausted { .. } => Code::TryAgainLater,
-            LedgerRefusal::Sliced { .. } | LedgerRefusal::Name(_) => Code::InvalidConfig,
+            LedgerRefusal::Sliced { .. } | LedgerRefusal::Overlaps { .. } | LedgerRefusal::Name(_) => {
+                Code::InvalidConfig
+            }
         },
         refusal.to_string(),
     );

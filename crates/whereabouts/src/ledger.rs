@@ -33,7 +33,7 @@ mod request;
 mod spread;
 
 pub use network::{Network, Usage};
-pub use object::{STATE, State};
+pub use object::{OPENED, STATE, State};
 pub use owned::{Adopted, OwnedError, adopt, owned_object};
 pub use plan::{Mark, Outcome, Plan, PoolWrite, Reserve, Settled, Unreserve};
 pub use pool::{ADDRESSES_IN_AN_OBJECT, LARGEST_OBJECT, PoolId};

@@ -12,8 +12,8 @@
 //! - A slice without an address to hand out (`exclude`, `range_start`, `range_end`) is given to nobody.
 //! - However many nodes come and go, a pool is written once; and not at all when nothing changes.
 //! - Nobody takes an address of the whole range beside the slices: its object says so, and is made where there is none.
-//! - A pool whose range was used before it was cut gives slices away only after nobody can take an address from the
-//!   whole range any more.
+//! - A pool gives slices away only after nobody can take an address from the whole range any more, nor from any other range
+//!   of the network that overlaps it; those are opened when nothing that is cut, and no node's slice, overlaps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,11 +27,13 @@ use crate::ledger::{PoolId, State};
 mod assign;
 mod desired;
 mod find;
+mod seal;
 mod see;
 mod write;
 
 pub use desired::{Conflict, asked_for, networks, slice_pools};
 pub use find::{NETWORK, SliceRefusal, network_of, slice_of};
+pub use seal::{is_cut, open_beside};
 pub use see::{identify, network_of_ledger, see};
 
 /// What there is.
@@ -51,6 +53,8 @@ pub struct Inputs<'a> {
     pub held: &'a [HeldSpan],
     /// Objects of ranges that all nodes share.
     pub shared: &'a [SharedPool],
+    /// Slices of which nodes' ledgers say that they are handed out of ([`State::Owned`]).
+    pub owned: &'a [PoolId],
     /// The present.
     pub now: Timestamp,
 }
@@ -177,8 +181,8 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
         // Two pools of one network must not cut one range twice: the older one has it.
         let rival =
             cut.iter().find(|(network, cidr)| *network == pool.network && cidr.overlaps(&pool.cut.whole()));
-        write::guard(inputs, pool, &mut plan);
-        let sealed = write::seal(inputs, pool, &mut plan);
+        seal::guard(inputs, pool, &mut plan);
+        let sealed = seal::seal(inputs, pool, &mut plan);
         let assigned = assign::assign(inputs, pool, known, sealed && rival.is_none());
         write::pool(inputs, pool, known, &assigned, rival.map(|(_, cidr)| *cidr), &mut plan);
         cut.push((&pool.network, pool.cut.whole()));
@@ -189,7 +193,7 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
             plan.writes.push(SliceWrite::Delete { name: name.to_owned(), uid });
         }
     }
-    write::unseal(inputs, &desired, &mut plan);
+    seal::unseal(inputs, &desired, &mut plan);
     plan
 }
 

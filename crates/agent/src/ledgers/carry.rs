@@ -36,7 +36,12 @@ impl Worker {
         let mut firsts = BTreeSet::new();
         for pool in &plan.create {
             let name = pool.name_any();
-            match self.create(&name, pool).await {
+            let moved = self.network.take_moved();
+            let created = self.create(&name, pool).await;
+            // That it is new says nothing.
+            self.network.take_moved();
+            all |= moved;
+            match created {
                 Err(trouble) => self.meet(trouble),
                 Ok(()) => match PoolId::of_object(&self.name, pool, |_| false) {
                     // An object more of a pool: whoever marks the pool has marked its first object before it looked for
@@ -52,12 +57,11 @@ impl Worker {
             }
         }
         for first in firsts {
-            let before = self.network.state_of(&first);
             if let Err(trouble) = self.read_one(&first).await {
                 self.meet(trouble);
                 all = true;
             }
-            all |= self.network.state_of(&first) != before;
+            all |= self.network.take_moved();
         }
         if all {
             // Also when it fails nothing is handed out by what was known before: nothing is known then.

@@ -1,7 +1,8 @@
 //! What is read, and when.
 //!
-//! Everything at the first use, before a refusal, and when ranges begin to overlap; single objects when a write met
-//! somebody else's, or when they matter and were not looked at for a second.
+//! Everything at the first use, before a refusal, and when an object appears or says something else about its state than
+//! before: then others' may, too. Single objects when a write met somebody else's, or when they matter and were not looked at
+//! for a second.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,12 +24,15 @@ const MOST_SWEPT: usize = 8;
 impl Worker {
     /// Reads what these requests need before they are planned.
     pub(super) async fn prepare(&mut self, jobs: &[Job], requests: &[Request]) -> Result<(), Trouble> {
-        if self.read.is_none() {
+        if self.read.is_none() || self.network.take_moved() {
             return self.read_all().await;
         }
         let look = jobs.iter().any(|job| job.purpose == Purpose::Look);
         if look {
             self.read_for_looks(jobs, requests).await?;
+            if self.network.take_moved() {
+                self.read_all().await?;
+            }
         }
         let holds = requests.iter().any(|request| matches!(request.act, Act::Hold { .. }));
         let certain = jobs.iter().any(|job| job.purpose == Purpose::Certain);
@@ -46,6 +50,9 @@ impl Worker {
         }
         let before = self.overlaps(requests);
         let changed = self.confirm(stale).await?;
+        if self.network.take_moved() {
+            return self.read_all().await;
+        }
         if changed && before {
             // Who takes a record away takes its reservation away, too.
             self.read_reservations().await?;
@@ -73,6 +80,7 @@ impl Worker {
     /// Objects that say that they are another network's are left out by the server: there may be a slice for each node and
     /// network.
     pub(super) async fn read_all(&mut self) -> Result<(), Trouble> {
+        self.read = None;
         let began = self.shared.clock.elapsed();
         let mut found = BTreeSet::new();
         for labels in self.selectors() {
@@ -92,6 +100,7 @@ impl Worker {
         }
         self.read_reservations().await?;
         self.read = Some(began);
+        self.network.take_moved();
         Ok(())
     }
 

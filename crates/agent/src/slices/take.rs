@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tenure_api::whereabouts::{IPPool, label};
 use tenure_ipam::assign::Reservation;
-use tenure_ipam::{Cidr, Exclusion, Subnet};
+use tenure_ipam::{Exclusion, Subnet};
 use tenure_whereabouts::ledger::{Adopted, PoolId, adopt};
 
 use super::known::{SeenPool, Taken};
@@ -38,7 +39,7 @@ impl Shared {
             if !self.is_current(&name, &uid, &pool) {
                 return;
             }
-            match self.read(&id, &object, pool.whole).await {
+            match self.read(&id, &object).await {
                 Ok(read) => break read,
                 Err(trouble) => {
                     tracing::warn!(pool = name, slice = %cidr, %trouble, "the records of a slice cannot be read yet");
@@ -52,10 +53,10 @@ impl Shared {
         self.tell_if_all_read();
     }
 
-    async fn read(&self, id: &PoolId, object: &str, whole: Option<Cidr>) -> Result<Read, Trouble> {
+    async fn read(&self, id: &PoolId, object: &str) -> Result<Read, Trouble> {
         let records: Api<IPPool> = self.api();
         let own = self.insist(|| records.get_opt(object)).await?;
-        let others = self.read_whole(id, whole).await?;
+        let others = self.read_shared(id).await?;
         let adopted = adopt(id, own.as_ref(), &others);
         for refused in &adopted.refused {
             tracing::warn!(object, refused, "a record of a slice makes no sense; it is kept");
@@ -64,21 +65,17 @@ impl Shared {
         Ok(Read { own, adopted, around })
     }
 
-    /// The objects of ranges that may have records of addresses of the slice: those of what is cut, and of what was cut before
-    /// it grew.
-    async fn read_whole(&self, id: &PoolId, whole: Option<Cidr>) -> Result<Vec<IPPool>, Trouble> {
-        let slice = id.range;
-        let widest = whole.map_or(slice.prefix(), |whole| whole.prefix().min(slice.prefix()));
-        let around = (widest..=slice.prefix()).filter_map(|prefix| Cidr::new(slice.first(), prefix));
-        let names = around.flat_map(|range| {
-            let shared = PoolId::shared(&id.network, range);
-            // Whereabouts writes everything into the first.
-            let (first, last) = (shared.home(slice.first()), shared.home(slice.last()));
-            let numbers: BTreeSet<u128> =
-                std::iter::once(0).chain(first..=last.min(first.saturating_add(64))).collect();
-            numbers.into_iter().filter_map(move |number| shared.object_name(number).ok())
-        });
-        let names: Vec<String> = names.collect();
+    /// The objects of shared ranges of the network, whatever their sizes, that may have records of addresses of the slice. All
+    /// of them are sealed before a slice is given, so no such record is added after this look.
+    async fn read_shared(&self, id: &PoolId) -> Result<Vec<IPPool>, Trouble> {
+        let records: &Api<IPPool> = &self.api();
+        let mut names = Vec::new();
+        for labels in shared_of(&id.network) {
+            let params = ListParams::default().labels(&labels);
+            let listed = self.insist(|| records.list_metadata(&params)).await?;
+            names.extend(listed.items.iter().map(ResourceExt::name_any));
+        }
+        names.retain(|name| PoolId::may_hold(&id.network, name, &id.range));
         self.read_all(&names).await
     }
 
@@ -213,7 +210,7 @@ impl Shared {
                 .collect();
             for (name, taken) in waiting {
                 let others = if taken.grown {
-                    self.read_whole(&taken.id, taken.whole).await
+                    self.read_shared(&taken.id).await
                 } else {
                     self.read_all(&taken.around).await
                 };
@@ -248,6 +245,16 @@ impl Shared {
     ) -> Option<R> {
         self.node.look(|node| node.is_ready().then(|| look(node))).await.ok().flatten()
     }
+}
+
+/// Selects the objects that say that they are shared and of this network, and those that say nothing.
+fn shared_of(network: &str) -> Vec<String> {
+    let (no_node, of) = (format!("!{}", label::NODE), label::NETWORK);
+    let mut selectors = vec![format!("{no_node},!{of}")];
+    if !network.is_empty() && network.len() <= 63 {
+        selectors.push(format!("{no_node},{of}={network}"));
+    }
+    selectors
 }
 
 /// A pool as the node is told of it.

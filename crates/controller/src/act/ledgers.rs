@@ -8,12 +8,14 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Precon
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_api::whereabouts::{IPPool, NodeSlicePool, reservation_name};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, label, reservation_name};
 use tenure_handles::Timestamp;
 use tenure_ipam::ledger::Offsets;
-use tenure_whereabouts::ledger::{Act, Network, Outcome as Written, Request, Spread};
+use tenure_whereabouts::ledger::{Act, Network, Outcome as Written, PoolId, Request, Spread, State};
 use tenure_whereabouts::reconcile::{LivingPod, named_address};
-use tenure_whereabouts::slices::asked_for;
+use tenure_whereabouts::slices::{
+    asked_for, identify, is_cut, network_of, network_of_ledger, open_beside, see,
+};
 
 use super::{Actor, Answer, Learned, Outcome, settle};
 use crate::attachment::{Attachment, NetworkAttachmentDefinition};
@@ -30,6 +32,9 @@ impl Actor {
         match write {
             LedgerWrite::Guard { pool } => self.guard(pool).await,
             LedgerWrite::Mark { pool, mark } => {
+                if mark.state != State::Sliced && self.is_cut(&pool.name).await? {
+                    return Ok((Outcome::Superseded, None));
+                }
                 let written = patch(&self.ledgers, &pool.name, mark.patch()).await;
                 settle(&self.ledgers, pool, written, ledger, Learned::LedgerGone).await
             }
@@ -77,7 +82,46 @@ impl Actor {
         }
     }
 
+    /// Whether an object's range is cut, live.
+    async fn is_cut(&self, name: &str) -> Result<bool, kube::Error> {
+        let Some(object) = self.ledgers.get_opt(name).await? else { return Ok(false) };
+        let network = network_of_ledger(&object);
+        let networks = BTreeSet::from([network.clone()]);
+        let Ok(range) = object.spec.cidr() else { return Ok(true) };
+        let pools = every(&self.slices, "").await?;
+        let nodes = every(&self.ledgers, label::NODE).await?;
+        let owned: Vec<PoolId> = nodes
+            .iter()
+            .filter(|ledger| State::of(ledger) == State::Owned)
+            .filter_map(|ledger| identify(ledger, &networks, &|_| true))
+            .collect();
+        Ok(is_cut(&PoolId::shared(&network, range), &pools, &owned))
+    }
+
+    /// An object by which somebody can take an address of what the pool is about to give away for the first time, live.
+    async fn is_open_beside(&self, pool: &NodeSlicePool) -> Result<Option<IPPool>, kube::Error> {
+        let has_given = |pool: &NodeSlicePool| {
+            let slices = pool.status.iter().flat_map(|status| &status.allocations);
+            slices.into_iter().any(|slice| !slice.node_name.is_empty())
+        };
+        let Ok(range) = pool.spec.range.parse() else { return Ok(None) };
+        let before = if pool.uid().is_some() { self.slices.get_opt(&pool.name_any()).await? } else { None };
+        let goes_on = before.is_some_and(|before| before.spec.range == pool.spec.range && has_given(&before));
+        if !has_given(pool) || goes_on {
+            return Ok(None);
+        }
+        let network = network_of(pool);
+        let networks = BTreeSet::from([network.clone()]);
+        let there = every(&self.ledgers, &format!("!{}", label::NODE)).await?;
+        let (_, shared) = see(&there, &networks, |_| false);
+        let open = open_beside(&PoolId::shared(&network, range), &shared).next();
+        Ok(open.and_then(|open| there.into_iter().find(|object| object.name_any() == open.name)))
+    }
+
     async fn write_slices(&self, pool: &NodeSlicePool, gone: &[String]) -> Answer {
+        if let Some(open) = self.is_open_beside(pool).await? {
+            return Ok((Outcome::Superseded, Some(ledger(open))));
+        }
         if !gone.is_empty() && self.lives_any(gone).await? {
             return Ok((Outcome::Superseded, None));
         }
@@ -112,7 +156,7 @@ impl Actor {
     /// Whether an attachment definition asks for this pool, live.
     async fn is_asked_for(&self, name: &str) -> Result<bool, kube::Error> {
         let attachments: Api<NetworkAttachmentDefinition> = Api::all(self.client.clone());
-        let all = every(&attachments).await?;
+        let all = every(&attachments, "").await?;
         let definitions: Vec<_> = all
             .iter()
             .map(Attachment::of)
@@ -211,7 +255,7 @@ impl Actor {
     /// Whether any ledger has a record of the pod for the address of this reservation, live.
     async fn is_recorded(&self, reservation: &str, podref: &str) -> Result<bool, kube::Error> {
         let Some(address) = named_address(reservation) else { return Ok(true) };
-        let ledgers = every(&self.ledgers).await?;
+        let ledgers = every(&self.ledgers, "").await?;
         Ok(ledgers.iter().any(|pool| {
             let key = pool.spec.cidr().ok().and_then(|cidr| Offsets::of(&cidr).offset(address).ok());
             let record = key.and_then(|key| pool.spec.allocations.get(&key.to_string()));
@@ -275,11 +319,12 @@ fn is_name(text: &str) -> bool {
     tenure_api::names::is_object_name(text)
 }
 
-async fn every<K>(api: &Api<K>) -> Result<Vec<K>, kube::Error>
+/// All objects with these labels, as they are now.
+async fn every<K>(api: &Api<K>, labels: &str) -> Result<Vec<K>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(PAGE).labels(labels);
     let mut found = Vec::new();
     loop {
         let page = api.list(&params).await?;

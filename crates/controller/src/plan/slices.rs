@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::Timestamp;
-use tenure_whereabouts::ledger::{Mark, State};
+use tenure_whereabouts::ledger::{Mark, PoolId, State};
 use tenure_whereabouts::slices::{
     About, AttachmentDefinition, Event, HeldSpan, Inputs, SharedPool, SlicePlan, SliceWrite, identify,
     networks, plan, see,
@@ -91,7 +91,7 @@ impl SlicePlanner {
             .map(|it| it.definition.clone())
             .collect();
         let nodes = self.living(world, now);
-        let (held, shared) = seen(world, &attachments);
+        let (held, shared, owned) = seen(world, &attachments);
         let pools: Vec<NodeSlicePool> = ledgers.slices.iter().cloned().collect();
         let inputs = Inputs {
             namespace: &self.namespace,
@@ -101,6 +101,7 @@ impl SlicePlanner {
             pools: &pools,
             held: &held,
             shared: &shared,
+            owned: &owned,
             now,
         };
         let plan = plan(&inputs);
@@ -128,7 +129,6 @@ impl SlicePlanner {
                     ledgers.slices.get(&name).map(|pool| LedgerWrite::DropSlices { pool: at(pool) })
                 }
                 SliceWrite::Seal { name } => mark(ledgers, &name, State::Sliced),
-                SliceWrite::Unseal { name } if slices_are_in_use(ledgers, &name) => None,
                 SliceWrite::Unseal { name } => mark(ledgers, &name, State::Unique),
             };
             due.extend(write.map(Write::Ledger));
@@ -184,8 +184,11 @@ impl SlicePlanner {
     }
 }
 
-/// What nodes hold and which ranges are used as a whole, as ledgers say.
-fn seen(world: &World, attachments: &[AttachmentDefinition]) -> (Vec<HeldSpan>, Vec<SharedPool>) {
+/// What nodes hold, which ranges are used as a whole, and which slices are handed out of.
+type Seen = (Vec<HeldSpan>, Vec<SharedPool>, Vec<PoolId>);
+
+/// What ledgers say.
+fn seen(world: &World, attachments: &[AttachmentDefinition]) -> Seen {
     let networks = networks(attachments, None);
     let with_slices = world.ledgers.nodes_with_slices();
     let is_node = |name: &str| world.nodes().get(name).is_some() || with_slices.contains(name);
@@ -198,7 +201,9 @@ fn seen(world: &World, attachments: &[AttachmentDefinition]) -> (Vec<HeldSpan>, 
             held.push(HeldSpan { network: id.network, node: id.node, first, last });
         }
     }
-    (held, shared)
+    let owned = world.ledgers.pools.iter().filter(|ledger| ledger.state() == State::Owned);
+    let owned = owned.filter_map(|ledger| identify(&ledger.pool, &networks, &is_node)).collect();
+    (held, shared, owned)
 }
 
 /// The nodes that have a slice of this pool, and lose it because they are gone.
@@ -214,21 +219,6 @@ fn losers(ledgers: &Ledgers, pool: &NodeSlicePool, living: &BTreeSet<String>) ->
 fn mark(ledgers: &Ledgers, name: &str, state: State) -> Option<LedgerWrite> {
     let ledger = ledgers.pools.get(name)?;
     Some(LedgerWrite::Mark { pool: at(&ledger.pool), mark: Mark::on(&ledger.pool, state) })
-}
-
-/// Whether a node still hands out of a slice of this range: its ledger says so until it has heard that it may not.
-fn slices_are_in_use(ledgers: &Ledgers, name: &str) -> bool {
-    let Some(Ok(range)) = ledgers.pools.get(name).map(|ledger| ledger.pool.spec.cidr()) else { return false };
-    let network = |ledger: &crate::ledgers::Ledger| {
-        let labels = ledger.pool.metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get(tenure_api::whereabouts::label::NETWORK)).cloned()
-    };
-    let of = ledgers.pools.get(name).and_then(network);
-    ledgers.pools.iter().any(|ledger| {
-        ledger.state() == State::Owned
-            && network(ledger) == of
-            && ledger.pool.spec.cidr().is_ok_and(|cidr| cidr.overlaps(&range))
-    })
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub struct Network {
     pub(super) reservations: BTreeMap<Address, Reserved>,
     reserved_by: BTreeMap<(String, String), BTreeSet<Address>>,
     pub(super) always_reserve: bool,
+    /// Whether something was seen that may be a sign of what was not.
+    moved: bool,
 }
 
 /// The addresses of a pool that records name, as numbers.
@@ -64,6 +66,7 @@ impl Network {
             reservations: BTreeMap::new(),
             reserved_by: BTreeMap::new(),
             always_reserve: false,
+            moved: false,
         }
     }
 
@@ -91,6 +94,7 @@ impl Network {
                 self.objects.insert(name, known);
                 return Some(id);
             }
+            self.moved |= known.is_otherwise(&pool.metadata);
             let gone =
                 known.records.iter().filter(|(key, record)| pool.spec.allocations.get(*key) != Some(record));
             for (key, record) in gone {
@@ -103,6 +107,7 @@ impl Network {
             }
             self.objects.insert(name, object);
         } else {
+            self.moved = true;
             let object = Object::new(id.clone(), number, pool);
             for (key, record) in &object.records {
                 self.add_record(&name, &object, key, record);
@@ -132,6 +137,7 @@ impl Network {
                     object.records.insert(key.to_owned(), after.clone());
                 }
             }
+            self.moved |= object.is_otherwise(metadata);
             object.see_metadata(metadata);
         }
         self.objects.insert(write.name.clone(), object);
@@ -150,9 +156,17 @@ impl Network {
         let Some(object) = self.objects.get_mut(name) else { return false };
         let same = object.generation.is_some() && object.generation == metadata.generation;
         if same {
+            self.moved |= object.is_otherwise(metadata);
             object.see_metadata(metadata);
         }
         same
+    }
+
+    /// Whether an object was seen for the first time, or says something else about its state than before, since this was asked
+    /// last. Then what is known of the others may be older than what that object's writers rely on: all are to be read,
+    /// after which nothing has moved.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// The objects of a pool, by number.
@@ -216,7 +230,7 @@ impl Network {
     pub fn is_as_planned(&self, write: &PoolWrite) -> bool {
         self.objects.get(&write.name).is_some_and(|object| {
             let same = |(key, before, _): (&str, Option<&Allocation>, _)| object.records.get(key) == before;
-            (!write.adds() || object.state == write.state()) && write.edits().all(same)
+            (!write.adds() || write.agrees(object)) && write.edits().all(same)
         })
     }
 
@@ -282,6 +296,14 @@ impl Network {
     pub(super) fn state(&self, id: &PoolId) -> Option<State> {
         let name = self.pools.get(id)?.get(&0)?;
         self.objects.get(name).map(|object| object.state)
+    }
+
+    /// Whether all addresses of a pool are for slices, or are one: whatever of its objects says so. A seal is taken away only by
+    /// who has put it there.
+    pub(super) fn is_sealed(&self, id: &PoolId) -> bool {
+        let mut objects = self.pools.get(id).into_iter().flat_map(BTreeMap::values);
+        let state = |name: &String| self.objects.get(name).map(|object| object.state);
+        objects.any(|name| matches!(state(name), Some(State::Sliced | State::Owned)))
     }
 
     /// The pools that have addresses in common with a range.

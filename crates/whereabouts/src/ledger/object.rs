@@ -12,6 +12,10 @@ use super::PoolId;
 /// The annotation of an `IPPool` that says what its writers have agreed on. Ours; Whereabouts neither has nor heeds it.
 pub const STATE: &str = "whereabouts.cni.cncf.io/state";
 
+/// The annotation of an `IPPool` that says at which of its versions it was last opened after it had been sealed. It is tested with
+/// the state: whoever did not hear of the time in between knows nothing of what was held then.
+pub const OPENED: &str = "whereabouts.cni.cncf.io/opened";
+
 /// What the writers of an object have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -60,6 +64,8 @@ pub(super) struct Object {
     pub(super) number: u128,
     pub(super) version: Option<String>,
     pub(super) state: State,
+    /// What [`OPENED`] says.
+    pub(super) opened: Option<String>,
     /// Whether it has annotations at all: a patch cannot add to none.
     pub(super) has_annotations: bool,
     /// How often its records have changed, as the server counts.
@@ -78,6 +84,7 @@ impl Object {
             number,
             version: pool.metadata.resource_version.clone(),
             state: State::of(pool),
+            opened: opened(&pool.metadata),
             has_annotations: pool.metadata.annotations.is_some(),
             generation: pool.metadata.generation,
             is_managed: pool.metadata.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty()),
@@ -91,8 +98,14 @@ impl Object {
         self.version.clone_from(&metadata.resource_version);
         self.generation = metadata.generation;
         self.state = State::of_metadata(metadata);
+        self.opened = opened(metadata);
         self.has_annotations = metadata.annotations.is_some();
         self.is_managed = metadata.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty());
+    }
+
+    /// Whether its writers have agreed on something else since.
+    pub(super) fn is_otherwise(&self, metadata: &ObjectMeta) -> bool {
+        self.state != State::of_metadata(metadata) || self.opened != opened(metadata)
     }
 
     /// The address that a key stands for; `None` when it makes no sense.
@@ -101,6 +114,11 @@ impl Object {
         let offset = if decimal { key.parse().ok()? } else { return None };
         Offsets::of(&self.id.range).address(offset).ok()
     }
+}
+
+/// When an object was last opened.
+pub(super) fn opened(metadata: &ObjectMeta) -> Option<String> {
+    metadata.annotations.as_ref().and_then(|all| all.get(OPENED)).cloned()
 }
 
 /// What a record takes in an object: its texts, the JSON around them, and the server's note of who wrote it.

@@ -9,7 +9,8 @@ use tenure_api::whereabouts::{
 };
 use tenure_ipam::Address;
 
-use super::{Answer, Request, STATE, State};
+use super::object::opened;
+use super::{Answer, OPENED, Request, STATE, State};
 
 mod hold;
 mod planner;
@@ -50,6 +51,8 @@ pub struct Mark {
     pub version: Option<String>,
     /// What it is to say.
     pub state: State,
+    /// Whether it was sealed until now.
+    opens: bool,
     has_annotations: bool,
 }
 
@@ -81,6 +84,7 @@ pub struct PoolWrite {
     /// As which it was seen.
     pub version: Option<String>,
     state: State,
+    opened: Option<String>,
     has_annotations: bool,
     is_managed: bool,
     edits: BTreeMap<String, Edit>,
@@ -193,7 +197,7 @@ impl PoolWrite {
     pub fn patch(&self) -> Value {
         let mut operations = Vec::new();
         if self.edits.values().any(|edit| edit.before.is_none()) {
-            operations.push(state_test(self.state, self.has_annotations));
+            operations.extend(state_tests(self.state, self.opened.as_ref(), self.has_annotations));
         }
         if self.is_managed {
             // An entry without a name is how a server is told to keep no such notes; one that keeps none does not begin to.
@@ -213,7 +217,7 @@ impl PoolWrite {
     /// The object after the changes, for a whole write guarded by its version; `None` if it is not what it was.
     pub fn apply(&self, pool: &IPPool) -> Option<IPPool> {
         let adds = self.edits.values().any(|edit| edit.before.is_none());
-        if adds && State::of(pool) != self.state {
+        if adds && (State::of(pool) != self.state || opened(&pool.metadata) != self.opened) {
             return None;
         }
         let mut pool = pool.clone();
@@ -234,9 +238,9 @@ impl PoolWrite {
         self.edits.iter().map(|(key, edit)| (key.as_str(), edit.before.as_ref(), edit.after.as_ref()))
     }
 
-    /// What the object must say.
-    pub(super) fn state(&self) -> State {
-        self.state
+    /// Whether the object says what it must.
+    pub(super) fn agrees(&self, object: &super::object::Object) -> bool {
+        object.state == self.state && object.opened == self.opened
     }
 
     /// Whether it adds a record.
@@ -262,6 +266,7 @@ impl Mark {
             name: pool.metadata.name.clone().unwrap_or_default(),
             version: pool.metadata.resource_version.clone(),
             state,
+            opens: State::of(pool) == State::Sliced && state != State::Sliced,
             has_annotations: pool.metadata.annotations.is_some(),
         }
     }
@@ -270,11 +275,12 @@ impl Mark {
     pub fn patch(&self) -> Value {
         let mut operations =
             vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": self.version})];
-        if self.has_annotations {
-            operations.push(json!({"op": "add", "path": state_path(), "value": self.state.as_str()}));
-        } else {
-            let annotations = json!({ STATE: self.state.as_str() });
-            operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": annotations}));
+        if !self.has_annotations {
+            operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+        }
+        operations.push(json!({"op": "add", "path": path(STATE), "value": self.state.as_str()}));
+        if self.opens {
+            operations.push(json!({"op": "add", "path": path(OPENED), "value": self.version}));
         }
         Value::Array(operations)
     }
@@ -287,12 +293,16 @@ impl Mark {
         let mut pool = pool.clone();
         let annotations = pool.metadata.annotations.get_or_insert_default();
         annotations.insert(STATE.to_owned(), self.state.as_str().to_owned());
+        if self.opens {
+            annotations.insert(OPENED.to_owned(), self.version.clone().unwrap_or_default());
+        }
         Some(pool)
     }
 
     pub(super) fn of(name: &str, object: &super::object::Object, state: State) -> Self {
         let version = object.version.clone();
-        Self { name: name.to_owned(), version, state, has_annotations: object.has_annotations }
+        let has_annotations = object.has_annotations;
+        Self { name: name.to_owned(), version, state, opens: false, has_annotations }
     }
 }
 
@@ -318,18 +328,20 @@ impl Reserve {
     }
 }
 
-fn state_path() -> String {
-    format!("/metadata/annotations/{}", STATE.replace('/', "~1"))
+fn path(annotation: &str) -> String {
+    format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
 }
 
-fn state_test(state: State, has_annotations: bool) -> Value {
-    match state {
-        State::Unmarked if !has_annotations => {
-            json!({"op": "test", "path": "/metadata/annotations", "value": null})
-        }
-        State::Unmarked => json!({"op": "test", "path": state_path(), "value": null}),
-        said => json!({"op": "test", "path": state_path(), "value": said.as_str()}),
+/// Tests of what an object's writers have agreed on.
+fn state_tests(state: State, opened: Option<&String>, has_annotations: bool) -> Vec<Value> {
+    if !has_annotations {
+        return vec![json!({"op": "test", "path": "/metadata/annotations", "value": null})];
     }
+    let said = (state != State::Unmarked).then(|| state.as_str());
+    vec![
+        json!({"op": "test", "path": path(STATE), "value": said}),
+        json!({"op": "test", "path": path(OPENED), "value": opened}),
+    ]
 }
 
 /// Adds a change of a record to the changes of its object.

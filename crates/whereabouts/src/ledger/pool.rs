@@ -92,6 +92,29 @@ impl PoolId {
         })
     }
 
+    /// Whether, by its name, an object is of a shared range of `network` and may have records of these addresses. Whereabouts
+    /// writes all records of a range into the first object.
+    pub fn may_hold(network: &str, name: &str, addresses: &Cidr) -> bool {
+        let rest = if network.is_empty() {
+            Some(name)
+        } else {
+            name.strip_prefix(network).and_then(|rest| rest.strip_prefix('-'))
+        };
+        let Some((network_address, prefix)) = rest.and_then(|rest| rest.rsplit_once('-')) else {
+            return false;
+        };
+        let (prefix, number) = match prefix.split_once('.') {
+            Some((prefix, number)) => (prefix, number.parse().unwrap_or(0)),
+            None => (prefix, 0),
+        };
+        let is_v6 = network_address.contains('-');
+        let text = if is_v6 { network_address.replace('-', ":") } else { network_address.to_owned() };
+        let Ok(range) = format!("{text}/{prefix}").parse::<Cidr>() else { return false };
+        let (first, last) = Self::shared(network, range).addresses_of(number);
+        let within = first <= addresses.last().bits() && addresses.first().bits() <= last;
+        range.overlaps(addresses) && (number == 0 || within)
+    }
+
     /// Which pool of `network`, and which of its objects, this one is; `None` if it is another network's.
     ///
     /// Whereabouts' objects have no labels, so a name alone may be read in two ways: a network or a node in front of

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tenure_api::whereabouts::Allocation;
-use tenure_ipam::{Address, Range};
+use tenure_ipam::{Address, Cidr, Range};
 
 use super::PoolId;
 use crate::config::Config;
@@ -112,6 +112,22 @@ pub enum LedgerRefusal {
     Sliced {
         /// The pool's object.
         pool: String,
+    },
+    /// The range or one that it overlaps was cut into slices; what is left of either cannot be told apart.
+    #[error(
+        "{pool} hands out nothing: its range {range}, or {other} of the same network, which it overlaps (IPPool {by}), is \
+         cut into slices of nodes; accepted is the configuration with node_slice_size, a range that overlaps nothing that \
+         is cut, or another network_name"
+    )]
+    Overlaps {
+        /// The pool's object.
+        pool: String,
+        /// Its range.
+        range: Cidr,
+        /// The other range, or a node's slice.
+        other: Cidr,
+        /// The object of that.
+        by: String,
     },
     /// The pool cannot have a name.
     #[error("{0}")]

@@ -366,9 +366,83 @@ fn a_node_that_takes_a_slice_knows_who_has_addresses_of_it() {
     memory.put_pool(owned_object(&slice, State::Owned, [], None).unwrap());
     let overlapping =
         config(&json!({"range": "10.0.0.0/23", "network_name": "blue", "range_start": "10.0.0.254"}));
-    assert_eq!(add(&mut memory, &overlapping, &who("a", "net1")), held(&["10.0.0.254"]));
-    assert_eq!(add(&mut memory, &overlapping, &who("b", "net1")), held(&["10.0.0.255"]));
-    assert!(matches!(add(&mut memory, &overlapping, &who("c", "net1")), Answer::Refused(_)));
+    let Answer::Refused(refusal) = add(&mut memory, &overlapping, &who("a", "net1")) else {
+        panic!("it was given an address")
+    };
+    let words = refusal.to_string();
+    for part in ["10.0.0.0/23", "10.0.1.0/24", "blue-node1-10.0.1.0-24", "network_name"] {
+        assert!(words.contains(part), "{words}");
+    }
+    assert!(memory.pool("blue-10.0.0.0-23").is_none(), "nothing is made for it");
+}
+
+#[test]
+fn a_range_inside_or_around_one_that_is_cut_hands_out_nothing_whichever_was_there_first() {
+    for range in ["10.0.0.0/24", "10.0.0.0/12"] {
+        for first in [false, true] {
+            let mut memory = Memory::default();
+            let config = config(&json!({"range": range}));
+            if first {
+                assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["10.0.0.1"]));
+            }
+            let guard = PoolId::shared("", "10.0.0.0/16".parse().unwrap());
+            memory.put_pool(guard.empty_object(0, State::Sliced).unwrap());
+            let refused = add(&mut memory, &config, &who("b", "net1"));
+            assert!(matches!(refused, Answer::Refused(LedgerRefusal::Overlaps { .. })), "{refused:?}");
+            if first {
+                assert_eq!(
+                    add(&mut memory, &config, &who("a", "net1")),
+                    held(&["10.0.0.1"]),
+                    "it keeps its own"
+                );
+            }
+            let outside = self::config(&json!({"range": "10.0.0.0/28", "enable_overlapping_ranges": false}));
+            assert_eq!(add(&mut memory, &outside, &who("c", "net1")), held(&["10.0.0.1"]), "it heeds nobody");
+        }
+    }
+}
+
+#[test]
+fn who_did_not_hear_that_a_range_was_cut_for_a_while_takes_nothing_by_what_it_knew_before() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/24"}));
+    add(&mut memory, &config, &who("a", "net1"));
+    let before = memory.read("", false);
+    for state in [State::Sliced, State::Unique] {
+        let pool = memory.pool("10.0.0.0-24").unwrap();
+        let marked = plan::Mark::on(pool, state).apply(pool).unwrap();
+        memory.put_pool(marked);
+    }
+    assert_eq!(State::of(memory.pool("10.0.0.0-24").unwrap()), State::Unique);
+    let request = vec![Request::hold(who("b", "net1"), Want::of(&config, &[]))];
+    let mut plan = before.plan(request, &Spread::of(""), Timestamp::default());
+    let written = memory.carry_out(&mut plan, usize::MAX);
+    assert!(
+        written.look_again && matches!(plan.settle(|name| written.outcome(name))[..], [Settled::Again(_)])
+    );
+    assert_eq!(add(&mut memory, &config, &who("b", "net1")), held(&["10.0.0.2"]), "it has looked");
+}
+
+#[test]
+fn which_objects_may_hold_addresses_is_told_by_their_names() {
+    let slice = "10.0.16.0/20".parse().unwrap();
+    for (network, name, may) in [
+        ("", "10.0.0.0-16", true),
+        ("", "10.0.0.0-16.16", true),
+        ("", "10.0.0.0-16.15", false),
+        ("", "10.0.17.0-24", true),
+        ("", "10.0.32.0-24", false),
+        ("", "10.0.0.0-8", true),
+        ("", "blue-10.0.0.0-16", false),
+        ("blue", "blue-10.0.0.0-16", true),
+        ("blue", "blue-node1-10.0.0.0-16", false),
+        ("", "fd00---64", false),
+        ("", "x", false),
+    ] {
+        assert_eq!(PoolId::may_hold(network, name, &slice), may, "{network} {name}");
+    }
+    assert!(PoolId::may_hold("", "fd00---64", &"fd00::10/124".parse().unwrap()));
+    assert!(PoolId::may_hold("", "0---126", &"::/127".parse().unwrap()));
 }
 
 #[test]
@@ -422,6 +496,7 @@ fn a_patch_guards_every_key_and_the_state() {
         |pod: &str| json!({"id": format!("id-{pod}"), "podref": format!("ns/{pod}"), "ifname": "net1"});
     let expected = json!([
         {"op": "test", "path": "/metadata/annotations/whereabouts.cni.cncf.io~1state", "value": "unique"},
+        {"op": "test", "path": "/metadata/annotations/whereabouts.cni.cncf.io~1opened", "value": null},
         {"op": "test", "path": "/spec/allocations/1", "value": record("a")},
         {"op": "remove", "path": "/spec/allocations/1"},
         {"op": "test", "path": "/spec/allocations/2", "value": null},

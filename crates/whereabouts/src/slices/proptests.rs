@@ -47,8 +47,17 @@ fn run(
     held: &[HeldSpan],
 ) -> usize {
     let now = Timestamp::from_millis(7);
-    let plan =
-        plan(&Inputs { namespace: "x", attachments, flat: None, nodes, pools, held, shared: &[], now });
+    let plan = plan(&Inputs {
+        namespace: "x",
+        attachments,
+        flat: None,
+        nodes,
+        pools,
+        held,
+        shared: &[],
+        owned: &[],
+        now,
+    });
     for write in &plan.writes {
         match write {
             SliceWrite::Create(pool) | SliceWrite::Replace(pool) => *pools = vec![(**pool).clone()],

@@ -64,11 +64,19 @@ struct Rig {
     pools: Vec<NodeSlicePool>,
     held: Vec<HeldSpan>,
     shared: Vec<SharedPool>,
+    owned: Vec<PoolId>,
 }
 
 impl Rig {
     fn new(attachments: Vec<AttachmentDefinition>, names: &[&str]) -> Self {
-        Self { attachments, nodes: nodes(names), pools: Vec::new(), held: Vec::new(), shared: Vec::new() }
+        Self {
+            attachments,
+            nodes: nodes(names),
+            pools: Vec::new(),
+            held: Vec::new(),
+            shared: Vec::new(),
+            owned: Vec::new(),
+        }
     }
 
     fn plan(&self) -> SlicePlan {
@@ -80,6 +88,7 @@ impl Rig {
             pools: &self.pools,
             held: &self.held,
             shared: &self.shared,
+            owned: &self.owned,
             now: Timestamp::from_millis(5_000),
         })
     }
@@ -269,6 +278,45 @@ fn a_range_in_use_is_sealed_before_its_slices_are_given_away_and_opened_when_it_
     rig.attachments.clear();
     assert!(matches!(rig.step().writes[..], [SliceWrite::Delete { .. }]));
     assert_eq!(rig.step().writes, [SliceWrite::Unseal { name: "10.0.0.0-24".into() }]);
+}
+
+#[test]
+fn ranges_that_overlap_what_is_cut_are_sealed_before_slices_are_given_and_opened_when_nothing_is() {
+    let net = attachment("kube-system", "net", &json!({"range": "10.0.0.0/16", "node_slice_size": "/24"}));
+    let mut rig = Rig::new(vec![net], &["a"]);
+    let shared = |network: &str, range: &str, state: State| {
+        let id = PoolId::shared(network, range.parse().unwrap());
+        SharedPool { name: id.name().unwrap(), id, state }
+    };
+    rig.shared = vec![
+        shared("", "10.0.0.0/16", State::Sliced),
+        shared("", "10.0.7.0/24", State::Unique),
+        shared("", "10.0.0.0/12", State::Overlapping),
+        shared("", "10.0.8.0/24", State::Unmarked),
+        shared("", "10.1.0.0/24", State::Unique),
+        shared("blue", "10.0.7.0/24", State::Unique),
+    ];
+    let plan = rig.step();
+    let sealed = |name: &str| plan.writes.contains(&SliceWrite::Seal { name: name.into() });
+    let names = ["10.0.7.0-24", "10.0.0.0-12", "10.0.8.0-24", "10.1.0.0-24", "blue-10.0.7.0-24"];
+    assert_eq!(names.map(sealed), [true, true, false, false, false]);
+    assert_eq!(slices(&rig.pools[0])[0].0, "", "not yet");
+    rig.shared[1].state = State::Sliced;
+    rig.shared[2].state = State::Sliced;
+    rig.step();
+    assert_eq!(slices(&rig.pools[0])[0].0, "a");
+    rig.attachments.clear();
+    rig.owned = vec![PoolId::of_node("", "a", "10.0.0.0/24".parse().unwrap())];
+    assert!(matches!(rig.step().writes[..], [SliceWrite::Delete { .. }]));
+    let opened = |plan: SlicePlan| plan.writes.len();
+    assert_eq!(
+        rig.step().writes,
+        [SliceWrite::Unseal { name: "10.0.7.0-24".into() }],
+        "the node's is elsewhere"
+    );
+    rig.shared[1].state = State::Unique;
+    rig.owned.clear();
+    assert_eq!(opened(rig.step()), 2);
 }
 
 #[test]

@@ -5,51 +5,12 @@ use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolS
 use tenure_ipam::{Cidr, Slices};
 
 use super::assign::Assigned;
-use super::desired::{AllDesired, Conflict, Desired};
+use super::desired::{Conflict, Desired};
 use super::find::NETWORK;
 use super::{About, Event, Inputs, SlicePlan, SliceWrite};
-use crate::ledger::{PoolId, State};
 
 /// So many nodes are named in a message; the others are counted.
 const NAMED: usize = 5;
-
-/// Makes the whole range's object where there is none, so that an ADD with another configuration meets it.
-pub(super) fn guard(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) {
-    let id = PoolId::shared(&pool.network, pool.cut.whole());
-    // Where the name is refused nobody else can make the object either.
-    let Ok(guard) = id.empty_object(0, State::Sliced) else { return };
-    let there = inputs.shared.iter().any(|shared| Some(&shared.name) == guard.metadata.name.as_ref());
-    if !there && plan.guards.iter().all(|other| other.metadata.name != guard.metadata.name) {
-        plan.guards.push(guard);
-    }
-}
-
-/// Seals the whole range's objects; whether all of them are.
-pub(super) fn seal(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) -> bool {
-    let id = PoolId::shared(&pool.network, pool.cut.whole());
-    let open: Vec<_> =
-        inputs.shared.iter().filter(|shared| shared.id == id && shared.state != State::Sliced).collect();
-    for object in &open {
-        let seal = SliceWrite::Seal { name: object.name.clone() };
-        if !plan.writes.contains(&seal) {
-            plan.writes.push(seal);
-        }
-    }
-    open.is_empty()
-}
-
-/// Opens objects of ranges that nobody cuts any more.
-pub(super) fn unseal(inputs: &Inputs<'_>, desired: &AllDesired<'_>, plan: &mut SlicePlan) {
-    for object in inputs.shared.iter().filter(|shared| shared.state == State::Sliced) {
-        let mut wanted = desired.pools.values().map(|pool| (pool.network.as_str(), pool.cut.whole()));
-        let still = wanted.any(|(network, whole)| network == object.id.network && whole == object.id.range);
-        // Its pool first: as long as there is one, nodes hand out of their slices.
-        let exists = inputs.pools.iter().any(|pool| pool.spec.range.parse() == Ok(object.id.range));
-        if !still && !exists && desired.unreadable.is_empty() {
-            plan.writes.push(SliceWrite::Unseal { name: object.name.clone() });
-        }
-    }
-}
 
 /// The pool as it should be, if that is not how it is.
 pub(super) fn pool(

@@ -119,8 +119,15 @@ impl Planner<'_> {
     fn check(&mut self, want: &Want) -> Result<bool, Box<LedgerRefusal>> {
         let network = self.network;
         let state = network.state(&want.pool);
-        if state == Some(State::Sliced) {
-            return Err(Box::new(LedgerRefusal::Sliced { pool: want.pool.name().unwrap_or_default() }));
+        // Also before it is made: where what it overlaps is cut, nothing is ever handed out of it.
+        let mut cut = network.overlapping(&want.pool.range).filter(|other| network.is_sealed(other));
+        let heeds = want.overlapping || state.is_some_and(|state| state != State::Unmarked);
+        if network.is_sealed(&want.pool) {
+            let other = cut.find(|other| **other != want.pool && other.node.is_empty());
+            return Err(Box::new(sliced(want, other)));
+        }
+        if let Some(other) = cut.next().filter(|_| heeds) {
+            return Err(Box::new(sliced(want, Some(other))));
         }
         if !want.overlapping && matches!(state, Some(State::Unmarked)) {
             return Ok(true);
@@ -239,6 +246,18 @@ fn arranged(wants: &[Want], mut addresses: Vec<Address>) -> Vec<Address> {
         }
     }
     addresses
+}
+
+/// `other` is what is cut and not the same range.
+fn sliced(want: &Want, other: Option<&PoolId>) -> LedgerRefusal {
+    let pool = want.pool.name().unwrap_or_default();
+    match other {
+        None => LedgerRefusal::Sliced { pool },
+        Some(other) => {
+            let (range, by) = (want.pool.range, other.name().unwrap_or_default());
+            LedgerRefusal::Overlaps { pool, range, other: other.range, by }
+        }
+    }
 }
 
 fn exhausted(who: &Who, want: &Want) -> LedgerRefusal {

@@ -92,9 +92,9 @@ impl<'a> Planner<'a> {
         }
         let write = self.edits.into_iter().filter_map(|(name, edits)| {
             let object = self.network.objects.get(&name)?;
-            let (version, state) = (object.version.clone(), object.state);
+            let (version, state, opened) = (object.version.clone(), object.state, object.opened.clone());
             let (has_annotations, is_managed) = (object.has_annotations, object.is_managed);
-            Some(PoolWrite { name, version, state, has_annotations, is_managed, edits })
+            Some(PoolWrite { name, version, state, opened, has_annotations, is_managed, edits })
         });
         Plan {
             write: write.collect(),

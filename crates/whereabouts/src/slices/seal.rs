@@ -1,0 +1,88 @@
+//! Whole ranges beside slices: nobody takes an address of what is cut by another range's object.
+//!
+//! ```text
+//!    guard: the cut range's object is there, sealed ─▶ every object that overlaps it is sealed ─▶ slices are given
+//!    open:  no pool and no node's ledger says any more that something of it is cut
+//! ```
+//!
+//! Whoever makes an object of a range makes it empty and lists the network's objects before it takes anything from it. If it
+//! was made after the guard, its maker meets the guard in that list; if before, the list of who gives slices shows it.
+
+use tenure_api::whereabouts::NodeSlicePool;
+use tenure_ipam::Cidr;
+
+use super::desired::{AllDesired, Desired};
+use super::find::network_of;
+use super::{Inputs, SharedPool, SlicePlan, SliceWrite};
+use crate::ledger::{PoolId, State};
+
+/// The objects of shared ranges by which somebody can take an address of a range that is cut.
+///
+/// What nobody has marked is not of a network in which ranges heed each other; or it is Whereabouts' own, and whoever marks it
+/// looks at what is cut before it takes from it.
+pub fn open_beside<'s>(
+    cut: &PoolId,
+    shared: impl IntoIterator<Item = &'s SharedPool>,
+) -> impl Iterator<Item = &'s SharedPool> {
+    let heeds = |shared: &SharedPool| matches!(shared.state, State::Unique | State::Overlapping);
+    shared
+        .into_iter()
+        .filter(|shared| shared.state != State::Sliced && overlaps(&shared.id, cut))
+        .filter(move |shared| shared.id == *cut || heeds(shared))
+}
+
+/// Whether addresses of a shared range may be handed out of slices: a pool cuts it, or a node's ledger says so.
+pub fn is_cut<'p>(
+    id: &PoolId,
+    pools: impl IntoIterator<Item = &'p NodeSlicePool>,
+    owned: impl IntoIterator<Item = &'p PoolId>,
+) -> bool {
+    let cuts = |pool: &NodeSlicePool| {
+        let range: Option<Cidr> = pool.spec.range.parse().ok();
+        range.is_some_and(|range| overlaps(id, &PoolId::shared(&network_of(pool), range)))
+    };
+    pools.into_iter().any(cuts) || owned.into_iter().any(|slice| overlaps(id, slice))
+}
+
+/// Makes the whole range's object where there is none, so that an ADD with another configuration meets it.
+pub(super) fn guard(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) {
+    let id = PoolId::shared(&pool.network, pool.cut.whole());
+    // Where the name is refused nobody else can make the object either.
+    let Ok(guard) = id.empty_object(0, State::Sliced) else { return };
+    let there = inputs.shared.iter().any(|shared| Some(&shared.name) == guard.metadata.name.as_ref());
+    if !there && plan.guards.iter().all(|other| other.metadata.name != guard.metadata.name) {
+        plan.guards.push(guard);
+    }
+}
+
+/// Seals the whole range's objects, and those of every range that overlaps it; whether all of them are.
+pub(super) fn seal(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) -> bool {
+    let id = PoolId::shared(&pool.network, pool.cut.whole());
+    let mut sealed = true;
+    for object in open_beside(&id, inputs.shared) {
+        sealed = false;
+        let seal = SliceWrite::Seal { name: object.name.clone() };
+        if !plan.writes.contains(&seal) {
+            plan.writes.push(seal);
+        }
+    }
+    sealed
+}
+
+/// Opens objects of ranges that overlap nothing that is cut any more.
+pub(super) fn unseal(inputs: &Inputs<'_>, desired: &AllDesired<'_>, plan: &mut SlicePlan) {
+    for object in inputs.shared.iter().filter(|shared| shared.state == State::Sliced) {
+        let wanted = desired
+            .pools
+            .values()
+            .any(|pool| overlaps(&object.id, &PoolId::shared(&pool.network, pool.cut.whole())));
+        if !wanted && desired.unreadable.is_empty() && !is_cut(&object.id, inputs.pools, inputs.owned) {
+            plan.writes.push(SliceWrite::Unseal { name: object.name.clone() });
+        }
+    }
+}
+
+/// Whether two ranges are of one network and have addresses in common.
+fn overlaps(one: &PoolId, other: &PoolId) -> bool {
+    one.network == other.network && one.range.overlaps(&other.range)
+}
