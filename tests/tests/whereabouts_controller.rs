@@ -4,6 +4,7 @@
 #[path = "../../crates/controller/tests/bed/mod.rs"]
 mod bed;
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -93,7 +94,7 @@ fn all_worked(controller: &Running) -> Result<()> {
     Ok(())
 }
 
-/// Upstream's own scenario 12 and its defects 10 and #614: a definition may be in any namespace and needs no network_name.
+/// Upstream's own scenario 12 and its defects 10 and #614: a definition may be in any namespace and needs no `network_name`.
 #[tokio::test]
 async fn a_definition_of_any_namespace_becomes_slices_and_its_deletion_takes_them_away_within_a_second()
 -> Result<()> {
@@ -307,12 +308,12 @@ async fn five_thousand_nodes_in_one_pool_are_one_write() -> Result<()> {
     ensure!(writes() == 1, "{} writes", writes());
     let size = serde_json::to_vec(&pool)?.len();
     ensure!(size < 1_000_000, "{size} bytes");
-    println!("5,000 nodes: one write of {size} bytes, {took:?} after the start");
+    writeln!(std::io::stderr(), "5,000 nodes: one write of {size} bytes, {took:?} after the start")?;
     let before = SystemClock.now();
     make(5_000..5_500).await?;
     served(5_500).await;
     let (took, joined) = (SystemClock.now().since(before), writes() - 1);
-    println!("500 nodes joined within {took:?}: {joined} writes");
+    writeln!(std::io::stderr(), "500 nodes joined within {took:?}: {joined} writes")?;
     ensure!(u128::from(joined) <= took.as_millis() / 500 + 2, "{joined} writes within {took:?}");
     let still = writes();
     tokio::time::sleep(Duration::from_secs(7)).await;

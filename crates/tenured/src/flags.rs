@@ -13,6 +13,7 @@ use tenure_daemon::{LogFormat, duration, hostname};
 /// Gives pods their addresses: answers the CNI plugin, and keeps interfaces, routes and blocks of this node.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenured", version)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub struct Flags {
     /// The node's name in Kubernetes; the hostname if not given.
     #[arg(long, env = "NODE_NAME")]
