@@ -158,7 +158,7 @@ async fn a_pod_has_ten_networks_and_goes_without_a_del<'c>(stage: &Stage<'c>) ->
     let mut before = find(stage.cluster, APPS, "ten-1").await?;
     before.delegates.truncate(1);
     before.delegates[0].result = json!({"ips": [{"address": format!("{KEPT}/24")}]});
-    before.container = BEFORE.to_owned();
+    BEFORE.clone_into(&mut before.container);
     stage.says([&forgotten, &before], None).await?;
     let delete = ["delete", "pod", "forgotten", "-n", APPS, "--force", "--grace-period=0"];
     stage.cluster.kubectl(&delete).await?;

@@ -87,7 +87,7 @@ pub fn expected<'a, 'c: 'a>(
                     );
                     parts = (pod.node.name().to_owned(), slice.to_owned());
                 }
-                let mut object = names::pool_name(network.network_name, &parts.0, &parts.1)?;
+                let mut object = names::pool_name(network.named, &parts.0, &parts.1)?;
                 let place = (number(ip.addr()) - number(range.cidr.network())) / ADDRESSES_IN_AN_OBJECT;
                 if !network.sliced && place > 0 {
                     object = format!("{object}.{place}");
@@ -125,7 +125,7 @@ pub fn reserved<'a, 'c: 'a>(
     for pod in attached {
         for (delegate, network) in pod.delegates.iter().zip(networks).filter(|(_, network)| !network.sliced) {
             for ip in delegate.addresses()? {
-                reserved.insert(names::reservation_name(network.network_name, ip.addr())?, pod.podref());
+                reserved.insert(names::reservation_name(network.named, ip.addr())?, pod.podref());
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct Network {
     /// The definition's namespace.
     pub namespace: &'static str,
     /// `network_name`, or nothing.
-    pub network_name: &'static str,
+    pub named: &'static str,
     /// The CNI configuration.
     pub config: Value,
     pub sliced: bool,
@@ -144,8 +144,8 @@ fn network(number: usize, main: Main, version: &str, mut ipam: Value, ranges: Ve
     if number % 2 == 1 || named {
         config["name"] = json!(name);
     }
-    let (namespace, network_name) = if named { (NETS, "ten") } else { (APPS, "") };
-    Network { number, name, namespace, network_name, config, sliced, ranges }
+    let (namespace, said) = if named { (NETS, "ten") } else { (APPS, "") };
+    Network { number, name, namespace, named: said, config, sliced, ranges }
 }
 
 impl Network {
