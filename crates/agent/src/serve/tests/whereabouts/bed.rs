@@ -327,7 +327,8 @@ fn call(network: &Value, (pod, container, interface): At<'_>) -> rpc::Call {
 
 /// A network of this CNI name that asks for addresses.
 pub(super) fn network(name: &str, ipam: Value) -> Value {
-    let mut network = json!({"cniVersion": "1.1.0", "name": name, "type": "macvlan", "ipam": ipam});
+    let mut network = json!({"cniVersion": "1.1.0", "name": name, "type": "macvlan"});
+    network["ipam"] = ipam;
     network["ipam"]["type"] = json!("whereabouts");
     network
 }
