@@ -121,7 +121,7 @@ impl Run {
             figures.api_calls.push((self.ours.api_calls()? - before) / count(pace.calls));
             figures.add.take(&adding);
             figures.del.take(&self.ours.caller.del(&config, &added, pace.callers)?);
-            if pace.callers > 1 {
+            if pace.callers >= 100 {
                 let (added, adding) = self.ours.caller.add(&config, pace.callers, pace.callers)?;
                 figures.burst.take(&adding);
                 self.ours.caller.del(&config, &added, pace.callers)?;

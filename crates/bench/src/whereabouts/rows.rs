@@ -19,15 +19,12 @@ pub(super) struct Own<'a> {
 pub(super) fn beside_creates(own: &Own<'_>, creates: &Figures) -> Report {
     let mut report = table(own, creates, "kube-apiserver's creates", ["≥ 1140/s", "≥ 1×"]);
     for ((kind, callers), pace) in &own.figures.paces {
-        for percent in [50, 99] {
-            let what = format!("{}, {callers} at once: ADD inside the agent, p{percent}", kind.as_str());
-            let taken = Unit::Nanoseconds.show(percentile(&pace.inside, percent));
-            report.fact(&what, &taken, "", "");
-        }
-        for (part, used) in PARTS.iter().zip(pace.processor) {
-            let what = format!("{}, {callers} at once: processor time an ADD, {part}", kind.as_str());
-            report.fact(&what, &Unit::Nanoseconds.show(used), "", "");
-        }
+        let with = format!("{}, {callers} at once", kind.as_str());
+        let taken = Unit::Nanoseconds.show(percentile(&pace.inside, 50));
+        report.fact(&format!("{with}: ADD inside the agent, p50"), &taken, "", "");
+        let used: Vec<String> = pace.processor.iter().map(|used| format!("{:.2}", used / 1e6)).collect();
+        let what = format!("{with}: processor time an ADD, {}", PARTS.join(" + "));
+        report.fact(&what, &format!("{} ms", used.join(" + ")), "", "");
     }
     report.fact("calls that failed", &failures(own.caller), "", "0");
     if let Some(said) = &own.caller.last_failure {
@@ -50,7 +47,6 @@ pub(super) fn beside_peer(own: &Own<'_>, theirs: &Figures, peer: &Caller) -> Rep
 fn table(own: &Own<'_>, theirs: &Figures, peer: &str, targets: [&str; 2]) -> Report {
     let title = format!("Whereabouts' ranges: whole executions of the plugin, beside {peer}");
     let mut rows = Rows { report: Report::new(&title, peer) };
-    let none = Figures::default();
     for kind in [Kind::Shared, Kind::Sliced] {
         for pace in &own.size.paces {
             let key = (kind, pace.callers);
@@ -60,8 +56,8 @@ fn table(own: &Own<'_>, theirs: &Figures, peer: &str, targets: [&str; 2]) -> Rep
             let target = if pace.callers < 100 { "" } else { targets[usize::from(kind == Kind::Sliced)] };
             rows.a_second(&format!("{with}: ADD"), &ours.add, their.map(|it| &it.add), target);
             rows.times(&format!("{with}: ADD"), &ours.add, their.map(|it| &it.add));
-            if pace.callers > 1 {
-                let what = format!("{with}, {} in all: ADD", pace.callers);
+            if pace.callers >= 100 {
+                let what = format!("{with}, and no more: ADD");
                 rows.a_second(&what, &ours.burst, their.map(|it| &it.burst), "");
             }
             rows.a_second(&format!("{with}: DEL"), &ours.del, their.map(|it| &it.del), "");
@@ -72,7 +68,7 @@ fn table(own: &Own<'_>, theirs: &Figures, peer: &str, targets: [&str; 2]) -> Rep
         }
     }
     for (level, ours) in &own.figures.held {
-        let their = theirs.held.get(level).or_else(|| none.held.get(level));
+        let their = theirs.held.get(level);
         let (with, many) = (format!("unsliced, {level} held"), own.size.beside_at_once.callers);
         rows.times(&format!("{with}: ADD"), &ours.add, their.map(|it| &it.add));
         rows.times(&format!("{with}: DEL"), &ours.del, their.map(|it| &it.del));
