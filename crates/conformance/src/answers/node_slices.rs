@@ -79,6 +79,7 @@ impl Cluster {
             pools: &self.pools,
             held: &[],
             shared: &[],
+            owned: &[],
             now: Timestamp::from_millis(1_000),
         });
         for write in &plan.writes {
