@@ -198,6 +198,8 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
 }
 
 #[cfg(test)]
+mod joint;
+#[cfg(test)]
 mod proptests;
 #[cfg(test)]
 mod tests;
