@@ -270,7 +270,7 @@ impl Bed {
     /// Nothing goes wrong any more, and what was left undone has had its time.
     pub(super) fn mend(&self) {
         if self.fault().take().is_some() {
-            self.runtime.block_on(tokio::time::sleep(Duration::from_millis(600)));
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(600)).await });
         }
     }
 
