@@ -145,6 +145,41 @@ async fn a_range_in_use_is_sealed_before_its_slices_are_given_away() {
 }
 
 #[tokio::test]
+async fn ranges_that_overlap_what_is_cut_are_sealed_before_slices_are_given_and_opened_again() {
+    let (client, controller) = started(62, &["node1"]).await;
+    pod(&client, "old", Some(&["10.0.7.1"])).await;
+    ledger(&client, "10.0.7.0-24", "10.0.7.0/24", None, Some("unique"), &[("1", "default/old")]).await;
+    ledger(&client, "10.0.0.0-12", "10.0.0.0/12", None, Some("overlapping"), &[]).await;
+    ledger(&client, "10.0.8.0-24", "10.0.8.0/24", None, None, &[]).await;
+    attach(&client, "kube-system", "net", &sliced("10.0.0.0/16", "/24")).await;
+    let pool = slices(&client, "net", &["node1"]).await;
+    let version = |version: Option<String>| version.unwrap().parse::<u64>().unwrap();
+    for name in ["10.0.0.0-16", "10.0.7.0-24", "10.0.0.0-12"] {
+        let sealed = ledgers(&client).get(name).await.unwrap();
+        assert_eq!(state(&sealed).as_deref(), Some("sliced"), "{name}");
+        assert!(
+            version(sealed.resource_version()) < version(pool.resource_version()),
+            "{name} came too late"
+        );
+    }
+    let outside = ledgers(&client).get("10.0.8.0-24").await.unwrap();
+    assert_eq!(state(&outside), None, "it heeds nobody");
+    // One that was made by who did not know is sealed, too.
+    ledger(&client, "10.0.9.0-24", "10.0.9.0/24", None, Some("unique"), &[]).await;
+    let is = async |name: &str, wanted: &str| {
+        (state(&ledgers(&client).get(name).await.unwrap()).as_deref() == Some(wanted)).then_some(())
+    };
+    until("the seal", async || is("10.0.9.0-24", "sliced").await).await;
+    detach(&client, "kube-system", "net").await;
+    for name in ["10.0.0.0-16", "10.0.7.0-24", "10.0.0.0-12", "10.0.9.0-24"] {
+        until("it to be opened", async || is(name, "unique").await).await;
+        let opened = ledgers(&client).get(name).await.unwrap();
+        assert!(opened.annotations().contains_key("whereabouts.cni.cncf.io/opened"), "{name}");
+    }
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn definitions_that_contradict_each_other_are_a_condition_and_an_event() {
     let (client, controller) = started(56, &["node1"]).await;
     let of = |size: &str| json!({"range": "10.0.0.0/24", "node_slice_size": size, "network_name": "blue"});

@@ -1,5 +1,8 @@
 //! Slices and shared ranges of one network together: nodes that hand out of their slices, nodes that take from ranges of several
 //! sizes by what they last heard, and a controller that cuts and uncuts, in any order. No address has two holders.
+//!
+//! What it takes for granted: a node's ledger says `owned` before the node hands anything out of its slice. An agent writes that
+//! behind its first pod, so a pool that is deleted within that moment is not played here.
 
 use proptest::prelude::*;
 use serde_json::json;

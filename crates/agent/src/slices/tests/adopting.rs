@@ -107,6 +107,31 @@ async fn addresses_that_the_whole_range_holds_are_kept_back_and_come_back_one_by
 }
 
 #[tokio::test]
+async fn addresses_that_any_range_that_overlaps_holds_are_kept_back_and_come_back_one_by_one() {
+    let bed = Bed::new(29).await;
+    // Inside the slice, around what is cut, beside the slice, and of another network.
+    bed.record("net-10.9.0.0-30", "10.9.0.0/30", &[("1", "a", "a")]).await;
+    bed.record("net-10.8.0.0-13", "10.8.0.0/13", &[("65538", "b", "b")]).await;
+    bed.record("net-10.9.0.16-30", "10.9.0.16/30", &[("3", "c", "c")]).await;
+    bed.record("10.9.0.0-29", "10.9.0.0/29", &[("3", "d", "d")]).await;
+    bed.cut("net", "10.9.0.0/24", OURS).await;
+    let whole = bed.ready().await;
+    assert_eq!(whole.add("net", "e").await.unwrap(), "10.9.0.3", "1 and 2 are held");
+    for (object, key, address) in
+        [("net-10.8.0.0-13", "65538", "10.9.0.2"), ("net-10.9.0.0-30", "1", "10.9.0.1")]
+    {
+        bed.edit(object, json!({"spec": {"allocations": {key: null}}})).await;
+        let address: tenure_ipam::Address = address.parse().unwrap();
+        until("it to come back", async || {
+            let who = whole.node.look(move |node| node.who(address)).await.unwrap();
+            matches!(who, crate::node::view::Who::Free { .. }).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(whole.add("net", "f").await.unwrap(), "10.9.0.1");
+}
+
+#[tokio::test]
 async fn a_large_range_keeps_back_what_its_further_objects_hold() {
     let bed = Bed::new(26).await;
     let range = PoolId::shared("net", "10.8.0.0/16".parse().unwrap());

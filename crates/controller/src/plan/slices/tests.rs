@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::*;
 use serde_json::json;
-use tenure_api::whereabouts::{IPPool, IPPoolSpec, label};
+use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec, label};
 
 use super::*;
 use crate::attachment::{Attachment, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
@@ -73,7 +73,7 @@ impl Rig {
     /// A node's ledger in that state, with that many records.
     fn ledger(&mut self, node: &str, slice: &str, state: &str, records: u32) {
         let name = format!("{node}-{}", slice.replace('/', "-"));
-        let allocations = (1..=records).map(|key| (key.to_string(), Default::default())).collect();
+        let allocations = (1..=records).map(|key| (key.to_string(), Allocation::default())).collect();
         let mut pool = IPPool::new(&name, IPPoolSpec { range: slice.to_owned(), allocations });
         pool.metadata.uid = Some(name);
         pool.labels_mut().insert(label::NODE.to_owned(), node.to_owned());
@@ -148,7 +148,7 @@ fn a_range_is_guarded_then_cut_and_written_again_only_when_something_changes_and
     rig.node("a");
     rig.attach("/26");
     assert_eq!(rig.settle(), ["guard", "slices"]);
-    rig.pass(Duration::from_secs(60));
+    rig.pass(Duration::from_mins(1));
     assert!(rig.settle().is_empty(), "nothing has changed");
     rig.node("b");
     assert_eq!(rig.settle(), ["slices"]);
