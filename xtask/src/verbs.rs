@@ -17,11 +17,24 @@ pub(crate) fn demo(arguments: &[String]) -> Result<()> {
     let mut build = vec!["build", "--quiet"];
     build.extend(PROGRAMS.iter().flat_map(|program| ["--package", *program]));
     cargo("build the programs", &build, &[])?;
-    let program = target_directory().join("debug/tenure");
-    timed("show the demo", || {
-        let shown = Command::new(&program).arg("demo").args(arguments).status();
-        let shown = shown.with_context(|| format!("cannot start {}", program.display()))?;
-        ensure!(shown.success(), "the demo ended with {shown}");
+    let arguments: Vec<String> =
+        std::iter::once("demo").map(str::to_owned).chain(arguments.to_vec()).collect();
+    run("show the demo", "tenure", &arguments)
+}
+
+/// Builds one of our tools with what all tests are built of, so that nothing is built twice, and runs it.
+fn tool(what: &str, program: &str, arguments: &[String]) -> Result<()> {
+    cargo(&format!("build {program}"), &["build", "--quiet", "--workspace", "--bin", program], &[])?;
+    run(what, program, arguments)
+}
+
+/// Runs a program that cargo has built.
+fn run(what: &str, program: &str, arguments: &[String]) -> Result<()> {
+    let path = target_directory().join("debug").join(program);
+    timed(what, || {
+        let ended = Command::new(&path).args(arguments).current_dir(root()).status();
+        let ended = ended.with_context(|| format!("cannot start {}", path.display()))?;
+        ensure!(ended.success(), "could not {what}: {program} ended with {ended}");
         Ok(())
     })
 }
@@ -68,21 +81,18 @@ pub(crate) fn conformance(files: &[String]) -> Result<()> {
         }
         files.sort();
     }
-    let run = ["run", "--quiet", "--package", "tenure-conformance", "--"];
-    cargo("compare our answers with the peers'", &run, &files)
+    tool("compare our answers with the peers'", "tenure-conformance", &files)
 }
 
 pub(crate) fn crds(check: bool) -> Result<()> {
-    let run = ["run", "--quiet", "--package", "tenure-api", "--bin", "crds", "--"];
     let (what, flag) = if check {
         ("check that deploy/crds is up to date", "--check")
     } else {
         ("write deploy/crds", "--write")
     };
-    cargo(what, &run, &[flag.into(), "deploy/crds".into()])
+    tool(what, "crds", &[flag.into(), "deploy/crds".into()])
 }
 
 pub(crate) fn setup() -> Result<()> {
-    let run = ["run", "--quiet", "--package", "tenure-testbed", "--bin", "setup"];
-    cargo("install and build what the tests need", &run, &[])
+    tool("install and build what the tests need", "setup", &[])
 }

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use serde_json::Value;
 
 /// Crates that exist for tests and measurements only: no program may be built on them.
 const FOR_TESTS: [&str; 6] = ["testbed", "sim", "conformance", "bench", "tests", "xtask"];
@@ -33,25 +34,43 @@ fn allowed() -> Vec<(String, BTreeSet<String>)> {
 
 /// What each crate of ours uses, as cargo sees it: (for building, for its tests).
 fn used() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
-    let metadata = MetadataCommand::new()
-        .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"))
-        .no_deps()
-        .exec()
-        .expect("cargo metadata");
-    let short = |name: &str| name.strip_prefix("tenure-").unwrap_or(name).to_owned();
-    let ours: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
-    metadata
-        .packages
+    let packages = packages();
+    let short = |of: &Value| {
+        let name = text(of, "name");
+        name.strip_prefix("tenure-").unwrap_or(name).to_owned()
+    };
+    let ours: BTreeSet<&str> = packages.iter().map(|package| text(package, "name")).collect();
+    packages
         .iter()
         .map(|package| {
-            let of_ours = package.dependencies.iter().filter(|used| ours.contains(used.name.as_str()));
-            let (tests, build): (Vec<_>, Vec<_>) =
-                of_ours.partition(|used| used.kind == DependencyKind::Development);
-            let names =
-                |list: Vec<&cargo_metadata::Dependency>| list.iter().map(|used| short(&used.name)).collect();
-            (short(package.name.as_str()), (names(build), names(tests)))
+            let of_ours = dependencies(package).filter(|used| ours.contains(text(used, "name")));
+            let (tests, build): (Vec<_>, Vec<_>) = of_ours.partition(|used| used["kind"] == "dev");
+            let names = |list: Vec<&Value>| list.into_iter().map(short).collect();
+            (short(package), (names(build), names(tests)))
         })
         .collect()
+}
+
+/// The crates of the workspace.
+fn packages() -> Vec<Value> {
+    let said = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo starts");
+    let mut metadata: Value = serde_json::from_slice(&said.stdout).expect("cargo's metadata is JSON");
+    match metadata["packages"].take() {
+        Value::Array(packages) => packages,
+        other => panic!("cargo has no list of packages: {other}"),
+    }
+}
+
+fn dependencies(package: &Value) -> impl Iterator<Item = &Value> {
+    package["dependencies"].as_array().into_iter().flatten()
+}
+
+fn text<'v>(of: &'v Value, key: &str) -> &'v str {
+    of[key].as_str().expect("cargo's metadata has names")
 }
 
 #[test]
@@ -107,14 +126,10 @@ fn nothing_that_ships_is_built_on_test_crates() {
 
 #[test]
 fn the_engine_knows_no_kubernetes_no_async_and_no_io() {
-    let metadata = MetadataCommand::new()
-        .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ipam/Cargo.toml"))
-        .no_deps()
-        .exec()
-        .expect("cargo metadata");
-    let ipam = metadata.packages.iter().find(|package| package.name.as_str() == "tenure-ipam").expect("ipam");
-    for used in &ipam.dependencies {
-        let name = used.name.as_str();
+    let packages = packages();
+    let ipam = packages.iter().find(|package| text(package, "name") == "tenure-ipam").expect("ipam");
+    for used in dependencies(ipam) {
+        let name = text(used, "name");
         let banned = ["kube", "k8s-openapi", "tokio", "futures", "hyper", "nix", "tracing"].contains(&name);
         assert!(!banned, "the engine must stay pure, but depends on {name}");
     }

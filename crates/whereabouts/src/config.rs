@@ -120,30 +120,18 @@ impl Config {
         CniResult { interfaces: Vec::new(), ips, routes: self.routes.clone(), dns: self.dns.clone() }
     }
 
-    /// The addresses of the annotation [`PREFERRED_IP`], one for each range that has one of them. It is a wish:
-    /// what is in no range is refused, what is taken gives way to the lowest free.
+    /// The addresses of the annotation [`PREFERRED_IP`], one for each range that has one of them. It is a wish: what is
+    /// taken gives way to the lowest free, and what is in no range is meant for another network of the pod.
     pub fn preferred(&self, annotation: &str) -> Result<Vec<Option<Address>>, Refusal> {
         let mut wishes = vec![None; self.ranges.len()];
         for text in annotation.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-            let key = format!("annotation {PREFERRED_IP}");
             let address = tenure_ipam::Notation::Strict
                 .address(text)
-                .map_err(|error| Refusal::parse(&key, annotation, &error))?;
-            let takes = |(range, wish): (&RangeConfig, &mut Option<Address>)| {
-                let here = wish.is_none() && range.range.contains(address);
-                if here {
-                    *wish = Some(address);
-                }
-                here
-            };
-            if !self.ranges.iter().zip(&mut wishes).any(takes) {
-                let ranges: Vec<String> = self.ranges.iter().map(RangeConfig::range_text).collect();
-                return Err(Refusal::new(
-                    &key,
-                    annotation,
-                    &format!("{address} is in no range of the network"),
-                    &format!("an address of {}", ranges.join(", ")),
-                ));
+                .map_err(|error| Refusal::parse(&format!("annotation {PREFERRED_IP}"), annotation, &error))?;
+            let mut ranges = self.ranges.iter().zip(&mut wishes);
+            let place = ranges.find(|(range, wish)| wish.is_none() && range.range.contains(address));
+            if let Some((_, wish)) = place {
+                *wish = Some(address);
             }
         }
         Ok(wishes)

@@ -82,7 +82,14 @@ impl Agent {
     async fn add(&self, pod: &Pod, interface: bool) -> String {
         let wiring = interface.then(|| Wiring { netns: pod.netns(), ..Wiring::default() });
         let (key, netns) = (pod.key.clone(), pod.netns());
-        let attach = Attach { key, pool: "default".into(), pod: pod.named.clone(), netns, wiring, wish: Wish::default() };
+        let attach = Attach {
+            key,
+            pool: "default".into(),
+            pod: pod.named.clone(),
+            netns,
+            wiring,
+            wish: Wish::default(),
+        };
         match self.node.call(move |ticket| Event::Add { ticket, attach }).await {
             Ok(Done::Added { addresses, .. }) => addresses.to_string(),
             other => panic!("{other:?}"),

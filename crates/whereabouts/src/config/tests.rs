@@ -190,13 +190,13 @@ fn a_slice_keeps_window_and_exclusions() {
 }
 
 #[test]
-fn a_preferred_address_must_be_one_of_the_ranges() {
+fn a_preferred_address_is_that_of_its_range_and_one_of_no_range_is_another_networks() {
     let config = load(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/120"}]})).unwrap();
     let wish = |text: &str| config.preferred(text);
     assert_eq!(wish("fd00::5").unwrap(), [None, Some("fd00::5".parse().unwrap())]);
     assert!(wish("10.0.0.7, fd00::5").unwrap().iter().all(Option::is_some));
-    assert!(wish("10.0.1.7").unwrap_err().key.contains("preferred-ip"));
-    assert!(wish("soon").is_err());
+    assert_eq!(wish("10.0.1.7,10.0.0.7").unwrap(), [Some("10.0.0.7".parse().unwrap()), None]);
+    assert!(wish("soon").unwrap_err().key.contains("preferred-ip"));
 }
 
 #[test]

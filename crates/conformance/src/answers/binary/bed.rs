@@ -334,7 +334,9 @@ fn build() -> Result<PathBuf, String> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", "tenure-cni"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    build
+        .args(["build", "--quiet", "--workspace", "--bin", "tenure-cni"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
     if directory.ends_with("release") {
         build.arg("--release");
     }
