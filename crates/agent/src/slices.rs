@@ -2,13 +2,14 @@
 //! the slices' `IPPool`s.
 //!
 //! ```text
-//!   NodeSlicePools ──watched──▶ known ──reads, then tells──▶ Node ──looked at, a while after a change──▶ IPPools
-//!                                take: the slice's own IPPool (adopted), the whole range's (kept back)
+//!   NodeSlicePools ──watched──▶ known ──claims, reads, tells──▶ Node ──looked at, a while after a change──▶ IPPools
+//!                                take: the slice's own IPPool (claimed, adopted), the whole range's (kept back)
 //! ```
 //!
 //! | module | owns |
 //! |---|---|
 //! | `known` | which slices are this node's; one that is not any more is told at once |
+//! | `claim` | that a slice's object says whose it is before anything is handed out of it |
 //! | `take` | what must be read before anything is handed out of a slice, and what comes back to it later |
 //! | `write` | the slices' records, written behind: exact again soon after the last change |
 //! | `pods` | holds of which only the API can tell whether anybody needs them |
@@ -17,6 +18,7 @@
 //! made equal to it, whoever edited or deleted them, and however long the API server was away. Records that make no sense
 //! stay. The kinds may be missing: then nothing is sliced, until they appear.
 
+mod claim;
 mod known;
 mod pods;
 mod take;
@@ -33,7 +35,7 @@ use tenure_cni::{Code, Failure};
 use tenure_handles::Clock;
 use tenure_ipam::Cidr;
 use tenure_whereabouts::slices::{SliceRefusal, slice_of};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Handle;
@@ -118,6 +120,8 @@ struct Shared {
     changed: watch::Sender<u64>,
     /// Something may be to be written.
     dirty: Notify,
+    /// The writer has it alone; whoever takes a slice shares it, from the object's claim until the node was told.
+    writing: RwLock<()>,
 }
 
 /// What is known.
@@ -161,6 +165,7 @@ impl Slices {
             state: Mutex::default(),
             changed: watch::Sender::new(0),
             dirty: Notify::new(),
+            writing: RwLock::default(),
         });
         shared.watch_all();
         shared.spawn(Arc::clone(&shared).write_behind());
@@ -280,7 +285,7 @@ impl Shared {
             Some(Ok(cidr)) => {
                 let message = format!("slice {cidr} of NodeSlicePool {name:?} cannot be used yet");
                 refuse(message)
-                    .detail("the IPPools of the range could not be read yet; is the API server there?")
+                    .detail("its IPPool could not be written, or those of the range not be read yet; is the API server there?")
             }
             Some(Err(refusal)) => refuse(refusal.clone()),
             None => {

@@ -1,4 +1,4 @@
-//! What must be read before anything is handed out of a slice, and what comes back to it later.
+//! What must be read before anything is handed out of a slice, once it is claimed, and what comes back to it later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,58 +11,68 @@ use tenure_ipam::assign::Reservation;
 use tenure_ipam::{Exclusion, Subnet};
 use tenure_whereabouts::ledger::{Adopted, PoolId, adopt};
 
+use super::claim::Offer;
 use super::known::{SeenPool, Taken};
-use super::{Shared, pool_of, realm_of};
+use super::{Shared, State, pool_of, realm_of};
 use crate::key::Pod;
 use crate::node::{Event, Node, PoolFacts, Recorded, SeenBlock, SeenSlice};
 use crate::objects::calls::Trouble;
 use crate::objects::lock;
-use crate::objects::mirror::{Heard, Identity};
 use crate::objects::waits::Waits;
 
 /// What was read of a slice.
 struct Read {
-    own: Option<IPPool>,
     adopted: Adopted,
     /// The names of the objects that may keep addresses back.
     around: Vec<String>,
 }
 
 impl Shared {
-    /// Reads what must be known of a slice, however long it takes, and tells the node that it is its.
+    /// Does what must be done before anything is handed out of a slice, however long it takes, and tells the node that it is its.
     pub(super) async fn take(self: Arc<Self>, name: String, uid: String, pool: SeenPool) {
-        let Ok(cidr) = pool.slice else { return };
-        let id = PoolId::of_node(&pool.network, &self.options.node, cidr);
-        let Ok(object) = id.name() else { return };
+        let Some(offer) = Offer::of(&self, name, uid, pool) else { return };
+        let (pool, slice) = (&offer.name, offer.id.range);
         let mut waits = Waits::default();
-        let read = loop {
-            if !self.is_current(&name, &uid, &pool) {
-                return;
+        loop {
+            if !self.is_current(&offer.name, &offer.uid, &offer.pool) {
+                return self.let_go(&offer).await;
             }
-            match self.read(&id, &object).await {
-                Ok(read) => break read,
-                Err(trouble) => {
-                    tracing::warn!(pool = name, slice = %cidr, %trouble, "the records of a slice cannot be read yet");
-                    waits.pass().await;
-                }
+            match self.try_take(&offer).await {
+                Ok(true) => break,
+                Ok(false) => tracing::info!(pool, %slice, "a slice was withdrawn while it was being taken"),
+                Err(trouble) => tracing::warn!(pool, %slice, %trouble, "a slice cannot be taken yet"),
             }
-        };
-        let had = self.had(&object, &pool.network).await;
-        self.tell_slice(&name, &uid, &pool, id, object, read, &had);
+            waits.pass().await;
+        }
         self.changed.send_modify(|version| *version += 1);
         self.tell_if_all_read();
     }
 
-    async fn read(&self, id: &PoolId, object: &str) -> Result<Read, Trouble> {
-        let records: Api<IPPool> = self.api();
-        let own = self.insist(|| records.get_opt(object)).await?;
+    /// Whether the node was told; not if the slice is not its any more.
+    async fn try_take(&self, offer: &Offer) -> Result<bool, Trouble> {
+        // Until the node has it, the writer would take the object back.
+        let _unwritten = self.writing.read().await;
+        let own = self.claim(offer).await?;
+        if !self.is_given(offer).await? {
+            return Ok(false);
+        }
+        let read = self.read(&offer.id, &own).await?;
+        let had = self.had(&offer.object, &offer.pool.network).await;
+        Ok(self.tell_slice(offer, read, &had))
+    }
+
+    async fn read(&self, id: &PoolId, own: &IPPool) -> Result<Read, Trouble> {
         let others = self.read_shared(id).await?;
-        let adopted = adopt(id, own.as_ref(), &others);
+        let adopted = adopt(id, Some(own), &others);
         for refused in &adopted.refused {
-            tracing::warn!(object, refused, "a record of a slice makes no sense; it is kept");
+            tracing::warn!(
+                object = own.name_any(),
+                refused,
+                "a record of a slice makes no sense; it is kept"
+            );
         }
         let around = others.iter().map(ResourceExt::name_any).collect();
-        Ok(Read { own, adopted, around })
+        Ok(Read { adopted, around })
     }
 
     /// The objects of shared ranges of the network, whatever their sizes, that may have records of addresses of the slice. All
@@ -102,20 +112,11 @@ impl Shared {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that was read of one slice")]
-    fn tell_slice(
-        &self,
-        name: &str,
-        pool_uid: &str,
-        pool: &SeenPool,
-        id: PoolId,
-        object: String,
-        read: Read,
-        had: &[String],
-    ) {
+    fn tell_slice(&self, offer: &Offer, read: Read, had: &[String]) -> bool {
+        let Offer { name, uid: pool_uid, pool, id, object, .. } = offer;
         let mut state = lock(&self.state);
         if state.pools.uid(name) != Some(pool_uid) || state.pools.get(name) != Some(pool) {
-            return;
+            return false;
         }
         let (front, back) = (format!("{pool_uid}."), format!("/{}", id.range));
         let same = had.iter().find(|uid| uid.starts_with(&front) && uid.ends_with(&back)).cloned();
@@ -136,13 +137,13 @@ impl Shared {
             whole: pool.whole,
             kept_back: reserved,
             around: read.around,
-            pool_uid: pool_uid.to_owned(),
+            pool_uid: pool_uid.clone(),
             grown: false,
-            id,
+            id: id.clone(),
         };
         self.node.tell(Event::PoolChanged { name: pool_of(name), facts: facts(&taken) });
         let slice = SeenBlock {
-            name: object,
+            name: object.clone(),
             uid: block,
             node: self.options.node.clone(),
             pool: pool_of(name),
@@ -152,25 +153,16 @@ impl Shared {
         };
         let realm = realm_of(&taken.id.network);
         self.node.tell(Event::SliceSeen(SeenSlice { block: slice, realm, records }));
-        if let Some(own) = read.own {
-            state.records.hear(Heard::Applied(Identity::of(&own), Some(own)));
-        }
-        state.taken.insert(name.to_owned(), taken);
+        state.taken.insert(name.clone(), taken);
         drop(state);
         self.dirty.notify_one();
+        true
     }
 
     /// What was this node's before the agent was started, and is not any more: what is on record there is held on.
     pub(super) fn tell_leftovers(&self) {
         let mut state = lock(&self.state);
-        let current: BTreeSet<String> = state
-            .pools
-            .iter()
-            .filter_map(|(_, pool)| {
-                let slice = pool.slice.as_ref().ok()?;
-                PoolId::of_node(&pool.network, &self.options.node, *slice).name().ok()
-            })
-            .collect();
+        let current = self.current(&state);
         let records: Vec<(String, IPPool)> = state
             .records
             .iter()
@@ -178,24 +170,37 @@ impl Shared {
             .map(|(name, record)| (name.to_owned(), record.clone()))
             .collect();
         for (name, record) in records {
-            state.managed.insert(name.clone());
-            let network = record.metadata.labels.as_ref().and_then(|labels| labels.get(label::NETWORK));
-            let network = network.cloned().unwrap_or_default();
-            let (Ok(cidr), Ok(decoded)) = (record.spec.cidr(), record.spec.reservations()) else { continue };
-            let uid = format!("{}.0/{cidr}", record.metadata.uid.clone().unwrap_or_default());
-            let block = SeenBlock {
-                name,
-                uid,
-                node: String::new(),
-                pool: realm_of(&network),
-                subnet: Subnet::single(cidr),
-                reserved: false,
-                deleting: false,
-            };
-            let records = decoded.entries.iter().map(|(_, held)| recorded(held)).collect();
-            let realm = realm_of(&network);
-            self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records }));
+            self.tell_leftover(&mut state, name, &record);
         }
+    }
+
+    /// The names of the objects of the slices that are this node's, whether it was told or not.
+    pub(super) fn current(&self, state: &State) -> BTreeSet<String> {
+        let name_of = |pool: &SeenPool| {
+            let slice = pool.slice.as_ref().ok()?;
+            PoolId::of_node(&pool.network, &self.options.node, *slice).name().ok()
+        };
+        state.pools.iter().filter_map(|(_, pool)| name_of(pool)).collect()
+    }
+
+    pub(super) fn tell_leftover(&self, state: &mut State, name: String, record: &IPPool) {
+        state.managed.insert(name.clone());
+        let network = record.metadata.labels.as_ref().and_then(|labels| labels.get(label::NETWORK));
+        let network = network.cloned().unwrap_or_default();
+        let (Ok(cidr), Ok(decoded)) = (record.spec.cidr(), record.spec.reservations()) else { return };
+        let uid = format!("{}.0/{cidr}", record.metadata.uid.clone().unwrap_or_default());
+        let block = SeenBlock {
+            name,
+            uid,
+            node: String::new(),
+            pool: realm_of(&network),
+            subnet: Subnet::single(cidr),
+            reserved: false,
+            deleting: false,
+        };
+        let records = decoded.entries.iter().map(|(_, held)| recorded(held)).collect();
+        let realm = realm_of(&network);
+        self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records }));
     }
 
     /// Reads what keeps addresses of slices back, as long as something does.

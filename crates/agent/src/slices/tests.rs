@@ -2,6 +2,7 @@
 
 mod adopting;
 mod bed;
+mod claiming;
 mod giving;
 mod unused;
 mod writing;

@@ -45,13 +45,17 @@ impl Shared {
         loop {
             self.dirty.notified().await;
             tokio::time::sleep(self.options.debounce).await;
+            let alone = self.writing.write().await;
             // A node that has not replayed everything does not know what it holds.
             let Some(views) = self.look(Node::slices).await else {
+                drop(alone);
                 tokio::time::sleep(self.options.debounce).await;
                 self.dirty.notify_one();
                 continue;
             };
-            match self.write_all(views).await {
+            let written = self.write_all(views).await;
+            drop(alone);
+            match written {
                 Ok(()) => {
                     waits = Waits::default();
                     self.gauge.heard(Watched::RecordWrites);
@@ -128,8 +132,8 @@ impl Shared {
         if let Some(base) = base.filter(|base| base.spec.cidr() == Ok(want.id.range)) {
             object.spec.range.clone_from(&base.spec.range);
         }
-        // An object that is not there says that nothing is held, and no slice costs a write before its first pod.
-        let nothing = object.spec.allocations.is_empty() && (base.is_none() || !want.owned);
+        // One that is this node's says so also without pods; else one that is not there says that nothing is held.
+        let nothing = object.spec.allocations.is_empty() && !want.owned;
         Ok((!nothing).then_some(object))
     }
 

@@ -1,8 +1,8 @@
 //! Slices and shared ranges of one network together: nodes that hand out of their slices, nodes that take from ranges of several
 //! sizes by what they last heard, and a controller that cuts and uncuts, in any order. No address has two holders.
 //!
-//! What it takes for granted: a node's ledger says `owned` before the node hands anything out of its slice. An agent writes that
-//! behind its first pod, so a pool that is deleted within that moment is not played here.
+//! A node takes its slice as agents do: it hears of it, its ledger says `owned`, a live look shows that the slice is still given,
+//! and only then it hands anything out. Its records are written behind that, and the pool may go at any moment.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -61,7 +61,9 @@ fn step() -> impl Strategy<Value = Step> {
 enum Slice {
     #[default]
     None,
-    /// It has heard of it, and has said so.
+    /// It has heard of it.
+    Heard(Cidr),
+    /// It has said that it is its.
     Said(Cidr),
     /// It hands out of it, but not what others had.
     Taken(Cidr, Vec<Address>),
@@ -217,9 +219,13 @@ impl World {
         match self.nodes[node].slice.clone() {
             Slice::None => {
                 if let Some(cidr) = now {
-                    self.nodes[node].slice = Slice::Said(cidr);
-                    self.record(node);
+                    self.nodes[node].slice = Slice::Heard(cidr);
                 }
+            }
+            // By what it heard, which may be old.
+            Slice::Heard(cidr) => {
+                self.nodes[node].slice = Slice::Said(cidr);
+                self.record(node);
             }
             Slice::Said(cidr) | Slice::Taken(cidr, _) if now != Some(cidr) => {
                 self.nodes[node].slice = Slice::None;
@@ -240,7 +246,7 @@ impl World {
     fn record(&mut self, node: usize) {
         let name = name_of(node);
         let own = match &self.nodes[node].slice {
-            Slice::None => None,
+            Slice::None | Slice::Heard(_) => None,
             Slice::Said(cidr) | Slice::Taken(cidr, _) => Some(*cidr),
         };
         let is_mine = |pool: &&IPPool| {

@@ -115,7 +115,7 @@ impl Bed {
         }
     }
 
-    fn pools(&self) -> Api<NodeSlicePool> {
+    pub(super) fn pools(&self) -> Api<NodeSlicePool> {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 

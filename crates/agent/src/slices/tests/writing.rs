@@ -79,15 +79,3 @@ async fn on_a_bad_connection_the_record_is_exact_in_the_end() {
         "a fault that never happened proves nothing"
     );
 }
-
-#[tokio::test]
-async fn a_slice_without_pods_costs_no_write() {
-    let bed = Bed::new(34).await;
-    bed.cut("net", "10.9.0.0/24", OURS).await;
-    let whole = bed.ready().await;
-    whole.slices.slice("net").await.unwrap();
-    a_moment().await;
-    assert_eq!(bed.names().await, Vec::<String>::new());
-    // Nor does one whose pods came and went before it was written.
-    assert_eq!(bed.faults.tally(&Calls::writes()).asked, 0);
-}

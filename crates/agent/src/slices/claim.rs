@@ -1,0 +1,110 @@
+//! A slice's object says that the slice is this node's before anything is handed out of it, and until it is let go.
+//!
+//! ```text
+//!    heard that it is given ─▶ its object says `owned` ─▶ a live look: it is still given ─▶ the node is told
+//! ```
+//!
+//! Whoever opens the whole range again looks for pools first and for such objects then. If the pool goes before the live look,
+//! the slice is not taken; if after it, the object is there already, and says so until the node has let go.
+
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::PostParams;
+use tenure_api::whereabouts::{IPPool, NodeSlicePool};
+use tenure_whereabouts::ledger::{PoolId, State, owned_object};
+
+use super::Shared;
+use super::known::SeenPool;
+use crate::node::Node;
+use crate::objects::calls::Trouble;
+use crate::objects::lock;
+use crate::objects::mirror::{Heard, Identity};
+
+/// A slice that this node is to take.
+pub(super) struct Offer {
+    /// The `NodeSlicePool`, and its UID.
+    pub(super) name: String,
+    pub(super) uid: String,
+    /// As it was seen.
+    pub(super) pool: SeenPool,
+    pub(super) id: PoolId,
+    /// The name of the slice's `IPPool`.
+    pub(super) object: String,
+    /// What that says when it is made.
+    new: IPPool,
+}
+
+impl Offer {
+    /// Nothing if the pool has no slice for this node, or one that cannot have an object.
+    pub(super) fn of(shared: &Shared, name: String, uid: String, pool: SeenPool) -> Option<Self> {
+        let id = PoolId::of_node(&pool.network, &shared.options.node, *pool.slice.as_ref().ok()?);
+        let object = id.name().ok()?;
+        let mut new = owned_object(&id, State::Owned, &[], None).ok()?;
+        new.metadata.namespace = Some(shared.options.namespace.clone());
+        Some(Self { name, uid, pool, id, object, new })
+    }
+
+    /// An object with the same records that says whose the slice is.
+    fn said_by(&self, found: &IPPool) -> IPPool {
+        let mut said = found.clone();
+        let (metadata, new) = (&mut said.metadata, self.new.metadata.clone());
+        metadata.labels.get_or_insert_default().extend(new.labels.unwrap_or_default());
+        metadata.annotations.get_or_insert_default().extend(new.annotations.unwrap_or_default());
+        said
+    }
+}
+
+impl Shared {
+    /// The slice's object, which says that the slice is this node's. One that says so already costs no write.
+    pub(super) async fn claim(&self, offer: &Offer) -> Result<IPPool, Trouble> {
+        let records: Api<IPPool> = self.api();
+        let (object, plain) = (offer.object.as_str(), PostParams::default());
+        let said = match self.insist(|| records.get_opt(object)).await? {
+            None => self.insist(|| records.create(&plain, &offer.new)).await?,
+            Some(found) => {
+                let said = offer.said_by(&found);
+                if said == found {
+                    found
+                } else {
+                    self.insist(|| records.replace(object, &plain, &said)).await?
+                }
+            }
+        };
+        lock(&self.state).records.hear(Heard::Applied(Identity::of(&said), Some(said.clone())));
+        Ok(said)
+    }
+
+    /// Whether the same pool gives this node the same slice, live.
+    pub(super) async fn is_given(&self, offer: &Offer) -> Result<bool, Trouble> {
+        let pools: Api<NodeSlicePool> = self.api();
+        let found = self.insist(|| pools.get_opt(&offer.name)).await?;
+        Ok(found.is_some_and(|found| {
+            let now = SeenPool::of(&found, &self.options.node);
+            found.metadata.uid.as_ref() == Some(&offer.uid)
+                && now.slice == offer.pool.slice
+                && now.network == offer.pool.network
+        }))
+    }
+
+    /// A slice was withdrawn before the node was told of it: what is on record there is held on, and its object goes the way
+    /// of any other that is not this node's any more.
+    pub(super) async fn let_go(&self, offer: &Offer) {
+        // A start puts together what is on record, of whichever slice. Told during one, this might be given again before
+        // its end.
+        while !self.node.look(Node::is_ready).await.unwrap_or(true) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let mut state = lock(&self.state);
+        if self.current(&state).contains(&offer.object) {
+            return;
+        }
+        if let Some(left) = state.records.get(&offer.object).cloned()
+            && !state.managed.contains(&offer.object)
+        {
+            self.tell_leftover(&mut state, offer.object.clone(), &left);
+        }
+        drop(state);
+        self.dirty.notify_one();
+    }
+}
