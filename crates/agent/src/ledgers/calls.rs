@@ -1,12 +1,14 @@
 //! A call to the API server, with its patience, and its trouble in words.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Api;
-use kube::api::PartialObjectMeta;
+use kube::api::{ListParams, PartialObjectMeta};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_api::whereabouts::IPPool;
 use tokio::time::timeout;
@@ -70,6 +72,29 @@ impl Shared {
             self.troubled(&trouble.message);
         }
         Err(trouble)
+    }
+
+    /// Lists all objects with these labels as of one moment, so many in a call that none takes long.
+    pub(super) async fn list<K>(
+        &self,
+        api: &Api<K>,
+        labels: &str,
+        at_once: u32,
+        act: &str,
+    ) -> Result<Vec<K>, Trouble>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        let mut params = ListParams::default().labels(labels).limit(at_once);
+        let mut listed = Vec::new();
+        loop {
+            let page = self.call(|| act.to_owned(), api.list(&params)).await?;
+            listed.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(listed),
+            }
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::ListParams;
 use tenure_api::whereabouts::label;
 use tenure_whereabouts::ledger::{Act, Answer, Plan, PoolId, Request, State, Want};
 
@@ -20,6 +19,9 @@ use super::worker::{Job, Purpose, Worker};
 const FRESH: Duration = Duration::from_secs(1);
 /// How many full objects are looked at in a second, lest a large pool be read all the time.
 const MOST_SWEPT: usize = 8;
+/// A full object has some ten kilobytes, and a large pool hundreds of objects. Few in tests, so that they turn pages.
+const POOLS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 64 };
+const RESERVATIONS_AT_ONCE: u32 = 2_000;
 
 impl Worker {
     /// Reads what these requests need before they are planned.
@@ -84,10 +86,7 @@ impl Worker {
         let began = self.shared.clock.elapsed();
         let mut found = BTreeSet::new();
         for labels in self.selectors() {
-            let params = ListParams::default().labels(&labels);
-            let act = || "listing IPPools".to_owned();
-            let listed = self.shared.call(act, self.pools.list(&params)).await?;
-            for pool in listed.items {
+            for pool in self.shared.list(&self.pools, &labels, POOLS_AT_ONCE, "listing IPPools").await? {
                 let name = pool.name_any();
                 if self.see(&pool, began) {
                     found.insert(name);
@@ -107,9 +106,9 @@ impl Worker {
     async fn read_reservations(&mut self) -> Result<(), Trouble> {
         let mut listed = Vec::new();
         for labels in self.selectors() {
-            let params = ListParams::default().labels(&labels);
-            let act = || "listing OverlappingRangeIPReservations".to_owned();
-            listed.extend(self.shared.call(act, self.reservations.list(&params)).await?.items);
+            let act = "listing OverlappingRangeIPReservations";
+            let found = self.shared.list(&self.reservations, &labels, RESERVATIONS_AT_ONCE, act).await?;
+            listed.extend(found);
         }
         self.network.forget_reservations();
         for reservation in listed {
