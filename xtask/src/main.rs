@@ -63,7 +63,7 @@ enum Verb {
     /// Build the programs as static binaries and put them into a container image
     Image {
         /// The profile that the daemons are built with: `quick` is built in a fraction of the time, and slower to run
-        #[arg(long, default_value = "release")]
+        #[arg(long, default_value = "daemons")]
         profile: String,
     },
     /// Install and build what the real API server and cluster of the tests are made of

@@ -65,7 +65,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let mut variables = Vec::new();
     // What is measured of programs is what is installed.
     if has(&["pods", "whereabouts"]) || !has(&["engine", "server", "--help", "-h"]) {
-        let Built { daemons, plugin } = programs("release")?;
+        let Built { daemons, plugin } = programs("daemons")?;
         let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
         variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));
     }
