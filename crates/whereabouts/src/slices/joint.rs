@@ -20,7 +20,7 @@ const RANGES: [&str; 4] = ["10.0.0.0/28", "10.0.0.0/29", "10.0.0.8/30", "10.0.0.
 /// What may be cut.
 const CUTS: [(&str, &str); 2] = [("10.0.0.0/28", "/30"), ("10.0.0.0/29", "/30")];
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     /// A node wants an address of a shared range.
     Ask(usize, usize),
@@ -69,6 +69,17 @@ enum Slice {
     Taken(Cidr, Vec<Address>),
 }
 
+/// How nodes take slices: as they should, or so that it goes wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Manner {
+    #[default]
+    Careful,
+    /// They do not say that a slice is theirs before they hand out of it.
+    Unsaid,
+    /// They do not look whether it is still given after they have said so.
+    Unlooked,
+}
+
 #[derive(Default)]
 struct Node {
     known: Option<Network>,
@@ -88,6 +99,7 @@ struct World {
     pods: usize,
     /// Who was told which address of a shared range.
     told: BTreeMap<String, (usize, usize, Address)>,
+    manner: Manner,
 }
 
 fn config(range: &str) -> Config {
@@ -104,10 +116,10 @@ fn who(pod: &str) -> Who {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(manner: Manner) -> Self {
         let nodes = (0..NODES).map(|_| Node::default()).collect();
         let (memory, pools, plan, guards) = (Memory::default(), Vec::new(), Vec::new(), Vec::new());
-        Self { memory, pools, cut: None, nodes, plan, guards, pods: 0, told: BTreeMap::new() }
+        Self { memory, pools, cut: None, nodes, plan, guards, pods: 0, told: BTreeMap::new(), manner }
     }
 
     fn shared(&self) -> (Vec<HeldSpan>, Vec<SharedPool>, Vec<PoolId>) {
@@ -216,6 +228,8 @@ impl World {
     fn slice(&mut self, node: usize) {
         let name = name_of(node);
         let now = self.pools.first().and_then(|pool| slice_of("x", Some(pool), &name).ok());
+        let unlooked = self.manner == Manner::Unlooked;
+        let said = matches!(self.nodes[node].slice, Slice::Said(_));
         match self.nodes[node].slice.clone() {
             Slice::None => {
                 if let Some(cidr) = now {
@@ -225,9 +239,11 @@ impl World {
             // By what it heard, which may be old.
             Slice::Heard(cidr) => {
                 self.nodes[node].slice = Slice::Said(cidr);
-                self.record(node);
+                if self.manner != Manner::Unsaid {
+                    self.record(node);
+                }
             }
-            Slice::Said(cidr) | Slice::Taken(cidr, _) if now != Some(cidr) => {
+            Slice::Said(cidr) | Slice::Taken(cidr, _) if now != Some(cidr) && !(unlooked && said) => {
                 self.nodes[node].slice = Slice::None;
                 self.record(node);
             }
@@ -299,15 +315,96 @@ impl World {
         }
     }
 
-    fn check(&self) {
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Ask(node, range) => self.ask(node, range),
+            Step::Work(node) => self.work(node),
+            Step::Hear(node) => self.hear(node),
+            Step::Slice(node) => self.slice(node),
+            Step::Hand(node) => self.hand(node),
+            Step::Go(which) => self.go(which),
+            Step::Cut(cut) => self.cut = cut,
+            Step::Look => self.look(),
+            Step::Write => self.write(),
+        }
+    }
+
+    /// What people ask for is done, as far as it can be.
+    fn settle(&mut self, cut: Option<usize>) {
+        self.take(Step::Cut(cut));
+        for _ in 0..8 {
+            self.take(Step::Look);
+            while !self.plan.is_empty() || !self.guards.is_empty() {
+                self.take(Step::Write);
+            }
+        }
+    }
+
+    /// An address that two have.
+    fn twice(&self) -> Option<String> {
         let mut holders: BTreeMap<Address, String> = BTreeMap::new();
         let told = self.told.iter().map(|(pod, (_, _, address))| (*address, pod.clone()));
         let sliced = self.nodes.iter().flat_map(|node| node.held.clone());
-        for (address, pod) in told.chain(sliced) {
-            let other = holders.insert(address, pod.clone());
-            assert_eq!(other, None, "{address} has two holders, and {pod} is one");
-        }
+        told.chain(sliced).find_map(|(address, pod)| {
+            let other = holders.insert(address, pod.clone())?;
+            Some(format!("{address} is both {pod}'s and {other}'s"))
+        })
     }
+}
+
+/// A pool goes at the worst moment: just after the node has taken its slice, or just before.
+fn play(manner: Manner, taken_before: bool) -> World {
+    let mut world = World::new(manner);
+    world.settle(Some(0));
+    world.slice(0);
+    assert!(matches!(world.nodes[0].slice, Slice::Heard(_)));
+    if taken_before {
+        world.slice(0);
+        world.slice(0);
+        world.hand(0);
+        assert_eq!(world.nodes[0].held.len(), 1);
+        world.settle(None);
+    } else {
+        world.settle(None);
+        // Of what the node says from now on, the other one has not heard.
+        world.hear(1);
+        world.slice(0);
+        world.slice(0);
+        world.hand(0);
+    }
+    for _ in 0..8 {
+        world.ask(1, 0);
+        world.work(1);
+        world.work(1);
+    }
+    world
+}
+
+#[test]
+fn a_pool_that_goes_just_after_a_slice_was_taken_leaves_the_range_closed_until_the_node_has_let_go() {
+    let mut world = play(Manner::Careful, true);
+    assert_eq!(world.told.len(), 0, "it is closed");
+    world.slice(0);
+    world.settle(None);
+    for _ in 0..3 {
+        world.ask(1, 0);
+        world.hear(1);
+        world.work(1);
+        world.work(1);
+    }
+    assert!(!world.told.is_empty(), "it is open");
+    assert_eq!(world.twice(), None);
+    let careless = play(Manner::Unsaid, true).twice();
+    assert!(careless.is_some(), "a play in which nothing can go wrong shows nothing");
+}
+
+#[test]
+fn a_pool_that_goes_just_before_a_slice_is_taken_gives_the_node_nothing() {
+    let world = play(Manner::Careful, false);
+    assert_eq!(world.nodes[0].held.len(), 0);
+    assert_eq!(world.twice(), None);
+    let careless = play(Manner::Unlooked, false).twice();
+    assert!(careless.is_some(), "a play in which nothing can go wrong shows nothing");
 }
 
 fn given(pool: &NodeSlicePool) -> bool {
@@ -333,20 +430,10 @@ proptest! {
     fn no_address_has_two_holders_whatever_is_cut_and_uncut_beside_ranges_that_overlap(
         steps in prop::collection::vec(step(), 1..150)
     ) {
-        let mut world = World::new();
+        let mut world = World::new(Manner::Careful);
         for step in steps {
-            match step {
-                Step::Ask(node, range) => world.ask(node, range),
-                Step::Work(node) => world.work(node),
-                Step::Hear(node) => world.hear(node),
-                Step::Slice(node) => world.slice(node),
-                Step::Hand(node) => world.hand(node),
-                Step::Go(which) => world.go(which),
-                Step::Cut(cut) => world.cut = cut,
-                Step::Look => world.look(),
-                Step::Write => world.write(),
-            }
-            world.check();
+            world.take(step);
+            prop_assert_eq!(world.twice(), None);
         }
     }
 }
