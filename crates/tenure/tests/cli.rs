@@ -123,10 +123,7 @@ default   64     0+?    0+?       64-?   1/4      node1 1           -
     serving.stop().await;
     let (code, _, notes) = tenure(&["pools", "--kubeconfig", &config]).await;
     assert_eq!(code, 2);
-    assert!(
-        notes.contains("cannot list ") && notes.contains("the API server does not answer"),
-        "{notes}"
-    );
+    assert!(notes.contains("cannot list ") && notes.contains("the API server does not answer"), "{notes}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
