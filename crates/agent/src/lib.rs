@@ -30,6 +30,9 @@ pub mod serve;
 pub mod slices;
 pub mod wire;
 
+#[cfg(test)]
+mod testing;
+
 pub use key::{HoldKey, HolderId, InvalidKey, Pod};
 pub use node::{Action, Event, Node, Settings};
 pub use run::Agent;

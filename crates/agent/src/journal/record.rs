@@ -77,6 +77,16 @@ pub struct Released {
 }
 
 impl Record {
+    /// The UID of the block that it is about.
+    pub fn block(&self) -> &str {
+        match self {
+            Self::Owned(facts) => &facts.uid,
+            Self::Fenced { uid } | Self::Forgotten { uid } => uid,
+            Self::Held(held) => &held.block,
+            Self::Released(released) => &released.hold.block,
+        }
+    }
+
     /// When it happened, where it says so.
     pub(super) fn at(&self) -> Option<Timestamp> {
         match self {

@@ -27,12 +27,7 @@ pub(super) struct Body {
 impl Hands for Body {
     fn record(&mut self, records: Vec<Record>) {
         for record in &records {
-            match record {
-                Record::Owned(facts) => self.slices.dirty(&facts.uid),
-                Record::Fenced { uid } | Record::Forgotten { uid } => self.slices.dirty(uid),
-                Record::Held(held) => self.slices.dirty(&held.block),
-                Record::Released(released) => self.slices.dirty(&released.hold.block),
-            }
+            self.slices.dirty(record.block());
         }
         if let Err(error) = self.journal.append(records) {
             // Its thread ends only with the agent, unless it panicked. Then nothing may be handed out any more.

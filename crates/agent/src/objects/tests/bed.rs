@@ -17,11 +17,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::node::{Action, AskId, Event, Urgency};
 use crate::objects::{Objects, Options};
+pub(super) use crate::testing::{a_moment, until};
 
 /// The node that is under test.
 pub(super) const NODE: &str = "node-1";
-/// Much longer than anything takes, also on a machine that is busy with other things.
-const SOON: Duration = Duration::from_secs(45);
 
 /// An API server.
 pub(super) struct Bed {
@@ -252,22 +251,4 @@ impl Agent {
         let (name, uid) = (block.name_any(), block.uid().unwrap());
         self.objects.carry_out(Action::ReturnBlock { name, uid });
     }
-}
-
-/// A moment in which something that should not happen would.
-pub(super) async fn a_moment() {
-    tokio::time::sleep(Duration::from_millis(300)).await;
-}
-
-/// Waits until there is something, with a limit.
-pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("waited {SOON:?} for {what}"))
 }

@@ -17,16 +17,16 @@ use tenure_localapi::{LocalApi, Options as ServerOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::drive::{Entrance, Handle, Hands};
-use crate::journal::{Image, Record};
+use crate::drive::{Entrance, Handle};
+use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Attach, Done, Event, Node, Settings, Wish};
+use crate::node::{Attach, Done, Event, Node, Settings, Wish};
 use crate::slices::{Options, Slices};
+use crate::testing::{Obedient, SOON};
+pub(super) use crate::testing::{a_moment, until};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const NAMESPACE: &str = "kube-system";
-/// Much longer than anything takes, also on a machine that is busy with other things.
-const SOON: Duration = Duration::from_secs(45);
 
 /// An API server.
 pub(super) struct Bed {
@@ -43,38 +43,6 @@ pub(super) struct Whole {
     pub(super) slices: Slices,
     journal: Arc<Mutex<Image>>,
     _life: DropGuard,
-}
-
-/// Commits everything at once, and says what is different.
-struct Obedient {
-    node: Handle,
-    slices: Slices,
-    journal: Arc<Mutex<Image>>,
-    position: u64,
-}
-
-impl Hands for Obedient {
-    fn record(&mut self, records: Vec<Record>) {
-        self.position += records.len() as u64;
-        for record in records {
-            let uid = match &record {
-                Record::Owned(facts) => facts.uid.clone(),
-                Record::Fenced { uid } | Record::Forgotten { uid } => uid.clone(),
-                Record::Held(held) => held.block.clone(),
-                Record::Released(released) => released.hold.block.clone(),
-            };
-            self.journal.lock().unwrap().apply(record);
-            self.slices.dirty(&uid);
-        }
-        self.node.tell(Event::Committed { up_to: self.position });
-    }
-
-    fn carry_out(&mut self, action: Action) {
-        assert!(
-            !matches!(action, Action::AskForBlock { .. } | Action::ReturnBlock { .. }),
-            "nobody is asked for slices: {action:?}"
-        );
-    }
 }
 
 pub(super) fn options() -> Options {
@@ -317,22 +285,4 @@ impl Whole {
 
 pub(super) fn key(container: &str) -> HoldKey {
     HoldKey::new("conf", container, "net1").unwrap()
-}
-
-/// A moment in which something that should not happen would.
-pub(super) async fn a_moment() {
-    tokio::time::sleep(Duration::from_millis(300)).await;
-}
-
-/// Waits until there is something, with a limit.
-pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("waited {SOON:?} for {what}"))
 }

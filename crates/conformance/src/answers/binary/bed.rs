@@ -392,12 +392,7 @@ impl Hands for Kernelless {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         for record in &records {
-            match record {
-                Record::Owned(facts) => self.slices.dirty(&facts.uid),
-                Record::Fenced { uid } | Record::Forgotten { uid } => self.slices.dirty(uid),
-                Record::Held(held) => self.slices.dirty(&held.block),
-                Record::Released(released) => self.slices.dirty(&released.hold.block),
-            }
+            self.slices.dirty(record.block());
         }
         self.node.tell(Event::Committed { up_to: self.position });
     }

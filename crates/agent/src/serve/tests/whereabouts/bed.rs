@@ -20,18 +20,18 @@ use tenure_whereabouts::config::Arguments;
 use tenure_whereabouts::slices::{NETWORK, slice_pools};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::drive::{Entrance, Handle, Hands};
-use crate::journal::{Image, Record};
+use crate::drive::{Entrance, Handle};
+use crate::journal::Image;
 use crate::key::Pod;
 use crate::ledgers::{self, Ledgers};
-use crate::node::{Action, Event, Node, Settings};
+use crate::node::{Event, Node, Settings};
 use crate::run::tombstones::Tombstones;
 use crate::serve::{Asked, Resolve, Service, Whereabouts};
 use crate::slices::{self, Slices};
+pub(super) use crate::testing::until;
+use crate::testing::{Obedient, SOON};
 
 pub(super) const NAMESPACE: &str = "kube-system";
-/// Much longer than anything takes, also on a machine that is busy with other things.
-const SOON: Duration = Duration::from_secs(45);
 
 /// A pod's interface: pod, container, interface.
 pub(super) type At<'a> = (&'a str, &'a str, &'a str);
@@ -65,33 +65,6 @@ impl Resolve for Nobody {
     async fn resolve(&self, _: Asked) -> Result<(String, Pod), Failure> {
         Err(Failure::new(Code::InvalidConfig, "there is no AddressPool here"))
     }
-}
-
-/// Commits everything at once.
-struct Obedient {
-    node: Handle,
-    slices: Slices,
-    journal: Arc<Mutex<Image>>,
-    position: u64,
-}
-
-impl Hands for Obedient {
-    fn record(&mut self, records: Vec<Record>) {
-        self.position += records.len() as u64;
-        for record in records {
-            let uid = match &record {
-                Record::Owned(facts) => facts.uid.clone(),
-                Record::Fenced { uid } | Record::Forgotten { uid } => uid.clone(),
-                Record::Held(held) => held.block.clone(),
-                Record::Released(released) => released.hold.block.clone(),
-            };
-            self.journal.lock().unwrap().apply(record);
-            self.slices.dirty(&uid);
-        }
-        self.node.tell(Event::Committed { up_to: self.position });
-    }
-
-    fn carry_out(&mut self, _: Action) {}
 }
 
 impl Bed {
@@ -351,17 +324,4 @@ pub(super) async fn both() -> [(Bed, Value); 2] {
 pub(super) fn addresses(result: &Value) -> Vec<String> {
     let ips = result["ips"].as_array().unwrap().iter();
     ips.map(|ip| ip["address"].as_str().unwrap().split('/').next().unwrap().to_owned()).collect()
-}
-
-/// Waits until there is something, with a limit.
-pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("waited {SOON:?} for {what}"))
 }

@@ -1,0 +1,57 @@
+//! What several test beds of this crate need: patience, and hands that commit at once.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::drive::{Handle, Hands};
+use crate::journal::{Image, Record};
+use crate::node::{Action, Event};
+use crate::slices::Slices;
+
+/// Much longer than anything takes, also on a machine that is busy with other things.
+pub(crate) const SOON: Duration = Duration::from_secs(45);
+
+/// A moment in which something that should not happen would.
+pub(crate) async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(300)).await;
+}
+
+/// Waits until there is something, with a limit.
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("waited {SOON:?} for {what}"))
+}
+
+/// The hands of a node that has slices and nothing else: commit everything at once, and say what is different.
+pub(crate) struct Obedient {
+    pub(crate) node: Handle,
+    pub(crate) slices: Slices,
+    pub(crate) journal: Arc<Mutex<Image>>,
+    pub(crate) position: u64,
+}
+
+impl Hands for Obedient {
+    fn record(&mut self, records: Vec<Record>) {
+        self.position += records.len() as u64;
+        for record in records {
+            let uid = record.block().to_owned();
+            self.journal.lock().unwrap().apply(record);
+            self.slices.dirty(&uid);
+        }
+        self.node.tell(Event::Committed { up_to: self.position });
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        assert!(
+            !matches!(action, Action::AskForBlock { .. } | Action::ReturnBlock { .. }),
+            "nobody is asked for slices: {action:?}"
+        );
+    }
+}
