@@ -205,7 +205,7 @@ mod tests {
         node.tell(Event::ApiRead);
         let key = HoldKey::new("net", "a", "eth0").unwrap();
         let (pool, pod, netns) = ("default".into(), Pod::default(), String::new());
-        let attach = Attach { key, pool, pod, netns, wiring: None, wish: Wish::default() };
+        let attach = Attach { key, pool, pod, netns, wiring: None, wish: Wish::default(), guest: None };
         let waiting = tokio::spawn({
             let node = node.clone();
             async move { node.call(move |ticket| Event::Add { ticket, attach }).await }

@@ -38,6 +38,7 @@ mod event;
 mod fence;
 mod leaks;
 mod pool;
+mod reach;
 mod refusal;
 mod replay;
 mod returns;
@@ -57,7 +58,7 @@ use tenure_ipam::Cidr;
 
 pub use action::{Action, Done, Fence, Leak, Report, Urgency, WireJob};
 pub use event::{
-    Attach, Event, Found, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock, SeenSlice,
+    Attach, Event, Found, Guest, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock, SeenSlice,
     Wiring, Wish,
 };
 pub use settings::Settings;
@@ -72,6 +73,7 @@ use detach::Sweep;
 use fence::Lost;
 use leaks::Suspicions;
 use pool::Pool;
+use reach::Reach;
 use replay::Start;
 use slices::Tenants;
 use stock::Ask;
@@ -106,6 +108,8 @@ pub struct Node {
     former: BTreeMap<HolderId, Former>,
     /// Who has something of a slice.
     tenants: Tenants,
+    /// Where the addresses of claims are.
+    reach: Reach,
     jobs: BTreeMap<Job, attach::Purpose>,
     sweeps: BTreeMap<Ticket, Sweep>,
     asks: BTreeMap<AskId, Ask>,
@@ -131,6 +135,7 @@ impl Node {
             attachments: BTreeMap::new(),
             former: BTreeMap::new(),
             tenants: Tenants::default(),
+            reach: Reach::default(),
             jobs: BTreeMap::new(),
             sweeps: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -171,6 +176,9 @@ impl Node {
             Event::UnwiringFailed { job, failure } => self.unwiring_failed(job, failure),
             Event::Inspected { job, differences } => self.inspected(job, &differences),
             Event::Looked { job, look } => self.looked(job, look),
+            Event::ClaimSeen { uid, active_pod } => self.claim_seen(uid, active_pod),
+            Event::ClaimGone { uid } => self.claim_gone(&uid),
+            Event::ClaimsRead => {}
             Event::Tick => self.tick(),
         }
         self.settle();

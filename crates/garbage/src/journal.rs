@@ -94,6 +94,7 @@ pub(crate) fn replay(image: Image) -> Result<(), Broken> {
             netns: String::new(),
             wiring: Some(Wiring::default()),
             wish: Wish::default(),
+            guest: None,
         };
         let actions = node.handle(Event::Add { ticket: Ticket(number as u64), attach }, now);
         for action in actions {

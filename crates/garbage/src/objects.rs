@@ -65,6 +65,7 @@ fn annotation(text: &str) -> Result<(), Broken> {
         netns: String::new(),
         wiring: None,
         wish: Wish::default(),
+        guest: None,
     };
     for action in node.handle(Event::Add { ticket: Ticket(1), attach }, now) {
         match action {

@@ -96,6 +96,7 @@ impl Rig {
             netns: String::new(),
             wiring: None,
             wish: Wish::default(),
+            guest: None,
         };
         self.node.call(move |ticket| Event::Add { ticket, attach }).await.unwrap();
     }

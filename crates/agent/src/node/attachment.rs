@@ -97,7 +97,7 @@ pub(super) struct Former {
 
 impl Attachment {
     pub(super) fn new(attach: Attach) -> Self {
-        let Attach { key, pool, pod, netns, wiring, wish } = attach;
+        let Attach { key, pool, pod, netns, wiring, wish, guest: _ } = attach;
         Self {
             key,
             pod,

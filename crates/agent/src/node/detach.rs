@@ -49,6 +49,7 @@ impl Node {
                     netns: String::new(),
                     wiring: None,
                     wish: Wish::default(),
+                    guest: None,
                 });
                 attachment.interface = true;
                 attachment.dels.push(Deleter::Call(ticket));

@@ -156,6 +156,22 @@ pub enum Event {
         look: Look,
     },
 
+    /// Who has a claim's addresses now, as the claim says. Told of every claim of the first list, before
+    /// [`Event::ClaimsRead`], and again whenever it is different.
+    ClaimSeen {
+        /// The claim's UID.
+        uid: String,
+        /// The UID of the pod in its active slot, if there is one.
+        active_pod: Option<String>,
+    },
+    /// A claim's object is gone. Guests that use it stay as they are.
+    ClaimGone {
+        /// The claim's UID.
+        uid: String,
+    },
+    /// At a start: all claims that the API has were told. Not waited for by anybody.
+    ClaimsRead,
+
     /// Time has passed.
     Tick,
 }
@@ -175,6 +191,23 @@ pub struct Attach {
     pub wiring: Option<Wiring>,
     /// Which addresses of the pool will do.
     pub wish: Wish,
+    /// The claim whose addresses it is to have, instead of any of the pool.
+    pub guest: Option<Guest>,
+}
+
+/// A claim whose addresses an interface on this node is to have. They are of no block of this node; whether packets for
+/// them arrive here is the claim's to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// The claim's UID.
+    pub claim: String,
+    /// The claim, for people: `namespace/name`.
+    pub claim_name: String,
+    /// Its addresses with the length of their prefix. Those with that of a single host are routed; others are on a segment.
+    pub addresses: Vec<(Address, u8)>,
+    /// Whether the pod (by its UID) has the claim's active slot. What [`Event::ClaimSeen`] said last counts for more, because
+    /// an ADD may be overtaken by it.
+    pub reached: bool,
 }
 
 /// Which addresses of a pool an ADD would like. What is held already is kept, whatever it wishes.

@@ -158,6 +158,7 @@ impl Node {
                 netns: String::new(),
                 wiring: None,
                 wish: Wish::default(),
+                guest: None,
             };
             let attachment = Attachment { interface: true, ..Attachment::new(attach) };
             self.attachments.insert(id, attachment);

@@ -289,6 +289,7 @@ pub(super) fn attachment(
     interface: bool,
     since: Timestamp,
 ) -> Attachment {
-    let attach = Attach { key, pool, pod, netns: String::new(), wiring: None, wish: Wish::default() };
+    let (netns, wish) = (String::new(), Wish::default());
+    let attach = Attach { key, pool, pod, netns, wiring: None, wish, guest: None };
     Attachment { interface, since, phase: Phase::Held, ..Attachment::new(attach) }
 }

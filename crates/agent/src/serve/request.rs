@@ -87,6 +87,7 @@ impl Request {
             netns: self.call.netns.clone(),
             wiring,
             wish: Wish::default(),
+            guest: None,
         })
     }
 

@@ -164,9 +164,10 @@ fn attach(key: HoldKey) -> Attach {
     if slice::is_of_slice(&key) {
         let pod = Pod { namespace: "shop".into(), name: key.container().to_owned(), uid: String::new() };
         let wish = slice::wish(&key);
-        return Attach { key, pool: slice::POOL.to_owned(), pod, netns, wiring, wish };
+        return Attach { key, pool: slice::POOL.to_owned(), pod, netns, wiring, wish, guest: None };
     }
-    Attach { key, pool: POOL.to_owned(), pod: Pod::default(), netns, wiring, wish: Wish::default() }
+    let (pool, pod, wish) = (POOL.to_owned(), Pod::default(), Wish::default());
+    Attach { key, pool, pod, netns, wiring, wish, guest: None }
 }
 
 /// The path of a container's namespace.

@@ -54,6 +54,7 @@ pub(super) fn attach(container: &str, pool: &str) -> Attach {
         netns,
         wiring,
         wish: Wish::default(),
+        guest: None,
     }
 }
 

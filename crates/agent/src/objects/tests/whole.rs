@@ -99,7 +99,8 @@ impl Whole {
 
 fn attach(container: &str, pool: &str, pod: Pod) -> Attach {
     let key = HoldKey::new("k8s", container, "eth0").unwrap();
-    Attach { key, pool: pool.into(), pod, netns: String::new(), wiring: None, wish: Wish::default() }
+    let (netns, wish) = (String::new(), Wish::default());
+    Attach { key, pool: pool.into(), pod, netns, wiring: None, wish, guest: None }
 }
 
 fn controller(bed: &Bed) -> DropGuard {

@@ -126,6 +126,7 @@ fn attach(
         netns: asked.call.netns.clone(),
         wiring: None,
         wish,
+        guest: None,
     }
 }
 
