@@ -20,7 +20,7 @@ mod pool;
 mod request;
 pub mod rules;
 
-pub use block::{AddressBlock, AddressBlockSpec};
+pub use block::{AddressBlock, AddressBlockSpec, ClaimRecord};
 pub use conversion::ConversionError;
 pub use engine::EnginePool;
 pub use names::{block_name, request_name, split_block_name};

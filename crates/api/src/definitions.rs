@@ -1,8 +1,9 @@
 //! The definitions of all kinds, finished: what is installed into a cluster or the embedded server.
 //!
-//! The derived definitions need two corrections. Optional fields are not `nullable`: the API server then drops a
+//! The derived definitions need three corrections. Optional fields are not `nullable`: the API server then drops a
 //! null before any rule sees it, as it does for the definitions of Coil and Whereabouts. And `NodeSlicePool` has
-//! a status but no status subresource, because Whereabouts writes both together.
+//! a status but no status subresource, because Whereabouts writes both together. And `IPAMClaim`, which others install as
+//! well, accepts and refuses what theirs does.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -10,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{coil, whereabouts};
+use crate::{claims, coil, whereabouts};
 
 mod files;
 
@@ -25,6 +26,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         crd_of::<whereabouts::IPPool>(),
         crd_of::<whereabouts::NodeSlicePool>(),
         crd_of::<whereabouts::OverlappingRangeIPReservation>(),
+        claims::crd(),
     ]
 }
 
@@ -32,12 +34,16 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 pub fn crd_of<K: CustomResourceExt>() -> CustomResourceDefinition {
     let mut crd = K::crd();
     let without_subresource = crd.spec.names.kind == "NodeSlicePool";
+    let of_others = crd.spec.names.kind == "IPAMClaim";
     for version in &mut crd.spec.versions {
         if without_subresource {
             version.subresources = None;
         }
         if let Some(schema) = schema_of(version) {
             forbid_null(schema);
+            if of_others {
+                claims::finish(schema);
+            }
         }
     }
     crd

@@ -6,10 +6,12 @@
 //!   manifests written for those apply unchanged. Fields of ours are optional and come after.
 //! - Validation exists once: as rules in the schema (`x-kubernetes-validations`). A kube-apiserver enforces them,
 //!   and the embedded server enforces the same text. There is no second validator in Rust to disagree with it.
-//! - [`crds`] returns the definitions to install; `deploy/crds/` holds the same as files.
+//! - [`crds`] returns the definitions to install; `deploy/crds/` holds the same as files. In a cluster that of [`claims`] is
+//!   installed only where it is missing.
 //!   Use these and not the `crd()` of a single kind, which lacks the finishing of [`definitions`].
 //! - What a schema cannot see, pools that overlap each other, is decided by the pure function [`overlap::overlaps`].
 
+pub mod claims;
 pub mod coil;
 pub mod definitions;
 #[cfg(any(test, feature = "testing"))]

@@ -1,9 +1,15 @@
-//! `AddressBlock`: an aligned part of a pool that one node owns. Its fields are at the top level of the object.
+//! `AddressBlock`: an aligned part of a pool that one node owns, or that is floating: the controller owns it, for claims.
+//! Its fields are at the top level of the object.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{CustomResource, KubeSchema, ResourceExt};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{label, rules};
+use crate::claims;
 
 /// The fields of a block. In the object they stand beside `metadata`, not under `spec`.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +49,33 @@ pub struct AddressBlockSpec {
     #[schemars(length(max = 49))]
     #[x_kube(validation = rules::ipv6_cidr(), validation = rules::block_subnet_is_immutable())]
     pub ipv6: Option<String>,
+
+    /// On a floating block (label `tenure/floating`), which no node owns: the claims that have its addresses, up to 65536.
+    /// The key is the decimal offset of the address from the block's first. (Tenure; Coil has no such field.)
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 65536))]
+    #[x_kube(validation = rules::claimed_offsets_are_decimal())]
+    pub claims: BTreeMap<String, ClaimRecord>,
+}
+
+/// The claim that an address belongs to. It outlives the IPAMClaim, until the address has cooled.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRecord {
+    /// The namespace of the IPAMClaim.
+    #[schemars(length(max = 253))]
+    pub namespace: String,
+
+    /// The name of the IPAMClaim.
+    #[schemars(length(max = 253))]
+    pub name: String,
+
+    /// The UID of the IPAMClaim: one of the same name that was made later is another.
+    #[schemars(length(max = 128))]
+    pub uid: String,
+
+    /// Since when the address cools, because the claim is gone and no pod uses the address any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freed: Option<MicroTime>,
 }
 
 impl AddressBlock {
@@ -64,6 +97,11 @@ impl AddressBlock {
     /// Whether nobody hands out its addresses: they belong to pods of a system that was here before.
     pub fn is_reserved(&self) -> bool {
         self.labels().contains_key(label::RESERVED)
+    }
+
+    /// Whether no node owns the block: its addresses are for claims, and the controller's to give.
+    pub fn is_floating(&self) -> bool {
+        self.label(claims::label::FLOATING) == Some("true")
     }
 
     fn label(&self, name: &str) -> Option<&str> {

@@ -1,5 +1,7 @@
 //! New objects as they are written: a block for a node, and a node's request for one.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 
@@ -7,6 +9,7 @@ use super::{
     AddressBlock, AddressBlockSpec, AddressPool, BlockRequest, BlockRequestSpec, ConversionError, EnginePool,
     FINALIZER, SubnetSet, label, names,
 };
+use crate::claims;
 
 impl AddressBlock {
     /// The object of block `index` of a pool for a node: named, labelled, owned by the pool and kept by the finalizer.
@@ -17,6 +20,23 @@ impl AddressBlock {
         node: &str,
         request: Option<&str>,
     ) -> Result<Self, ConversionError> {
+        let mut block = Self::carve_for_nobody(pool, index)?;
+        let labels = block.labels_mut();
+        labels.insert(label::NODE.to_owned(), node.to_owned());
+        if let Some(uid) = request {
+            labels.insert(label::REQUEST.to_owned(), uid.to_owned());
+        }
+        Ok(block)
+    }
+
+    /// The object of block `index` of a pool for claims: like that of a node, but floating.
+    pub fn carve_floating(pool: &AddressPool, index: u128) -> Result<Self, ConversionError> {
+        let mut block = Self::carve_for_nobody(pool, index)?;
+        block.labels_mut().insert(claims::label::FLOATING.to_owned(), "true".to_owned());
+        Ok(block)
+    }
+
+    fn carve_for_nobody(pool: &AddressPool, index: u128) -> Result<Self, ConversionError> {
         let name = pool.name_any();
         let owner = pool.controller_owner_ref(&());
         let Some(mut owner) = owner else {
@@ -29,14 +49,9 @@ impl AddressBlock {
             return Err(ConversionError::NoBlock { pool: name, index, last: engine.pool().last_index() });
         };
         let SubnetSet { ipv4, ipv6 } = subnet.into();
-        let mut block =
-            Self::new(&names::block_name(&name, index), AddressBlockSpec { index: number, ipv4, ipv6 });
-        let labels = block.labels_mut();
-        labels.insert(label::POOL.to_owned(), name);
-        labels.insert(label::NODE.to_owned(), node.to_owned());
-        if let Some(uid) = request {
-            labels.insert(label::REQUEST.to_owned(), uid.to_owned());
-        }
+        let spec = AddressBlockSpec { index: number, ipv4, ipv6, claims: BTreeMap::new() };
+        let mut block = Self::new(&names::block_name(&name, index), spec);
+        block.labels_mut().insert(label::POOL.to_owned(), name);
         block.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
         block.metadata.owner_references = Some(vec![owner]);
         Ok(block)
@@ -111,6 +126,24 @@ mod tests {
         assert_eq!(engine.pool().index_of(&block.spec.to_subnet().unwrap()), Some(16));
         let read: AddressBlock = serde_json::from_value(serde_json::to_value(&block).unwrap()).unwrap();
         assert_eq!(read, block, "and is read back as it was written");
+    }
+
+    #[test]
+    fn a_floating_block_is_like_a_nodes_but_no_node_owns_it() {
+        let mut block = AddressBlock::carve_floating(&stored_pool(), 3).unwrap();
+        assert!(block.is_floating() && block.node().is_none() && block.request_uid().is_none());
+        assert_eq!(block.pool(), Some("pool1"));
+        let of_node = AddressBlock::carve(&stored_pool(), 3, "node1", None).unwrap();
+        assert!(!of_node.is_floating());
+        assert_eq!(block.metadata.owner_references, of_node.metadata.owner_references);
+        assert_eq!(block.metadata.finalizers, of_node.metadata.finalizers);
+        assert_eq!(block.spec, of_node.spec);
+        let record =
+            json!({"namespace": "a", "name": "vm.net", "uid": "u", "freed": "2026-11-16T05:00:00.250000Z"});
+        block.spec.claims.insert("17".to_owned(), serde_json::from_value(record.clone()).unwrap());
+        let written = serde_json::to_value(&block).unwrap();
+        assert_eq!(written["claims"], json!({"17": record}));
+        assert_eq!(serde_json::from_value::<AddressBlock>(written).unwrap(), block);
     }
 
     #[test]

@@ -197,6 +197,19 @@ pub fn block_subnet_is_immutable() -> Rule {
         .reason(Reason::FieldValueForbidden)
 }
 
+/// Keys are offsets without sign, exponent or leading zero. The field is ours alone: there are none from before.
+pub fn claimed_offsets_are_decimal() -> Rule {
+    // See `whereabouts::rules::added_offsets_are_decimal` for why it is said in this way.
+    Rule::new(
+        "self.all(k, k == '0' || (k >= '1' && k < ':' && k.size() <= 39 && (k.size() > 18 || int(k) > 0)))",
+    )
+    .message(
+        "every key must be the decimal offset of an address in the block, such as \"0\" or \"17\": \
+         no sign, no leading zero, at most 39 digits",
+    )
+    .reason(Reason::FieldValueInvalid)
+}
+
 /// A block neither gains nor loses a family.
 pub fn block_families_are_immutable() -> Rule {
     Rule::new("has(self.ipv4) == has(oldSelf.ipv4) && has(self.ipv6) == has(oldSelf.ipv6)")

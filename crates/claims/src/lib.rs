@@ -1,0 +1,41 @@
+//! Claims without I/O: what agent and controller decide alike, and must decide alike.
+//!
+//! A claim is a hold that outlives pods. From the question to the answer:
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`opt_in`] | whether a network lets addresses outlive pods |
+//! | [`selection`] | a pod's annotation that lists its networks |
+//! | [`PodFacts`], [`ClaimFacts`] | what matters of a pod and of an `IPAMClaim`, and nothing else of them |
+//! | [`reference()`], [`references`] | which claim an interface of a pod is to have |
+//! | [`Slots`] | which pods have a claim now: **one is active**, one more may be coming in |
+//! | [`status`] | what a claim's status says, and the proof that it is ours |
+//! | [`makers`] | which claims virtual machines and StatefulSets need |
+//! | [`names`] | what claims and the interfaces of machines are called |
+//!
+//! Nothing here fails on what somebody wrote into an annotation: it is a refusal in words, which names the value.
+
+#![forbid(unsafe_code)]
+
+mod claim;
+mod digest;
+mod mac;
+pub mod makers;
+pub mod names;
+pub mod opt_in;
+mod pod;
+mod reference;
+pub mod selection;
+mod slots;
+mod stamp;
+pub mod status;
+
+pub use claim::ClaimFacts;
+pub use mac::mac_of;
+pub use opt_in::{opted_in_networks, opts_in};
+pub use pod::{DefaultNetwork, Launcher, PodFacts};
+pub use reference::{CLUSTER_NETWORK, Reference, Refusal, Wanted, reference, references};
+pub use selection::{Selection, SelectionError};
+pub use slots::{Slot, Slots, SlotsError};
+pub use stamp::Stamp;
+pub use status::held_message;

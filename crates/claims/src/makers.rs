@@ -1,0 +1,1 @@
+//! Which claims virtual machines and StatefulSets need, and what becomes of those that are there.

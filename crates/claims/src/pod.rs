@@ -1,0 +1,166 @@
+//! What matters of a pod: which claims it refers to, and what says that it is to be the active one.
+//!
+//! All of it is metadata, so that a watch of metadata is enough, but two facts that the caller adds: the node, and whether
+//! the pod has finished.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_api::claims::{annotation, label};
+use tenure_handles::Timestamp;
+
+use crate::selection::{self, Selection, SelectionError};
+use crate::stamp::Stamp;
+
+/// Where Multus looks for the definition of a default network that is named without a namespace.
+const MULTUS_NAMESPACE: &str = "kube-system";
+
+/// What matters of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFacts {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID: a pod of the same name with another is another.
+    pub uid: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The node that it is scheduled to. Not metadata: the caller fills it in where it knows.
+    pub node: Option<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether it has succeeded or failed. Not metadata: the caller fills it in where it knows.
+    pub finished: bool,
+    /// What is special about it if it is KubeVirt's.
+    pub launcher: Option<Launcher>,
+    /// The StatefulSet that it belongs to, if that opts in.
+    pub stateful_set: Option<String>,
+    /// Since when another mover says that it is to be active.
+    pub mover_stamp: Option<Stamp>,
+    /// Its additional networks; empty also if they cannot be read.
+    pub selections: Vec<Selection>,
+    /// The network in the place of the cluster's default network, if it says so.
+    pub default_network: Option<DefaultNetwork>,
+    /// The claim for its interface on the cluster's default network, by our annotation.
+    pub default_claim: Option<String>,
+    /// What could not be read, in words, by annotation.
+    pub problems: BTreeMap<&'static str, String>,
+}
+
+/// A pod in which KubeVirt runs a virtual machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launcher {
+    /// The VirtualMachineInstance that owns the pod.
+    pub vmi: String,
+    /// The node where KubeVirt says that the machine runs.
+    pub node_label: Option<String>,
+    /// When KubeVirt found the machine ready to run in this pod, after a migration.
+    pub ready_at: Option<Stamp>,
+}
+
+/// A network in the place of the cluster's default network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DefaultNetwork {
+    /// The namespace of its attachment definition.
+    pub namespace: String,
+    /// What the annotation says of it.
+    pub selection: Selection,
+}
+
+impl PodFacts {
+    /// What matters of a pod's metadata. Never fails: what cannot be read is remembered in words.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        let none = BTreeMap::new();
+        let annotations = meta.annotations.as_ref().unwrap_or(&none);
+        let labels = meta.labels.as_ref().unwrap_or(&none);
+        let mut facts = Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map(|time| Timestamp::from_jiff(time.0))
+                .unwrap_or_default(),
+            deleting: meta.deletion_timestamp.is_some(),
+            ..Self::default()
+        };
+        facts.selections = facts.networks(annotations, annotation::NETWORKS);
+        facts.default_network = facts.default_network(annotations);
+        facts.default_claim = facts.claim(annotations);
+        facts.mover_stamp = facts.stamp(annotations, annotation::ACTIVE);
+        let owner = |kind: &str, group: &str| {
+            let owners = meta.owner_references.iter().flatten();
+            let mut ours = owners.filter(|owner| {
+                owner.kind == kind && owner.api_version.split_once('/').is_some_and(|(it, _)| it == group)
+            });
+            ours.next().map(|owner| owner.name.clone())
+        };
+        if let Some(vmi) = owner("VirtualMachineInstance", "kubevirt.io") {
+            let node_label = labels.get(label::KUBEVIRT_NODE).filter(|node| !node.is_empty()).cloned();
+            let ready_at = facts.stamp(annotations, annotation::KUBEVIRT_READY);
+            facts.launcher = Some(Launcher { vmi, node_label, ready_at });
+        }
+        if annotations.get(annotation::KEEP_ADDRESSES).is_some_and(|value| value == "true") {
+            facts.stateful_set = owner("StatefulSet", "apps");
+        }
+        facts
+    }
+
+    fn networks(&mut self, annotations: &BTreeMap<String, String>, name: &'static str) -> Vec<Selection> {
+        let Some(text) = annotations.get(name) else { return Vec::new() };
+        selection::parse(name, text).unwrap_or_else(|error| {
+            self.problems.insert(name, error.to_string());
+            Vec::new()
+        })
+    }
+
+    fn default_network(&mut self, annotations: &BTreeMap<String, String>) -> Option<DefaultNetwork> {
+        let mut all = self.networks(annotations, annotation::DEFAULT_NETWORK);
+        if all.len() > 1 {
+            let error = SelectionError {
+                annotation: annotation::DEFAULT_NETWORK,
+                problem: format!("it has {} networks", all.len()),
+                accepted: "one network",
+            };
+            self.problems.insert(annotation::DEFAULT_NETWORK, error.to_string());
+            return None;
+        }
+        let selection = all.pop()?;
+        let namespace = selection.namespace.clone().unwrap_or_else(|| MULTUS_NAMESPACE.to_owned());
+        Some(DefaultNetwork { namespace, selection })
+    }
+
+    fn claim(&mut self, annotations: &BTreeMap<String, String>) -> Option<String> {
+        let claim = annotations.get(annotation::CLAIM)?.trim();
+        if tenure_api::names::is_object_name(claim) {
+            return Some(claim.to_owned());
+        }
+        let error = SelectionError {
+            annotation: annotation::CLAIM,
+            problem: format!("\"{}\" is no name of a claim", claim.chars().take(96).collect::<String>()),
+            accepted: "the name of an IPAMClaim in the pod's own namespace",
+        };
+        self.problems.insert(annotation::CLAIM, error.to_string());
+        None
+    }
+
+    fn stamp(&mut self, annotations: &BTreeMap<String, String>, name: &'static str) -> Option<Stamp> {
+        match annotations.get(name)?.parse() {
+            Ok(stamp) => Some(stamp),
+            Err(error) => {
+                self.problems.insert(name, format!("annotation {name}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Whether it will not use an address any more, or soon not.
+    pub fn is_leaving(&self) -> bool {
+        self.deleting || self.finished
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Which pods have a claim now: the state machine of moves.
+//!
+//! ```text
+//!              a pod comes                     another comes (the move begins)
+//!   ┌───────┐ ────────────▶ ┌────────────────┐ ────────────▶ ┌──────────────────────────────┐
+//!   │ empty │               │   active: A    │               │  active: A     incoming: B   │
+//!   └───────┘ ◀──────────── └────────────────┘ ◀──────────── └──────────────────────────────┘
+//!             A is gone or         ▲    B is gone or finished (abort)     │
+//!             has finished         │                                     │ commit: B's signal is newer than A's and than
+//!                                  │                                     ▼ the last, or A is leaving: one swap
+//!                                  │                          ┌──────────────────────────────┐
+//!                                  └───────────────────────── │  active: B     incoming: A   │
+//!                                   A is gone or finished     └──────────────────────────────┘
+//! ```
+//!
+//! The slots are one annotation of the claim, written with its resource version, so a swap is one write and there are never two
+//! active pods. [`Slots::next`] looks at what is there, not at what happened: it may be asked again at any time, by whoever
+//! leads, and says nothing twice. A signal is a stamp that grows; one that is not newer than that of the last commit does
+//! nothing, however often it comes and goes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::pod::PodFacts;
+use crate::stamp::Stamp;
+
+/// A pod that has the claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// Its name, in the namespace of the claim.
+    pub pod: String,
+    /// Its UID: a pod of the same name with another is another.
+    pub uid: String,
+    /// Its node.
+    pub node: String,
+    /// The newest signal that was seen of it when it became active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<Stamp>,
+}
+
+/// Which pods have a claim now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slots {
+    /// The one that traffic arrives at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<Slot>,
+    /// The one that it is to arrive at next; after a commit the one that it arrived at before, until that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incoming: Option<Slot>,
+    /// How often another pod became the active one.
+    #[serde(default)]
+    pub number: u64,
+    /// The newest stamp that a commit went by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Stamp>,
+}
+
+/// An annotation that cannot be read. It counts as empty: who has the claim is found again from the pods.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "annotation tenure/holders cannot be read: {problem}; it is taken for empty, and written again from the pods that are there"
+)]
+pub struct SlotsError {
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl Slots {
+    /// What the slots are to be next, if not what they are. `users` are all pods of the claim's namespace that refer to the
+    /// claim **or are in its slots**, as far as they exist: one that is not among them is gone. A pod whose node is not known
+    /// yet is not let in.
+    ///
+    /// Asking again with the answer says what follows, and nothing once all is settled.
+    #[must_use]
+    pub fn next(&self, users: &[&PodFacts]) -> Option<Self> {
+        let mut next = self.clone();
+        next.abort(users);
+        next.commit(users);
+        next.empty(users);
+        next.admit(users);
+        (next != *self).then_some(next)
+    }
+
+    /// Reads the annotation. What names one pod twice, or a pod without a UID, cannot be read either.
+    pub fn from_annotation(text: &str) -> Result<Self, SlotsError> {
+        let failed = |problem: String| SlotsError { problem };
+        let slots: Self = serde_json::from_str(text).map_err(|error| failed(error.to_string()))?;
+        let uids: Vec<&str> = slots.both().map(|slot| slot.uid.as_str()).collect();
+        if uids.contains(&"") {
+            return Err(failed("a pod has no UID".to_owned()));
+        }
+        if let [one, other] = uids[..]
+            && one == other
+        {
+            return Err(failed(format!("pod UID \"{one}\" is in both slots")));
+        }
+        Ok(slots)
+    }
+
+    /// The annotation.
+    pub fn to_annotation(&self) -> String {
+        // A struct of texts and numbers is always written; an empty one is what cannot be read counts as.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether a pod is in one of the slots, by its UID.
+    pub fn has(&self, uid: &str) -> bool {
+        self.both().any(|slot| slot.uid == uid)
+    }
+
+    /// Whether a pod is the active one, by its UID.
+    pub fn is_active(&self, uid: &str) -> bool {
+        self.active.as_ref().is_some_and(|slot| slot.uid == uid)
+    }
+
+    /// The pods that have it, the active one first.
+    pub fn both(&self) -> impl Iterator<Item = &Slot> {
+        self.active.iter().chain(&self.incoming)
+    }
+
+    /// The pod that was coming in is gone.
+    fn abort(&mut self, users: &[&PodFacts]) {
+        if self.incoming.as_ref().is_some_and(|slot| find(users, slot).is_none_or(|pod| pod.finished)) {
+            self.incoming = None;
+        }
+    }
+
+    /// The two change places: only ever with one that is in, and stays.
+    fn commit(&mut self, users: &[&PodFacts]) {
+        let Some(target) =
+            self.incoming.as_ref().and_then(|slot| find(users, slot)).filter(|pod| !pod.is_leaving())
+        else {
+            return;
+        };
+        let source = self.active.as_ref().map(|slot| (slot, find(users, slot)));
+        let leaving = source.as_ref().is_none_or(|(_, pod)| pod.is_none_or(PodFacts::is_leaving));
+        let of_source = source.and_then(|(slot, pod)| slot.stamp.max(pod.and_then(|pod| signal(pod, slot))));
+        let of_target = self.incoming.as_ref().and_then(|slot| signal(target, slot));
+        let newer = of_target.is_some() && of_target > of_source.max(self.last);
+        if !newer && !leaving {
+            return;
+        }
+        std::mem::swap(&mut self.active, &mut self.incoming);
+        if let Some(active) = &mut self.active {
+            active.stamp = active.stamp.max(of_target);
+        }
+        self.last = self.last.max(of_target);
+        self.number = self.number.saturating_add(1);
+        self.abort(users);
+    }
+
+    /// The active pod is gone, and nobody is there to follow.
+    fn empty(&mut self, users: &[&PodFacts]) {
+        if self.active.as_ref().is_some_and(|slot| find(users, slot).is_none_or(|pod| pod.finished)) {
+            self.active = None;
+        }
+    }
+
+    /// The oldest pods first. Who is not let in waits for a slot.
+    fn admit(&mut self, users: &[&PodFacts]) {
+        let in_slots = |slots: &Self, pod: &PodFacts| slots.has(&pod.uid);
+        let mut waiting: Vec<(&PodFacts, &String)> = users
+            .iter()
+            .filter(|pod| !pod.is_leaving() && !pod.uid.is_empty() && !in_slots(self, pod))
+            .filter_map(|pod| pod.node.as_ref().filter(|node| !node.is_empty()).map(|node| (*pod, node)))
+            .collect();
+        waiting.sort_by(|(one, _), (other, _)| {
+            (one.created, &one.name, &one.uid).cmp(&(other.created, &other.name, &other.uid))
+        });
+        waiting.dedup_by(|(one, _), (other, _)| one.uid == other.uid);
+        for (pod, node) in waiting {
+            let slot = Slot { pod: pod.name.clone(), uid: pod.uid.clone(), node: node.clone(), stamp: None };
+            if self.active.is_none() && self.incoming.is_none() {
+                let stamp = signal(pod, &slot);
+                self.active = Some(Slot { stamp, ..slot });
+                self.number = self.number.saturating_add(1);
+            } else if self.active.is_some() && self.incoming.is_none() {
+                self.incoming = Some(slot);
+            }
+        }
+    }
+}
+
+fn find<'p>(users: &[&'p PodFacts], slot: &Slot) -> Option<&'p PodFacts> {
+    users.iter().copied().find(|pod| pod.uid == slot.uid)
+}
+
+/// What says that a pod is to be active, and since when: KubeVirt's word if it runs the machine there, else another mover's.
+fn signal(pod: &PodFacts, slot: &Slot) -> Option<Stamp> {
+    let launcher = pod.launcher.as_ref().filter(|launcher| launcher.node_label.as_ref() == Some(&slot.node));
+    launcher.and_then(|launcher| launcher.ready_at).or(pod.mover_stamp)
+}
+
+#[cfg(test)]
+mod proptests;
+#[cfg(test)]
+mod tests;
