@@ -36,6 +36,7 @@ pub use network::{Network, Usage};
 pub use object::{OPENED, STATE, State};
 pub use owned::{Adopted, OwnedError, adopt, owned_object};
 pub use plan::{Mark, Outcome, Plan, PoolWrite, Reserve, Settled, Unreserve};
+pub(crate) use pool::OWNER_IN_NAMES;
 pub use pool::{ADDRESSES_IN_AN_OBJECT, LARGEST_OBJECT, PoolId};
 pub use request::{Act, Answer, LedgerRefusal, Request, Want, Who};
 pub use spread::Spread;

@@ -6,11 +6,15 @@
 //! that was made anew meanwhile has rewritten it.
 //!
 //! A missing annotation says nothing. It is missing while a pod starts, and where nobody writes it.
+//!
+//! A claim's record is not a pod's, though it names the claim where others name their pod: whoever gave it takes it back when
+//! the claim is gone. Neither it nor its reservation is ever suspect here.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use tenure_api::claims::RECORD_PREFIX;
 use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
@@ -165,7 +169,7 @@ fn suspect_records<'a, P: Borrow<IPPool>, R>(
         let Some(object) = pool.metadata.name.as_deref() else { continue };
         // What cannot be read is nobody's address, and nothing is known about it.
         let Ok(offsets) = pool.spec.cidr().map(|cidr| Offsets::of(&cidr)) else { continue };
-        for (key, record) in &pool.spec.allocations {
+        for (key, record) in pool.spec.allocations.iter().filter(|(_, record)| !is_claims(record)) {
             if let Some(address) = key.parse().ok().and_then(|offset| offsets.address(offset).ok()) {
                 by_pod.entry(&record.podref).or_default().push(Held { object, key, address, record });
             }
@@ -201,11 +205,16 @@ where
 {
     let used = |reservation: &&OverlappingRangeIPReservation| {
         let pod = inputs.pods.get(&reservation.spec.podref);
-        let Some(pod) = pod.filter(|pod| !pod.finished) else { return false };
         let address = reservation.metadata.name.as_deref().and_then(named_address);
+        let is_of_claim = || {
+            let record = |record: &Allocation| is_claims(record) && record.podref == reservation.spec.podref;
+            address.is_some_and(|address| is_recorded(inputs, address, record))
+        };
+        let Some(pod) = pod.filter(|pod| !pod.finished) else { return is_of_claim() };
         match (&pod.addresses, address) {
             (Some(addresses), Some(address)) => {
-                addresses.contains(&address) || addresses.is_empty() || recorded(inputs, reservation, address)
+                let own = |record: &Allocation| record.podref == reservation.spec.podref;
+                addresses.contains(&address) || addresses.is_empty() || is_recorded(inputs, address, own)
             }
             // It says nothing, or the name says nothing: that is no reason.
             _ => true,
@@ -214,16 +223,22 @@ where
     inputs.reservations.iter().map(Borrow::borrow).filter(|reservation| !used(reservation)).collect()
 }
 
-fn recorded<P: Borrow<IPPool>, R>(
+/// Whether a record like this is of the address.
+fn is_recorded<P: Borrow<IPPool>, R>(
     inputs: &Inputs<'_, P, R>,
-    reservation: &OverlappingRangeIPReservation,
     address: Address,
+    like: impl Fn(&Allocation) -> bool,
 ) -> bool {
     inputs.pools.iter().map(Borrow::borrow).any(|pool| {
         let key = pool.spec.cidr().ok().and_then(|cidr| Offsets::of(&cidr).offset(address).ok());
         let record = key.and_then(|key| pool.spec.allocations.get(&key.to_string()));
-        record.is_some_and(|record| record.podref == reservation.spec.podref)
+        record.is_some_and(&like)
     })
+}
+
+/// Whether a record is a claim's.
+fn is_claims(record: &Allocation) -> bool {
+    record.id.starts_with(RECORD_PREFIX)
 }
 
 /// The annotation in which Multus says what a pod's interfaces have.

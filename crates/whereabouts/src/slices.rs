@@ -12,8 +12,15 @@
 //! - A slice without an address to hand out (`exclude`, `range_start`, `range_end`) is given to nobody.
 //! - However many nodes come and go, a pool is written once; and not at all when nothing changes.
 //! - Nobody takes an address of the whole range beside the slices: its object says so, and is made where there is none.
+//! - Slices for claims, which no node owns, are given beside: those that are asked for by name, and as many more as are asked
+//!   for, but only what nodes have left over. They are given back when nobody asks for them and nothing is held in them.
 //! - A pool gives slices away only after nobody can take an address from the whole range any more, nor from any other range
 //!   of the network that overlaps it; those are opened when nothing that is cut, and no node's slice, overlaps them.
+//!
+//! To Whereabouts' own programs a slice for claims is the slice of a node called [`SLICE_OWNER`](tenure_api::claims::SLICE_OWNER),
+//! which is none of theirs: its plugin hands out nothing of it, on whichever node. But its controller gives the slices of nodes
+//! that it does not know to others, and its reconciler releases records whose pod does not exist, which a claim's never does.
+//! Neither may run beside claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,8 +62,19 @@ pub struct Inputs<'a> {
     pub shared: &'a [SharedPool],
     /// Slices of which nodes' ledgers say that they are handed out of ([`State::Owned`]).
     pub owned: &'a [PoolId],
+    /// What claims need, by the name of the pool.
+    pub floating: &'a BTreeMap<String, Floating>,
     /// The present.
     pub now: Timestamp,
+}
+
+/// Slices of a pool that claims need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Floating {
+    /// These: because they have some already, or are asked for an address of it by name.
+    pub slices: BTreeSet<Cidr>,
+    /// So many further ones.
+    pub more: usize,
 }
 
 /// A NetworkAttachmentDefinition.

@@ -1,6 +1,6 @@
 //! Attachment definitions and nodes → what the controller writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus};
@@ -80,6 +80,7 @@ impl Cluster {
             held: &[],
             shared: &[],
             owned: &[],
+            floating: &BTreeMap::new(),
             now: Timestamp::from_millis(1_000),
         });
         for write in &plan.writes {

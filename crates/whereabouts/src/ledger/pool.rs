@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_api::claims::{SLICE_OWNER, label::FLOATING};
 use tenure_api::whereabouts::{IPPool, IPPoolSpec, WhereaboutsNameError, label, pool_name};
 use tenure_ipam::{Address, Cidr};
 
@@ -16,12 +17,15 @@ pub const ADDRESSES_IN_AN_OBJECT: u128 = 256;
 /// An object that others have filled beyond this many bytes takes no more records.
 pub const LARGEST_OBJECT: usize = 1 << 20;
 
+/// What stands for [`SLICE_OWNER`] in names of objects, which may have no colon.
+pub(crate) const OWNER_IN_NAMES: &str = "tenure-claims";
+
 /// One range of one network, shared or a node's slice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId {
     /// `network_name`; empty for the network without one.
     pub network: String,
-    /// The node that owns it; empty when all nodes share it.
+    /// The node that owns it, or [`SLICE_OWNER`] for a slice that is for claims; empty when all nodes share it.
     pub node: String,
     /// The range, or the slice.
     pub range: Cidr,
@@ -38,9 +42,20 @@ impl PoolId {
         Self { network: network.to_owned(), node: node.to_owned(), range: slice }
     }
 
+    /// A slice for claims, which no node owns.
+    pub fn floating(network: &str, slice: Cidr) -> Self {
+        Self::of_node(network, SLICE_OWNER, slice)
+    }
+
+    /// Whether it is a slice for claims.
+    pub fn is_floating(&self) -> bool {
+        self.node == SLICE_OWNER
+    }
+
     /// The name of the pool's first object: Whereabouts' own.
     pub fn name(&self) -> Result<String, WhereaboutsNameError> {
-        pool_name(&self.network, &self.node, &self.range.to_string())
+        let node = if self.is_floating() { OWNER_IN_NAMES } else { &self.node };
+        pool_name(&self.network, node, &self.range.to_string())
     }
 
     /// The name of one of its objects: the first is the pool's, the others have their number behind a dot.
@@ -74,7 +89,10 @@ impl PoolId {
     /// An object of this pool in which nothing is held.
     pub fn empty_object(&self, number: u128, state: State) -> Result<IPPool, WhereaboutsNameError> {
         let fits = |value: &&String| !value.is_empty() && value.len() <= 63;
-        let labels = [(label::NETWORK, &self.network), (label::NODE, &self.node)];
+        let yes = "true".to_owned();
+        // A label's value may have no colon, either.
+        let owner = if self.is_floating() { (FLOATING, &yes) } else { (label::NODE, &self.node) };
+        let labels = [(label::NETWORK, &self.network), owner];
         let labels: BTreeMap<String, String> = labels
             .into_iter()
             .filter(|(_, value)| fits(value))
@@ -127,6 +145,10 @@ impl PoolId {
         let own = shared.name().ok()?;
         if label(label::NETWORK).is_some_and(|other| other != network) {
             return None;
+        }
+        if label(FLOATING).is_some_and(|value| value == "true") {
+            let floating = Self::floating(network, range);
+            return (floating.name().ok()? == name).then_some((floating, 0));
         }
         if name == own && label(label::NODE).is_none() {
             return Some((shared, 0));

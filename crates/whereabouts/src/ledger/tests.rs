@@ -571,3 +571,17 @@ fn a_server_that_notes_who_wrote_which_record_is_told_not_to() {
     object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
     assert!(patch(&object).contains(r#""/metadata/managedFields","value":[{}]"#), "{}", patch(&object));
 }
+
+#[test]
+fn a_claim_that_is_named_like_a_pod_or_like_a_claim_before_it_has_an_address_of_its_own() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "10.0.0.0/29"}));
+    let claim = |uid: &str| Who { id: format!("claim/{uid}"), ..who("web-0", "net1") };
+    assert_eq!(add(&mut memory, &config, &claim("a")), held(&["10.0.0.1"]));
+    assert_eq!(add(&mut memory, &config, &who("web-0", "net1")), held(&["10.0.0.2"]));
+    assert_eq!(add(&mut memory, &config, &claim("b")), held(&["10.0.0.3"]));
+    assert_eq!(add(&mut memory, &config, &claim("a")), held(&["10.0.0.1"]), "and keeps it");
+    del(&mut memory, &config, &who("web-0", "net1"));
+    assert_eq!(add(&mut memory, &config, &who("web-0", "net1")), held(&["10.0.0.2"]));
+    assert_eq!(records(&memory), 3);
+}

@@ -114,3 +114,13 @@ fn a_network_status_is_read_as_addresses_and_what_cannot_be_read_says_nothing() 
         assert_eq!(addresses_of_status(unreadable), None, "{unreadable}");
     }
 }
+
+#[test]
+fn a_claims_record_and_its_reservation_are_nobodys_to_release_here() {
+    let pool = pool(&[("1", "claim/uid-1", "ns/vm.net"), ("2", "c", "ns/vm.net")]);
+    let reservations = [reservation("10.10.10.1", "ns/vm.net"), reservation("10.10.10.2", "ns/vm.net")];
+    let last = looks(&pool, &reservations, &pods(&[]), &[0, 60]).remove(1);
+    let keys: Vec<&Act> = last.records.iter().map(|request| &request.act).collect();
+    assert!(matches!(keys[..], [Act::Forget { key, .. }] if key == "2"), "{keys:?}");
+    assert_eq!(last.reservations, [("10.10.10.2".to_owned(), None)]);
+}

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenure_api::claims::SLICE_OWNER;
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_ipam::Cidr;
 
@@ -30,6 +31,9 @@ pub(super) fn assign(
     let mut served: BTreeSet<&str> = BTreeSet::new();
     let holders = holders(inputs, pool);
     let holds = |slice: usize, node: &str| holders.get(&slice).is_some_and(|all| all.contains(node));
+    let floating = inputs.floating.get(&pool.name).cloned().unwrap_or_default();
+    let named =
+        |slice: usize| pool.cut.get(slice as u128).is_some_and(|cidr| floating.slices.contains(&cidr));
 
     // Who has one keeps it, while it lives or holds something.
     let present = known.and_then(|known| known.status.as_ref()).map(|status| status.allocations.as_slice());
@@ -38,6 +42,15 @@ pub(super) fn assign(
         let node = slice.node_name.as_str();
         let place = slice.slice_range.parse::<Cidr>().ok().and_then(|cidr| pool.cut.index_of(&cidr));
         let place = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < count);
+        if node == SLICE_OWNER {
+            // Claims may have many, and each is kept for its own sake.
+            if let Some(place) = place.filter(|place| nodes[*place].is_empty())
+                && (holds(place, node) || named(place))
+            {
+                node.clone_into(&mut nodes[place]);
+            }
+            continue;
+        }
         let lives = inputs.nodes.contains(node);
         match place {
             Some(place)
@@ -59,6 +72,7 @@ pub(super) fn assign(
         }
         let mut all = all.iter().copied();
         match (all.next(), all.next()) {
+            (Some(SLICE_OWNER), None) => SLICE_OWNER.clone_into(&mut nodes[slice]),
             (Some(only), None) if !served.contains(only) => {
                 only.clone_into(&mut nodes[slice]);
                 served.insert(only);
@@ -68,8 +82,18 @@ pub(super) fn assign(
             }
         }
     }
-    let dead = nodes.iter().filter(|node| !node.is_empty() && !inputs.nodes.contains(*node)).count();
+    let lives = |node: &String| node == SLICE_OWNER || inputs.nodes.contains(node);
+    let dead = nodes.iter().filter(|node| !node.is_empty() && !lives(node)).count();
     let waiting = kept_back.len() + dead;
+
+    // What claims ask for by name.
+    if give_away {
+        for slice in (0..count).filter(|slice| !kept_back.contains(slice)) {
+            if nodes[slice].is_empty() && named(slice) {
+                SLICE_OWNER.clone_into(&mut nodes[slice]);
+            }
+        }
+    }
 
     // The rest, lowest slice first: to those who had one before it was cut anew, then by name.
     let mut seen = BTreeSet::new();
@@ -88,6 +112,16 @@ pub(super) fn assign(
         match next {
             Some(slice) => node.clone_into(&mut nodes[slice]),
             None => without.push(node.to_owned()),
+        }
+    }
+    if give_away {
+        // Last of all, because a node without a slice serves no pod at all.
+        for slice in free
+            .filter(|slice| nodes[*slice].is_empty() && usable(slice))
+            .take(floating.more)
+            .collect::<Vec<_>>()
+        {
+            SLICE_OWNER.clone_into(&mut nodes[slice]);
         }
     }
     without.sort();

@@ -145,6 +145,7 @@ impl World {
             held: &held,
             shared: &shared,
             owned: &owned,
+            floating: &BTreeMap::new(),
             now: Timestamp::from_millis(7),
         });
         self.plan = if plan.guards.is_empty() { plan.writes } else { Vec::new() };

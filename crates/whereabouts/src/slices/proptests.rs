@@ -56,6 +56,7 @@ fn run(
         held,
         shared: &[],
         owned: &[],
+        floating: &BTreeMap::new(),
         now,
     });
     for write in &plan.writes {

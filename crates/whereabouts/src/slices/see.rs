@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use tenure_api::claims::label::FLOATING;
 use tenure_api::whereabouts::{IPPool, label};
 use tenure_ipam::Address;
 
 use super::{HeldSpan, SharedPool};
-use crate::ledger::{PoolId, State};
+use crate::ledger::{OWNER_IN_NAMES, PoolId, State};
 
 /// What the pools of these networks say. Objects of ours say in labels whose they are; for others `is_node` tells nodes'
 /// names from networks', and has to know those of nodes that are gone but still stand in a `NodeSlicePool`.
@@ -37,7 +38,7 @@ pub fn identify(
     let labels = pool.metadata.labels.as_ref();
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
     let of = |network: &str| PoolId::of_object(network, pool, is_node).map(|(id, _)| id);
-    match (label(label::NETWORK), label(label::NODE)) {
+    match (label(label::NETWORK), label(label::NODE).or(label(FLOATING))) {
         (Some(network), _) => of(network),
         (None, Some(_)) => of("").or_else(|| networks.iter().find_map(|network| of(network))),
         (None, None) => std::iter::once("").chain(networks.iter().map(String::as_str)).find_map(of),
@@ -62,7 +63,9 @@ pub fn network_of_ledger(pool: &IPPool) -> String {
     let front = range.and_then(|range| Some(name.split_at(name.rfind(&range)?).0.trim_end_matches('-')));
     let front = front.unwrap_or_default();
     // A node stands between network and range.
-    let node = labels.and_then(|labels| labels.get(label::NODE)).map_or("", String::as_str);
+    let floats = labels.is_some_and(|labels| labels.contains_key(FLOATING));
+    let node = labels.and_then(|labels| labels.get(label::NODE)).map(String::as_str);
+    let node = node.unwrap_or(if floats { OWNER_IN_NAMES } else { "" });
     front.strip_suffix(node).unwrap_or(front).trim_end_matches('-').to_owned()
 }
 

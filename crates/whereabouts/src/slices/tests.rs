@@ -65,6 +65,7 @@ struct Rig {
     held: Vec<HeldSpan>,
     shared: Vec<SharedPool>,
     owned: Vec<PoolId>,
+    floating: BTreeMap<String, Floating>,
 }
 
 impl Rig {
@@ -76,6 +77,7 @@ impl Rig {
             held: Vec::new(),
             shared: Vec::new(),
             owned: Vec::new(),
+            floating: BTreeMap::new(),
         }
     }
 
@@ -89,6 +91,7 @@ impl Rig {
             held: &self.held,
             shared: &self.shared,
             owned: &self.owned,
+            floating: &self.floating,
             now: Timestamp::from_millis(5_000),
         })
     }
@@ -410,4 +413,42 @@ fn a_pool_of_whereabouts_itself_is_for_the_network_that_it_is_named_for() {
     };
     assert_eq!(network_of(&pool("blue", "10.0.0.0/24")), "blue");
     assert_eq!(network_of(&pool("blue-fd00---64", "fd00::/64")), "blue");
+}
+
+#[test]
+fn claims_get_the_slices_they_name_and_of_the_rest_what_nodes_leave_over() {
+    let net = attachment("kube-system", "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/27"}));
+    let mut rig = Rig::new(vec![net], &["a", "b"]);
+    rig.step();
+    let named = BTreeSet::from(["10.0.0.160/27".parse().unwrap(), "10.0.0.0/27".parse().unwrap()]);
+    rig.floating = BTreeMap::from([("net".to_owned(), Floating { slices: named, more: 2 })]);
+    rig.nodes = nodes(&["a", "b", "c"]);
+    rig.step();
+    let ours = |rig: &Rig| -> Vec<String> {
+        let all = slices(&rig.pools[0]).into_iter();
+        all.filter(|(node, _)| *node == "tenure:claims").map(|(_, slice)| slice.to_owned()).collect()
+    };
+    assert_eq!(
+        slices(&rig.pools[0])[..3],
+        [("a", "10.0.0.0/27"), ("b", "10.0.0.32/27"), ("c", "10.0.0.64/27")]
+    );
+    assert_eq!(
+        ours(&rig),
+        ["10.0.0.96/27", "10.0.0.128/27", "10.0.0.160/27"],
+        "a node's is not taken from it"
+    );
+    let ready = condition(&rig.pools[0], "Ready").1;
+    assert!(ready.starts_with("3 of 8 slices have a node, 3 are for claims"), "{ready}");
+    // Given back when nobody asks for it, unless somebody holds an address of it.
+    rig.floating.clear();
+    rig.held = vec![span("tenure:claims", "10.0.0.130", "10.0.0.131")];
+    rig.step();
+    assert_eq!(ours(&rig), ["10.0.0.128/27"]);
+    assert!(rig.plan().writes.is_empty(), "and a second look changes nothing");
+    rig.nodes = nodes(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    rig.step();
+    assert_eq!(ours(&rig), ["10.0.0.128/27"], "also when a node goes without");
+    rig.held.clear();
+    rig.step();
+    assert!(ours(&rig).is_empty());
 }

@@ -1,6 +1,7 @@
 //! What is decided, as objects, conditions and events: only what differs from what there is.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference, Time};
+use tenure_api::claims::SLICE_OWNER;
 use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus};
 use tenure_ipam::{Cidr, Slices};
 
@@ -87,7 +88,8 @@ fn conditions(
         observed_generation: None,
         last_transition_time: Time(inputs.now.to_jiff()),
     };
-    let taken = assigned.nodes.iter().filter(|node| !node.is_empty()).count();
+    let floating = assigned.nodes.iter().filter(|node| *node == SLICE_OWNER).count();
+    let taken = assigned.nodes.iter().filter(|node| !node.is_empty()).count() - floating;
     let ready = if let Some(other) = rival {
         let message = format!(
             "{} overlaps {other}, which another pool of the same network cuts; give both attachment definitions one \
@@ -100,7 +102,11 @@ fn conditions(
             0 => String::new(),
             count => format!(", {count} wait for what is held in them"),
         };
-        let message = format!("{taken} of {} slices have a node{waiting}", assigned.nodes.len());
+        let claims = match floating {
+            0 => String::new(),
+            count => format!(", {count} are for claims"),
+        };
+        let message = format!("{taken} of {} slices have a node{claims}{waiting}", assigned.nodes.len());
         condition("Ready", true, "Sliced", message)
     };
     let without = match assigned.without.len() {

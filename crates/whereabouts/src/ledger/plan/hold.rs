@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tenure_api::claims::RECORD_PREFIX;
 use tenure_api::whereabouts::Allocation;
 use tenure_ipam::ledger::Offsets;
 use tenure_ipam::{Address, IntervalSet};
@@ -106,6 +107,9 @@ impl Planner<'_> {
                     let record = self.record(&place)?.clone();
                     let same =
                         record.podref == who.podref && record.ifname.as_deref().unwrap_or_default() == ifname;
+                    // A claim may be named like a pod, or like a claim that is gone: only its UID says that it is this one.
+                    let claims = record.id.starts_with(RECORD_PREFIX) || who.id.starts_with(RECORD_PREFIX);
+                    let same = same && (!claims || record.id == who.id);
                     same.then_some((self.address(&place)?, place, record))
                 })
                 .collect();
