@@ -4,6 +4,7 @@
 
 mod fuzz;
 mod image;
+mod lanes;
 mod step;
 mod verbs;
 

@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::image::{Built, image, programs};
+use crate::lanes;
 use crate::step::{cargo, cargo_with, root, target_directory, timed};
 
 /// The copy of the peers' answers that every test run compares with.
@@ -45,8 +46,7 @@ pub(crate) fn test(filter: &[String]) -> Result<()> {
         cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
         conformance(&[])?;
         image("quick")?;
-        let on_the_real_thing = ["test", "--package", "tenure-tests", "--"];
-        cargo("test on the real API server and cluster", &on_the_real_thing, filter)
+        lanes::test("test on the real API server and cluster", "tenure-tests", filter)
     })
 }
 
