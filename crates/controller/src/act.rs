@@ -8,16 +8,19 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_ipam::{Address, Subnet};
 use tokio::time::timeout;
 
+use crate::claims::Claim;
 use crate::plan::is_out_of_service;
 use crate::world::World;
 use crate::write::{At, Because, Write};
 
 mod ledgers;
+mod moves;
 
 /// What became of a write.
 #[derive(Debug)]
@@ -46,6 +49,16 @@ pub(crate) enum Learned {
     LedgerGone(At),
     Reservation(Box<OverlappingRangeIPReservation>),
     ReservationGone(At),
+    Claim(Box<IPAMClaim>),
+    /// With its namespace.
+    ClaimGone(String, At),
+    /// The node that a pod had at this version.
+    Node {
+        podref: String,
+        uid: String,
+        version: u128,
+        node: Option<String>,
+    },
 }
 
 impl Learned {
@@ -73,6 +86,13 @@ impl Learned {
             }
             Self::Reservation(reservation) => world.ledgers.reservations.apply(*reservation),
             Self::ReservationGone(at) => world.ledgers.reservations.remove(&at.name, &at.uid),
+            Self::Claim(claim) => world.claims.all.apply(Claim::of(*claim)),
+            Self::ClaimGone(namespace, at) => {
+                world.claims.all.remove(&format!("{namespace}/{}", at.name), &at.uid);
+            }
+            Self::Node { podref, uid, version, node } => {
+                world.ledgers.pods.looked(&podref, &uid, version, node)
+            }
         }
     }
 }
@@ -151,6 +171,7 @@ impl Actor {
                 self.release(block, finalizers).await
             }
             Write::Ledger(write) => self.write_ledger(write).await,
+            Write::Move(write) => self.write_move(write).await,
         }
     }
 

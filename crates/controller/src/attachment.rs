@@ -3,6 +3,7 @@
 
 use kube::{CustomResource, ResourceExt};
 use serde::{Deserialize, Serialize};
+use tenure_claims::opt_in::{OptInError, network_of_definition};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::slices::AttachmentDefinition;
 
@@ -30,6 +31,8 @@ pub struct NetworkAttachmentDefinitionSpec {
 pub struct Attachment {
     /// As the dialect takes it.
     pub definition: AttachmentDefinition,
+    /// The name of its network if that lets addresses outlive pods; words if nobody can say.
+    pub opted_in: Result<Option<String>, OptInError>,
     version: u128,
 }
 
@@ -46,7 +49,12 @@ impl Attachment {
             created: Timestamp::from_millis(created),
             config: attachment.spec.config.clone(),
         };
-        Self { definition, version: attachment.known_version() }
+        // Without a configuration of its own it is about a file on the node, of which nobody here knows.
+        let opted_in = match definition.config.trim() {
+            "" => Ok(None),
+            config => network_of_definition(config, &definition.name),
+        };
+        Self { definition, opted_in, version: attachment.known_version() }
     }
 
     /// Whether it says anything: one without a configuration of its own is about a file on the node.

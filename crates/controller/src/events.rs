@@ -18,6 +18,12 @@ use tokio::sync::mpsc::Receiver;
 use crate::world::World;
 use crate::write::{Because, LedgerWrite, Write};
 
+mod moves;
+mod standing;
+
+pub(crate) use moves::{crowded, not_allowed};
+pub(crate) use standing::Standing;
+
 /// The same event is written again only after this time.
 const AGAIN: Duration = Duration::from_mins(1);
 /// So many pods are named in a message; the others are counted.
@@ -76,6 +82,7 @@ pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
             vec![Note { about: node_reference(node), warning: false, reason, message }]
         }
         Write::Ledger(write) => of_ledger(write, world),
+        Write::Move(write) => moves::of_move(write, world),
         Write::Reserve { .. } | Write::Create { .. } | Write::PoolFinalizers { .. } => Vec::new(),
     }
 }
@@ -174,6 +181,16 @@ async fn repeat(events: &Api<Event>, name: &str, now: Timestamp) -> Result<(), k
 }
 
 impl Note {
+    /// Something that went well.
+    pub(crate) fn normal(about: ObjectReference, reason: &str, message: &str) -> Self {
+        Self { about, warning: false, reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    /// Something that somebody should look at.
+    pub(crate) fn warning(about: ObjectReference, reason: &str, message: &str) -> Self {
+        Self { warning: true, ..Self::normal(about, reason, message) }
+    }
+
     /// The same for the same, so that also another replica writes it only once.
     fn name(&self) -> String {
         let mut hasher = DefaultHasher::new();

@@ -16,6 +16,7 @@
 mod act;
 mod attachment;
 mod cache;
+mod claims;
 mod election;
 mod events;
 mod health;
@@ -26,12 +27,14 @@ mod plan;
 mod pods;
 mod retry;
 mod run;
+mod users;
 mod watch;
 mod world;
 mod write;
 
 pub use attachment::{Attachment, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 pub use cache::{Cache, Known};
+pub use claims::{Claim, Claims, NamespaceSeen};
 pub use election::{Elector, Role, Step, Term, Timing, TimingError};
 pub use health::Health;
 pub use ledgers::{Ledger, Ledgers};
@@ -40,4 +43,4 @@ pub use plan::{Planner, Whereabouts};
 pub use pods::{PodSeen, Pods};
 pub use run::{Controller, RunError, Settings};
 pub use world::World;
-pub use write::{At, Because, LedgerWrite, Write};
+pub use write::{At, Because, LedgerWrite, MoveWrite, Write};

@@ -49,6 +49,10 @@ struct Flags {
     /// Namespace of Whereabouts' objects.
     #[arg(long, default_value = "kube-system")]
     whereabouts_namespace: String,
+    /// Name of the cluster's default network as in its CNI configuration, if that has `"allowPersistentIPs": true`: then pods
+    /// keep addresses of it by claims, too. Empty if it does not.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    cluster_network: String,
     /// Where /metrics, /healthz and /readyz are served; on port 9386 of all addresses if not given.
     #[arg(long)]
     metrics_address: Option<SocketAddr>,
@@ -78,6 +82,7 @@ async fn main() -> Result<()> {
         timing,
         workers: flags.workers.into(),
         tick: flags.check_interval,
+        cluster_network: Some(flags.cluster_network).filter(|name| !name.is_empty()),
         whereabouts: Whereabouts { namespace: flags.whereabouts_namespace, ..Whereabouts::default() },
         ..Settings::new(&format!("{}_{}", hostname().unwrap_or_default(), entropy.uuid()))
     };

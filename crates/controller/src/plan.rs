@@ -2,6 +2,7 @@
 
 mod carved;
 mod garbage;
+mod moves;
 mod pools;
 mod requests;
 mod slices;
@@ -14,10 +15,13 @@ use kube::{Resource, ResourceExt};
 use tenure_api::overlap::overlaps;
 use tenure_handles::Timestamp;
 
+use crate::events::Note;
+use crate::users::Users;
 use crate::world::World;
 use crate::write::{At, Write};
 use carved::Carved;
 pub(crate) use garbage::is_out_of_service;
+use moves::MovePlanner;
 use slices::SlicePlanner;
 use suspicions::Suspicions;
 use unused::UnusedPlanner;
@@ -36,6 +40,7 @@ pub struct Planner {
     slices: SlicePlanner,
     /// Nothing where pods are not in this API: then nobody can say what is unused.
     unused: Option<UnusedPlanner>,
+    moves: MovePlanner,
 }
 
 /// How Whereabouts' ranges are looked after.
@@ -77,6 +82,7 @@ impl Planner {
             unused: whereabouts
                 .release_after
                 .map(|patience| UnusedPlanner::new(patience, whereabouts.node_gone_after)),
+            moves: MovePlanner::default(),
         }
     }
 
@@ -88,7 +94,10 @@ impl Planner {
         }
         let overlaps = overlaps(world.pools.iter());
         let carved = Carved::of(world);
-        let mut writes = requests::serve(world, &overlaps, &carved, &mut self.requests_without_pool, now);
+        let users = Users::of(world);
+        // First, because traffic waits for them.
+        let mut writes = self.moves.plan(world, &users);
+        writes.extend(requests::serve(world, &overlaps, &carved, &mut self.requests_without_pool, now));
         writes.extend(pools::keep(world, &overlaps, &carved, now));
         writes.extend(garbage::collect(world, &mut self.blocks_without_node, now));
         writes.extend(self.slices.plan(world, now));
@@ -101,6 +110,11 @@ impl Planner {
     /// How many records and reservations of Whereabouts' nobody seems to use.
     pub fn suspects(&self) -> usize {
         self.unused.as_ref().map_or(0, UnusedPlanner::suspects)
+    }
+
+    /// What people should know of claims, and no write tells.
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+        self.moves.take_notes()
     }
 
     /// What people should know and no write tells.

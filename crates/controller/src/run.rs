@@ -53,6 +53,8 @@ pub struct Settings {
     pub tick: Duration,
     /// How Whereabouts' ranges are looked after.
     pub whereabouts: Whereabouts,
+    /// The name of the cluster's default network, as in its configuration, if it lets addresses outlive pods.
+    pub cluster_network: Option<String>,
 }
 
 impl Settings {
@@ -69,6 +71,7 @@ impl Settings {
             patience: Duration::from_secs(5),
             tick: Duration::from_secs(10),
             whereabouts: Whereabouts::default(),
+            cluster_network: None,
         }
     }
 }
@@ -126,8 +129,10 @@ impl Controller {
         let mut tasks = JoinSet::new();
         let (sender, news) = mpsc::unbounded_channel();
         let (pods_matter, pods) = watch::channel(false);
+        let (namespaces_matter, namespaces) = watch::channel(false);
         let (client, namespace) = (&self.client, self.settings.whereabouts.namespace.as_str());
-        Watches { client, namespace, news: &sender, health: &self.health, pods }.start(&mut tasks);
+        Watches { client, namespace, news: &sender, health: &self.health, pods, namespaces }
+            .start(&mut tasks);
         let (notes, noted) = mpsc::channel(256);
         let instance = self.settings.identity.clone();
         tasks.spawn(events::publish(self.client.clone(), self.clock.clone(), instance, noted));
@@ -147,12 +152,13 @@ impl Controller {
             clock: self.clock.clone(),
             health: self.health,
             metrics: self.metrics,
-            world: World::default(),
+            world: World::of_cluster_network(self.settings.cluster_network.clone()),
             planner: Planner::new(&self.settings.whereabouts),
             settings: self.settings,
             retry: Retry::default(),
             role: heard_role,
             pods_matter,
+            namespaces_matter,
             led: false,
             notes,
             stop: stop.clone(),
@@ -188,6 +194,8 @@ struct Desk {
     notes: mpsc::Sender<Note>,
     /// Whether pods are worth watching.
     pods_matter: watch::Sender<bool>,
+    /// Whether namespaces are.
+    namespaces_matter: watch::Sender<bool>,
     stop: CancellationToken,
 }
 
@@ -210,9 +218,11 @@ impl Desk {
                 while let Ok(heard) = news.try_recv() {
                     heard.tell(&mut self.world);
                 }
-                let matter =
-                    self.settings.whereabouts.release_after.is_some() && self.world.ledgers.needs_pods();
+                let pods_are_here = self.settings.whereabouts.release_after.is_some();
+                let matter = pods_are_here && self.world.needs_pods();
                 self.pods_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
+                let matter = self.world.claims.needs_namespaces();
+                self.namespaces_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
                 self.health.beat(self.world.is_complete());
                 if !self.round().await {
                     break;
@@ -257,6 +267,8 @@ impl Desk {
         for event in self.planner.take_events() {
             self.tell(events::of_slices(&event, &self.world));
         }
+        let notes = self.planner.take_notes();
+        self.tell(notes);
         self.retry.keep(plan.iter().map(Write::subject));
         plan.retain(|write| self.retry.may_try(write.subject(), now));
         plan.truncate(self.settings.round);

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tokio::sync::mpsc::UnboundedSender;
@@ -24,6 +25,7 @@ use tokio::time::sleep;
 
 use crate::attachment::{Attachment, NetworkAttachmentDefinition};
 use crate::cache::{Cache, Known};
+use crate::claims::{Claim, NamespaceSeen};
 use crate::health::Health;
 use crate::pods::PodSeen;
 use crate::retry::wait_after;
@@ -51,6 +53,12 @@ pub(crate) enum News {
     Pods(Event<PodSeen>),
     /// Pods are not watched any more.
     NoPods,
+    Claims(Box<Event<Claim>>),
+    /// Whether the API server does not know this kind.
+    Lacks(&'static str, bool),
+    Namespaces(Event<NamespaceSeen>),
+    /// Namespaces are not watched any more.
+    NoNamespaces,
 }
 
 impl News {
@@ -94,6 +102,10 @@ impl News {
                 Event::Delete(pod) => world.ledgers.pods.remove(&pod.podref),
             },
             Self::NoPods => world.ledgers.pods.forget(),
+            Self::Claims(event) => tell(&mut world.claims.all, *event),
+            Self::Lacks(kind, lacks) => world.note_lack(kind, lacks),
+            Self::Namespaces(event) => tell(&mut world.claims.namespaces, event),
+            Self::NoNamespaces => world.claims.namespaces = Cache::default(),
         }
     }
 }
@@ -127,6 +139,8 @@ pub(crate) struct Watches<'a> {
     pub(crate) health: &'a Arc<Health>,
     /// Whether pods matter at present; nobody listens where they never do.
     pub(crate) pods: Receiver<bool>,
+    /// Whether namespaces matter at present.
+    pub(crate) namespaces: Receiver<bool>,
 }
 
 impl Watches<'_> {
@@ -151,7 +165,55 @@ impl Watches<'_> {
         tasks.spawn(self.watch("IPPool", pools, true, |event| News::Ledgers(Box::new(event))));
         let reservations = Api::namespaced(of_reservations.0, of_reservations.1);
         tasks.spawn(self.watch("OverlappingRangeIPReservation", reservations, true, News::Reservations));
-        tasks.spawn(watch_pods(client(), self.news.clone(), self.health.clone(), self.pods.clone()));
+        let claims: Api<IPAMClaim> = Api::all(client());
+        let claimed =
+            |event| News::Claims(Box::new(kept(event, |claim: &IPAMClaim| Claim::of(claim.clone()))));
+        tasks.spawn(self.watch("IPAMClaim", claims, true, claimed));
+
+        let living = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let pods = |event| News::Pods(kept(event, PodSeen::of));
+        tasks.spawn(self.watch_while::<Pod, _>("Pod", living, self.pods.clone(), pods, || News::NoPods));
+        let all = watcher::Config::default();
+        let namespaces = |event| News::Namespaces(kept(event, NamespaceSeen::of));
+        let matter = self.namespaces.clone();
+        tasks.spawn(
+            self.watch_while::<Namespace, _>("Namespace", all, matter, namespaces, || News::NoNamespaces),
+        );
+    }
+
+    /// Watches objects' metadata while they matter; of pods those that have ended are not even sent.
+    fn watch_while<K, W>(
+        &self,
+        kind: &'static str,
+        config: watcher::Config,
+        mut matter: Receiver<bool>,
+        wrap: W,
+        ended: fn() -> News,
+    ) -> impl Future<Output = ()> + use<K, W>
+    where
+        W: Fn(Event<PartialObjectMeta<K>>) -> News,
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
+        let (news, health) = (self.news.clone(), self.health.clone());
+        async move {
+            while matter.wait_for(|matter| *matter).await.is_ok() {
+                let (news, health) = (news.clone(), health.clone());
+                let following =
+                    Following { kind, may_be_missing: false, news: news.clone(), health: health.clone() };
+                let events = watcher(api.clone(), config.clone()).boxed();
+                tokio::select! {
+                    () = follow(following, events, &wrap) => return,
+                    _ = matter.wait_for(|matter| !*matter) => {}
+                }
+                health.watch_ended(kind);
+                if news.send(ended()).is_err() {
+                    return;
+                }
+            }
+            // Whoever decided that they matter is gone, and so is everybody else.
+            std::future::pending::<()>().await;
+        }
     }
 
     fn watch<K, W>(
@@ -170,32 +232,6 @@ impl Watches<'_> {
         let (news, health) = (self.news.clone(), self.health.clone());
         follow(Following { kind, may_be_missing, news, health }, events.boxed(), wrap)
     }
-}
-
-/// Watches pods' metadata while they matter; those that have ended are not even sent.
-async fn watch_pods(
-    client: Client,
-    news: UnboundedSender<News>,
-    health: Arc<Health>,
-    mut matter: Receiver<bool>,
-) {
-    let pods: Api<PartialObjectMeta<Pod>> = Api::all(client);
-    let living = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    while matter.wait_for(|matter| *matter).await.is_ok() {
-        let following =
-            Following { kind: "Pod", may_be_missing: false, news: news.clone(), health: health.clone() };
-        let events = watcher(pods.clone(), living.clone()).boxed();
-        tokio::select! {
-            () = follow(following, events, |event| News::Pods(kept(event, PodSeen::of))) => return,
-            _ = matter.wait_for(|matter| !*matter) => {}
-        }
-        health.watch_ended("Pod");
-        if news.send(News::NoPods).is_err() {
-            return;
-        }
-    }
-    // Whoever decided that pods matter is gone, and so is everybody else.
-    std::future::pending::<()>().await;
 }
 
 struct Following {
@@ -219,6 +255,9 @@ async fn follow<K>(
                 // At the beginning of a list nobody has answered yet.
                 if !matches!(event, Event::Init) {
                     health.watch_works(kind);
+                    if missing {
+                        _ = news.send(News::Lacks(kind, false));
+                    }
                     (failures, missing) = (0, false);
                 }
                 if news.send(wrap(event)).is_err() {
@@ -228,6 +267,7 @@ async fn follow<K>(
             Err(error) if may_be_missing && is_not_there(&error) => {
                 if !missing {
                     tracing::info!(kind, "the API server does not know this kind; looking for it again");
+                    _ = news.send(News::Lacks(kind, true));
                 }
                 missing = true;
                 health.watch_lacks_kind(kind);
@@ -271,8 +311,14 @@ mod tests {
         let health = Arc::new(Health::new(Arc::new(SystemClock)));
         let (news, _heard) = mpsc::unbounded_channel();
         let (_matter, pods) = tokio::sync::watch::channel(false);
-        let watches =
-            Watches { client: &client, namespace: "kube-system", news: &news, health: &health, pods };
+        let watches = Watches {
+            client: &client,
+            namespace: "kube-system",
+            news: &news,
+            health: &health,
+            namespaces: pods.clone(),
+            pods,
+        };
         let watch = watches.watch("Node", Api::all(client.clone()), false, |event: Event<Node>| {
             News::Nodes(Box::new(event))
         });

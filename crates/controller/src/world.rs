@@ -8,6 +8,7 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::IPPool;
 
 use crate::cache::Cache;
+use crate::claims::Claims;
 use crate::ledgers::Ledgers;
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
@@ -24,18 +25,43 @@ pub struct World {
     pub requests: Cache<BlockRequest>,
     /// Whereabouts' ranges.
     pub ledgers: Ledgers,
+    /// Claims.
+    pub claims: Claims,
+    /// The name of the cluster's default network, if it lets addresses outlive pods.
+    pub cluster_network: Option<String>,
+    /// Kinds that the API server does not know.
+    lacking: BTreeSet<&'static str>,
     nodes: Cache<Node>,
     /// Nodes whose deletion was seen, and not only their absence.
     deleted_nodes: BTreeSet<String>,
 }
 
 impl World {
+    /// Nothing is known yet but the name of the cluster's default network, if it lets addresses outlive pods.
+    pub fn of_cluster_network(cluster_network: Option<String>) -> Self {
+        Self { cluster_network, ..Self::default() }
+    }
+
     /// Whether everything that blocks depend on has come in at least once. Before, absence means nothing.
     pub fn is_complete(&self) -> bool {
         self.pools.is_complete()
             && self.blocks.is_complete()
             && self.requests.is_complete()
             && self.nodes.is_complete()
+    }
+
+    /// Whether the API server does not know this kind.
+    pub fn lacks(&self, kind: &'static str) -> bool {
+        self.lacking.contains(kind)
+    }
+
+    /// The API server does not know this kind, or knows it after all.
+    pub fn note_lack(&mut self, kind: &'static str, lacks: bool) {
+        if lacks {
+            self.lacking.insert(kind);
+        } else {
+            self.lacking.remove(kind);
+        }
     }
 
     /// Nodes.

@@ -20,8 +20,10 @@ use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
 use tenure_ipam::Subnet;
 
 pub use ledgers::LedgerWrite;
+pub use moves::MoveWrite;
 
 mod ledgers;
+mod moves;
 
 /// An object at the version that a decision was based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +89,8 @@ pub enum Write {
     },
     /// Writes something of Whereabouts'.
     Ledger(LedgerWrite),
+    /// Writes who has a claim.
+    Move(MoveWrite),
 }
 
 /// Why nobody can use a block.
@@ -112,6 +116,7 @@ impl Write {
             Self::PoolFinalizers { .. } => "pool_finalizers",
             Self::ReleaseBlock { .. } => "release",
             Self::Ledger(write) => write.verb(),
+            Self::Move(write) => write.verb(),
         }
     }
 
@@ -125,6 +130,7 @@ impl Write {
             | Self::ReleaseBlock { block: at, .. } => &at.uid,
             Self::Create { block } => block.request_uid().unwrap_or_default(),
             Self::Ledger(write) => write.subject(),
+            Self::Move(write) => write.subject(),
         }
     }
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
+use tenure_api::claims::SLICE_OWNER;
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Mark, PoolId, State};
 use tenure_whereabouts::slices::{
-    About, AttachmentDefinition, Event, HeldSpan, Inputs, SharedPool, SlicePlan, SliceWrite, identify,
-    networks, plan, see,
+    About, AttachmentDefinition, Event, Floating, HeldSpan, Inputs, SharedPool, SlicePlan, SliceWrite,
+    identify, networks, plan, see,
 };
 
 use super::at;
@@ -37,6 +38,8 @@ pub(super) struct SlicePlanner {
     /// What was said of definitions that cannot be read.
     refused: BTreeMap<String, String>,
     events: Vec<Event>,
+    /// What claims need.
+    floating: BTreeMap<String, Floating>,
 }
 
 impl SlicePlanner {
@@ -50,6 +53,15 @@ impl SlicePlanner {
             wake: None,
             refused: BTreeMap::new(),
             events: Vec::new(),
+            floating: BTreeMap::new(),
+        }
+    }
+
+    /// What claims need from now on.
+    pub(super) fn need(&mut self, floating: BTreeMap<String, Floating>) {
+        if self.floating != floating {
+            self.floating = floating;
+            self.last = None;
         }
     }
 
@@ -102,6 +114,7 @@ impl SlicePlanner {
             held: &held,
             shared: &shared,
             owned: &owned,
+            floating: &self.floating,
             now,
         };
         let plan = plan(&inputs);
@@ -142,7 +155,7 @@ impl SlicePlanner {
     fn living(&mut self, world: &World, now: Timestamp) -> BTreeSet<String> {
         let mut nodes: BTreeSet<String> = world.nodes().iter().map(ResourceExt::name_any).collect();
         self.gone.look_again();
-        for node in world.ledgers.nodes_with_slices() {
+        for node in world.ledgers.nodes_with_slices().into_iter().filter(|node| *node != SLICE_OWNER) {
             if world.nodes().get(node).is_none() && !self.gone.suspect(node.to_owned(), now) {
                 nodes.insert(node.to_owned());
             }
@@ -213,7 +226,9 @@ fn losers(ledgers: &Ledgers, pool: &NodeSlicePool, living: &BTreeSet<String>) ->
         slices.map(|slice| slice.node_name.clone()).filter(|node| !node.is_empty()).collect()
     };
     let before = ledgers.slices.get(&pool.name_any()).map(nodes).unwrap_or_default();
-    before.difference(&nodes(pool)).filter(|node| !living.contains(*node)).cloned().collect()
+    let nodes = nodes(pool);
+    let lost = before.difference(&nodes).filter(|node| *node != SLICE_OWNER);
+    lost.filter(|node| !living.contains(*node)).cloned().collect()
 }
 
 fn mark(ledgers: &Ledgers, name: &str, state: State) -> Option<LedgerWrite> {

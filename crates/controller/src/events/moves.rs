@@ -1,0 +1,93 @@
+//! What is told of claims and the pods that have them: on the claim, and on every pod that it concerns.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+use tenure_claims::{PodFacts, Slot, Slots};
+
+use super::Note;
+use crate::claims::Claim;
+use crate::world::World;
+use crate::write::MoveWrite;
+
+/// What a step of a move that was made gives to tell.
+pub(super) fn of_move(write: &MoveWrite, world: &World) -> Vec<Note> {
+    let MoveWrite::Hold { namespace, claim, before, slots } = write else { return Vec::new() };
+    let Some(claim) = world.claims.get(namespace, &claim.name) else { return Vec::new() };
+    let Some((reason, message)) = step(&claim.facts.name, before, slots) else { return Vec::new() };
+    let mut concerned: Vec<&Slot> = before.both().chain(slots.both()).collect();
+    concerned.sort_by(|one, other| one.uid.cmp(&other.uid));
+    concerned.dedup_by(|one, other| one.uid == other.uid);
+    let pods = concerned.into_iter().map(|slot| pod_of(namespace, &slot.pod, &slot.uid));
+    let about = std::iter::once(claim.object.object_ref(&())).chain(pods);
+    about.map(|about| Note::normal(about, reason, &message)).collect()
+}
+
+/// What has happened, for people. That a pod has a claim which nobody had, or that nobody has it any more, is no move.
+fn step(claim: &str, before: &Slots, after: &Slots) -> Option<(&'static str, String)> {
+    let place = |slot: &Slot| format!("pod \"{}\" on node \"{}\"", slot.pod, slot.node);
+    let (from, to) = (before.active.as_ref()?, after.active.as_ref()?);
+    if from.uid != to.uid {
+        let message =
+            format!("the addresses of claim \"{claim}\" have moved from {} to {}", place(from), place(to));
+        return Some(("MoveCommitted", message));
+    }
+    match (&before.incoming, &after.incoming) {
+        (None, Some(new)) => {
+            let words = format!(
+                "the addresses of claim \"{claim}\" are to move from {} to {}",
+                place(to),
+                place(new)
+            );
+            Some(("MoveBegun", words))
+        }
+        (Some(gone), None) => {
+            let words =
+                format!("{} is gone; {} has the addresses of claim \"{claim}\"", place(gone), place(to));
+            Some(("MoveEnded", words))
+        }
+        (Some(gone), Some(new)) if gone.uid != new.uid => {
+            let words = format!(
+                "{} is gone; the addresses of claim \"{claim}\" are to move from {} to {}",
+                place(gone),
+                place(to),
+                place(new)
+            );
+            Some(("MoveBegun", words))
+        }
+        _ => None,
+    }
+}
+
+/// A pod that waits because two others have its claim.
+pub(crate) fn crowded(claim: &Claim, slots: &Slots, pod: &PodFacts) -> [Note; 2] {
+    let holders: Vec<String> =
+        slots.both().map(|slot| format!("\"{}\" on {}", slot.pod, slot.node)).collect();
+    let message = format!(
+        "pod \"{}\" cannot have the addresses of claim \"{}\" yet: pods {} have them; it gets them when one of these is gone",
+        pod.name,
+        claim.facts.name,
+        holders.join(" and ")
+    );
+    let about = [claim.object.object_ref(&()), pod_of(&pod.namespace, &pod.name, &pod.uid)];
+    about.map(|about| Note::warning(about, "MoveRefused", &message))
+}
+
+/// A pod refers to a claim on a network that does not let addresses outlive pods.
+pub(crate) fn not_allowed(claim: Option<&Claim>, pod: &PodFacts, message: &str) -> Vec<Note> {
+    let claim = claim.map(|claim| claim.object.object_ref(&()));
+    let about = claim.into_iter().chain([pod_of(&pod.namespace, &pod.name, &pod.uid)]);
+    let reason = tenure_api::claims::condition::reason::PERSISTENT_IPS_NOT_ALLOWED;
+    about.map(|about| Note::warning(about, reason, message)).collect()
+}
+
+/// A pod, by what is known of it.
+pub(super) fn pod_of(namespace: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,144 @@
+//! Which pods have a claim: the slots of each claim, decided by [`tenure_claims::Slots::next`] from the pods that are there.
+//!
+//! Level-triggered: what happened while nobody led is found from what is there now. Everything that a commit needs is known
+//! when the pod came in, its node included, so that from the signal to the written annotation there is one write and no read.
+
+use std::collections::BTreeSet;
+
+use tenure_claims::{CLUSTER_NETWORK, PodFacts, Slots};
+
+use super::at;
+use crate::claims::Claim;
+use crate::events::{Note, Standing, crowded, not_allowed};
+use crate::users::Users;
+use crate::world::World;
+use crate::write::{MoveWrite, Write};
+
+/// Plans who has which claim. It remembers only what it has told people.
+#[derive(Debug, Default)]
+pub(super) struct MovePlanner {
+    standing: Standing,
+}
+
+impl MovePlanner {
+    /// The next step for each claim; nothing while it is not known who uses what.
+    pub(super) fn plan(&mut self, world: &World, users: &Users<'_>) -> Vec<Write> {
+        if !world.knows_users() {
+            return Vec::new();
+        }
+        self.standing.look_again();
+        let (mut writes, mut looks) = (Vec::new(), Vec::new());
+        let mut looked = BTreeSet::new();
+        for claim in world.claims.all.iter() {
+            let pods = users_of(world, users, claim);
+            let unplaced = pods.iter().filter(|pod| !claim.facts.slots.has(&pod.uid) && !pod.is_leaving());
+            for pod in unplaced.filter(|pod| world.ledgers.pods.is_worth_a_look(&podref(pod))) {
+                if looked.insert(pod.uid.as_str()) {
+                    looks.push(look(pod));
+                }
+            }
+            // Without the proof no agent uses it, and there is nothing to have.
+            if !claim.facts.held || claim.facts.addresses.is_empty() {
+                continue;
+            }
+            let next = claim.facts.slots.next(&pods);
+            self.say_who_waits(claim, next.as_ref().unwrap_or(&claim.facts.slots), &pods);
+            if let Some(slots) = next {
+                let (namespace, before) = (claim.facts.namespace.clone(), claim.facts.slots.clone());
+                writes.push(Write::Move(MoveWrite::Hold {
+                    namespace,
+                    claim: at(&claim.object),
+                    before,
+                    slots,
+                }));
+            }
+        }
+        self.say_what_is_not_allowed(world);
+        // A move that waits for a write loses packets; a pod that waits for a look only waits.
+        writes.extend(looks);
+        writes
+    }
+
+    /// What people should know and no write tells.
+    pub(super) fn take_notes(&mut self) -> Vec<Note> {
+        self.standing.take()
+    }
+
+    fn say_who_waits(&mut self, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) {
+        let waits = |pod: &&&PodFacts| pod.node.is_some() && !pod.is_leaving() && !slots.has(&pod.uid);
+        for pod in pods.iter().filter(waits) {
+            crowded(claim, slots, pod).into_iter().for_each(|note| self.standing.say(note));
+        }
+    }
+
+    /// Pods that name a claim on a network that does not opt in get an ordinary address, and should know why.
+    fn say_what_is_not_allowed(&mut self, world: &World) {
+        for pod in world.ledgers.pods.guests() {
+            for (namespace, attachment, claim) in named(pod) {
+                let why = if (namespace, attachment) == CLUSTER_NETWORK {
+                    world.cluster_network.is_none().then(|| {
+                        "the cluster's default network does not let addresses outlive pods; set allowPersistentIPs in its \
+                         configuration, and the controller's --cluster-network to its name"
+                            .to_owned()
+                    })
+                } else {
+                    let known = world.ledgers.attachments.get(&format!("{namespace}/{attachment}"));
+                    known.and_then(|known| match &known.opted_in {
+                        Ok(Some(_)) => None,
+                        Ok(None) => Some(format!(
+                            "NetworkAttachmentDefinition {namespace}/{attachment} does not let addresses outlive pods; set \
+                             allowPersistentIPs to true in its configuration"
+                        )),
+                        Err(error) => Some(error.to_string()),
+                    })
+                };
+                let Some(why) = why else { continue };
+                let message = format!(
+                    "pod \"{}\" has an ordinary address and not that of claim \"{claim}\": {why}",
+                    pod.name
+                );
+                let claim = world.claims.get(&pod.namespace, claim);
+                not_allowed(claim, pod, &message).into_iter().for_each(|note| self.standing.say(note));
+            }
+        }
+    }
+}
+
+/// The claims that a pod names, each with the namespace and the name of its attachment definition.
+fn named(pod: &PodFacts) -> impl Iterator<Item = (&str, &str, &str)> {
+    let selected = pod.selections.iter().filter_map(|selection| {
+        let namespace = selection.namespace.as_deref().unwrap_or(&pod.namespace);
+        Some((namespace, selection.name.as_str(), selection.claim.as_deref()?))
+    });
+    let default = match &pod.default_network {
+        Some(network) => (network.namespace.as_str(), network.selection.name.as_str()),
+        None => CLUSTER_NETWORK,
+    };
+    let of_multus = pod.default_network.as_ref().and_then(|network| network.selection.claim.as_deref());
+    let by_default = pod.default_claim.as_deref().or(of_multus);
+    selected.chain(by_default.map(|claim| (default.0, default.1, claim)))
+}
+
+/// The pods that refer to a claim or have it: one that has it stays until it is gone, whatever becomes of its annotations or of
+/// the network's.
+fn users_of<'a>(world: &'a World, users: &Users<'a>, claim: &Claim) -> Vec<&'a PodFacts> {
+    let mut pods = users.of_claim(claim).to_vec();
+    for slot in claim.facts.slots.both() {
+        let known = world.ledgers.pods.guest(&format!("{}/{}", claim.facts.namespace, slot.pod));
+        if let Some(pod) = known.filter(|pod| pod.uid == slot.uid)
+            && !pods.iter().any(|user| user.uid == pod.uid)
+        {
+            pods.push(pod);
+        }
+    }
+    pods
+}
+
+fn podref(pod: &PodFacts) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
+fn look(pod: &PodFacts) -> Write {
+    let (namespace, name, uid) = (pod.namespace.clone(), pod.name.clone(), pod.uid.clone());
+    Write::Move(MoveWrite::Look { namespace, name, uid })
+}

@@ -1,0 +1,49 @@
+//! Who has a claim now.
+//!
+//! A claim's slots are one annotation of it. The swap is one write that names the version and the UID of the claim that the
+//! decision was based on: if anybody has decided since, it conflicts, and two leaders never make two pods active.
+
+use tenure_claims::Slots;
+
+use super::At;
+
+/// One step of a move, or what it needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MoveWrite {
+    /// Writes which pods have a claim.
+    Hold {
+        /// The namespace of the claim.
+        namespace: String,
+        /// The claim.
+        claim: At,
+        /// Who had it.
+        before: Slots,
+        /// Who has it.
+        slots: Slots,
+    },
+    /// Reads a pod for its node, which its metadata do not say.
+    Look {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+impl MoveWrite {
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Self::Hold { .. } => "hold",
+            Self::Look { .. } => "look",
+        }
+    }
+
+    pub(super) fn subject(&self) -> &str {
+        match self {
+            Self::Hold { claim, .. } => &claim.uid,
+            Self::Look { uid, .. } => uid,
+        }
+    }
+}
