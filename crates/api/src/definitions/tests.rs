@@ -76,12 +76,13 @@ fn the_kinds_have_the_groups_and_scopes_that_people_use() {
             "ippools.whereabouts.cni.cncf.io v1alpha1 Namespaced",
             "nodeslicepools.whereabouts.cni.cncf.io v1alpha1 Namespaced",
             "overlappingrangeipreservations.whereabouts.cni.cncf.io v1alpha1 Namespaced",
+            "ipamclaims.k8s.cni.cncf.io v1alpha1 Namespaced",
         ]
     );
 }
 
 #[test]
-fn only_pools_and_requests_of_coil_have_a_status_subresource() {
+fn only_pools_and_requests_of_coil_and_claims_have_a_status_subresource() {
     for (kind, subresources) in [
         ("AddressPool", json!({"status": {}})),
         ("AddressBlock", Value::Null),
@@ -89,6 +90,7 @@ fn only_pools_and_requests_of_coil_have_a_status_subresource() {
         ("IPPool", Value::Null),
         ("NodeSlicePool", Value::Null),
         ("OverlappingRangeIPReservation", Value::Null),
+        ("IPAMClaim", json!({"status": {}})),
     ] {
         assert_eq!(version(kind)["subresources"], subresources, "{kind}");
     }
@@ -103,6 +105,7 @@ fn printer_columns_are_those_of_the_dialects_and_ours_come_after() {
         ("IPPool", vec![]),
         ("NodeSlicePool", vec![]),
         ("OverlappingRangeIPReservation", vec![]),
+        ("IPAMClaim", vec![]),
     ] {
         let found = version(kind)["additionalPrinterColumns"].clone();
         let names: Vec<_> =
@@ -140,8 +143,54 @@ fn nothing_is_nullable_and_everything_is_described() {
 fn the_fields_of_a_block_are_at_the_top_level() {
     let schema = &version("AddressBlock")["schema"]["openAPIV3Schema"];
     let fields: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
-    assert_eq!(fields, ["index", "ipv4", "ipv6"]);
+    assert_eq!(fields, ["claims", "index", "ipv4", "ipv6"]);
     assert_eq!(schema["required"], json!(["index"]));
+}
+
+#[test]
+fn claims_are_as_others_define_them() {
+    let claim = crd("IPAMClaim");
+    assert_eq!(
+        claim["spec"]["names"],
+        json!({"kind": "IPAMClaim", "plural": "ipamclaims", "singular": "ipamclaim"})
+    );
+    let schema = &version("IPAMClaim")["schema"]["openAPIV3Schema"];
+    assert_eq!(schema.get("required"), None, "an object without a spec is one for others");
+    let (spec, status) = (&schema["properties"]["spec"], &schema["properties"]["status"]);
+    assert_eq!(spec["required"], json!(["interface", "network"]));
+    assert_eq!(status["required"], json!(["ips"]));
+    assert_eq!(status["properties"]["ips"]["items"], json!({"type": "string"}));
+    assert!(status["properties"]["ips"].get("default").is_none());
+    assert!(status["properties"]["ownerPod"].get("required").is_none());
+    let text = claim.to_string();
+    for ours in ["x-kubernetes-validations", "shortNames", "\"default\"", "additionalPrinterColumns"] {
+        assert!(!text.contains(ours), "{ours} is not in the definitions of others");
+    }
+}
+
+#[test]
+fn a_claim_is_read_patiently_and_written_as_others_do() {
+    use crate::claims::{IPAMClaim, IPAMClaimSpec, IPAMClaimStatus};
+    let bare =
+        json!({"apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim", "metadata": {"name": "a"}});
+    let read: IPAMClaim = serde_json::from_value(bare).unwrap();
+    assert_eq!(read.spec, IPAMClaimSpec::default());
+    let odd = json!({"metadata": {"name": "a"}, "spec": {"network": "n", "interface": ""}, "status": {}});
+    assert_eq!(serde_json::from_value::<IPAMClaim>(odd).unwrap().status, Some(IPAMClaimStatus::default()));
+    let mut claim = IPAMClaim::new("a", IPAMClaimSpec { network: "n".into(), interface: "net1".into() });
+    claim.status = Some(IPAMClaimStatus::default());
+    assert_eq!(
+        serde_json::to_value(&claim).unwrap(),
+        json!({
+            "apiVersion": "k8s.cni.cncf.io/v1alpha1",
+            "kind": "IPAMClaim",
+            "metadata": {"name": "a"},
+            "spec": {"network": "n", "interface": "net1"},
+            "status": {"ips": []},
+        }),
+        "ips is always there"
+    );
+    assert_eq!(serde_json::from_value::<IPAMClaim>(serde_json::to_value(&claim).unwrap()).unwrap(), claim);
 }
 
 #[test]
