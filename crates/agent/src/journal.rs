@@ -26,4 +26,4 @@ mod record;
 
 pub use file::{Commit, Journal, Note, OpenError, Opened, Origin, Reason};
 pub use image::{Freed, Image, ImageBlock, ImageEntry};
-pub use record::{BlockFacts, Held, Record, Released};
+pub use record::{BlockFacts, Held, Lodged, Record, Released};

@@ -24,6 +24,8 @@
 //!   nothing ever again ([`fence`]).
 //! - Who waits for an address is served in order as addresses come, whatever makes them come: every event ends with
 //!   looking at who waits and what there is, so no wake-up can be lost ([`serve`]).
+//! - The addresses of claims are here as long as somebody uses them here, and packets for them arrive here exactly as
+//!   long as the claim says so ([`guest`], [`reach`]).
 //! - What was left over is put away, after it was seen twice ([`leaks`]).
 //! - The API is needed for new blocks only.
 
@@ -36,6 +38,8 @@ mod commit;
 mod detach;
 mod event;
 mod fence;
+mod guest;
+mod had;
 mod leaks;
 mod pool;
 mod reach;
@@ -61,6 +65,7 @@ pub use event::{
     Attach, Event, Found, Guest, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock, SeenSlice,
     Wiring, Wish,
 };
+pub use had::Had;
 pub use settings::Settings;
 pub use slices::{SliceHold, SliceView};
 
@@ -176,9 +181,9 @@ impl Node {
             Event::UnwiringFailed { job, failure } => self.unwiring_failed(job, failure),
             Event::Inspected { job, differences } => self.inspected(job, &differences),
             Event::Looked { job, look } => self.looked(job, look),
-            Event::ClaimSeen { uid, active_pod } => self.claim_seen(uid, active_pod),
+            Event::ClaimSeen { uid, active_pod } => self.claim_seen(&uid, active_pod),
             Event::ClaimGone { uid } => self.claim_gone(&uid),
-            Event::ClaimsRead => {}
+            Event::ClaimsRead => self.judge_all(),
             Event::Tick => self.tick(),
         }
         self.settle();

@@ -42,6 +42,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether it may work a little later: the link is not there yet, or not up.
+    pub fn is_early(&self) -> bool {
+        matches!(self, Self::NoLink { .. } | Self::Kernel { errno: Errno::ENETDOWN | Errno::ENXIO, .. })
+    }
+}
+
 /// Says on `link` of `namespace` that each of `addresses` is at `mac`, once.
 pub fn announce(namespace: &NetNs, link: &str, mac: Mac, addresses: &[IpAddr]) -> Result<(), Error> {
     namespace

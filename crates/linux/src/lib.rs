@@ -7,7 +7,7 @@
 //! - [`inventory`] says what the kernel has of ours; [`routes`] verifies and repairs the routes to pods; [`rule`] leads
 //!   packets to them.
 //! - [`export`] is the table that a routing daemon reads; [`remote`] routes to other nodes without one; [`announce`]
-//!   tells neighbours on a segment.
+//!   tells neighbours on a segment, and [`answering`] says whether an interface answers them.
 //! - [`uplink`] and [`sysctl`] are what a node already has.
 //! - [`segment`] connects hosts that are made of namespaces, to show or try nodes on one machine.
 //! - Below them: [`netns`] and [`socket`], and the objects [`link`](mod@link), [`address`] and [`route`].
@@ -29,6 +29,7 @@
 
 pub mod address;
 pub mod announce;
+pub mod answering;
 pub mod export;
 pub mod host;
 pub mod inventory;

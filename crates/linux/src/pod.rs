@@ -20,6 +20,7 @@ mod identity;
 mod messages;
 mod name;
 mod plan;
+mod reach;
 mod setup;
 #[cfg(test)]
 mod tests;
@@ -29,4 +30,5 @@ pub use self::destroy::{Destroyed, destroy, discard};
 pub use self::identity::{Identity, InvalidIdentity, Truncated};
 pub use self::name::host_name;
 pub use self::plan::{InvalidPlan, PodPlan};
+pub use self::reach::{Reached, reach, withdraw};
 pub use self::setup::{SetupError, Wired, setup};

@@ -30,6 +30,24 @@ pub struct Hold {
     /// What went through its interface, where the agent made one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
+    /// The claim whose addresses these are, if they are one's: they are in no block of the node's, and stay the claim's when
+    /// the interface is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+}
+
+/// A claim, and whether it is here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    /// Its namespace and name, with a slash between them.
+    pub name: String,
+    /// The UID of its object.
+    #[serde(default)]
+    pub uid: String,
+    /// Whether packets for its addresses arrive at this holder. Of all holders of a claim they do so at one.
+    #[serde(default)]
+    pub reached: bool,
 }
 
 /// What an address is held for: an interface of a container.

@@ -12,7 +12,7 @@ mod node;
 mod tests;
 
 pub use block::{Block, Counts, Pool};
-pub use hold::{Cooling, Hold, Holder, Pod, Traffic, Waiting};
+pub use hold::{Claim, Cooling, Hold, Holder, Pod, Traffic, Waiting};
 pub use node::{Api, Difference, Journal, Kernel, Node, Watch};
 
 /// Where it is told.

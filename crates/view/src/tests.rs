@@ -53,6 +53,7 @@ fn the_shape_is_what_others_rely_on() {
             since: Some(moment("2026-11-15T11:30:00Z")),
             host_interface: Some("tn1".into()),
             traffic: Some(Traffic { received_bytes: 1, received_packets: 2, sent_bytes: 3, sent_packets: 4 }),
+            claim: Some(Claim { name: "shop/vm-a".into(), uid: "k1".into(), reached: true }),
         }],
         cooling: vec![Cooling {
             block: "default-0".into(),
@@ -92,6 +93,7 @@ fn the_shape_is_what_others_rely_on() {
             "network": "k8s", "container": "c1", "interface": "eth0", "pod": pod, "pool": "default", "block": "default-0",
             "addresses": ["10.0.0.0", "fd00::"], "since": "2026-11-15T11:30:00Z", "hostInterface": "tn1",
             "traffic": {"receivedBytes": 1, "receivedPackets": 2, "sentBytes": 3, "sentPackets": 4},
+            "claim": {"name": "shop/vm-a", "uid": "k1", "reached": true},
         }],
         "cooling": [{
             "block": "default-0", "addresses": ["10.0.0.1"], "until": "2026-11-15T12:00:10Z",

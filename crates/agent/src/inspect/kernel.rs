@@ -71,14 +71,22 @@ pub(super) fn compare(holds: &[HoldView], inventory: &Inventory) -> Vec<Differen
             differ(whose, format!("holds {}, and has no interface on this host", hold.addresses));
             continue;
         };
-        let held: Vec<IpAddr> = hold.addresses.iter().map(tenure_ipam::Address::to_ip).collect();
+        // To a guest whose claim is elsewhere no route leads.
+        let routed = hold.claim.as_ref().is_none_or(|claim| claim.routed);
+        let held = hold.addresses.iter().filter(|_| routed).map(tenure_ipam::Address::to_ip);
+        let held: Vec<IpAddr> = held.collect();
         for address in held.iter().filter(|address| !link.addresses.contains(address)) {
             differ(address.to_string(), format!("is held by {whose}, and no route leads to it"));
         }
         for address in link.addresses.iter().filter(|address| !held.contains(address)) {
+            let link = &link.link.name;
             differ(
                 address.to_string(),
-                format!("a route leads to {} of {whose}, which does not hold it", link.link.name),
+                if routed {
+                    format!("a route leads to {link} of {whose}, which does not hold it")
+                } else {
+                    format!("a route leads to {link} of {whose}, and its claim is not there now")
+                },
             );
         }
         if !link.link.up {

@@ -21,6 +21,8 @@ pub(super) struct Seen {
     pools: Vec<PoolView>,
     journal: JournalView,
     holds: usize,
+    /// All, and those that are reached.
+    guests: (usize, usize),
     blocks: usize,
     fenced: usize,
     replayed: bool,
@@ -33,6 +35,7 @@ impl Seen {
             pools: node.pools(),
             journal: node.journal(),
             holds: node.hold_count(),
+            guests: node.guest_counts(),
             blocks: blocks.len(),
             fenced: blocks.iter().filter(|block| block.fence.is_some()).count(),
             replayed: node.is_ready(),
@@ -50,6 +53,7 @@ pub(super) struct Metrics {
     replayed: Gauge,
     serving: Gauge,
     holds: Gauge,
+    guests: Numbers,
     blocks: Numbers,
     journal_records: Gauge,
     journal_waiting: Gauge,
@@ -70,6 +74,7 @@ impl Metrics {
             replayed: Gauge::default(),
             serving: Gauge::default(),
             holds: Gauge::default(),
+            guests: Family::default(),
             blocks: Family::default(),
             journal_records: Gauge::default(),
             journal_waiting: Gauge::default(),
@@ -96,6 +101,7 @@ impl Metrics {
             registry.register(name, help, gauge.clone());
         }
         let families = [
+            ("tenure_agent_guests", "Holders that have a claim's address, by state", &metrics.guests),
             ("tenure_agent_blocks", "Blocks of this node by state", &metrics.blocks),
             (
                 "tenure_agent_pool_blocks",
@@ -135,6 +141,7 @@ impl Metrics {
         self.loop_alive.set(seen.is_some().into());
         self.serving.set(serving.into());
         let families = [
+            &self.guests,
             &self.blocks,
             &self.pool_blocks,
             &self.pool_addresses,
@@ -157,6 +164,9 @@ impl Metrics {
         let number = |family: &Numbers, state: &str, value| {
             family.get_or_create(&vec![("state", state.to_owned())]).set(value);
         };
+        let (guests, reached) = seen.guests;
+        number(&self.guests, "reached", float(reached));
+        number(&self.guests, "not reached", float(guests - reached));
         number(&self.blocks, "owned", float(seen.blocks - seen.fenced));
         number(&self.blocks, "fenced", float(seen.fenced));
         let journal = &seen.journal;

@@ -134,6 +134,11 @@ fn holds(holds: Vec<HoldView>, inventory: Option<&Inventory>) -> Vec<tenure_view
             since: (hold.since != Timestamp::default()).then(|| hold.since.to_jiff()),
             host_interface: link.map(|link| link.link.name.clone()),
             traffic: link.map(|link| kernel::traffic(link)),
+            claim: hold.claim.map(|claim| tenure_view::Claim {
+                name: claim.name,
+                uid: claim.uid,
+                reached: claim.reached,
+            }),
         }
     };
     holds.into_iter().map(hold).collect()

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tenure_handles::Timestamp;
 use tenure_ipam::Addresses;
 
-use super::record::{BlockFacts, Held, Record, Released};
+use super::record::{BlockFacts, Held, Lodged, Record, Released};
 use crate::key::HolderId;
 
 /// Blocks with their holds and what cools.
@@ -19,6 +19,8 @@ pub struct Image {
     blocks: BTreeMap<String, ImageBlock>,
     /// Where each holder's hold is.
     places: BTreeMap<HolderId, (String, Place)>,
+    /// Interfaces with claims' addresses.
+    guests: BTreeMap<HolderId, Lodged>,
     /// The time of the latest record.
     latest: Timestamp,
 }
@@ -74,6 +76,13 @@ impl Image {
             }
             Record::Held(hold) => self.hold(hold),
             Record::Released(released) => self.release(released),
+            Record::Lodged(lodged) => self.lodge(lodged),
+            Record::Left(left) => {
+                let id = left.key.id();
+                if self.guests.get(&id).is_some_and(|guest| guest.since <= left.since) {
+                    self.guests.remove(&id);
+                }
+            }
         }
     }
 
@@ -87,9 +96,14 @@ impl Image {
         self.blocks.values().flat_map(ImageBlock::holds)
     }
 
+    /// All guests.
+    pub fn guests(&self) -> impl Iterator<Item = &Lodged> {
+        self.guests.values()
+    }
+
     /// Whether it says nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.blocks.is_empty() && self.guests.is_empty()
     }
 
     /// Drops what cooled long enough. The youngest number of each block stays, so that none is ever given twice.
@@ -105,7 +119,7 @@ impl Image {
 
     /// The records that lead to this image.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.blocks.iter().flat_map(|(uid, block)| {
+        let blocks = self.blocks.iter().flat_map(|(uid, block)| {
             let owned = block.facts.clone().map(Record::Owned);
             let fenced = block.fenced.then(|| Record::Fenced { uid: uid.clone() });
             let entries = block.entries.values().map(|entry| match entry.freed {
@@ -115,7 +129,8 @@ impl Image {
                 }
             });
             owned.into_iter().chain(fenced).chain(entries)
-        })
+        });
+        blocks.chain(self.guests.values().cloned().map(Record::Lodged))
     }
 
     fn block(&mut self, uid: String) -> &mut ImageBlock {
@@ -130,19 +145,36 @@ impl Image {
         {
             return;
         }
+        self.guests.remove(&id);
         if let Some((block, before)) = self.places.insert(id, (uid.clone(), at))
             && (block != uid || before != at)
-            && let Some(old) = self.blocks.get_mut(&block)
         {
-            old.entries.remove(&before);
-            // Nothing is known of it and nothing is in it: there is nothing to write down either.
-            if *old == ImageBlock::default() {
-                self.blocks.remove(&block);
-            }
+            self.vacate(&block, before);
         }
         let replaced = self.block(uid).entries.insert(at, ImageEntry { hold, freed: None });
         if let Some(replaced) = replaced.filter(|entry| entry.freed.is_none() && entry.hold.key.id() != id) {
             self.places.remove(&replaced.hold.key.id());
+        }
+    }
+
+    fn lodge(&mut self, lodged: Lodged) {
+        let id = lodged.key.id();
+        if self.guests.get(&id).is_some_and(|guest| guest.since > lodged.since) {
+            return;
+        }
+        if let Some((block, before)) = self.places.remove(&id) {
+            self.vacate(&block, before);
+        }
+        self.guests.insert(id, lodged);
+    }
+
+    /// What was held at a place has moved to another.
+    fn vacate(&mut self, block: &str, place: Place) {
+        let Some(old) = self.blocks.get_mut(block) else { return };
+        old.entries.remove(&place);
+        // Nothing is known of it and nothing is in it: there is nothing to write down either.
+        if *old == ImageBlock::default() {
+            self.blocks.remove(block);
         }
     }
 

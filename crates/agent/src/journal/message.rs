@@ -1,11 +1,16 @@
 //! Records as protobuf messages: an older agent reads what a newer one wrote, and the other way round, as long as the
 //! file's version is the same.
+//!
+//! A guest is a hold in a block of its own that nobody else knows. An agent that does not know of guests finds a hold whose
+//! block it has never heard of, and keeps its addresses back.
+
+use std::net::IpAddr;
 
 use prost::Message as _;
 use tenure_handles::Timestamp;
-use tenure_ipam::{Addresses, Sequence, Subnet};
+use tenure_ipam::{Address, Addresses, Sequence, Subnet};
 
-use super::record::{BlockFacts, Held, Record, Released};
+use super::record::{BlockFacts, Held, Lodged, Record, Released};
 use crate::key::{HoldKey, Pod};
 
 /// A record's body.
@@ -27,6 +32,11 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
             at: released.at.as_millis(),
             until: released.until.as_millis(),
         }),
+        Record::Lodged(lodged) => Kind::Held(guest_message(lodged)),
+        Record::Left(lodged) => {
+            let at = lodged.since.as_millis();
+            Kind::Released(ReleasedMessage { hold: Some(guest_message(lodged)), at, until: at })
+        }
     };
     RecordMessage { kind: Some(kind) }.encode_to_vec()
 }
@@ -42,7 +52,11 @@ pub(super) fn decode(body: &[u8]) -> Option<Record> {
         }
         Kind::Fenced(uid) => Record::Fenced { uid },
         Kind::Forgotten(uid) => Record::Forgotten { uid },
-        Kind::Held(held) => Record::Held(read_hold(held)?),
+        Kind::Held(held) if held.claim.is_empty() => Record::Held(read_hold(held)?),
+        Kind::Held(guest) => Record::Lodged(read_guest(guest)?),
+        Kind::Released(ReleasedMessage { hold: Some(guest), .. }) if !guest.claim.is_empty() => {
+            Record::Left(read_guest(guest)?)
+        }
         Kind::Released(released) => Record::Released(Released {
             hold: read_hold(released.hold?)?,
             at: Timestamp::from_millis(released.at),
@@ -67,6 +81,68 @@ fn hold_message(held: &Held) -> HoldMessage {
         since: held.since.as_millis(),
         netns: held.netns.clone(),
         part: held.key.part_number(),
+        ..HoldMessage::default()
+    }
+}
+
+fn guest_message(lodged: &Lodged) -> HoldMessage {
+    let first = |v4: bool| {
+        let mut addresses = lodged.addresses.iter().filter(|(address, _)| address.to_ip().is_ipv4() == v4);
+        addresses.next().map(|(address, _)| octets(*address)).unwrap_or_default()
+    };
+    HoldMessage {
+        // Each its own, because two of them may have the same addresses.
+        block: format!("guest:{}", lodged.key),
+        network: lodged.key.network().to_owned(),
+        container: lodged.key.container().to_owned(),
+        ifname: lodged.key.interface().to_owned(),
+        pod_namespace: lodged.pod.namespace.clone(),
+        pod_name: lodged.pod.name.clone(),
+        pod_uid: lodged.pod.uid.clone(),
+        interface: lodged.interface,
+        ipv4: first(true),
+        ipv6: first(false),
+        sequence: 1,
+        since: lodged.since.as_millis(),
+        netns: lodged.netns.clone(),
+        part: lodged.key.part_number(),
+        claim: lodged.claim.clone(),
+        claim_name: lodged.claim_name.clone(),
+        reached: lodged.reached,
+        pool: lodged.pool.clone(),
+        claimed: lodged
+            .addresses
+            .iter()
+            .map(|(address, prefix)| AddressMessage { octets: octets(*address), prefix: (*prefix).into() })
+            .collect(),
+    }
+}
+
+fn read_guest(message: HoldMessage) -> Option<Lodged> {
+    let address = |message: &AddressMessage| {
+        let octets = &*message.octets;
+        let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+        let ip = v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()?;
+        Some((Address::from(ip), u8::try_from(message.prefix).ok()?))
+    };
+    Some(Lodged {
+        addresses: message.claimed.iter().map(address).collect::<Option<_>>()?,
+        claim: message.claim,
+        claim_name: message.claim_name,
+        pool: message.pool,
+        key: HoldKey::new(message.network, message.container, message.ifname).ok()?.part(message.part),
+        pod: Pod { namespace: message.pod_namespace, name: message.pod_name, uid: message.pod_uid },
+        interface: message.interface,
+        reached: message.reached,
+        since: Timestamp::from_millis(message.since),
+        netns: message.netns,
+    })
+}
+
+fn octets(address: Address) -> Vec<u8> {
+    match address.to_ip() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
     }
 }
 
@@ -157,6 +233,26 @@ struct HoldMessage {
     netns: String,
     #[prost(uint32, tag = "14")]
     part: u32,
+    /// Only of guests.
+    #[prost(string, tag = "15")]
+    claim: String,
+    #[prost(string, tag = "16")]
+    claim_name: String,
+    #[prost(bool, tag = "17")]
+    reached: bool,
+    /// All that the claim has, also where it has several of a family.
+    #[prost(message, repeated, tag = "18")]
+    claimed: Vec<AddressMessage>,
+    #[prost(string, tag = "19")]
+    pool: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct AddressMessage {
+    #[prost(bytes = "vec", tag = "1")]
+    octets: Vec<u8>,
+    #[prost(uint32, tag = "2")]
+    prefix: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -4,7 +4,7 @@
 //! takes nothing else with it.
 
 use tenure_handles::Timestamp;
-use tenure_ipam::{Addresses, Sequence, Subnet};
+use tenure_ipam::{Address, Addresses, Sequence, Subnet};
 
 use crate::key::{HoldKey, Pod};
 
@@ -27,6 +27,10 @@ pub enum Record {
     Held(Held),
     /// An address (or pair) was freed.
     Released(Released),
+    /// An interface has a claim's addresses from now on, or something about that is different.
+    Lodged(Lodged),
+    /// An interface does not have a claim's addresses any more; the claim does.
+    Left(Lodged),
 }
 
 /// What is known of a block.
@@ -65,6 +69,31 @@ pub struct Held {
     pub netns: String,
 }
 
+/// A guest: an interface with the addresses of a claim, which are of no block of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lodged {
+    /// The claim's UID.
+    pub claim: String,
+    /// The claim, for people: `namespace/name`.
+    pub claim_name: String,
+    /// The pool that its network asks for addresses of otherwise; empty if it is not known.
+    pub pool: String,
+    /// Whose the interface is.
+    pub key: HoldKey,
+    /// The pod that it is for.
+    pub pod: Pod,
+    /// Whether the interface is ours too.
+    pub interface: bool,
+    /// The claim's addresses, with the length of their prefix.
+    pub addresses: Vec<(Address, u8)>,
+    /// Whether packets are to arrive at it.
+    pub reached: bool,
+    /// Since when.
+    pub since: Timestamp,
+    /// The path of the pod's namespace; empty if it is not known.
+    pub netns: String,
+}
+
 /// The end of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Released {
@@ -77,13 +106,14 @@ pub struct Released {
 }
 
 impl Record {
-    /// The UID of the block that it is about.
+    /// The UID of the block that it is about; empty if it is about none.
     pub fn block(&self) -> &str {
         match self {
             Self::Owned(facts) => &facts.uid,
             Self::Fenced { uid } | Self::Forgotten { uid } => uid,
             Self::Held(held) => &held.block,
             Self::Released(released) => &released.hold.block,
+            Self::Lodged(_) | Self::Left(_) => "",
         }
     }
 
@@ -92,6 +122,7 @@ impl Record {
         match self {
             Self::Held(held) => Some(held.since),
             Self::Released(released) => Some(released.at),
+            Self::Lodged(lodged) | Self::Left(lodged) => Some(lodged.since),
             Self::Owned(_) | Self::Fenced { .. } | Self::Forgotten { .. } => None,
         }
     }

@@ -38,6 +38,32 @@ pub enum Action {
     ///
     /// It must be carried out after everything that was asked of the kernel before, and before everything later.
     Repair(Vec<(HoldKey, Addresses)>),
+    /// Have routes lead to a holder's interface, or none: the interface stays. A route takes the place of one that leads
+    /// to the same address elsewhere. Not answered; a look finds what did not come of it.
+    ///
+    /// In order with everything else that is asked of the kernel.
+    Reach {
+        /// Whose it is.
+        key: HoldKey,
+        /// The pod that it is for.
+        pod: Pod,
+        /// Its addresses.
+        addresses: Addresses,
+        /// Whether routes are to lead to it.
+        reached: bool,
+    },
+    /// Have an interface that somebody else made answer for its addresses, and tell everyone on its segment that they are
+    /// here; or have it answer nobody. It may come a little later than this. Not answered.
+    Announce {
+        /// Whose it is; it says the interface's name.
+        key: HoldKey,
+        /// The path of the pod's namespace.
+        netns: String,
+        /// The addresses.
+        addresses: Vec<Address>,
+        /// Whether they are here.
+        reached: bool,
+    },
     /// Look at what the kernel has of ours.
     Look {
         /// To be named in the answer.
@@ -88,6 +114,8 @@ pub struct WireJob {
     pub pod: Pod,
     /// Its addresses.
     pub addresses: Addresses,
+    /// Whether routes lead to it.
+    pub reached: bool,
     /// What else is to be known.
     pub wiring: Wiring,
 }

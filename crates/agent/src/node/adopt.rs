@@ -148,7 +148,7 @@ impl Node {
         let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
             // The journal says already that it is free.
             _ if it.phase == Phase::Releasing => false,
-            Place::Nowhere => false,
+            Place::Nowhere | Place::Guest(_) => false,
             Place::Block { uid, .. } => fenced.contains(uid),
             Place::Stray(_) => self.is_of_realm(it, &facts),
         });

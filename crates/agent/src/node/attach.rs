@@ -5,7 +5,7 @@ use tenure_ipam::{Address, Hold, Subnet};
 
 use super::attachment::{Attachment, Phase, Place, Setting, Wire};
 use super::commit::Upon;
-use super::event::{Attach, Link};
+use super::event::{Attach, Link, Wiring};
 use super::{Action, Done, Job, Node, Ticket, WireJob, refusal};
 use crate::journal::Record;
 use crate::key::HolderId;
@@ -25,7 +25,9 @@ impl Node {
         }
         let (id, now) = (attach.key.id(), self.now);
         let Some(attachment) = self.attachments.get_mut(&id) else {
-            return if let Some(former) = self.former_self(&attach) {
+            return if let Some(guest) = attach.guest.clone() {
+                self.lodge(ticket, attach, guest);
+            } else if let Some(former) = self.former_self(&attach) {
                 self.take_over(former, ticket, attach);
             } else {
                 self.begin(ticket, attach);
@@ -38,6 +40,9 @@ impl Node {
         if attachment.is_leaving() {
             attachment.next.push((ticket, attach));
             return;
+        }
+        if let Some(failure) = attachment.refuses(attach.guest.as_ref()) {
+            return self.answer(ticket, Err(failure));
         }
         match attachment.phase {
             Phase::Held => self.repeat(id, ticket, attach),
@@ -75,10 +80,12 @@ impl Node {
     fn repeat(&mut self, id: HolderId, ticket: Ticket, attach: Attach) {
         let (now, job) = (self.now, Job(self.number()));
         self.trust(id);
+        self.recognise(id, &attach);
         self.remember_namespace(id, &attach.netns);
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        let addresses = attachment.addresses();
+        let (addresses, reached) = (attachment.addresses(), attachment.is_routed());
         let Some(wiring) = attach.wiring else {
+            self.speak(id);
             let subnet = self.subnet_of(id);
             return self.answer(ticket, Ok(Done::Added { addresses, subnet, link: None }));
         };
@@ -87,7 +94,7 @@ impl Node {
         let wire = Wire::Running(job);
         attachment.phase = Phase::Setting(Setting { fresh: false, committed: true, wire, undo: false });
         self.jobs.insert(job, Purpose::Wire(id));
-        let wire_job = WireJob { job, key: attach.key, pod: attach.pod, addresses, wiring };
+        let wire_job = WireJob { job, key: attach.key, pod: attach.pod, addresses, reached, wiring };
         self.actions.push(Action::Wire(wire_job));
     }
 
@@ -99,34 +106,40 @@ impl Node {
             if let Some(held) = attachment.held() {
                 self.record(Record::Held(held));
             }
+            self.write_guest(id, false);
         }
+    }
+
+    /// Has the interface made of one that is being set up.
+    pub(super) fn wire(&mut self, id: HolderId, wiring: Wiring) {
+        let job = Job(self.number());
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        let (key, pod) = (attachment.key.clone(), attachment.pod.clone());
+        let (addresses, reached) = (attachment.addresses(), attachment.is_routed());
+        if let Phase::Setting(setting) = &mut attachment.phase {
+            setting.wire = Wire::Running(job);
+        }
+        self.jobs.insert(job, Purpose::Wire(id));
+        self.actions.push(Action::Wire(WireJob { job, key, pod, addresses, reached, wiring }));
     }
 
     /// A waiting holder got an address: records and wires it, both at once. Should the agent die in between, either of
     /// the two is enough to find the hold again.
     pub(super) fn set_up(&mut self, id: HolderId, uid: String, hold: Hold) {
-        let job = Job(self.number());
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.since = self.now;
         attachment.place = Place::Block { uid, hold };
-        let wire_job = attachment.wiring.take().map(|wiring| WireJob {
-            job,
-            key: attachment.key.clone(),
-            pod: attachment.pod.clone(),
-            addresses: hold.addresses,
-            wiring,
-        });
-        let wire = if wire_job.is_some() { Wire::Running(job) } else { Wire::Nothing };
-        attachment.phase = Phase::Setting(Setting { fresh: true, committed: false, wire, undo: false });
+        let wiring = attachment.wiring.take();
+        attachment.phase =
+            Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
         self.moved_in(id);
         let Some(attachment) = self.attachments.get(&id) else { return };
         if let Some(held) = attachment.held() {
             let position = self.record(Record::Held(held));
             self.commits.upon(position, Upon::Held(id));
         }
-        if let Some(wire_job) = wire_job {
-            self.jobs.insert(job, Purpose::Wire(id));
-            self.actions.push(Action::Wire(wire_job));
+        if let Some(wiring) = wiring {
+            self.wire(id, wiring);
         }
     }
 
@@ -209,6 +222,7 @@ impl Node {
             return self.answer(ticket, Err(refusal::nothing_held(&attach.key)));
         };
         let (addresses, every) = (attachment.addresses(), attachment.every_address());
+        let reached = attachment.is_routed();
         if let Some(other) = expected.iter().find(|address| !every.contains(address)) {
             return self.answer(ticket, Err(refusal::other_address(&attach.key, *other, addresses)));
         }
@@ -217,7 +231,7 @@ impl Node {
             Some(wiring) => {
                 let job = Job(self.number());
                 self.jobs.insert(job, Purpose::Inspect(ticket));
-                let inspect = WireJob { job, key: attach.key, pod: attach.pod, addresses, wiring };
+                let inspect = WireJob { job, key: attach.key, pod: attach.pod, addresses, reached, wiring };
                 self.actions.push(Action::Inspect(inspect));
             }
         }

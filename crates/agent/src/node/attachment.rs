@@ -4,6 +4,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Hold};
 
 use super::event::{Attach, Link, Wiring, Wish};
+use super::guest::{Lodging, one_a_family};
 use super::{Job, Ticket};
 use crate::journal::Held;
 use crate::key::{HoldKey, Pod};
@@ -41,6 +42,8 @@ pub(super) enum Place {
     Nowhere,
     /// In a block, which may be fenced.
     Block { uid: String, hold: Hold },
+    /// A claim's.
+    Guest(Lodging),
     /// In none that is known here, or where somebody else is: only the kernel knows of it.
     Stray(Vec<Address>),
 }
@@ -120,15 +123,7 @@ impl Attachment {
         match &self.place {
             Place::Nowhere => Addresses { ipv4: None, ipv6: None },
             Place::Block { hold, .. } => hold.addresses,
-            Place::Stray(addresses) => {
-                let mut one_a_family = Addresses { ipv4: None, ipv6: None };
-                for address in addresses {
-                    let Addresses { ipv4, ipv6 } = Addresses::from(*address);
-                    one_a_family.ipv4 = one_a_family.ipv4.or(ipv4);
-                    one_a_family.ipv6 = one_a_family.ipv6.or(ipv6);
-                }
-                one_a_family
-            }
+            Place::Guest(_) | Place::Stray(_) => one_a_family(self.every_address()),
         }
     }
 
@@ -137,6 +132,7 @@ impl Attachment {
         match &self.place {
             Place::Nowhere => Vec::new(),
             Place::Block { hold, .. } => hold.addresses.iter().collect(),
+            Place::Guest(lodging) => lodging.every_address(),
             Place::Stray(addresses) => addresses.clone(),
         }
     }
@@ -145,7 +141,7 @@ impl Attachment {
     pub(super) fn block(&self) -> Option<&str> {
         match &self.place {
             Place::Block { uid, .. } => Some(uid),
-            Place::Nowhere | Place::Stray(_) => None,
+            Place::Nowhere | Place::Guest(_) | Place::Stray(_) => None,
         }
     }
 

@@ -134,6 +134,7 @@ impl Node {
         };
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.phase = Phase::Held;
+        let claim = attachment.lodging().map(|lodging| lodging.claim.clone());
         let dels = std::mem::take(&mut attachment.dels);
         let next: Vec<Ticket> = attachment.next.drain(..).map(|(ticket, _)| ticket).collect();
         if attachment.place == Place::Nowhere {
@@ -143,17 +144,26 @@ impl Node {
             self.answer(ticket, Err(failure.clone()));
         }
         self.tell_deleters(id, dels, &Err(failure));
+        if let Some(claim) = claim {
+            self.judge(&claim);
+        }
     }
 
     /// Writes down that the address is free. It is so only when that is committed: else a crash could make the journal say
     /// that it is held by one, and the kernel that it is used by the next.
     fn release(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        let Some(hold) = attachment.held() else { return self.free(id) };
+        let record = if let Some(hold) = attachment.held() {
+            let rest = self.blocks.get(&hold.block).map(|block| block.engine.rest()).unwrap_or_default();
+            let (at, until) = (self.now, self.now.plus(rest));
+            Record::Released(Released { hold, at, until })
+        } else if let Some(lodged) = attachment.lodged() {
+            Record::Left(lodged)
+        } else {
+            return self.free(id);
+        };
         attachment.phase = Phase::Releasing;
-        let rest = self.blocks.get(&hold.block).map(|block| block.engine.rest()).unwrap_or_default();
-        let (at, until) = (self.now, self.now.plus(rest));
-        let position = self.record(Record::Released(Released { hold, at, until }));
+        let position = self.record(record);
         self.commits.upon(position, Upon::Released(id));
     }
 
@@ -163,6 +173,11 @@ impl Node {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         match std::mem::replace(&mut attachment.place, Place::Nowhere) {
             Place::Nowhere => {}
+            Place::Guest(lodging) => {
+                self.depart(id, &lodging.claim);
+                self.finish(id);
+                return self.judge(&lodging.claim);
+            }
             Place::Stray(addresses) => self.cool_elsewhere(id, &addresses, None),
             Place::Block { uid, hold } => {
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };

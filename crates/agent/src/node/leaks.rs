@@ -31,6 +31,8 @@ struct Suspect {
     found: LeakView,
     /// Of the hold: the next one of the same holder is not suspected of anything.
     sequence: Option<Sequence>,
+    /// Since when it is held; the same for those that have no number.
+    held: Timestamp,
 }
 
 /// Something that looks like a leak, for people.
@@ -91,7 +93,7 @@ impl Node {
             return;
         }
         self.suspicions.looking = None;
-        self.compare_routes(&look);
+        self.compare_routes(job, &look);
         let mut seen: BTreeMap<HolderId, Suspect> = BTreeMap::new();
         for key in &look.gone {
             if let Some(suspect) = self.suspect_hold(key) {
@@ -134,17 +136,17 @@ impl Node {
         let (pod, addresses) = (attachment.pod.clone(), attachment.every_address());
         let sequence = match &attachment.place {
             Place::Block { hold, .. } => Some(hold.sequence),
-            Place::Nowhere | Place::Stray(_) => None,
+            Place::Nowhere | Place::Guest(_) | Place::Stray(_) => None,
         };
         let found = LeakView { key: key.clone(), pod, addresses, leak, since: self.now };
-        Some(Suspect { found, sequence })
+        Some(Suspect { found, sequence, held: attachment.since })
     }
 
     /// A link that nobody holds an address for.
     fn suspect_link(&self, found: Found) -> Suspect {
         let Found { key, pod, addresses } = found;
         let found = LeakView { key, pod, addresses, leak: Leak::NoHold, since: self.now };
-        Suspect { found, sequence: None }
+        Suspect { found, sequence: None, held: Timestamp::default() }
     }
 
     /// Ends what was left over, as a DEL would.
@@ -168,17 +170,21 @@ impl Node {
     }
 
     /// Finds routes that are missing or too many, says so, and has them put right.
-    fn compare_routes(&mut self, look: &Look) {
+    fn compare_routes(&mut self, job: Job, look: &Look) {
         let mut holders: BTreeMap<Address, usize> = BTreeMap::new();
-        for address in self.attachments.values().filter(|it| it.interface).flat_map(Attachment::every_address)
-        {
+        let routed = self.attachments.values().filter(|it| it.interface && it.is_routed());
+        for address in routed.flat_map(Attachment::every_address) {
             *holders.entry(address).or_default() += 1;
         }
         let mut differences = Vec::new();
         for found in &look.links {
             let known = self.attachments.get(&found.key.id()).filter(|it| it.key == found.key);
             let Some(attachment) = known.filter(|it| is_at_rest(it) && it.interface) else { continue };
-            let held = attachment.every_address();
+            // What was asked for after the look is not in it.
+            if attachment.lodging().is_some_and(|lodging| lodging.changed > job.0) {
+                continue;
+            }
+            let held = if attachment.is_routed() { attachment.every_address() } else { Vec::new() };
             // Of two that have the same address, a route leads to one, and that is as good as it gets.
             let alone = held.iter().filter(|address| holders.get(address) == Some(&1));
             let missing = alone.filter(|address| !found.addresses.contains(address));
@@ -196,18 +202,25 @@ impl Node {
     /// Has the routes to pods be exactly those of the addresses that are held. What is under way is among them: its
     /// route is there already, or comes later.
     pub(super) fn repair_routes(&mut self) {
-        let (mut strays, mut held) = (Vec::new(), Vec::new());
+        let (mut strays, mut guests, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for attachment in self.attachments.values().filter(|it| it.interface) {
             let key = &attachment.key;
             match &attachment.place {
                 Place::Nowhere => {}
                 Place::Block { hold, .. } => held.push((key.clone(), hold.addresses)),
+                Place::Guest(lodging) if !lodging.is_routed() => {}
+                Place::Guest(lodging) => {
+                    // Where another one has the address now, it counts.
+                    guests.push((lodging.reached, (key.clone(), attachment.addresses())));
+                }
                 Place::Stray(addresses) => {
                     strays.extend(addresses.iter().map(|address| (key.clone(), Addresses::from(*address))));
                 }
             }
         }
         // Where two have the same address, the later one counts.
+        guests.sort_by_key(|(reached, _)| *reached);
+        strays.extend(guests.into_iter().map(|(_, guest)| guest));
         strays.append(&mut held);
         self.actions.push(Action::Repair(strays));
     }
@@ -215,7 +228,7 @@ impl Node {
 
 impl Suspect {
     fn is_same(&self, other: &Self) -> bool {
-        (self.sequence, &self.found.leak) == (other.sequence, &other.found.leak)
+        (self.sequence, self.held, &self.found.leak) == (other.sequence, other.held, &other.found.leak)
     }
 }
 

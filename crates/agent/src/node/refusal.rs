@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_cni::{Code, Failure};
 use tenure_ipam::{Address, Addresses};
 
-use super::event::Wish;
+use super::event::{Guest, Wish};
 use crate::key::{HoldKey, Pod};
 
 pub(super) fn not_replayed(missing: &str) -> Failure {
@@ -110,6 +110,36 @@ pub(super) fn same_id(asked: &HoldKey, other: &HoldKey) -> Failure {
 
 pub(super) fn nothing_held(key: &HoldKey) -> Failure {
     Failure::new(Code::UnknownContainer, format!("nothing is held for {key}"))
+}
+
+pub(super) fn other_claim(key: &HoldKey, held: Addresses, claim: Option<&str>, guest: &Guest) -> Failure {
+    let whose = claim.map(|claim| format!(" of IPAMClaim {claim:?}")).unwrap_or_default();
+    Failure::new(
+        Code::TryAgainLater,
+        format!("{key} holds {held}{whose}, and cannot have {} as well", described(guest)),
+    )
+    .detail("what an attachment holds stays the same until it is deleted; delete the pod")
+}
+
+pub(super) fn unusable_claim(guest: &Guest) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("{} cannot be used", described(guest)))
+        .detail("accepted is a claim with a UID and at least one address, each with a prefix of its family")
+}
+
+pub(super) fn crowded_claim(guest: &Guest) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("{} has several addresses of a family", described(guest)))
+        .detail("an interface that Tenure makes takes one of each")
+}
+
+pub(super) fn claim_in_the_way(guest: &Guest, problem: &str) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("{} cannot be used on this node: {problem}", described(guest)))
+        .detail("an address of a claim is nobody else's; tenure who ADDRESS says who has it")
+}
+
+fn described(guest: &Guest) -> String {
+    let addresses = guest.addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}"));
+    let addresses: Vec<String> = addresses.collect();
+    format!("IPAMClaim {:?} (UID {:?}, addresses [{}])", guest.claim_name, guest.claim, addresses.join(", "))
 }
 
 pub(super) fn other_address(key: &HoldKey, expected: Address, held: Addresses) -> Failure {

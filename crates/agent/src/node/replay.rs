@@ -106,9 +106,13 @@ impl Node {
                 self.adopt_leftover(seen);
             }
         }
+        for lodged in journal.guests() {
+            self.put_guest(lodged);
+        }
         for found in kernel {
             self.found(found);
         }
+        self.settle_guests();
         // What was found may stand in the way anywhere.
         let known: Vec<String> = self.blocks.keys().cloned().collect();
         for uid in &known {
@@ -121,6 +125,7 @@ impl Node {
         self.look_after_a_while();
         let holds = self.attachments.values().filter(|it| it.place != Place::Nowhere).count();
         self.report(Report::Replayed { blocks: self.blocks.len(), holds });
+        self.judge_all();
     }
 
     /// Puts a block back as the journal knows it, into the state that the API says.
@@ -190,7 +195,10 @@ impl Node {
         let Found { key, pod, addresses } = found;
         let id = key.id();
         match self.attachments.get_mut(&id) {
-            Some(known) if addresses.is_empty() => known.interface = true,
+            Some(known) if addresses.is_empty() => {
+                known.interface = true;
+                known.be_routed(false);
+            }
             // Made, and cut short before it had an address.
             None if addresses.is_empty() => {
                 self.attachments.insert(id, attachment(key, pod, String::new(), true, self.now));
@@ -198,6 +206,7 @@ impl Node {
             }
             Some(known) if addresses.iter().any(|address| known.every_address().contains(address)) => {
                 known.interface = true;
+                known.be_routed(true);
             }
             Some(_) => {
                 self.give_up(id);
@@ -210,6 +219,11 @@ impl Node {
     /// Ends a hold that the kernel contradicts.
     fn give_up(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.remove(&id) else { return };
+        if let Some(lodged) = attachment.lodged() {
+            self.depart(id, &lodged.claim);
+            self.record(Record::Left(lodged));
+            return;
+        }
         let (Place::Block { uid, hold }, Some(held)) = (&attachment.place, attachment.held()) else { return };
         let Some(block) = self.blocks.get_mut(uid) else { return };
         block.engine.release(&id, hold.sequence, self.now);
@@ -224,7 +238,7 @@ impl Node {
             |block: &&mut Owned| !block.is_slice() && addresses.iter().any(|address| block.has(*address));
         let own = |it: &Attachment| match it.block().and_then(|uid| self.blocks.get(uid)) {
             Some(block) => !block.is_slice(),
-            None => true,
+            None => it.lodging().is_none_or(|lodging| lodging.hosts().next().is_some()),
         };
         let shared =
             |it: &&Attachment| own(it) && it.every_address().iter().any(|own| addresses.contains(own));

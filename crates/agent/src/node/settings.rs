@@ -38,6 +38,11 @@ pub struct Settings {
     pub look_every: Duration,
     /// What was left over is put away when it is seen again after this time or later.
     pub look_apart: Duration,
+    /// How long a route leads to the interface of a guest whose claim is elsewhere now. Packets that are under way are
+    /// delivered, and the other end had the time to begin.
+    pub route_lingers: Duration,
+    /// How long the addresses of a guest are exported whose claim is elsewhere now: until routers have heard of the other.
+    pub export_lingers: Duration,
 }
 
 impl Settings {
@@ -60,6 +65,8 @@ impl Settings {
             return_patience: Duration::from_secs(30),
             look_every: Duration::from_secs(30),
             look_apart: Duration::from_secs(20),
+            route_lingers: Duration::from_millis(20),
+            export_lingers: Duration::from_secs(1),
         }
     }
 }

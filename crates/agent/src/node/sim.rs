@@ -8,6 +8,7 @@
 mod agent;
 mod api;
 mod checks;
+mod claim;
 mod dice;
 mod kernel;
 mod runtime;

@@ -175,6 +175,7 @@ impl Node {
             Place::Block { uid, .. } => {
                 self.blocks.get(uid).is_some_and(|block| shares_realm(&block.facts, facts))
             }
+            Place::Guest(lodging) => lodging.is_of_realm(&attachment.pool, facts),
             Place::Stray(_) => facts.realm.is_empty() || !attachment.interface,
         }
     }

@@ -25,6 +25,8 @@ impl Node {
             troubles.for_each(|trouble| earlier(&mut trouble.since));
             self.asks.values_mut().for_each(|ask| earlier(&mut ask.since));
             self.suspicions.set_back(now);
+            self.now = now;
+            self.set_lingering_back();
         }
         self.now = now;
     }
@@ -33,6 +35,7 @@ impl Node {
         if self.start.is_some() {
             return;
         }
+        self.end_lingering();
         self.look();
         self.expire_grants();
         let pools: Vec<String> = self.pools.keys().cloned().collect();
@@ -74,6 +77,7 @@ impl Node {
         let blocks = self.blocks.values().filter_map(|block| self.wake_for(block));
         let look = self.suspicions.look_at;
         let moments = waiting.chain(troubles).chain(grants).chain(blocks).chain(look);
+        let moments = moments.chain(self.reach.moments());
         // What was due before has been looked at, and waits for something else.
         moments.filter(|moment| *moment > self.now).min()
     }

@@ -60,6 +60,21 @@ pub struct HoldView {
     pub interface: bool,
     /// Whether nothing is under way: neither its ADD nor its DEL.
     pub settled: bool,
+    /// The claim that has the addresses, if one does.
+    pub claim: Option<ClaimView>,
+}
+
+/// A claim whose addresses a holder has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimView {
+    /// Its UID.
+    pub uid: String,
+    /// Its namespace and name.
+    pub name: String,
+    /// Whether packets for its addresses are to arrive at this holder.
+    pub reached: bool,
+    /// Whether routes lead to this holder's interface, if that is ours: also for a moment after it is not reached any more.
+    pub routed: bool,
 }
 
 /// An address that cools.
@@ -169,8 +184,9 @@ impl Node {
 
     /// Who has an address.
     pub fn who(&self, address: Address) -> Who {
-        let holder = self.attachments.values().find(|it| it.every_address().contains(&address));
-        if let Some(held) = holder {
+        let holders = self.attachments.values().filter(|it| it.every_address().contains(&address));
+        // Of those who share a claim's, the one that packets arrive at.
+        if let Some(held) = holders.max_by_key(|it| it.lodging().is_none_or(|lodging| lodging.reached)) {
             return Who::Held(self.hold_view(held));
         }
         let blocks = self.blocks.values().filter(|block| block.has(address));
@@ -289,7 +305,8 @@ impl Node {
     /// Exports the blocks whose object says that they are this node's, if that has changed.
     pub(super) fn export(&mut self) {
         let ours = self.blocks.values().filter(|block| block.object == Object::Ours && !block.is_slice());
-        let networks: BTreeSet<Cidr> = ours.flat_map(|block| block.networks().collect::<Vec<_>>()).collect();
+        let blocks = ours.flat_map(|block| block.networks().collect::<Vec<_>>());
+        let networks: BTreeSet<Cidr> = blocks.chain(self.exported_for_guests()).collect();
         if self.exported.as_ref() != Some(&networks) {
             self.exported = Some(networks.clone());
             self.actions.push(Action::Export(networks));
@@ -307,6 +324,12 @@ impl Node {
             since: attachment.since,
             interface: attachment.interface,
             settled: attachment.phase == Phase::Held,
+            claim: attachment.lodging().map(|lodging| ClaimView {
+                uid: lodging.claim.clone(),
+                name: lodging.claim_name.clone(),
+                reached: lodging.reached,
+                routed: lodging.is_routed(),
+            }),
         }
     }
 }

@@ -41,6 +41,7 @@ impl Node {
         let sources = addresses.iter().filter_map(|address| self.source_for(*address)).collect();
         let mut plan = PodPlan::new(identity(&job.key, &job.pod), addresses, mtu);
         plan.sources = sources;
+        plan.reached = job.reached;
         plan.mac = match &job.wiring.mac {
             None => None,
             Some(text) => Some(text.parse().map_err(|_| {
@@ -103,6 +104,7 @@ mod tests {
             key: HoldKey::new("k8s", "c0ffee", "eth0").unwrap(),
             pod: Pod { namespace: "shop".into(), name: "web-0".into(), uid: String::new() },
             addresses: Addresses { ipv4: Some([10, 2, 0, 1].into()), ipv6: Some(1.into()) },
+            reached: true,
             wiring,
         }
     }

@@ -98,11 +98,9 @@ fn check_host(
     let filter =
         Filter { table: settings.pod_table, protocol: Some(settings.protocol), link: Some(link.index) };
     let actual = route::list(socket, filter)?;
-    let wanted: Vec<Route> = plan
-        .addresses
-        .iter()
-        .map(|address| to_pod(settings, *address, link.index, plan.source_for(*address)))
-        .collect();
+    let reached = plan.addresses.iter().filter(|_| plan.reached);
+    let wanted: Vec<Route> =
+        reached.map(|address| to_pod(settings, *address, link.index, plan.source_for(*address))).collect();
     for route in &wanted {
         if !actual.iter().any(|found| routes::same(route, found)) {
             let object = format!("route to {} in table {}", route.destination.addr(), settings.pod_table);

@@ -97,7 +97,9 @@ pub(super) fn outside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Re
     for address in &plan.addresses {
         // Not for ever: a virtual machine inside the pod may come with an Ethernet address of its own.
         requests.push(neighbour::put(index, *address, plan.pod_mac(), Belief::AtFirst));
-        requests.push(to_pod(settings, *address, index, plan.source_for(*address)).put());
+        if plan.reached {
+            requests.push(to_pod(settings, *address, index, plan.source_for(*address)).put());
+        }
     }
     requests
 }

@@ -27,6 +27,8 @@ pub struct PodPlan {
     /// The node's addresses that it uses as its own towards the pod, at most one of each family. Without, the kernel
     /// chooses, and may choose the gateway's address, which tells nobody which node it is.
     pub sources: Vec<IpAddr>,
+    /// Whether the host has routes to its addresses. Without, all of it is there and no packet arrives.
+    pub reached: bool,
 }
 
 /// A plan that cannot be carried out.
@@ -51,7 +53,8 @@ impl PodPlan {
     /// A plan for an interface that carries all of the pod's traffic.
     pub fn new(identity: Identity, addresses: Vec<IpAddr>, mtu: u32) -> Self {
         let routes = vec![Ipv4Net::default().into(), Ipv6Net::default().into()];
-        Self { identity, addresses, routes, mtu, mac: None, host_name: None, sources: Vec::new() }
+        let (mac, host_name, sources) = (None, None, Vec::new());
+        Self { identity, addresses, routes, mtu, mac, host_name, sources, reached: true }
     }
 
     /// Says what cannot be carried out, if anything.

@@ -5,8 +5,8 @@
 
 use std::os::fd::AsRawFd;
 
-use super::messages;
 use super::{CheckError, Identity, InvalidPlan, PodPlan, check};
+use super::{messages, reach};
 use crate::host::Host;
 use crate::link::{self, Link};
 use crate::netns::{self, NetNs};
@@ -156,7 +156,7 @@ impl Attempt<'_> {
         };
         self.must_be_ours(&found)?;
         let in_service = found.group == self.host.settings.pod_group;
-        if in_service && check(self.host, self.namespace, self.plan)?.is_empty() {
+        if in_service && (self.is_as_planned()? || self.has_become_as_planned(&found)?) {
             return Ok(Created::InPlaceAlready(self.wired(&found, true)));
         }
         // Its name is needed now, so it cannot wait for the reaper.
@@ -167,6 +167,22 @@ impl Attempt<'_> {
             Met::Interface => Err(self.interface_taken()),
             Met::Link(found) => Err(self.name_taken(&found)),
         }
+    }
+
+    fn is_as_planned(&mut self) -> Result<bool, CheckError> {
+        Ok(check(self.host, self.namespace, self.plan)?.is_empty())
+    }
+
+    /// Puts routes right without touching the interface: a running pod is not to lose it for them.
+    fn has_become_as_planned(&mut self, found: &Link) -> Result<bool, SetupError> {
+        let (plan, addresses) = (self.plan, &self.plan.addresses);
+        let mended = if plan.reached {
+            reach::put(self.host, found.index, addresses, |address| plan.source_for(address))
+        } else {
+            reach::remove(self.host, found.index, addresses)
+        };
+        // A link that is down takes no routes, and is made anew anyway.
+        Ok(mended.is_ok() && self.is_as_planned()?)
     }
 
     fn try_create(&mut self) -> Result<Met, SetupError> {

@@ -75,6 +75,7 @@ pub(crate) fn hold(pod: &str, block: &str, address: &str) -> Hold {
         since: Some(moment("2026-11-15T11:30:00Z")),
         host_interface: Some(format!("tnr-{pod}")),
         traffic: None,
+        claim: None,
     }
 }
 

@@ -72,6 +72,7 @@ impl Agent {
         self.journal.truncate(self.committed_len + cut % (uncertain + 1));
         let safe = image(&self.journal[..self.committed_len]);
         assert!(safe.blocks().eq(self.safe.blocks()), "the journal says what was committed");
+        assert!(safe.guests().eq(self.safe.guests()), "the journal says which guests were committed");
         let image = image(&self.journal);
         self.journal = begin();
         image.records().for_each(|record| codec::put(&record, &mut self.journal));

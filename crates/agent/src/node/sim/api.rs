@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tenure_ipam::{Address, Subnet};
 
+use super::claim::Claims;
 use super::dice::Dice;
 use super::slice::SliceGiven;
 use crate::node::{AskId, Event, PoolFacts, Refusal, RefusalKind, SeenBlock};
@@ -36,6 +37,7 @@ pub(super) struct Api {
     /// UIDs that were taken from their owner by force.
     pub(super) taken: BTreeSet<String>,
     pub(super) slice: SliceGiven,
+    pub(super) claims: Claims,
 }
 
 impl Api {
@@ -175,6 +177,7 @@ impl Api {
         }
         self.watch.extend(gone.into_iter().map(|uid| Event::BlockGone { name: String::new(), uid }));
         self.watch.extend(self.slice.put_right());
+        self.watch.extend(self.claims.list());
         self.honest = true;
     }
 
@@ -211,6 +214,7 @@ impl Api {
         self.watch.push_back(Event::ApiRead);
         self.watch.extend(self.slice.list());
         self.watch.push_back(Event::SlicesRead);
+        self.watch.extend(self.claims.list());
     }
 
     fn indexes_of(&self, node: &str) -> Vec<usize> {

@@ -9,7 +9,7 @@ use tenure_ipam::{Address, Cidr};
 use super::agent::settings;
 use super::api::{HERE, has};
 use super::runtime::{Call, Container, has_interface};
-use super::slice;
+use super::{claim, slice};
 use super::world::World;
 use crate::journal::Record;
 use crate::key::HoldKey;
@@ -127,6 +127,7 @@ impl World {
                     self.knowledge.freeing.push((position, address, released.at));
                 }
             }
+            Record::Lodged(_) | Record::Left(_) => self.check_read(),
             Record::Owned(_) | Record::Fenced { .. } | Record::Forgotten { .. } => {}
         }
     }
@@ -142,6 +143,9 @@ impl World {
                 if let Some(Container::Running(held)) = &before {
                     // Invariant 5: repeated, it is the same.
                     assert_eq!(*held, addresses, "{key}");
+                } else if claim::is_guest(&key) {
+                    assert_eq!(addresses, claim::address(&key).0.into(), "{key} has what its claim has");
+                    self.deeds.count("a guest was taken in");
                 } else {
                     // Invariant 2: it is of a block that the node has reason to take for its own.
                     let of = self.knowledge.ours.values().find(|block| has(block, address));
@@ -155,14 +159,19 @@ impl World {
                 // Invariant 1: nobody else here has it.
                 for (other, state) in &self.runtime.containers {
                     let taken = matches!(state, Container::Running(held) if *held == addresses);
-                    assert!(!taken || *other == key, "{address} is given to {key}, and {other} has it");
+                    // A claim's address is on its way from one to another.
+                    let moves = claim::is_guest(other) && claim::is_guest(&key);
+                    assert!(!taken || *other == key || moves, "{address} is given to {key}, and {other} has it");
                 }
                 // What was answered outlives a crash.
                 let image = &self.agent.safe;
-                let safe = image.holds().any(|held| held.key == key && held.addresses == addresses);
+                let guest = image.guests().any(|it| it.key == key && it.addresses == [claim::address(&key)]);
+                let safe = guest || image.holds().any(|it| it.key == key && it.addresses == addresses);
                 assert!(safe, "{key} was told of {address}, which a crash would forget");
                 assert_eq!(link.is_some(), has_interface(&key));
-                if has_interface(&key) {
+                if has_interface(&key) && claim::is_guest(&key) {
+                    assert!(self.kernel.links.contains_key(&key), "{key}");
+                } else if has_interface(&key) {
                     assert_eq!(self.kernel.links.get(&key), Some(&vec![address]), "{key}");
                 }
                 if before == Some(Container::Starting) {
@@ -171,6 +180,7 @@ impl World {
             }
             (Call::Add(key), Err(failure)) => {
                 match failure.message {
+                    text if text.contains("IPAMClaim") => self.deeds.count("a guest was refused"),
                     text if text.contains("no address left") => self.deeds.count("exhausted"),
                     text if text.contains("could not allocate IP") => self.deeds.count("a slice was full"),
                     text if text.contains("came for this node within") => {
@@ -190,6 +200,7 @@ impl World {
                 if !busy {
                     assert!(!self.kernel.links.contains_key(&key), "{key} is deleted, and its link is there");
                     let safe = self.agent.safe.holds().all(|held| held.key != key);
+                    let safe = safe && self.agent.safe.guests().all(|guest| guest.key != key);
                     assert!(safe, "{key} is deleted, and a crash would bring it back");
                 }
                 if self.runtime.containers.get(&key) == Some(&Container::Ending) {
@@ -235,6 +246,7 @@ impl World {
                 assert_eq!(other, None, "{address} is held by {} too", hold.key);
             }
         }
+        self.check_guests(&holds);
         for (key, container) in &self.runtime.containers {
             if let Container::Running(addresses) = container {
                 let held = holds.get(key).unwrap_or_else(|| panic!("{key} runs, and its hold is forgotten"));
@@ -274,9 +286,11 @@ impl World {
         for (key, addresses) in &self.kernel.links {
             let held =
                 holds.get(key).unwrap_or_else(|| panic!("nobody holds anything for the link of {key}"));
-            let held: Vec<Address> = held.addresses.iter().collect();
+            let reached = held.claim.as_ref().is_none_or(|claim| claim.reached);
+            let held: Vec<Address> = held.addresses.iter().filter(|_| reached).collect();
             assert_eq!(*addresses, held, "routes to {key}");
         }
+        self.check_reach(&holds);
         assert_eq!(self.agent.node.leaks(), []);
     }
 
@@ -315,6 +329,7 @@ impl World {
         assert_eq!(self.agent.node.holds(), [], "holds leak");
         assert!(self.kernel.links.is_empty(), "links leak: {:?}", self.kernel.links);
         assert_eq!(self.agent.safe.holds().count(), 0, "the journal remembers what is over");
+        assert_eq!(self.agent.safe.guests().count(), 0, "the journal remembers guests that left");
         let blocks = self.agent.node.blocks();
         let (slices, blocks): (Vec<_>, Vec<_>) =
             blocks.into_iter().partition(|block| block.pool == slice::POOL);

@@ -7,7 +7,9 @@ use tenure_ipam::{Address, Addresses};
 
 use super::dice::Dice;
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Event, Found, Link, Look};
+use crate::node::{Action, Event, Found, Link, Look, WireJob};
+
+use super::claim::is_guest;
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
@@ -21,20 +23,20 @@ pub(super) struct Kernel {
 impl Kernel {
     /// Does one job, or fails at it. Says what came of it.
     pub(super) fn work(&mut self, dice: &Dice) -> Option<Event> {
-        let job = dice.pick(&mut self.jobs)?;
+        let job = self.next_job(dice)?;
         let fails = !self.obedient && dice.percent(12);
         let failure = || Failure::new(Code::Internal, "the kernel refused");
         Some(match job {
             Action::Wire(job) if fails => {
                 match dice.below(3) {
                     0 => drop(self.links.entry(job.key).or_default()),
-                    1 => self.put(job.key, &job.addresses),
+                    1 => self.wire(&job),
                     _ => {}
                 }
                 Event::WiringFailed { job: job.job, failure: failure() }
             }
             Action::Wire(job) => {
-                self.put(job.key, &job.addresses);
+                self.wire(&job);
                 Event::Wired { job: job.job, link: Link::default() }
             }
             Action::Unwire { job, .. } if fails => Event::UnwiringFailed { job, failure: failure() },
@@ -43,9 +45,21 @@ impl Kernel {
                 Event::Unwired { job }
             }
             Action::Inspect(job) => {
-                let there = self.links.get(&job.key) == Some(&job.addresses.iter().collect());
+                let routes = job.addresses.iter().filter(|_| job.reached).collect();
+                let there = self.links.get(&job.key) == Some(&routes);
                 let differences = if there { Vec::new() } else { vec!["no link".to_owned()] };
                 Event::Inspected { job: job.job, differences }
+            }
+            Action::Reach { .. } if fails => return None,
+            Action::Reach { key, addresses, reached, .. } => {
+                if self.links.contains_key(&key) {
+                    let was: Vec<Address> = addresses.iter().collect();
+                    match self.links.get_mut(&key) {
+                        Some(link) if !reached => link.retain(|address| !was.contains(address)),
+                        _ => self.put(key, &addresses),
+                    }
+                }
+                return None;
             }
             Action::Look { .. } if fails => return None,
             Action::Look { job, interfaces, namespaces } => {
@@ -58,6 +72,26 @@ impl Kernel {
             }
             other => panic!("{other:?} is no job"),
         })
+    }
+
+    /// Jobs are done in any order, but routes of guests in the order in which they were asked for: what came later counts.
+    fn next_job(&mut self, dice: &Dice) -> Option<Action> {
+        if self.jobs.is_empty() {
+            return None;
+        }
+        let mut at = dice.below(self.jobs.len());
+        while let Some(earlier) = self.jobs[..at].iter().position(|job| is_before(job, &self.jobs[at])) {
+            at = earlier;
+        }
+        Some(self.jobs.remove(at))
+    }
+
+    fn wire(&mut self, job: &WireJob) {
+        if job.reached {
+            self.put(job.key.clone(), &job.addresses);
+        } else {
+            self.links.insert(job.key.clone(), Vec::new());
+        }
     }
 
     /// Makes the routes exactly these.
@@ -97,4 +131,15 @@ impl Kernel {
         };
         self.links.iter().map(found).collect()
     }
+}
+
+/// Whether one job of the kernel must be done before a later one: those about guests' routes keep their order.
+fn is_before(one: &Action, later: &Action) -> bool {
+    let guest = |job: &Action| match job {
+        Action::Wire(job) | Action::Inspect(job) => is_guest(&job.key),
+        Action::Unwire { key, .. } | Action::Reach { key, .. } => is_guest(key),
+        Action::Look { .. } => true,
+        _ => false,
+    };
+    guest(one) && guest(later)
 }

@@ -6,7 +6,7 @@ use tenure_ipam::Addresses;
 
 use super::api::POOL;
 use super::dice::Dice;
-use super::slice;
+use super::{claim, slice};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Event, Ticket, Wiring, Wish};
 
@@ -47,11 +47,13 @@ pub(super) enum Call {
 impl Runtime {
     /// Something that a runtime does.
     pub(super) fn act(&mut self, dice: &Dice) -> Option<Event> {
-        let number = dice.below(CONTAINERS + slice::CONTAINERS);
+        let number = dice.below(CONTAINERS + slice::CONTAINERS + claim::CONTAINERS);
         let key = if number < slice::FIRST {
             HoldKey::new("net", format!("c{number}"), "eth0").unwrap()
-        } else {
+        } else if number < CONTAINERS + slice::CONTAINERS {
             slice::key(number)
+        } else {
+            claim::key(number - CONTAINERS - slice::CONTAINERS)
         };
         let busy = self.calls.values().any(|call| matches!(call, Call::Del(other) if *other == key));
         match self.containers.get(&key) {
@@ -166,7 +168,8 @@ fn attach(key: HoldKey) -> Attach {
         let wish = slice::wish(&key);
         return Attach { key, pool: slice::POOL.to_owned(), pod, netns, wiring, wish, guest: None };
     }
-    let (pool, pod, wish) = (POOL.to_owned(), Pod::default(), Wish::default());
+    let pod = if claim::is_guest(&key) { claim::pod(&key) } else { Pod::default() };
+    let (pool, wish) = (POOL.to_owned(), Wish::default());
     Attach { key, pool, pod, netns, wiring, wish, guest: None }
 }
 

@@ -8,6 +8,7 @@ use tenure_handles::Timestamp;
 use super::agent::Agent;
 use super::api::Api;
 use super::checks::Knowledge;
+use super::claim;
 use super::dice::Dice;
 use super::kernel::Kernel;
 use super::runtime::{Container, Runtime, netns};
@@ -56,7 +57,7 @@ impl Deeds {
 
     /// All that can happen.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        const ALL: [&str; 26] = [
+        const ALL: [&str; 32] = [
             "crash",
             "reboot",
             "outage",
@@ -83,6 +84,12 @@ impl Deeds {
             "a slice was full",
             "adopted",
             "adopted and released",
+            "a claim moved",
+            "a guest was taken in",
+            "a guest was refused",
+            "a guest was reached",
+            "a guest was not reached any more",
+            "a guest came back with a restart",
         ];
         ALL.into_iter().map(|deed| (deed, self.0.get(deed).copied().unwrap_or_default()))
     }
@@ -130,7 +137,8 @@ impl World {
                     self.let_deletion_arrive();
                 }
             }
-            85..90 => self.let_time_pass(),
+            85..89 => self.let_time_pass(),
+            89 => self.move_claim(),
             90 => self.api.live_elsewhere(&self.dice),
             91 if self.dice.percent(30) => self.look_at_pods(),
             91 => self.leak(),
@@ -169,9 +177,12 @@ impl World {
     }
 
     fn let_runtime_act(&mut self) {
-        let Some(event) = self.runtime.act(&self.dice) else { return };
-        if let Event::Add { attach, .. } = &event {
+        let Some(mut event) = self.runtime.act(&self.dice) else { return };
+        if let Event::Add { attach, .. } = &mut event {
             self.kernel.gone.remove(&attach.netns);
+            if claim::is_guest(&attach.key) {
+                self.api.claims.ask(attach, &self.dice);
+            }
         }
         self.event(event);
     }
@@ -285,6 +296,9 @@ impl World {
     fn begin(&mut self, image: crate::journal::Image) {
         self.api.list();
         self.knowledge.begin();
+        if image.guests().next().is_some() {
+            self.deeds.count("a guest came back with a restart");
+        }
         self.reads = vec![Event::Journal(image), Event::Kernel(self.kernel.inventory())];
     }
 
@@ -315,11 +329,20 @@ impl World {
                 self.check_record(position, &record);
                 self.agent.append(position, record);
             }
-            Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_) | Action::Look { .. } => {
-                if let Action::Wire(_) = &action {
+            Action::Wire(_)
+            | Action::Unwire { .. }
+            | Action::Inspect(_)
+            | Action::Look { .. }
+            | Action::Reach { .. } => {
+                if let Action::Wire(_) | Action::Reach { .. } = &action {
                     self.check_read();
                 }
+                self.note_reach(&action);
                 self.kernel.jobs.push(action);
+            }
+            Action::Announce { .. } => {
+                self.check_read();
+                self.note_reach(&action);
             }
             Action::Answer { ticket, outcome } => self.check_answer(ticket, outcome),
             Action::AskForBlock { ask, .. } => self.api.asks.push((self.agent.life, ask)),

@@ -33,6 +33,8 @@ pub(super) struct Rig {
     pub(super) records: Vec<Record>,
     pub(super) repaired: Vec<(HoldKey, Addresses)>,
     pub(super) looks: Vec<Action>,
+    /// What was asked about the reach of guests.
+    pub(super) reaches: Vec<Action>,
     tickets: u64,
 }
 
@@ -100,6 +102,7 @@ impl Rig {
             records: Vec::new(),
             repaired: Vec::new(),
             looks: Vec::new(),
+            reaches: Vec::new(),
             tickets: 0,
         }
     }
@@ -162,6 +165,7 @@ impl Rig {
                     Action::Export(networks) => self.exported = networks,
                     Action::Repair(holds) => self.repaired = holds,
                     Action::Look { .. } => self.looks.push(action),
+                    Action::Reach { .. } | Action::Announce { .. } => self.reaches.push(action),
                     Action::Report(report) => self.reports.push(report),
                 }
             }

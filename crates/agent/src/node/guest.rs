@@ -1,0 +1,261 @@
+//! Guests: interfaces of this node with the addresses of a claim, which are of no block of this node.
+//!
+//! The claim has the addresses, before, while and after a guest uses them; the node remembers who does, so that nothing
+//! else gets them here and packets find their way ([`reach`](super::reach)). ADD is as idempotent as any other: the same key
+//! has the same claim. Several guests of one claim on one node are allowed, because a move may stay on a node, and a new
+//! sandbox of a pod may come before the old one is gone.
+
+use tenure_cni::Failure;
+use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Addresses, Cidr};
+
+use super::attachment::{Attachment, Phase, Place, Setting, Wire};
+use super::block::Owned;
+use super::commit::Upon;
+use super::event::{Attach, Guest};
+use super::{Node, Report, Ticket, refusal};
+use crate::journal::{BlockFacts, Lodged, Record};
+use crate::key::HolderId;
+
+/// Where a guest's addresses are from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lodging {
+    /// The claim's UID.
+    pub(super) claim: String,
+    pub(super) claim_name: String,
+    pub(super) addresses: Vec<(Address, u8)>,
+    /// Whether packets are to arrive here.
+    pub(super) reached: bool,
+    /// Until when routes lead to its interface although they are not to any more.
+    pub(super) lingers: Option<Timestamp>,
+    /// When routes to its interface were last asked for or away, as a number of this node.
+    pub(super) changed: u64,
+}
+
+impl Lodging {
+    fn new(guest: Guest) -> Self {
+        let Guest { claim, claim_name, addresses, .. } = guest;
+        Self { claim, claim_name, addresses, reached: false, lingers: None, changed: 0 }
+    }
+
+    /// Whether routes lead to its interface, if that is ours.
+    pub(super) fn is_routed(&self) -> bool {
+        self.reached || self.lingers.is_some()
+    }
+
+    /// All its addresses.
+    pub(super) fn every_address(&self) -> Vec<Address> {
+        self.addresses.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// Those of its addresses that are routed, and not on a segment, as networks.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = Cidr> {
+        self.addresses.iter().filter(|it| is_host(it)).map(|(address, _)| Cidr::host(*address))
+    }
+
+    /// Whether its addresses are among those of a block's realm: the cluster's own, or those of the pool that it asked for.
+    pub(super) fn is_of_realm(&self, pool: &str, facts: &BlockFacts) -> bool {
+        let routed = self.addresses.iter().any(is_host);
+        if routed { facts.realm.is_empty() } else { facts.pool == pool }
+    }
+
+    fn is_same(&self, guest: &Guest) -> bool {
+        self.claim == guest.claim && self.addresses == guest.addresses
+    }
+}
+
+fn is_host((address, prefix): &(Address, u8)) -> bool {
+    address.family().bits() == *prefix
+}
+
+/// The first address of each family.
+pub(super) fn one_a_family(addresses: impl IntoIterator<Item = Address>) -> Addresses {
+    let mut one_a_family = Addresses { ipv4: None, ipv6: None };
+    for address in addresses {
+        let Addresses { ipv4, ipv6 } = Addresses::from(address);
+        one_a_family.ipv4 = one_a_family.ipv4.or(ipv4);
+        one_a_family.ipv6 = one_a_family.ipv6.or(ipv6);
+    }
+    one_a_family
+}
+
+impl Attachment {
+    /// Its claim, if it is a guest.
+    pub(super) fn lodging(&self) -> Option<&Lodging> {
+        match &self.place {
+            Place::Guest(lodging) => Some(lodging),
+            Place::Nowhere | Place::Block { .. } | Place::Stray(_) => None,
+        }
+    }
+
+    pub(super) fn lodging_mut(&mut self) -> Option<&mut Lodging> {
+        match &mut self.place {
+            Place::Guest(lodging) => Some(lodging),
+            Place::Nowhere | Place::Block { .. } | Place::Stray(_) => None,
+        }
+    }
+
+    /// Whether routes are to lead to its interface. They do to everybody's but to that of a guest whose claim is elsewhere.
+    pub(super) fn is_routed(&self) -> bool {
+        self.lodging().is_none_or(Lodging::is_routed)
+    }
+
+    /// Takes note of whether routes lead to its interface, at a start: the kernel is right about that.
+    pub(super) fn be_routed(&mut self, routed: bool) {
+        if let Some(lodging) = self.lodging_mut() {
+            lodging.reached = routed;
+        }
+    }
+
+    /// As the journal has it, if it is a guest.
+    pub(super) fn lodged(&self) -> Option<Lodged> {
+        let lodging = self.lodging()?;
+        Some(Lodged {
+            claim: lodging.claim.clone(),
+            claim_name: lodging.claim_name.clone(),
+            pool: self.pool.clone(),
+            key: self.key.clone(),
+            pod: self.pod.clone(),
+            interface: self.interface,
+            addresses: lodging.addresses.clone(),
+            reached: lodging.reached,
+            since: self.since,
+            netns: self.netns.clone(),
+        })
+    }
+
+    /// Why an ADD that asks for this cannot be answered with what the key has already; nothing if it can.
+    pub(super) fn refuses(&self, guest: Option<&Guest>) -> Option<Failure> {
+        // Who asks for no claim gets what there is: what is held already is kept.
+        let guest = guest?;
+        let same = match &self.place {
+            Place::Guest(lodging) => lodging.is_same(guest),
+            Place::Stray(addresses) => {
+                addresses.iter().all(|it| guest.addresses.iter().any(|(own, _)| own == it))
+            }
+            Place::Nowhere | Place::Block { .. } => false,
+        };
+        let claim = self.lodging().map(|lodging| lodging.claim_name.as_str());
+        (!same).then(|| refusal::other_claim(&self.key, self.addresses(), claim, guest))
+    }
+}
+
+impl Node {
+    /// Gives a new holder the addresses of its claim.
+    pub(super) fn lodge(&mut self, ticket: Ticket, attach: Attach, guest: Guest) {
+        if let Err(failure) = self.may_lodge(&attach, &guest) {
+            return self.answer(ticket, Err(failure));
+        }
+        let (id, now) = (attach.key.id(), self.now);
+        let mut attachment = Attachment::new(attach);
+        attachment.since = now;
+        attachment.adds.push((ticket, now));
+        let wiring = attachment.wiring.take();
+        attachment.phase =
+            Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
+        let (claim, reached) = (guest.claim.clone(), guest.reached);
+        attachment.place = Place::Guest(Lodging::new(guest));
+        self.attachments.insert(id, attachment);
+        self.arrive(id, &claim, reached);
+        self.write_guest(id, true);
+        match wiring {
+            Some(wiring) => self.wire(id, wiring),
+            None => self.speak(id),
+        }
+        // Whoever was reached before is not any more.
+        self.judge(&claim);
+    }
+
+    /// Puts a guest back as the journal knows it.
+    pub(super) fn put_guest(&mut self, lodged: &Lodged) {
+        let id = lodged.key.id();
+        if self.attachments.contains_key(&id) {
+            return;
+        }
+        let Lodged { key, pod, pool, interface, since, .. } = lodged.clone();
+        let mut attachment = super::replay::attachment(key, pod, pool, interface, since);
+        attachment.netns.clone_from(&lodged.netns);
+        attachment.place = Place::Guest(Lodging {
+            claim: lodged.claim.clone(),
+            claim_name: lodged.claim_name.clone(),
+            addresses: lodged.addresses.clone(),
+            reached: lodged.reached,
+            lingers: None,
+            changed: 0,
+        });
+        self.attachments.insert(id, attachment);
+        self.come_back(id, &lodged.claim);
+    }
+
+    /// Writes a guest down as it is; its ADD may wait for that.
+    pub(super) fn write_guest(&mut self, id: HolderId, awaited: bool) {
+        let Some(lodged) = self.attachments.get(&id).and_then(Attachment::lodged) else { return };
+        let position = self.record(Record::Lodged(lodged));
+        if awaited {
+            self.commits.upon(position, Upon::Held(id));
+        }
+    }
+
+    /// What was found in the kernel, and of which nothing else was known, turns out to be a claim's.
+    pub(super) fn recognise(&mut self, id: HolderId, attach: &Attach) {
+        let Some(guest) = attach.guest.clone() else { return };
+        let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        let Place::Stray(routed) = &attachment.place else { return };
+        let routed = !routed.is_empty();
+        attachment.pod.clone_from(&attach.pod);
+        let (claim, reached) = (guest.claim.clone(), guest.reached);
+        attachment.place = Place::Guest(Lodging { reached: routed, ..Lodging::new(guest) });
+        self.arrive(id, &claim, reached);
+        self.write_guest(id, false);
+        self.judge(&claim);
+    }
+
+    /// Whether a new guest can be taken in.
+    fn may_lodge(&mut self, attach: &Attach, guest: &Guest) -> Result<(), Failure> {
+        if self.commits.is_broken() {
+            return Err(refusal::journal_broken());
+        }
+        let addresses: Vec<Address> = guest.addresses.iter().map(|(address, _)| *address).collect();
+        let invalid = guest.addresses.iter().any(|(address, prefix)| *prefix > address.family().bits());
+        if guest.claim.is_empty() || addresses.is_empty() || invalid {
+            return Err(refusal::unusable_claim(guest));
+        }
+        if attach.wiring.is_some()
+            && one_a_family(addresses.iter().copied()).iter().count() != addresses.len()
+        {
+            return Err(refusal::crowded_claim(guest));
+        }
+        let Some(problem) = self.in_the_way(attach, guest, &addresses) else { return Ok(()) };
+        let (key, pod) = (attach.key.clone(), attach.pod.clone());
+        self.report(Report::Stray { key, pod, addresses, problem: problem.clone() });
+        Err(refusal::claim_in_the_way(guest, &problem))
+    }
+
+    /// Who has a claim's address here although nobody but the claim's guests may: a block of this node, which would hand
+    /// it out, or somebody who has it for another reason.
+    fn in_the_way(&self, attach: &Attach, guest: &Guest, addresses: &[Address]) -> Option<String> {
+        let lodging = Lodging::new(guest.clone());
+        let of_realm = |facts: &BlockFacts| lodging.is_of_realm(&attach.pool, facts);
+        let has = |block: &&Owned| addresses.iter().any(|address| block.has(*address));
+        let mut owned = self.blocks.values().filter(|block| block.fence.is_none() && of_realm(&block.facts));
+        if let Some(block) = owned.find(has) {
+            return Some(format!("they are of block {:?}, which is this node's own", block.facts.name));
+        }
+        let routed = lodging.hosts().next().is_some();
+        let rival = |it: &&Attachment| {
+            let realm = match &it.place {
+                Place::Nowhere => false,
+                Place::Block { uid, .. } => self.blocks.get(uid).is_some_and(|block| of_realm(&block.facts)),
+                Place::Guest(other) => {
+                    let same_kind =
+                        other.hosts().next().is_some() == routed && (routed || it.pool == attach.pool);
+                    same_kind && other.claim != guest.claim
+                }
+                Place::Stray(_) => routed && it.interface,
+            };
+            realm && it.every_address().iter().any(|address| addresses.contains(address))
+        };
+        let rival = self.attachments.values().find(rival)?;
+        Some(format!("{} has one of them", rival.key))
+    }
+}

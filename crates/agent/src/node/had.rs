@@ -1,0 +1,28 @@
+//! What a key has already, for those who would have to ask others what it is to have.
+
+use tenure_ipam::Address;
+
+use super::Node;
+use super::attachment::Place;
+use crate::key::HoldKey;
+
+/// What a key has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Had {
+    /// The addresses of a claim.
+    Claim(Vec<Address>),
+    /// An address of a block.
+    Ordinary,
+}
+
+impl Node {
+    /// What a key has, if it is to keep that. Of what only the kernel knows, an ADD must say anew what it is.
+    pub fn had(&self, key: &HoldKey) -> Option<Had> {
+        let attachment = self.attachments.get(&key.id()).filter(|it| it.key == *key && !it.is_leaving())?;
+        match &attachment.place {
+            Place::Guest(lodging) => Some(Had::Claim(lodging.every_address())),
+            Place::Block { .. } => Some(Had::Ordinary),
+            Place::Nowhere | Place::Stray(_) => None,
+        }
+    }
+}
