@@ -19,7 +19,9 @@ use crate::plan::is_out_of_service;
 use crate::world::World;
 use crate::write::{At, Because, Write};
 
+mod claims;
 mod ledgers;
+mod makers;
 mod moves;
 
 /// What became of a write.
@@ -49,16 +51,10 @@ pub(crate) enum Learned {
     LedgerGone(At),
     Reservation(Box<OverlappingRangeIPReservation>),
     ReservationGone(At),
+    All(Vec<Learned>),
     Claim(Box<IPAMClaim>),
     /// With its namespace.
     ClaimGone(String, At),
-    /// The node that a pod had at this version.
-    Node {
-        podref: String,
-        uid: String,
-        version: u128,
-        node: Option<String>,
-    },
 }
 
 impl Learned {
@@ -86,12 +82,10 @@ impl Learned {
             }
             Self::Reservation(reservation) => world.ledgers.reservations.apply(*reservation),
             Self::ReservationGone(at) => world.ledgers.reservations.remove(&at.name, &at.uid),
+            Self::All(all) => all.into_iter().for_each(|learned| learned.tell(world)),
             Self::Claim(claim) => world.claims.all.apply(Claim::of(*claim)),
             Self::ClaimGone(namespace, at) => {
                 world.claims.all.remove(&format!("{namespace}/{}", at.name), &at.uid);
-            }
-            Self::Node { podref, uid, version, node } => {
-                world.ledgers.pods.looked(&podref, &uid, version, node)
             }
         }
     }
@@ -171,7 +165,9 @@ impl Actor {
                 self.release(block, finalizers).await
             }
             Write::Ledger(write) => self.write_ledger(write).await,
+            Write::Claim(write) => self.write_claim(write).await,
             Write::Move(write) => self.write_move(write).await,
+            Write::Make(write) => self.write_maker(write).await,
         }
     }
 

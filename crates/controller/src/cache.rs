@@ -113,6 +113,11 @@ impl<K: Known> Cache<K> {
         self.complete
     }
 
+    /// Whether the object of that UID was there and is gone, as far as that is remembered.
+    pub fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
+    }
+
     /// The object of that name.
     pub fn get(&self, name: &str) -> Option<&K> {
         self.objects.get(name).map(AsRef::as_ref)

@@ -18,9 +18,12 @@ use tokio::sync::mpsc::Receiver;
 use crate::world::World;
 use crate::write::{Because, LedgerWrite, Write};
 
+mod claims;
+mod makers;
 mod moves;
 mod standing;
 
+pub(crate) use makers::{of_machine, of_stateful_set};
 pub(crate) use moves::{crowded, not_allowed};
 pub(crate) use standing::Standing;
 
@@ -82,8 +85,11 @@ pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
             vec![Note { about: node_reference(node), warning: false, reason, message }]
         }
         Write::Ledger(write) => of_ledger(write, world),
+        Write::Claim(write) => claims::of_claim(write, world),
         Write::Move(write) => moves::of_move(write, world),
-        Write::Reserve { .. } | Write::Create { .. } | Write::PoolFinalizers { .. } => Vec::new(),
+        Write::Reserve { .. } | Write::Create { .. } | Write::PoolFinalizers { .. } | Write::Make(_) => {
+            Vec::new()
+        }
     }
 }
 

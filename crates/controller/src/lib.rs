@@ -22,6 +22,7 @@ mod events;
 mod health;
 mod lead;
 mod ledgers;
+mod makers;
 mod metrics;
 mod plan;
 mod pods;
@@ -38,9 +39,13 @@ pub use claims::{Claim, Claims, NamespaceSeen};
 pub use election::{Elector, Role, Step, Term, Timing, TimingError};
 pub use health::Health;
 pub use ledgers::{Ledger, Ledgers};
+pub use makers::{
+    MachineSeen, Makers, StatefulSeen, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec,
+    VirtualMachineSpec, WebhookSeen,
+};
 pub use metrics::Metrics;
-pub use plan::{Planner, Whereabouts};
-pub use pods::{PodSeen, Pods};
+pub use plan::{ClaimSettings, Planner, Whereabouts};
+pub use pods::{PodBrief, PodSeen, Pods};
 pub use run::{Controller, RunError, Settings};
 pub use world::World;
-pub use write::{At, Because, LedgerWrite, MoveWrite, Write};
+pub use write::{At, Because, ClaimId, ClaimWrite, LedgerWrite, MadeFor, MakeWrite, MoveWrite, Write};

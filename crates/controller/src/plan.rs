@@ -1,7 +1,9 @@
 //! What to write next, from all that is known.
 
 mod carved;
+mod claims;
 mod garbage;
+mod makers;
 mod moves;
 mod pools;
 mod requests;
@@ -20,7 +22,10 @@ use crate::users::Users;
 use crate::world::World;
 use crate::write::{At, Write};
 use carved::Carved;
+use claims::ClaimPlanner;
+pub use claims::ClaimSettings;
 pub(crate) use garbage::is_out_of_service;
+use makers::MakerPlanner;
 use moves::MovePlanner;
 use slices::SlicePlanner;
 use suspicions::Suspicions;
@@ -40,7 +45,9 @@ pub struct Planner {
     slices: SlicePlanner,
     /// Nothing where pods are not in this API: then nobody can say what is unused.
     unused: Option<UnusedPlanner>,
+    claims: ClaimPlanner,
     moves: MovePlanner,
+    makers: MakerPlanner,
 }
 
 /// How Whereabouts' ranges are looked after.
@@ -82,8 +89,17 @@ impl Planner {
             unused: whereabouts
                 .release_after
                 .map(|patience| UnusedPlanner::new(patience, whereabouts.node_gone_after)),
+            claims: ClaimPlanner::new(&ClaimSettings::default(), whereabouts.release_after.is_some()),
             moves: MovePlanner::default(),
+            makers: MakerPlanner::default(),
         }
+    }
+
+    /// The same with other settings for claims.
+    #[must_use]
+    pub fn with_claims(mut self, settings: &ClaimSettings) -> Self {
+        self.claims = ClaimPlanner::new(settings, self.unused.is_some());
+        self
     }
 
     /// The writes that bring the world closer to what it should be: at most one for each object. Nothing while part of
@@ -97,13 +113,19 @@ impl Planner {
         let users = Users::of(world);
         // First, because traffic waits for them.
         let mut writes = self.moves.plan(world, &users);
+        writes.extend(self.makers.plan(world));
         writes.extend(requests::serve(world, &overlaps, &carved, &mut self.requests_without_pool, now));
         writes.extend(pools::keep(world, &overlaps, &carved, now));
         writes.extend(garbage::collect(world, &mut self.blocks_without_node, now));
+        let claims = self.claims.plan(world, &users, &overlaps, &carved, &writes, now);
+        writes.extend(claims.records);
+        self.slices.need(self.claims.needs());
         writes.extend(self.slices.plan(world, now));
         if let Some(unused) = &mut self.unused {
             writes.extend(unused.plan(world, now));
         }
+        // Last, because they may be thousands.
+        writes.extend(claims.statuses);
         writes
     }
 
@@ -114,7 +136,9 @@ impl Planner {
 
     /// What people should know of claims, and no write tells.
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
-        self.moves.take_notes()
+        let mut notes = self.moves.take_notes();
+        notes.extend(self.makers.take_notes());
+        notes
     }
 
     /// What people should know and no write tells.
@@ -125,7 +149,8 @@ impl Planner {
     /// When to plan again even if nothing is heard until then: the next suspicion will have lasted long enough.
     pub fn next_look(&self) -> Option<Timestamp> {
         let blocks = [&self.blocks_without_node, &self.requests_without_pool].map(Suspicions::next);
-        let ledgers = [self.slices.next(), self.unused.as_ref().and_then(UnusedPlanner::next)];
+        let unused = self.unused.as_ref().and_then(UnusedPlanner::next);
+        let ledgers = [self.slices.next(), unused, self.claims.next()];
         blocks.into_iter().chain(ledgers).flatten().min()
     }
 }

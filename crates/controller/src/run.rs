@@ -24,7 +24,7 @@ use crate::events::{self, Note};
 use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
-use crate::plan::{Planner, Whereabouts};
+use crate::plan::{ClaimSettings, Planner, Whereabouts};
 use crate::retry::Retry;
 use crate::watch::{News, Watches};
 use crate::world::World;
@@ -53,6 +53,8 @@ pub struct Settings {
     pub tick: Duration,
     /// How Whereabouts' ranges are looked after.
     pub whereabouts: Whereabouts,
+    /// How claims are looked after.
+    pub claims: ClaimSettings,
     /// The name of the cluster's default network, as in its configuration, if it lets addresses outlive pods.
     pub cluster_network: Option<String>,
 }
@@ -71,8 +73,14 @@ impl Settings {
             patience: Duration::from_secs(5),
             tick: Duration::from_secs(10),
             whereabouts: Whereabouts::default(),
+            claims: ClaimSettings::default(),
             cluster_network: None,
         }
+    }
+
+    /// A planner that has seen nothing yet.
+    fn planner(&self) -> Planner {
+        Planner::new(&self.whereabouts).with_claims(&self.claims)
     }
 }
 
@@ -130,8 +138,9 @@ impl Controller {
         let (sender, news) = mpsc::unbounded_channel();
         let (pods_matter, pods) = watch::channel(false);
         let (namespaces_matter, namespaces) = watch::channel(false);
+        let (makers_matter, makers) = watch::channel(false);
         let (client, namespace) = (&self.client, self.settings.whereabouts.namespace.as_str());
-        Watches { client, namespace, news: &sender, health: &self.health, pods, namespaces }
+        Watches { client, namespace, news: &sender, health: &self.health, pods, namespaces, makers }
             .start(&mut tasks);
         let (notes, noted) = mpsc::channel(256);
         let instance = self.settings.identity.clone();
@@ -153,12 +162,13 @@ impl Controller {
             health: self.health,
             metrics: self.metrics,
             world: World::of_cluster_network(self.settings.cluster_network.clone()),
-            planner: Planner::new(&self.settings.whereabouts),
+            planner: self.settings.planner(),
             settings: self.settings,
             retry: Retry::default(),
             role: heard_role,
             pods_matter,
             namespaces_matter,
+            makers_matter,
             led: false,
             notes,
             stop: stop.clone(),
@@ -196,6 +206,8 @@ struct Desk {
     pods_matter: watch::Sender<bool>,
     /// Whether namespaces are.
     namespaces_matter: watch::Sender<bool>,
+    /// Whether those for whom claims are made are.
+    makers_matter: watch::Sender<bool>,
     stop: CancellationToken,
 }
 
@@ -223,6 +235,8 @@ impl Desk {
                 self.pods_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
                 let matter = self.world.claims.needs_namespaces();
                 self.namespaces_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
+                let matter = self.world.needs_makers();
+                self.makers_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
                 self.health.beat(self.world.is_complete());
                 if !self.round().await {
                     break;
@@ -256,7 +270,7 @@ impl Desk {
         if leads != self.led {
             // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
             // nothing.
-            (self.planner, self.retry) = (Planner::new(&self.settings.whereabouts), Retry::default());
+            (self.planner, self.retry) = (self.settings.planner(), Retry::default());
             self.led = leads;
         }
         if !leads {

@@ -94,7 +94,13 @@ impl World {
 
     /// Whether pods matter.
     pub(crate) fn needs_pods(&self) -> bool {
-        self.ledgers.needs_pods() || !self.claims.all.is_empty() || self.has_persistent_networks()
+        let floating = || self.blocks.iter().any(tenure_api::coil::AddressBlock::is_floating);
+        self.ledgers.needs_pods() || self.needs_makers() || floating()
+    }
+
+    /// Whether those for whom claims are made matter.
+    pub(crate) fn needs_makers(&self) -> bool {
+        !self.claims.all.is_empty() || self.has_persistent_networks()
     }
 
     /// Whether it is known which networks opt in.

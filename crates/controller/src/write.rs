@@ -19,10 +19,14 @@
 use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
 use tenure_ipam::Subnet;
 
+pub use claims::{ClaimId, ClaimWrite};
 pub use ledgers::LedgerWrite;
+pub use makers::{MadeFor, MakeWrite};
 pub use moves::MoveWrite;
 
+mod claims;
 mod ledgers;
+mod makers;
 mod moves;
 
 /// An object at the version that a decision was based on.
@@ -89,8 +93,12 @@ pub enum Write {
     },
     /// Writes something of Whereabouts'.
     Ledger(LedgerWrite),
+    /// Writes what a claim has.
+    Claim(ClaimWrite),
     /// Writes who has a claim.
     Move(MoveWrite),
+    /// Writes claims for machines and StatefulSets.
+    Make(MakeWrite),
 }
 
 /// Why nobody can use a block.
@@ -116,7 +124,9 @@ impl Write {
             Self::PoolFinalizers { .. } => "pool_finalizers",
             Self::ReleaseBlock { .. } => "release",
             Self::Ledger(write) => write.verb(),
+            Self::Claim(write) => write.verb(),
             Self::Move(write) => write.verb(),
+            Self::Make(write) => write.verb(),
         }
     }
 
@@ -128,9 +138,14 @@ impl Write {
             | Self::PoolStatus { pool: at, .. }
             | Self::PoolFinalizers { pool: at, .. }
             | Self::ReleaseBlock { block: at, .. } => &at.uid,
-            Self::Create { block } => block.request_uid().unwrap_or_default(),
+            // A floating one answers nobody, and does not exist yet.
+            Self::Create { block } => {
+                block.request_uid().or(block.metadata.name.as_deref()).unwrap_or_default()
+            }
             Self::Ledger(write) => write.subject(),
+            Self::Claim(write) => write.subject(),
             Self::Move(write) => write.subject(),
+            Self::Make(write) => write.subject(),
         }
     }
 }

@@ -188,6 +188,11 @@ impl Actor {
         if unused.is_empty() {
             return Ok((Outcome::Superseded, None));
         }
+        self.take_out(at, network, unused).await
+    }
+
+    /// Takes records out of a ledger, where they still are what they were, and their reservations after them.
+    pub(super) async fn take_out(&self, at: &At, network: &str, unused: Vec<Request>) -> Answer {
         let Some(pool) = self.ledgers.get_opt(&at.name).await? else {
             return Ok((Outcome::Superseded, Some(Learned::LedgerGone(at.clone()))));
         };
@@ -264,7 +269,7 @@ impl Actor {
     }
 
     /// Deletes exactly this object, at exactly this version.
-    async fn drop_object<K>(
+    pub(super) async fn drop_object<K>(
         &self,
         api: &Api<K>,
         at: &At,
@@ -288,7 +293,7 @@ impl Actor {
     }
 }
 
-fn ledger(pool: IPPool) -> Learned {
+pub(super) fn ledger(pool: IPPool) -> Learned {
     Learned::Ledger(Box::new(pool), 0)
 }
 
@@ -296,7 +301,7 @@ fn slices(pool: NodeSlicePool) -> Learned {
     Learned::Slices(Box::new(pool))
 }
 
-async fn patch<K>(api: &Api<K>, name: &str, operations: Value) -> Result<K, kube::Error>
+pub(super) async fn patch<K>(api: &Api<K>, name: &str, operations: Value) -> Result<K, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -320,7 +325,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// All objects with these labels, as they are now.
-async fn every<K>(api: &Api<K>, labels: &str) -> Result<Vec<K>, kube::Error>
+pub(super) async fn every<K>(api: &Api<K>, labels: &str) -> Result<Vec<K>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {

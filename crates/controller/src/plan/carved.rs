@@ -25,6 +25,8 @@ pub(super) struct Taken {
     pub(super) carved: IntervalSet,
     /// Those that a waiting request was promised.
     pub(super) promised: IntervalSet,
+    /// How many of them are floating.
+    pub(super) floating: usize,
     /// How many objects say that they belong to the pool. A finalizer comes off only at zero, so this counts also those
     /// whose name is not that of a block.
     pub(super) objects: usize,
@@ -38,7 +40,9 @@ impl<'a> Carved<'a> {
         for block in world.blocks.iter() {
             let named = block.metadata.name.as_deref().and_then(split_block_name);
             if let Some((pool, index)) = named {
-                pools.entry(pool).or_default().carved.insert(index, index);
+                let taken = pools.entry(pool).or_default();
+                taken.carved.insert(index, index);
+                taken.floating += usize::from(block.is_floating());
             }
             if let Some(pool) = block.pool().or(named.map(|(pool, _)| pool)) {
                 pools.entry(pool).or_default().objects += 1;
@@ -68,7 +72,7 @@ impl<'a> Carved<'a> {
 }
 
 /// Whether the block was carved from this very pool, and not from an earlier one of the same name.
-fn belongs_to(block: &AddressBlock, pool: &AddressPool) -> bool {
+pub(super) fn belongs_to(block: &AddressBlock, pool: &AddressPool) -> bool {
     let uid = pool.uid();
     block.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref())
 }

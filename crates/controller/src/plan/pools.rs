@@ -67,6 +67,7 @@ fn describe(
     let none = IntervalSet::new();
     let overlap = overlaps.younger.get(&name);
     let withheld = overlap.map_or(&none, |overlap| &overlap.withheld);
+    let floating = carved.from(&name).map_or(0, |taken| taken.floating);
     let carved = carved.from(&name).map_or(&none, |taken| &taken.carved);
     let (blocks, addresses) = engine.usage(carved, withheld);
     let exhausted = blocks.free == "0";
@@ -80,7 +81,13 @@ fn describe(
         ),
     }
     let PoolUsage { capacity, allocated, free } = &blocks;
-    let count = format!("{free} of {capacity} blocks are free, {allocated} belong to nodes");
+    let of_nodes = carved.len().saturating_sub(floating as u128);
+    let count = match floating {
+        0 => format!("{free} of {capacity} blocks are free, {allocated} belong to nodes"),
+        _ => format!(
+            "{free} of {capacity} blocks are free, {of_nodes} belong to nodes, {floating} are for claims"
+        ),
+    };
     if pool.metadata.deletion_timestamp.is_some() {
         set(
             condition::READY,

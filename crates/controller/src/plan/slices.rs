@@ -58,9 +58,9 @@ impl SlicePlanner {
     }
 
     /// What claims need from now on.
-    pub(super) fn need(&mut self, floating: BTreeMap<String, Floating>) {
-        if self.floating != floating {
-            self.floating = floating;
+    pub(super) fn need(&mut self, floating: &BTreeMap<String, Floating>) {
+        if self.floating != *floating {
+            self.floating.clone_from(floating);
             self.last = None;
         }
     }

@@ -1,0 +1,210 @@
+//! Writing what claims have.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tenure_api::claims::{IPAMClaim, SLICE_OWNER};
+use tenure_api::coil::AddressBlock;
+use tenure_api::whereabouts::{IPPool, label};
+use tenure_handles::Timestamp;
+use tenure_whereabouts::ledger::{Network, Plan, Request, Spread};
+
+use super::ledgers::{every, ledger, patch};
+use super::{Actor, Answer, Learned, Outcome, finalize, settle};
+use crate::write::{At, ClaimId, ClaimWrite};
+
+/// So many reads are under way at once.
+const READS: usize = 16;
+/// How often objects are made or marked, and all is looked at again, before others get their turn.
+const ROUNDS: usize = 4;
+
+impl Actor {
+    pub(super) async fn write_claim(&self, write: &ClaimWrite) -> Answer {
+        match write {
+            ClaimWrite::Records { block, records, finalizers, gone } => {
+                if let Some(there) = self.any_lives(gone).await? {
+                    return Ok((Outcome::Superseded, Some(there)));
+                }
+                let operations = json!([
+                    {"op": "test", "path": "/metadata/resourceVersion", "value": block.version},
+                    {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
+                    {"op": "add", "path": "/claims", "value": records},
+                ]);
+                let written = patch(&self.blocks, &block.name, operations).await;
+                settle(&self.blocks, block, written, Learned::Block, Learned::BlockGone).await
+            }
+            ClaimWrite::DropBlock { block, finalizers, deleting } => {
+                self.drop_block(block, finalizers, *deleting).await
+            }
+            ClaimWrite::Hold { network, requests, .. } => self.hold(network, requests).await,
+            ClaimWrite::Forget { ledger, network, records, gone } => {
+                if let Some(there) = self.any_lives(gone).await? {
+                    return Ok((Outcome::Superseded, Some(there)));
+                }
+                self.take_out(ledger, network, records.clone()).await
+            }
+            ClaimWrite::Slice { ledger: at, slices, slice, records, gone } => {
+                if let Some(there) = self.any_lives(gone).await? {
+                    return Ok((Outcome::Superseded, Some(there)));
+                }
+                let pool = self.slices.get_opt(slices).await?;
+                let all = pool
+                    .iter()
+                    .filter_map(|pool| pool.status.as_ref())
+                    .flat_map(|status| &status.allocations);
+                if !all.into_iter().any(|it| it.slice_range == *slice && it.node_name == SLICE_OWNER) {
+                    return Ok((Outcome::Superseded, pool.map(|pool| Learned::Slices(Box::new(pool)))));
+                }
+                let operations = json!([
+                    {"op": "test", "path": "/metadata/resourceVersion", "value": at.version},
+                    {"op": "add", "path": "/spec/allocations", "value": records},
+                ]);
+                let written = patch(&self.ledgers, &at.name, operations).await;
+                settle(&self.ledgers, at, written, ledger, Learned::LedgerGone).await
+            }
+            ClaimWrite::DropLedger { ledger: at } => {
+                self.drop_object(&self.ledgers, at, ledger, Learned::LedgerGone).await
+            }
+            ClaimWrite::Status { namespace, claim, status } => {
+                let claims: Api<IPAMClaim> = Api::namespaced(self.client.clone(), namespace);
+                let patch = json!({"metadata": {"resourceVersion": claim.version}, "status": status});
+                let written =
+                    claims.patch_status(&claim.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+                let is = |claim| Learned::Claim(Box::new(claim));
+                settle(&claims, claim, written, is, |at| Learned::ClaimGone(namespace.clone(), at)).await
+            }
+        }
+    }
+
+    /// One of these claims, if it is there after all.
+    async fn any_lives(&self, claims: &[ClaimId]) -> Result<Option<Learned>, kube::Error> {
+        let looks = stream::iter(claims.to_vec()).map(|id| {
+            let claims: Api<IPAMClaim> = Api::namespaced(self.client.clone(), &id.namespace);
+            async move {
+                let there = claims.get_opt(&id.name).await?;
+                Ok::<_, kube::Error>(there.filter(|claim| claim.uid().as_ref() == Some(&id.uid)))
+            }
+        });
+        let found: Vec<Option<IPAMClaim>> = looks.buffer_unordered(READS).try_collect().await?;
+        Ok(found.into_iter().flatten().next().map(|claim| Learned::Claim(Box::new(claim))))
+    }
+
+    /// Deletes a block at exactly this version, so that no record is lost that came since; then takes our finalizer off.
+    async fn drop_block(&self, at: &At, finalizers: &[String], deleting: bool) -> Answer {
+        let mut at = at.clone();
+        if !deleting {
+            let exactly =
+                Preconditions { uid: Some(at.uid.clone()), resource_version: Some(at.version.clone()) };
+            match self.blocks.delete(&at.name, &DeleteParams::default().preconditions(exactly)).await {
+                Ok(deleted) => match deleted.left() {
+                    Some(block) if is_kept(&block) => {
+                        at.version = block.resource_version().unwrap_or_default()
+                    }
+                    _ => return Ok((Outcome::Done, Some(Learned::BlockGone(at)))),
+                },
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    return Ok((Outcome::Done, Some(Learned::BlockGone(at))));
+                }
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    let there = self.blocks.get_opt(&at.name).await?.map(Learned::Block);
+                    return Ok((Outcome::Superseded, there));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let stripped = finalize(&self.blocks, &at, finalizers).await;
+        settle(&self.blocks, &at, stripped, Learned::Block, Learned::BlockGone).await
+    }
+
+    /// Holds addresses of shared ranges. Objects are made and marked first, and after either all is looked at again.
+    async fn hold(&self, network: &str, requests: &[Request]) -> Answer {
+        for _ in 0..ROUNDS {
+            let (known, objects) = self.look_at(network).await?;
+            let plan = known.plan(requests.to_vec(), &Spread::of(""), Timestamp::default());
+            if !plan.create.is_empty() || !plan.mark.is_empty() {
+                self.prepare(&plan).await?;
+                continue;
+            }
+            return self.carry_out(plan, &objects).await;
+        }
+        Ok((Outcome::Superseded, None))
+    }
+
+    /// All that says whose the addresses of a network's ranges are, live. Nodes' own ledgers are not among it: of what is cut
+    /// the whole range's object says so.
+    async fn look_at(&self, network: &str) -> Result<(Network, Vec<IPPool>), kube::Error> {
+        let objects = every(&self.ledgers, &format!("!{}", label::NODE)).await?;
+        let mut known = Network::new(network);
+        for object in &objects {
+            known.see_pool(object, |_| false);
+        }
+        for reservation in every(&self.reservations, "").await? {
+            known.see_reservation(&reservation);
+        }
+        Ok((known, objects))
+    }
+
+    async fn prepare(&self, plan: &Plan) -> Result<(), kube::Error> {
+        for object in &plan.create {
+            match self.ledgers.create(&PostParams::default(), object).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+        }
+        for mark in &plan.mark {
+            match patch(&self.ledgers, &mark.name, mark.patch()).await {
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, mut plan: Plan, objects: &[IPPool]) -> Answer {
+        let mut taken = BTreeSet::new();
+        for reserve in &plan.reserve {
+            let there = match self.reservations.create(&PostParams::default(), &reserve.object).await {
+                Ok(_) => continue,
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    self.reservations.get_opt(&reserve.name).await?
+                }
+                Err(error) => return Err(error),
+            };
+            if !there.is_some_and(|there| reserve.is(&there)) {
+                taken.insert(reserve.name.clone());
+            }
+        }
+        plan.leave_out(&taken);
+        let mut learned = Vec::new();
+        let mut outcome = Outcome::Superseded;
+        for write in &plan.write {
+            let written = patch(&self.ledgers, &write.name, write.patch()).await;
+            let object = objects.iter().find(|object| object.name_any() == write.name);
+            let at = At {
+                name: write.name.clone(),
+                uid: object.and_then(ResourceExt::uid).unwrap_or_default(),
+                version: write.version.clone().unwrap_or_default(),
+            };
+            let (this, seen) = settle(&self.ledgers, &at, written, ledger, Learned::LedgerGone).await?;
+            if matches!(this, Outcome::Done) {
+                outcome = Outcome::Done;
+            }
+            learned.extend(seen);
+        }
+        // What is on record already, and was not known to be, is news as well.
+        if plan.write.is_empty() {
+            learned.extend(objects.iter().cloned().map(ledger));
+        }
+        Ok((outcome, (!learned.is_empty()).then_some(Learned::All(learned))))
+    }
+}
+
+/// Whether a block that was deleted is still there, for our finalizer or somebody else's.
+fn is_kept(block: &AddressBlock) -> bool {
+    block.metadata.deletion_timestamp.is_some() && !block.finalizers().is_empty()
+}

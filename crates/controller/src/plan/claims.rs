@@ -1,0 +1,478 @@
+//! Claims: each gets its addresses as soon as it exists, and they return when it is gone *and* no pod uses them.
+//!
+//! ```text
+//!    claim ──record (many in one write: a floating block, a ledger)──▶ status: ips, IPsAllocated, Held
+//!    claim gone ∧ no pod uses it ──freed: it cools──▶ free ──nothing on record for a while──▶ the block goes back
+//! ```
+//!
+//! All of it from what is known, and nothing from what happened: a claim without a record is given one, a record whose claim
+//! is gone goes, and a status that does not say what is on record is written. So it does not matter what was missed.
+//!
+//! - The oldest claim is served first; those that wish for certain addresses before those that take any.
+//! - A claim keeps what it has on record, whatever becomes of its network. If `spec.network` is changed so that the addresses
+//!   are none of the network's, they stay on record but are not the claim's to use until it is changed back.
+//! - A record whose claim nobody has seen being deleted goes after a second look, and after a live one.
+
+mod blocks;
+mod networks;
+mod ranges;
+mod slices;
+mod wishes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use tenure_api::coil::DEFAULT_POOL;
+use tenure_api::overlap::Overlaps;
+use tenure_claims::ClaimFacts;
+use tenure_claims::status::{self, Reason};
+use tenure_handles::Timestamp;
+use tenure_ipam::Address;
+use tenure_whereabouts::slices::Floating;
+
+use super::carved::Carved;
+use super::suspicions::Suspicions;
+use crate::claims::Claim;
+use crate::users::Users;
+use crate::world::World;
+use crate::write::{At, ClaimWrite, Write};
+use blocks::Blocks;
+use networks::{Network, Networks, Source};
+use ranges::{RangeRecord, Resting, Shared};
+use slices::Cut;
+
+/// How long a claim has to be gone before its addresses are freed: pods and claims are heard of by two watches, so that a pod which
+/// uses it may be heard of a little later.
+const GONE: Duration = Duration::from_secs(2);
+/// How long a network, a slice or a namespace has to be missing before a claim says so: it may only be late.
+const MISSING: Duration = Duration::from_secs(3);
+
+/// How claims are looked after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimSettings {
+    /// How long a floating block or slice has to be empty before it goes back.
+    pub empty_after: Duration,
+    /// How long a freed address rests where its pool does not say.
+    pub cooling: Duration,
+}
+
+impl Default for ClaimSettings {
+    fn default() -> Self {
+        Self { empty_after: Duration::from_mins(5), cooling: Duration::from_secs(30) }
+    }
+}
+
+/// Why a claim has no addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refused {
+    reason: Reason,
+    words: String,
+}
+
+impl Refused {
+    fn new(reason: Reason, words: String) -> Self {
+        Self { reason, words }
+    }
+}
+
+/// Plans for claims.
+#[derive(Debug)]
+pub(super) struct ClaimPlanner {
+    settings: ClaimSettings,
+    /// Whether pods are in this API. Where they are not, none can use a claim.
+    pods_are_known: bool,
+    gone: Suspicions,
+    missing: Suspicions,
+    idle: Suspicions,
+    resting: Resting,
+    wake: Option<Timestamp>,
+    /// What is needed of slices.
+    needs: BTreeMap<String, Floating>,
+}
+
+/// What is to be written for claims.
+#[derive(Debug, Default)]
+pub(super) struct ClaimPlan {
+    /// Records, blocks and ledgers.
+    pub(super) records: Vec<Write>,
+    /// Statuses of claims: they may be many.
+    pub(super) statuses: Vec<Write>,
+}
+
+/// What a claim has on record.
+#[derive(Default)]
+struct Recorded<'a> {
+    /// In floating blocks: block, offset, addresses.
+    blocks: Vec<(String, String, Vec<Address>)>,
+    ranges: Vec<RangeRecord<'a>>,
+}
+
+/// What becomes of a claim.
+enum Verdict {
+    /// It has these.
+    Has(Vec<(Address, u8)>),
+    /// It gets some, or it is not known yet what.
+    Waits,
+    No(Refused),
+}
+
+impl ClaimPlanner {
+    pub(super) fn new(settings: &ClaimSettings, pods_are_known: bool) -> Self {
+        Self {
+            settings: settings.clone(),
+            pods_are_known,
+            gone: Suspicions::lasting(GONE),
+            missing: Suspicions::lasting(MISSING),
+            idle: Suspicions::lasting(settings.empty_after),
+            resting: Resting::default(),
+            wake: None,
+            needs: BTreeMap::new(),
+        }
+    }
+
+    /// When to plan again even if nothing is heard until then.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        let looks = [&self.gone, &self.missing, &self.idle].map(Suspicions::next);
+        looks.into_iter().chain([self.wake]).flatten().min()
+    }
+
+    /// What claims need of slices.
+    pub(super) fn needs(&self) -> &BTreeMap<String, Floating> {
+        &self.needs
+    }
+
+    /// The writes that claims need; `writes` is what was planned for nodes. Nothing while claims are not known.
+    pub(super) fn plan(
+        &mut self,
+        world: &World,
+        users: &Users<'_>,
+        overlaps: &Overlaps,
+        carved: &Carved<'_>,
+        writes: &[Write],
+        now: Timestamp,
+    ) -> ClaimPlan {
+        if !world.claims.all.is_complete()
+            || (!world.ledgers.pools.is_complete() && !world.ledgers.pools.is_empty())
+        {
+            return ClaimPlan::default();
+        }
+        let (rest, networks) = (self.settings.cooling, Networks::of(world));
+        self.resting.advance(rest, now);
+        let mut blocks = Blocks::of(world, overlaps, carved, writes, rest, now);
+        let mut cut = Cut::of(world, rest, now);
+        let of_ranges = ranges::records(world);
+        let mut plan = ClaimPlan::default();
+        plan.records.extend(self.free(world, users, &of_ranges, &mut blocks, &mut cut, now));
+        let recorded = gather(&blocks, of_ranges);
+        let mut shared = Shared::new(world, rest, now);
+        let mut claims: Vec<&Claim> = world.claims.all.iter().collect();
+        claims.sort_by_key(|claim| {
+            (claim.facts.created, claim.facts.namespace.as_str(), claim.facts.name.as_str())
+        });
+        self.missing.look_again();
+        let (mut line, mut strays) = (Vec::new(), Vec::new());
+        for claim in claims {
+            let network = networks.get(&claim.facts.network);
+            let has = recorded.get(claim.facts.uid.as_str());
+            let verdict = match has.map(|has| keep(claim, network, has, &mut blocks, &mut strays)) {
+                Some(Some(verdict)) => verdict,
+                None | Some(None) if claim.facts.deleting => Verdict::Waits,
+                None | Some(None) => match self.source(world, network, claim, now) {
+                    Err(verdict) => verdict,
+                    Ok(source) => match wishes::of(world, users, claim) {
+                        Err(refused) => Verdict::No(refused),
+                        Ok(wishes) => {
+                            line.push((claim, source, wishes));
+                            Verdict::Waits
+                        }
+                    },
+                },
+            };
+            plan.statuses.extend(says(claim, verdict, now));
+        }
+        // A stable sort: among those who wish, and among those who do not, the oldest is first.
+        line.sort_by_key(|(_, _, wishes)| wishes.is_empty());
+        for (claim, source, wishes) in line {
+            let given = match source {
+                Source::Pool(pool) => match self.pool_of(world, claim, pool.as_deref(), now) {
+                    Ok(pool) => blocks.give(&pool, &claim.facts, &wishes),
+                    Err(Verdict::No(refused)) => Err(refused),
+                    Err(_) => Ok(()),
+                },
+                Source::Ranges(_) if !knows_ranges(world) => Ok(()),
+                Source::Ranges(config) if config.is_sliced() => {
+                    match cut.give(config, &claim.facts, &wishes, &self.resting) {
+                        Ok(true) => Ok(()),
+                        Ok(false) => self.late(claim, now),
+                        Err(refused) => Err(refused),
+                    }
+                }
+                Source::Ranges(config) => shared.give(config, &claim.facts, &wishes),
+            };
+            if let Err(refused) = given {
+                // All or nothing: what it has of it goes.
+                let partly = recorded.get(claim.facts.uid.as_str());
+                strays.extend(partly.into_iter().flat_map(|has| &has.ranges).cloned());
+                plan.statuses.extend(says(claim, Verdict::No(refused), now));
+            }
+        }
+        let (holds, refused) = shared.into_writes(&self.resting);
+        plan.records.extend(holds);
+        for (facts, refused) in refused {
+            let partly = recorded.get(facts.uid.as_str());
+            strays.extend(partly.into_iter().flat_map(|has| &has.ranges).cloned());
+            let claim = world.claims.get(&facts.namespace, &facts.name);
+            plan.statuses.extend(claim.and_then(|claim| says(claim, Verdict::No(refused), now)));
+        }
+        strays.retain(|record| !cut.free(record, false));
+        plan.records.extend(ranges::forget(&strays, &BTreeSet::new()));
+        let (of_slices, needs) = cut.into_writes(&mut self.idle);
+        plan.records.extend(of_slices);
+        self.needs = needs;
+        let (of_blocks, wake) = blocks.into_writes(self.settings.empty_after);
+        plan.records.extend(of_blocks);
+        self.wake = wake;
+        plan
+    }
+
+    /// Frees what belongs to claims that are gone and that no pod uses.
+    fn free(
+        &mut self,
+        world: &World,
+        users: &Users<'_>,
+        of_ranges: &[RangeRecord<'_>],
+        blocks: &mut Blocks<'_>,
+        cut: &mut Cut<'_>,
+        now: Timestamp,
+    ) -> Vec<Write> {
+        self.gone.look_again();
+        if self.pods_are_known && !world.knows_users() {
+            return Vec::new();
+        }
+        let living: BTreeSet<&str> = world.claims.all.iter().map(|claim| claim.facts.uid.as_str()).collect();
+        let used = |namespace: &str, name: &str, addresses: &[Address]| {
+            self.pods_are_known && is_used(world, users, namespace, name, addresses)
+        };
+        blocks.keep(|record, addresses| {
+            !living.contains(record.uid.as_str()) && used(&record.namespace, &record.name, addresses)
+        });
+        let mut free = Vec::new();
+        for (block, offset, addresses, record) in blocks.held() {
+            if !living.contains(record.uid.as_str()) && !used(&record.namespace, &record.name, &addresses) {
+                free.push((block.to_owned(), offset.to_owned(), record.uid.clone()));
+            }
+        }
+        for (block, offset, uid) in free {
+            if self.gone.suspect(format!("{block}/{offset}/{uid}"), now) {
+                blocks.free(&block, &offset, !world.claims.all.is_gone(&uid));
+            }
+        }
+        let (mut forget, mut doubtful) = (Vec::new(), BTreeSet::new());
+        for record in of_ranges.iter().filter(|record| !living.contains(record.uid())) {
+            let claim = record.claim();
+            if used(&claim.namespace, &claim.name, &[record.address]) {
+                continue;
+            }
+            let place = format!("{}/{}/{}", record.ledger.pool.name_any(), record.key, claim.uid);
+            if !self.gone.suspect(place, now) {
+                continue;
+            }
+            let doubt = !world.claims.all.is_gone(&claim.uid);
+            self.resting.freed(&ranges::network_of(record), record.address, now);
+            if !cut.free(record, doubt) {
+                forget.push(record.clone());
+                if doubt {
+                    doubtful.insert(record.uid());
+                }
+            }
+        }
+        ranges::forget(&forget, &doubtful)
+    }
+
+    /// Where the addresses of a claim's network come from, or what else there is to say.
+    fn source<'n>(
+        &mut self,
+        world: &World,
+        network: Option<&'n Network>,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Result<&'n Source, Verdict> {
+        let name = &claim.facts.network;
+        match network.map(|network| network.source(name)) {
+            Some(Some(Ok(source))) => Ok(source),
+            Some(Some(Err(refused))) => Err(Verdict::No(refused)),
+            Some(None) => Err(Verdict::Waits),
+            None => {
+                let lasted = self.missing.suspect(claim.facts.uid.clone(), now) && world.knows_networks();
+                // Somebody else's, whose definition is gone or somewhere else: theirs to write.
+                let of_others = !claim.facts.held && !claim.facts.addresses.is_empty();
+                if !lasted || of_others {
+                    return Err(Verdict::Waits);
+                }
+                let words = format!(
+                    "there is no network \"{name}\": spec.network has to be the \"name\" in the configuration of a \
+                     NetworkAttachmentDefinition, or that of the cluster's network (--cluster-network of tenure-controller)"
+                );
+                Err(Verdict::No(Refused::new(Reason::NetworkNotFound, words)))
+            }
+        }
+    }
+
+    /// The pool of a claim's network: as its configuration says, or its namespace.
+    fn pool_of(
+        &mut self,
+        world: &World,
+        claim: &Claim,
+        pool: Option<&str>,
+        now: Timestamp,
+    ) -> Result<String, Verdict> {
+        if let Some(pool) = pool {
+            return Ok(pool.to_owned());
+        }
+        if !self.pods_are_known {
+            return Ok(DEFAULT_POOL.to_owned());
+        }
+        match world.claims.namespaces.get(&claim.facts.namespace) {
+            Some(namespace) => Ok(namespace.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned())),
+            None => {
+                let lasted = self.missing.suspect(claim.facts.uid.clone(), now);
+                if lasted && world.claims.namespaces.is_complete() {
+                    let words = format!("there is no namespace \"{}\"", claim.facts.namespace);
+                    return Err(Verdict::No(Refused::new(Reason::InternalError, words)));
+                }
+                Err(Verdict::Waits)
+            }
+        }
+    }
+
+    /// A claim waits for a slice: after a while it says so.
+    fn late(&mut self, claim: &Claim, now: Timestamp) -> Result<(), Refused> {
+        if !self.missing.suspect(claim.facts.uid.clone(), now) {
+            return Ok(());
+        }
+        let words = format!(
+            "waiting for a slice of network \"{}\" that no node has: its NodeSlicePool says why there is none",
+            claim.facts.network
+        );
+        Err(Refused::new(Reason::SubnetExhausted, words))
+    }
+}
+
+/// What becomes of a claim that has something on record; `None` if that is not all that it needs.
+fn keep<'a>(
+    claim: &Claim,
+    network: Option<&Network>,
+    has: &Recorded<'a>,
+    blocks: &mut Blocks<'_>,
+    strays: &mut Vec<RangeRecord<'a>>,
+) -> Option<Verdict> {
+    let facts = &claim.facts;
+    let says: BTreeSet<Address> = facts.addresses.iter().map(|(address, _)| *address).collect();
+    let source = match network {
+        Some(Network::Ours(source)) => Some(source),
+        _ => None,
+    };
+    if let Some(Source::Ranges(config)) = source
+        && has.blocks.is_empty()
+    {
+        let mut held: Vec<Address> = has.ranges.iter().map(|record| record.address).collect();
+        // What the status says counts first, should there be more on record than it needs.
+        held.sort_by_key(|address| (!says.contains(address), *address));
+        let Some(complete) = ranges::complete(config, &held) else {
+            let foreign = held.iter().all(|it| !config.ranges.iter().any(|range| range.cidr().contains(*it)));
+            return foreign.then(|| changed(facts, &held));
+        };
+        if facts.held {
+            let kept: BTreeSet<Address> = complete.iter().map(|(address, _)| *address).collect();
+            strays.extend(has.ranges.iter().filter(|it| !kept.contains(&it.address)).cloned());
+        }
+        return Some(Verdict::Has(complete));
+    }
+    let chosen = has.blocks.iter().find(|(_, _, all)| all.iter().any(|address| says.contains(address)));
+    let Some((block, offset, addresses)) = chosen.or(has.blocks.first()) else {
+        // Ranges, and a network that does not say so (any more).
+        let held: Vec<Address> = has.ranges.iter().map(|record| record.address).collect();
+        return Some(if source.is_some() { changed(facts, &held) } else { Verdict::Waits });
+    };
+    if matches!(source, Some(Source::Ranges(_))) {
+        return Some(changed(facts, addresses));
+    }
+    if facts.held && chosen.is_some() {
+        // A creation that arrived late may have given it a second one, which nobody was ever told of.
+        for (other, at, _) in has.blocks.iter().filter(|(other, at, _)| (other, at) != (block, offset)) {
+            blocks.free(other, at, false);
+        }
+    }
+    Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect()))
+}
+
+/// Whether all that ranges depend on has come in.
+fn knows_ranges(world: &World) -> bool {
+    world.ledgers.pools.is_complete()
+        && world.ledgers.reservations.is_complete()
+        && world.ledgers.slices.is_complete()
+}
+
+/// Whether a living pod uses these addresses: one that refers to a claim of that name and says that it has one of them, or
+/// says nothing yet while no other claim has taken the name.
+fn is_used(world: &World, users: &Users<'_>, namespace: &str, name: &str, addresses: &[Address]) -> bool {
+    let taken = world.claims.get(namespace, name).is_some();
+    users.by_name(namespace, name).any(|pod| {
+        let known =
+            world.ledgers.pods.get(&format!("{namespace}/{}", pod.name)).and_then(|pod| pod.addresses);
+        known.map_or(!taken, |known| addresses.iter().any(|address| known.contains(address)))
+    })
+}
+
+/// What each claim has on record, by UID.
+fn gather<'a>(blocks: &Blocks<'_>, ranges: Vec<RangeRecord<'a>>) -> HashMap<String, Recorded<'a>> {
+    let mut recorded: HashMap<String, Recorded<'a>> = HashMap::new();
+    for (block, offset, addresses, record) in blocks.held() {
+        let place = (block.to_owned(), offset.to_owned(), addresses);
+        recorded.entry(record.uid.clone()).or_default().blocks.push(place);
+    }
+    for record in ranges {
+        recorded.entry(record.uid().to_owned()).or_default().ranges.push(record);
+    }
+    recorded
+}
+
+/// The network is another one than that which the addresses are of.
+fn changed(claim: &ClaimFacts, held: &[Address]) -> Verdict {
+    let held: Vec<String> = held.iter().map(ToString::to_string).collect();
+    let words = format!(
+        "{} is on record for this claim and is no address of network \"{}\": spec.network or the network's configuration was \
+         changed since. Change it back, or delete the claim and make another; until then the address stays on record",
+        held.join(" and "),
+        claim.network
+    );
+    Verdict::No(Refused::new(Reason::Invalid, words))
+}
+
+/// The write that makes the status say it, unless it does.
+fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
+    let object = &claim.object;
+    let status = match verdict {
+        Verdict::Waits => return None,
+        Verdict::Has(addresses) => status::allocated(object, &addresses, now),
+        Verdict::No(refused) => {
+            let mut unproven = object.clone();
+            // What it says it has is what it wishes from now on.
+            if let Some(status) = &mut unproven.status {
+                status.conditions.retain(|it| it.type_ != tenure_api::claims::condition::HELD);
+            }
+            status::failed(&unproven, refused.reason, &refused.words, now)
+        }
+    };
+    if object.status.as_ref() == Some(&status) {
+        return None;
+    }
+    let at = At {
+        name: claim.facts.name.clone(),
+        uid: claim.facts.uid.clone(),
+        version: object.resource_version().unwrap_or_default(),
+    };
+    let namespace = claim.facts.namespace.clone();
+    Some(Write::Claim(ClaimWrite::Status { claim: at, namespace, status: Box::new(status) }))
+}

@@ -1,0 +1,167 @@
+//! Networks by the name in their CNI configuration, as claims name them: which of them are ours, opt in, and where their
+//! addresses come from. Attachment definitions say so, and for the cluster's own network a setting.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tenure_claims::status::Reason;
+use tenure_whereabouts::config::{Arguments, Config, networks_of};
+
+use super::Refused;
+use crate::attachment::Attachment;
+use crate::world::World;
+
+/// The names that our plugin is called by, where the addresses are those of a pool.
+const ROUTED: [&str; 2] = ["tenure", "coil"];
+/// Where the addresses are those of ranges.
+const RANGES: &str = "whereabouts";
+
+/// Networks by name.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    by_name: BTreeMap<String, Network>,
+}
+
+/// A network that claims can name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Network {
+    /// Its addresses are ours to give.
+    Ours(Source),
+    /// It does not opt in; the definition that says so.
+    OptedOut(String),
+    /// Somebody else gives its addresses, and what its claims say is theirs to write.
+    Others,
+    /// Nobody can say, and why.
+    Unclear(String),
+}
+
+/// Where the addresses of a network come from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    /// A pool: that of the configuration, or that of the claim's namespace.
+    Pool(Option<String>),
+    /// Whereabouts' ranges.
+    Ranges(Box<Config>),
+}
+
+/// What one definition says.
+struct Said {
+    network: Network,
+    definition: String,
+}
+
+impl Networks {
+    /// All of them.
+    pub(super) fn of(world: &World) -> Self {
+        let mut said: BTreeMap<String, Vec<Said>> = BTreeMap::new();
+        if let Some(name) = &world.cluster_network {
+            let network = Network::Ours(Source::Pool(None));
+            let definition = "the setting of the cluster's network".to_owned();
+            said.entry(name.clone()).or_default().push(Said { network, definition });
+        }
+        for attachment in world.ledgers.attachments.iter().filter(|it| it.says_something()) {
+            if let Some((name, network)) = read(attachment) {
+                let definition = definition(attachment);
+                said.entry(name).or_default().push(Said { network, definition });
+            }
+        }
+        Self { by_name: said.into_iter().map(|(name, all)| (name.clone(), agreed(&name, all))).collect() }
+    }
+
+    /// The network of this name.
+    pub(super) fn get(&self, name: &str) -> Option<&Network> {
+        self.by_name.get(name)
+    }
+}
+
+fn definition(attachment: &Attachment) -> String {
+    format!("{}/{}", attachment.definition.namespace, attachment.definition.name)
+}
+
+/// One network of all that define it, or words about what they disagree on.
+fn agreed(name: &str, mut all: Vec<Said>) -> Network {
+    let Some(first) = all.pop() else { return Network::Others };
+    match all.iter().find(|other| !same(&other.network, &first.network)) {
+        None => first.network,
+        Some(other) => Network::Unclear(format!(
+            "{} and {} both define network \"{name}\" and say different things of its addresses: make them alike, or give one \
+             of them another name",
+            other.definition, first.definition
+        )),
+    }
+}
+
+/// Whether two say the same of where addresses come from; what else they say is not about claims.
+fn same(one: &Network, other: &Network) -> bool {
+    match (one, other) {
+        (Network::Ours(Source::Ranges(one)), Network::Ours(Source::Ranges(other))) => {
+            (&one.network, &one.ranges, one.overlapping) == (&other.network, &other.ranges, other.overlapping)
+        }
+        (Network::OptedOut(_), Network::OptedOut(_)) => true,
+        (one, other) => one == other,
+    }
+}
+
+/// The name of a definition's network, and what it says of it; `None` where not even its name can be read.
+fn read(attachment: &Attachment) -> Option<(String, Network)> {
+    let (config, own_name) = (&attachment.definition.config, &attachment.definition.name);
+    let root: Value = serde_json::from_str(config).ok()?;
+    let name = root.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()).unwrap_or(own_name);
+    let source = match source(&root, config, own_name) {
+        Ok(Some(source)) => source,
+        Ok(None) => return Some((name.to_owned(), Network::Others)),
+        Err(words) => return Some((name.to_owned(), Network::Unclear(words))),
+    };
+    let network = match &attachment.opted_in {
+        Ok(Some(_)) => Network::Ours(source),
+        Ok(None) => Network::OptedOut(definition(attachment)),
+        Err(error) => Network::Unclear(error.to_string()),
+    };
+    Some((name.to_owned(), network))
+}
+
+/// Where the addresses of a configuration come from; `None` if not from us.
+fn source(root: &Value, config: &str, own_name: &str) -> Result<Option<Source>, String> {
+    let plugins = match root.get("plugins").and_then(Value::as_array) {
+        Some(plugins) => plugins.iter().collect(),
+        None => vec![root],
+    };
+    let type_of = |part: &Value| part.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    for plugin in plugins {
+        let ipam = plugin.get("ipam").unwrap_or(&Value::Null);
+        let ours = |part: &Value| ROUTED.contains(&type_of(part).as_str());
+        if let Some(part) = [plugin, ipam].into_iter().find(|part| ours(part)) {
+            return match part.get("pool") {
+                None | Some(Value::Null) => Ok(Some(Source::Pool(None))),
+                Some(Value::String(pool)) => Ok(Some(Source::Pool(Some(pool.clone())))),
+                Some(other) => Err(format!("pool is {other}; accepted is the name of an AddressPool")),
+            };
+        }
+        if type_of(ipam) == RANGES {
+            let networks = networks_of(config, own_name).map_err(|refusal| refusal.to_string())?;
+            let Some(network) = networks.first() else { continue };
+            let config =
+                Config::load(network, None, &Arguments::default()).map_err(|error| error.to_string())?;
+            return Ok(Some(Source::Ranges(Box::new(config))));
+        }
+    }
+    Ok(None)
+}
+
+impl Network {
+    /// Where the addresses come from, or why there are none; `None` if it is not ours to say.
+    pub(super) fn source(&self, name: &str) -> Option<Result<&Source, Refused>> {
+        match self {
+            Self::Ours(source) => Some(Ok(source)),
+            Self::Others => None,
+            Self::OptedOut(definition) => Some(Err(Refused::new(
+                Reason::PersistentIpsNotAllowed,
+                format!(
+                    "network \"{name}\" ({definition}) does not let addresses outlive pods, so its pods get ordinary ones: put \
+                     \"allowPersistentIPs\": true into its configuration, or delete the claim"
+                ),
+            ))),
+            Self::Unclear(words) => Some(Err(Refused::new(Reason::InternalError, words.clone()))),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What the controller writes of claims: their records, and what their status says.
+//!
+//! Records of a floating block are written at the version that was read, all of them at once; those of a ledger that others
+//! write, too, by patches that test each record; a status at the version of the claim. Whatever takes an address away from a
+//! claim that nobody saw being deleted looks, live, whether it is there.
+
+use std::collections::BTreeMap;
+
+use tenure_api::claims::IPAMClaimStatus;
+use tenure_api::coil::ClaimRecord;
+use tenure_api::whereabouts::Allocation;
+use tenure_whereabouts::ledger::Request;
+
+use super::At;
+
+/// A claim, whether it exists or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimId {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl ClaimId {
+    /// That of a record.
+    pub(crate) fn of_record(record: &ClaimRecord) -> Self {
+        Self { namespace: record.namespace.clone(), name: record.name.clone(), uid: record.uid.clone() }
+    }
+}
+
+/// One write about claims.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClaimWrite {
+    /// Writes the records of a floating block.
+    Records {
+        /// The block.
+        block: At,
+        /// All of its records.
+        records: BTreeMap<String, ClaimRecord>,
+        /// All of its finalizers.
+        finalizers: Vec<String>,
+        /// Claims that, as a live look has to confirm, are gone.
+        gone: Vec<ClaimId>,
+    },
+    /// Deletes a floating block that has no records but of what has been freed.
+    DropBlock {
+        /// The block.
+        block: At,
+        /// Its finalizers without ours.
+        finalizers: Vec<String>,
+        /// Whether it is being deleted already.
+        deleting: bool,
+    },
+    /// Gives claims addresses of ranges that all nodes share, as a live look at their ledgers says.
+    Hold {
+        /// The network, in words that are its own.
+        subject: String,
+        /// The network.
+        network: String,
+        /// For each claim.
+        requests: Vec<Request>,
+    },
+    /// Takes claims' records out of a ledger that others write, too.
+    Forget {
+        /// The ledger.
+        ledger: At,
+        /// The network that it is of.
+        network: String,
+        /// The records.
+        records: Vec<Request>,
+        /// Claims that, as a live look has to confirm, are gone.
+        gone: Vec<ClaimId>,
+    },
+    /// Writes the records of a slice that, as a live look has to confirm, is for claims.
+    Slice {
+        /// Its ledger.
+        ledger: At,
+        /// The `NodeSlicePool`.
+        slices: String,
+        /// The slice.
+        slice: String,
+        /// All of its records.
+        records: BTreeMap<String, Allocation>,
+        /// Claims that, as a live look has to confirm, are gone.
+        gone: Vec<ClaimId>,
+    },
+    /// Deletes the empty ledger of a slice that was for claims.
+    DropLedger {
+        /// The ledger.
+        ledger: At,
+    },
+    /// Writes the status of a claim.
+    Status {
+        /// The namespace of the claim.
+        namespace: String,
+        /// The claim.
+        claim: At,
+        /// Its status.
+        status: Box<IPAMClaimStatus>,
+    },
+}
+
+impl ClaimWrite {
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Self::Records { .. } => "claim_records",
+            Self::DropBlock { .. } => "drop_floating",
+            Self::Hold { .. } => "claim_hold",
+            Self::Forget { .. } => "claim_forget",
+            Self::Slice { .. } => "claim_slice",
+            Self::DropLedger { .. } => "drop_claim_ledger",
+            Self::Status { .. } => "claim_status",
+        }
+    }
+
+    pub(super) fn subject(&self) -> &str {
+        match self {
+            Self::Records { block: at, .. }
+            | Self::DropBlock { block: at, .. }
+            | Self::Forget { ledger: at, .. }
+            | Self::Slice { ledger: at, .. }
+            | Self::DropLedger { ledger: at }
+            | Self::Status { claim: at, .. } => &at.uid,
+            Self::Hold { subject, .. } => subject,
+        }
+    }
+}
