@@ -69,20 +69,34 @@ impl Slots {
     /// claim **or are in its slots**, as far as they exist: one that is not among them is gone. A pod whose node is not known
     /// yet is not let in.
     ///
-    /// Asking again with the answer says what follows, and nothing once all is settled.
+    /// All that follows from what is there follows at once: asking again with the answer says nothing more.
     #[must_use]
     pub fn next(&self, users: &[&PodFacts]) -> Option<Self> {
         let mut next = self.clone();
-        next.abort(users);
-        next.commit(users);
-        next.empty(users);
-        next.admit(users);
+        // Each commit is to a pod that stays, by a stamp that is newer than all before, so this settles at the fourth at the latest.
+        for _ in 0..8 {
+            let before = next.clone();
+            next.abort(users);
+            next.commit(users);
+            next.empty(users);
+            next.admit(users);
+            if next == before {
+                break;
+            }
+        }
+        let active = |slots: &Self| slots.active.as_ref().map(|slot| slot.uid.clone());
+        if next.active.is_some() && active(&next) != active(self) {
+            next.number = next.number.saturating_add(1);
+        }
         (next != *self).then_some(next)
     }
 
     /// Reads the annotation. What names one pod twice, or a pod without a UID, cannot be read either.
     pub fn from_annotation(text: &str) -> Result<Self, SlotsError> {
         let failed = |problem: String| SlotsError { problem };
+        if !text.trim_start().starts_with('{') {
+            return Err(failed("it is no JSON object".to_owned()));
+        }
         let slots: Self = serde_json::from_str(text).map_err(|error| failed(error.to_string()))?;
         let uids: Vec<&str> = slots.both().map(|slot| slot.uid.as_str()).collect();
         if uids.contains(&"") {
@@ -144,36 +158,34 @@ impl Slots {
             active.stamp = active.stamp.max(of_target);
         }
         self.last = self.last.max(of_target);
-        self.number = self.number.saturating_add(1);
         self.abort(users);
     }
 
-    /// The active pod is gone, and nobody is there to follow.
+    /// The active pod is gone, and nobody who stays is there to follow. One that was let in is still better than nobody.
     fn empty(&mut self, users: &[&PodFacts]) {
         if self.active.as_ref().is_some_and(|slot| find(users, slot).is_none_or(|pod| pod.finished)) {
-            self.active = None;
+            self.active = self.incoming.take();
         }
     }
 
-    /// The oldest pods first. Who is not let in waits for a slot.
+    /// The oldest pods first, and one that is being deleted only where nobody else would be active. Who is not let in waits for a
+    /// slot.
     fn admit(&mut self, users: &[&PodFacts]) {
-        let in_slots = |slots: &Self, pod: &PodFacts| slots.has(&pod.uid);
         let mut waiting: Vec<(&PodFacts, &String)> = users
             .iter()
-            .filter(|pod| !pod.is_leaving() && !pod.uid.is_empty() && !in_slots(self, pod))
+            .filter(|pod| !pod.finished && !pod.uid.is_empty() && !self.has(&pod.uid))
             .filter_map(|pod| pod.node.as_ref().filter(|node| !node.is_empty()).map(|node| (*pod, node)))
             .collect();
-        waiting.sort_by(|(one, _), (other, _)| {
-            (one.created, &one.name, &one.uid).cmp(&(other.created, &other.name, &other.uid))
-        });
-        waiting.dedup_by(|(one, _), (other, _)| one.uid == other.uid);
+        waiting.sort_by_key(|(pod, _)| (pod.deleting, pod.created, &pod.name, &pod.uid));
         for (pod, node) in waiting {
             let slot = Slot { pod: pod.name.clone(), uid: pod.uid.clone(), node: node.clone(), stamp: None };
-            if self.active.is_none() && self.incoming.is_none() {
+            if self.has(&pod.uid) {
+                continue;
+            }
+            if self.active.is_none() {
                 let stamp = signal(pod, &slot);
                 self.active = Some(Slot { stamp, ..slot });
-                self.number = self.number.saturating_add(1);
-            } else if self.active.is_some() && self.incoming.is_none() {
+            } else if self.incoming.is_none() && !pod.deleting {
                 self.incoming = Some(slot);
             }
         }
