@@ -7,10 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, FINALIZER, blocks_of_node, label};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_handles::{Clock as _, SystemClock};
@@ -120,6 +124,12 @@ fn event(name: &str, host: &str) -> Result<Event> {
         "reason": "PoolExhausted", "message": "no block is free", "type": "Warning",
         "source": {"component": "tenured", "host": host},
     }))?)
+}
+
+/// Networks that pods may name: somebody else's kind, which need not be there.
+fn networks(client: Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
+    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions"))
 }
 
 /// What a refusal said; an error if it was none.
@@ -276,6 +286,45 @@ async fn an_agent_may_do_for_its_own_node_all_that_it_does() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_agent_may_read_claims_networks_and_its_pods_and_write_none_of_them() -> Result<()> {
+    let bed = Box::pin(Bed::start()).await?;
+    // The controller makes it at its start, where it is missing.
+    let definition = serde_json::to_value(tenure_api::claims::crd())?;
+    bed.make::<CustomResourceDefinition>(definition).await?;
+    let established = ["wait", "crd", "ipamclaims.k8s.cni.cncf.io", "--for=condition=Established"];
+    bed.plane.kubectl(&established).await?;
+    let claim = json!({"metadata": {"name": "db"}, "spec": {"network": "net", "interface": "net1"}});
+    let claim: IPAMClaim = serde_json::from_value(claim)?;
+    let defaults = PostParams::default();
+    Api::namespaced(bed.admin.clone(), "default").create(&defaults, &claim).await?;
+
+    let agent = bed.agent_of("node-1").await?;
+    let all: Api<IPAMClaim> = Api::all(agent.clone());
+    let listed = all.list(&ListParams::default()).await?;
+    ensure!(listed.items.len() == 1, "{listed:?}");
+    let own = ListParams::default().fields("spec.nodeName=node-1");
+    let pods = Api::<Pod>::all(agent.clone()).list_metadata(&own).await?;
+    ensure!(pods.items.len() == 1, "its own pod: {pods:?}");
+    match networks(agent.clone()).list(&ListParams::default()).await {
+        // It may, and the kind is not there.
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        other => bail!("{other:?}"),
+    }
+
+    let claims: Api<IPAMClaim> = Api::namespaced(agent, "default");
+    let patching = PatchParams::default();
+    let holders = Patch::Merge(json!({"metadata": {"annotations": {"tenure/holders": "{}"}}}));
+    refused("a claim's holders", claims.patch("db", &patching, &holders).await)?;
+    let given = Patch::Merge(json!({"status": {"ips": ["10.0.0.1/24"]}}));
+    refused("a claim's status", claims.patch_status("db", &patching, &given).await)?;
+    refused("the end of a claim", claims.delete("db", &DeleteParams::default()).await)?;
+    let mut another = claim;
+    another.metadata.name = Some("another".into());
+    refused("a claim of its own making", claims.create(&defaults, &another).await)?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_may_write_nothing_of_another_node() -> Result<()> {
     let bed = Box::pin(Bed::start()).await?;
     let (own, other) = (bed.block(0, "node-1").await?, bed.block(1, "node-2").await?);
@@ -342,8 +391,9 @@ async fn an_agent_may_neither_read_nor_write_what_is_not_its_business() -> Resul
     let nodes: Api<Node> = Api::all(agent.clone());
     refused("its node", nodes.patch("node-1", &patching, &larger).await)?;
     refused("secrets", Api::<Secret>::all(agent.clone()).list(&ListParams::default()).await)?;
-    let pods: Api<Pod> = Api::namespaced(agent, "kube-system");
-    refused("pods", pods.list(&ListParams::default()).await)?;
+    let pods: Api<Pod> = Api::namespaced(agent.clone(), "kube-system");
+    refused("a pod", pods.patch("tenured-node-1", &patching, &larger).await)?;
+    refused("a pod's status", pods.patch_status("tenured-node-1", &patching, &larger).await)?;
 
     // A token of the same account that is of no pod.
     let nowhere = bed.with_token(json!({"spec": {"audiences": []}})).await?;

@@ -8,6 +8,8 @@
 //! | [`node`] | **what a node does**: a state machine without I/O; events and the time in, actions out |
 //! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
+//! | [`claims`] | addresses that outlive pods: which interface refers to which, and who has each |
+//! | [`pods`] | this node's pods: what they refer to and would like |
 //! | [`serve`] | the gRPC service that the CNI plugin calls |
 //! | [`ledgers`] | Whereabouts' unsliced ranges: objects that all nodes write |
 //! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
@@ -18,6 +20,7 @@
 //!
 //! The rest carries events in and actions out, and decides nothing.
 
+pub mod claims;
 pub mod drive;
 pub mod inspect;
 pub mod journal;
@@ -25,6 +28,7 @@ pub mod key;
 pub mod ledgers;
 pub mod node;
 pub mod objects;
+pub mod pods;
 pub mod run;
 pub mod serve;
 pub mod slices;

@@ -9,7 +9,7 @@
 //! | `asks` | requests for blocks, from the wish to the deletion of the request |
 //! | `returns` | giving blocks back |
 //! | `resolver` | which pool a pod's addresses come from |
-//! | `remote` | other nodes' blocks, for hosts without a routing daemon |
+//! | `remote` | other nodes' blocks and claims, for hosts without a routing daemon |
 //! | `reports`, `notes` | what people should know, as log lines and as Kubernetes events |
 //! | `health` | how each watch is |
 //!
@@ -43,6 +43,7 @@ use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
 pub use health::{ObjectsHealth, WatchHealth, Watched};
+pub(crate) use remote::RemoteClaim;
 pub use remote::RemoteRoutes;
 pub use resolver::Resolver;
 
@@ -61,6 +62,8 @@ pub struct Options {
     pub node: String,
     /// Also watch the blocks of all nodes and the nodes' addresses: see [`Objects::remote_routes`].
     pub remote_blocks: bool,
+    /// Somebody will say which claims are on which node, and their addresses are among these routes.
+    pub remote_claims: bool,
     /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist. Pods whose namespace names no
     /// pool get addresses of `default`.
     pub outside_kubernetes: bool,
@@ -73,7 +76,8 @@ impl Options {
     /// The usual ones, for a node of a cluster.
     pub fn new(node: impl Into<String>) -> Self {
         let patience = Duration::from_secs(5);
-        Self { node: node.into(), remote_blocks: false, outside_kubernetes: false, patience }
+        let node = node.into();
+        Self { node, remote_blocks: false, remote_claims: false, outside_kubernetes: false, patience }
     }
 }
 
@@ -177,10 +181,25 @@ impl Objects {
         self.shared.gauge.health()
     }
 
-    /// The networks of other nodes' blocks by gateway: nothing until all are known, and for ever if
-    /// [`Options::remote_blocks`] is off. Each change replaces the whole.
+    /// The networks of other nodes' blocks, and the addresses of claims that pods of other nodes have, by gateway: nothing
+    /// until all are known, and for ever if [`Options::remote_blocks`] is off. Each change replaces the whole.
     pub fn remote_routes(&self) -> Receiver<Option<RemoteRoutes>> {
         self.shared.remote.routes()
+    }
+
+    /// Where claims are, for [`Objects::remote_routes`]: a pod has this one, or none does.
+    pub(crate) fn claim_seen(&self, uid: &str, claim: Option<RemoteClaim>) {
+        self.shared.remote.claim_seen(uid, claim);
+    }
+
+    /// A claim's object is gone; its pod keeps what it has.
+    pub(crate) fn claim_gone(&self, uid: &str) {
+        self.shared.remote.claim_gone(uid);
+    }
+
+    /// All claims were told.
+    pub(crate) fn claims_listed(&self) {
+        self.shared.remote.claims_listed();
     }
 }
 
@@ -272,6 +291,9 @@ impl Shared {
             shared.remote.look();
         };
         self.spawn(watch(Arc::clone(self), Watched::AllNodes, nodes, all(), keep, hear));
+
+        let shared = Arc::clone(self);
+        self.spawn(async move { shared.remote.keep(shared.options.remote_claims).await });
     }
 
     fn hear_pool(&self, heard: Heard<KnownPool>) {

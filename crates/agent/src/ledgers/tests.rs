@@ -55,7 +55,6 @@ impl Bed {
         let stop = CancellationToken::new();
         let options = Options {
             patience: Duration::from_millis(400),
-            outside_kubernetes: true,
             ..Options::new(name, self.directory.path().join(name))
         };
         let client = self.faults.client(self.server.clone(), NAMESPACE);

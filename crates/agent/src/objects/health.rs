@@ -33,6 +33,12 @@ pub enum Watched {
     OwnRecords,
     /// No watch, but the writes of those records.
     RecordWrites,
+    /// The metadata of this node's pods.
+    OwnPods,
+    /// All claims.
+    Claims,
+    /// All networks that pods may name.
+    Networks,
 }
 
 impl fmt::Display for Watched {
@@ -48,6 +54,9 @@ impl fmt::Display for Watched {
             Self::SlicePools => "NodeSlicePools",
             Self::OwnRecords => "IPPools of this node",
             Self::RecordWrites => "written IPPools of this node",
+            Self::OwnPods => "Pods of this node",
+            Self::Claims => "IPAMClaims",
+            Self::Networks => "NetworkAttachmentDefinitions",
         })
     }
 }
@@ -117,6 +126,13 @@ impl Gauge {
         let watches = watched.iter().map(|watched| (*watched, Watch::default())).collect();
         let missing = watched.iter().copied().collect();
         Self { clock, state: Mutex::new(State { last_answer: None, watches, missing }) }
+    }
+
+    /// One more watch begins.
+    pub(crate) fn begin(&self, watched: Watched) {
+        let mut state = self.state();
+        state.watches.entry(watched).or_default();
+        state.missing.insert(watched);
     }
 
     /// The API server answered a call.

@@ -74,6 +74,17 @@ impl Identity {
         let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
         Self { name: object.name_any(), uid: object.uid().unwrap_or_default(), version }
     }
+
+    /// The same, where objects of all namespaces are kept: its name is [`place`] then.
+    pub(crate) fn in_namespace(object: &impl ResourceExt) -> Self {
+        let name = place(&object.namespace().unwrap_or_default(), &object.name_any());
+        Self { name, ..Self::of(object) }
+    }
+}
+
+/// An object's namespace and name. Neither has a slash in it.
+pub(crate) fn place(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
 }
 
 impl<V> Default for Mirror<V> {
@@ -216,6 +227,13 @@ impl<V: Clone + PartialEq> Mirror<V> {
         self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.value))
     }
 
+    /// What is kept of every object of a namespace, where objects of all are kept.
+    pub(crate) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &V> {
+        let first = place(namespace, "");
+        let from = self.entries.range(first.clone()..);
+        from.take_while(move |(name, _)| name.starts_with(&first)).map(|(_, entry)| &entry.value)
+    }
+
     /// Whether a list has come in completely.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
@@ -313,6 +331,16 @@ mod tests {
         assert_eq!(mirror.apply(at("a", "1", 5), 7), [seen("a", "1", 7)]);
         assert_eq!(mirror.hear(Heard::Gone("a".into(), "1".into())), [gone("a", "1")]);
         assert_eq!(mirror.apply(at("a", "1", 6), 7), [], "but gone for good is for good");
+    }
+
+    #[test]
+    fn a_namespace_is_not_taken_for_another_that_begins_like_it() {
+        let mut mirror = Mirror::default();
+        for (namespace, value) in [("a", 1), ("ab", 2), ("a-b", 3), ("a", 4)] {
+            mirror.apply(at(&place(namespace, &format!("n{value}")), &value.to_string(), 1), value);
+        }
+        let of = |namespace: &str| mirror.of_namespace(namespace).copied().collect::<Vec<u8>>();
+        assert_eq!((of("a"), of("ab"), of("a-b"), of("b")), (vec![1, 4], vec![2], vec![3], vec![]));
     }
 
     #[test]

@@ -1,16 +1,21 @@
-//! Other nodes' blocks, for hosts on a flat network without a routing daemon: which networks lie behind which node's
-//! address.
+//! Other nodes' blocks and claims, for hosts on a flat network without a routing daemon: which networks lie behind which
+//! node's address.
 //!
-//! A block is reached through the first internal address of its family that its node has. Blocks of this node, of nodes
-//! that nobody knows, and of nodes without an address of the family are left out.
+//! A block is reached through the first internal address of its family that its node has; so is each routed address of a
+//! claim, through the node of the pod that has the claim now. What is of this node, of nodes that nobody knows, and of nodes
+//! without an address of the family is left out, and so are blocks that no node owns.
+//!
+//! These routes are looked at after those to this node's own pods. So the node that a claim leaves may have its route to the
+//! next one at once: packets are delivered here for as long as they can be, and forwarded from the moment on that they cannot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use tenure_ipam::{Cidr, Subnet};
-use tokio::sync::watch;
+use tenure_ipam::{Address, Cidr, Family, Subnet};
+use tokio::sync::{Notify, watch};
 
 use super::lock;
 use super::mirror::Mirror;
@@ -45,17 +50,51 @@ impl NodeAddresses {
     }
 }
 
+/// A claim that a pod has, as far as routes to it are concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemoteClaim {
+    /// The pod's node.
+    pub(crate) node: String,
+    /// The addresses that are routed.
+    pub(crate) addresses: Vec<Address>,
+}
+
+/// Claims that pods have, by UID.
+#[derive(Debug, Default)]
+struct RemoteClaims {
+    /// Whether all are known.
+    listed: bool,
+    living: BTreeMap<String, RemoteClaim>,
+    /// Those whose object is gone. Their pod keeps the addresses until it ends, and nobody says when that is: they are routed
+    /// until somebody else has them.
+    gone: BTreeMap<String, RemoteClaim>,
+}
+
+/// How long routes rest after a change: one at a time is told at once, and many at once are told together.
+const REST: Duration = Duration::from_millis(10);
+/// How long the first routes wait for claims. Told without, the kernel would lose those that an agent before has made.
+const CLAIMS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Where what is known of other nodes comes together.
 pub(super) struct Remote {
     own: String,
-    pub(super) blocks: Arc<Mutex<Mirror<RemoteBlock>>>,
-    pub(super) nodes: Arc<Mutex<Mirror<NodeAddresses>>>,
+    pub(super) blocks: Mutex<Mirror<RemoteBlock>>,
+    pub(super) nodes: Mutex<Mirror<NodeAddresses>>,
+    claims: Mutex<RemoteClaims>,
+    changed: Notify,
     routes: watch::Sender<Option<RemoteRoutes>>,
 }
 
 impl Remote {
     pub(super) fn new(own: String) -> Self {
-        Self { own, blocks: Arc::default(), nodes: Arc::default(), routes: watch::Sender::new(None) }
+        Self {
+            own,
+            blocks: Mutex::default(),
+            nodes: Mutex::default(),
+            claims: Mutex::default(),
+            changed: Notify::new(),
+            routes: watch::Sender::new(None),
+        }
     }
 
     /// The routes, from the moment that all are known.
@@ -65,10 +104,56 @@ impl Remote {
 
     /// Something is different.
     pub(super) fn look(&self) {
-        let blocks = lock(&self.blocks);
-        let nodes = lock(&self.nodes);
+        self.changed.notify_one();
+    }
+
+    /// A pod has a claim, or none does.
+    pub(super) fn claim_seen(&self, uid: &str, claim: Option<RemoteClaim>) {
+        let mut claims = lock(&self.claims);
+        claims.gone.remove(uid);
+        match claim {
+            Some(claim) => claims.living.insert(uid.to_owned(), claim),
+            None => claims.living.remove(uid),
+        };
+        drop(claims);
+        self.look();
+    }
+
+    /// A claim's object is gone.
+    pub(super) fn claim_gone(&self, uid: &str) {
+        let mut claims = lock(&self.claims);
+        if let Some(claim) = claims.living.remove(uid) {
+            claims.gone.insert(uid.to_owned(), claim);
+        }
+    }
+
+    /// All claims are known.
+    pub(super) fn claims_listed(&self) {
+        lock(&self.claims).listed = true;
+        self.look();
+    }
+
+    /// Keeps the routes as they should be. With `claims`, they wait a while until these are known.
+    pub(super) async fn keep(&self, claims: bool) {
+        if claims {
+            let listed = async {
+                while !lock(&self.claims).listed {
+                    self.changed.notified().await;
+                }
+            };
+            drop(tokio::time::timeout(CLAIMS_PATIENCE, listed).await);
+        }
+        loop {
+            self.update();
+            tokio::time::sleep(REST).await;
+            self.changed.notified().await;
+        }
+    }
+
+    fn update(&self) {
+        let (blocks, nodes) = (lock(&self.blocks), lock(&self.nodes));
         if blocks.is_complete() && nodes.is_complete() {
-            let routes = routes(&self.own, &blocks, &nodes);
+            let routes = routes(&self.own, &blocks, &nodes, &mut lock(&self.claims));
             self.routes.send_if_modified(|known| {
                 let changed = known.as_ref() != Some(&routes);
                 *known = Some(routes);
@@ -78,7 +163,12 @@ impl Remote {
     }
 }
 
-fn routes(own: &str, blocks: &Mirror<RemoteBlock>, nodes: &Mirror<NodeAddresses>) -> RemoteRoutes {
+fn routes(
+    own: &str,
+    blocks: &Mirror<RemoteBlock>,
+    nodes: &Mirror<NodeAddresses>,
+    claims: &mut RemoteClaims,
+) -> RemoteRoutes {
     let mut routes = RemoteRoutes::new();
     for (_, block) in blocks.iter().filter(|(_, block)| block.node != own) {
         let Some(node) = nodes.get(&block.node) else { continue };
@@ -88,5 +178,37 @@ fn routes(own: &str, blocks: &Mirror<RemoteBlock>, nodes: &Mirror<NodeAddresses>
             }
         }
     }
+    for (address, node) in claims.places(blocks).into_iter().filter(|(_, node)| node != own) {
+        let Some(node) = nodes.get(&node) else { continue };
+        let gateway = match address.family() {
+            Family::V4 => node.ipv4,
+            Family::V6 => node.ipv6,
+        };
+        if let Some(gateway) = gateway {
+            routes.entry(gateway).or_default().insert(Cidr::host(address));
+        }
+    }
     routes
+}
+
+impl RemoteClaims {
+    /// Where each address is. What is gone and somebody else's by now is forgotten.
+    fn places(&mut self, blocks: &Mirror<RemoteBlock>) -> BTreeMap<Address, String> {
+        let mut places = BTreeMap::new();
+        for claim in self.living.values() {
+            places.extend(claim.addresses.iter().map(|address| (*address, claim.node.clone())));
+        }
+        let owned = |address: Address| {
+            let networks = blocks.iter().flat_map(|(_, block)| [block.subnet.ipv4, block.subnet.ipv6]);
+            networks.flatten().any(|network| network.contains(address))
+        };
+        self.gone.retain(|_, claim| {
+            claim.addresses.retain(|address| !places.contains_key(address) && !owned(*address));
+            !claim.addresses.is_empty()
+        });
+        for claim in self.gone.values() {
+            places.extend(claim.addresses.iter().map(|address| (*address, claim.node.clone())));
+        }
+        places
+    }
 }

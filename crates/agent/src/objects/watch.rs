@@ -20,12 +20,19 @@ use super::waits::Waits;
 pub(crate) trait Watching: Send + Sync + 'static {
     /// Whether the kinds that it watches may be unknown to the server: then there are no objects of them.
     const MAY_BE_MISSING: bool = false;
+    /// Whether objects of all namespaces are watched: they are known by namespace and name then.
+    const ALL_NAMESPACES: bool = false;
+    /// How long to wait before a kind that is unknown is asked for again.
+    const APPEARS: Duration = Duration::from_secs(2);
 
     /// Where it is noted how watches are.
     fn gauge(&self) -> &Gauge;
 
     /// All first lists are in.
     fn all_listed(self: &Arc<Self>);
+
+    /// A watch does not work at present, so that what it said may be behind.
+    fn faltered(&self, _: Watched) {}
 }
 
 /// What the list of a kind is told that the server does not know.
@@ -33,8 +40,6 @@ const UNKNOWN: u16 = 404;
 /// How often in a row a server must not know a kind before that is believed of one whose objects were seen: when it starts,
 /// it may not know it yet.
 const BELIEVED: u32 = 4;
-/// How long to wait before a kind that is unknown is asked for again.
-const APPEARS: Duration = Duration::from_secs(2);
 /// What a watch is told that begins where the server does not remember any more.
 const GONE: u16 = 410;
 
@@ -51,6 +56,7 @@ pub(crate) async fn watch<K, V, S: Watching>(
 {
     let mut events = watcher(api, selector).boxed();
     let (mut waits, mut missed, mut seen) = (Waits::default(), 0, false);
+    let identity = if S::ALL_NAMESPACES { Identity::in_namespace } else { Identity::of };
     while let Some(event) = events.next().await {
         match event {
             // A list will be asked for; nobody has answered yet.
@@ -63,13 +69,13 @@ pub(crate) async fn watch<K, V, S: Watching>(
                 match event {
                     Event::Init => {}
                     Event::InitApply(object) => {
-                        hear(&shared, Heard::Listed(Identity::of(&object), keep(&object)));
+                        hear(&shared, Heard::Listed(identity(&object), keep(&object)));
                     }
                     Event::InitDone => hear(&shared, Heard::Finish),
                     Event::Apply(object) => {
-                        hear(&shared, Heard::Applied(Identity::of(&object), keep(&object)));
+                        hear(&shared, Heard::Applied(identity(&object), keep(&object)));
                     }
-                    Event::Delete(object) => hear(&shared, Heard::Left(Identity::of(&object))),
+                    Event::Delete(object) => hear(&shared, Heard::Left(identity(&object))),
                 }
                 if listed && shared.gauge().listed(watched) {
                     shared.all_listed();
@@ -85,11 +91,12 @@ pub(crate) async fn watch<K, V, S: Watching>(
                         shared.all_listed();
                     }
                 }
-                tokio::time::sleep(APPEARS).await;
+                tokio::time::sleep(S::APPEARS).await;
             }
             Err(error) => {
                 tracing::warn!(%watched, %error, "watching failed; trying again");
                 shared.gauge().failed(watched, error.to_string());
+                shared.faltered(watched);
                 tokio::time::sleep(wait_after(&error, &mut waits)).await;
             }
         }

@@ -128,8 +128,24 @@ impl Request {
                 None => return Err(invalid(format!("mtu is {value}")).detail("accepted is a number")),
             },
         };
-        let mac = self.config.json.pointer("/runtimeConfig/mac").and_then(Value::as_str).map(str::to_owned);
-        Ok(Wiring { netns: self.call.netns.clone(), mtu, mac })
+        Ok(Wiring { netns: self.call.netns.clone(), mtu, mac: self.mac()? })
+    }
+
+    /// The Ethernet address that the runtime asks for, in one of the three ways that there are.
+    fn mac(&self) -> Result<Option<String>, Failure> {
+        for place in ["runtimeConfig", "args/cni"] {
+            match self.config.json.pointer(&format!("/{place}/mac")) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(mac)) if mac.is_empty() => {}
+                Some(Value::String(mac)) => return Ok(Some(mac.clone())),
+                Some(other) => {
+                    let message = format!("{}.mac is {other}", place.replace('/', "."));
+                    return Err(invalid(message)
+                        .detail("accepted is a unicast Ethernet address such as \"0a:00:00:00:00:01\""));
+                }
+            }
+        }
+        Ok(self.call.args.get("MAC").filter(|mac| !mac.is_empty()).cloned())
     }
 }
 

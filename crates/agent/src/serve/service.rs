@@ -15,13 +15,16 @@ use tower::Service as TowerService;
 use tracing::{Instrument, info, info_span};
 
 use super::codec::Prost;
+use super::guests::{self, Due};
 use super::network::Network;
 use super::reply::{self, Gateways};
-use super::request::{Request, Resolve};
+use super::request::{PodName, Request, Resolve};
 use super::whereabouts::{Leave, Whereabouts};
+use crate::claims::Claims;
 use crate::drive::Handle;
 use crate::inspect::Calls;
-use crate::node::{Done, Event};
+use crate::key::Pod;
+use crate::node::{Attach, Done, Event};
 
 /// The largest call: a configuration of 1 MiB is refused with words, and these need to get through.
 const LARGEST_CALL: usize = 4 << 20;
@@ -39,7 +42,16 @@ struct Inner<R, C> {
     clock: C,
     gateways: Gateways,
     calls: Calls,
-    whereabouts: Option<Whereabouts>,
+    dialects: Dialects,
+}
+
+/// What is served beside routed pools.
+#[derive(Debug, Default)]
+pub struct Dialects {
+    /// Networks of Whereabouts' dialect.
+    pub whereabouts: Option<Whereabouts>,
+    /// Claims, on networks of every dialect.
+    pub claims: Option<Claims>,
 }
 
 impl<R, C> Clone for Service<R, C> {
@@ -51,20 +63,20 @@ impl<R, C> Clone for Service<R, C> {
 impl<R: Resolve, C: Clock> Service<R, C> {
     /// A service in front of a node.
     pub fn new(node: Handle, resolve: R, clock: C, gateway_v4: Ipv4Addr, gateway_v6: Ipv6Addr) -> Self {
-        Self::serving(node, resolve, clock, (gateway_v4, gateway_v6), None)
+        Self::serving(node, resolve, clock, (gateway_v4, gateway_v6), Dialects::default())
     }
 
-    /// A service in front of a node, which serves networks of Whereabouts' dialect, too.
+    /// A service in front of a node, which serves other dialects, too.
     pub fn serving(
         node: Handle,
         resolve: R,
         clock: C,
         (gateway_v4, gateway_v6): (Ipv4Addr, Ipv6Addr),
-        whereabouts: Option<Whereabouts>,
+        dialects: Dialects,
     ) -> Self {
         let gateways = Gateways { v4: IpAddr::V4(gateway_v4), v6: IpAddr::V6(gateway_v6) };
         let calls = Calls::default();
-        Self { inner: Arc::new(Inner { node, resolve, clock, gateways, calls, whereabouts }) }
+        Self { inner: Arc::new(Inner { node, resolve, clock, gateways, calls, dialects }) }
     }
 
     /// What was answered so far.
@@ -84,7 +96,7 @@ impl<R: Resolve, C: Clock> Service<R, C> {
 
     /// Since when what a tombstone names has been held, if shared ledgers know of it.
     pub(crate) fn since(&self, network: &str, call: &rpc::Call) -> Option<Timestamp> {
-        self.inner.whereabouts.as_ref()?.since(network, call)
+        self.inner.dialects.whereabouts.as_ref()?.since(network, call)
     }
 
     async fn answer_or_leave(&self, verb: Verb, call: rpc::Call, leave: Leave) -> rpc::Reply {
@@ -117,10 +129,11 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     /// The result as it goes to standard output; empty where the verb has none.
     async fn answer(&self, verb: Verb, call: rpc::Call, leave: Leave) -> Result<Vec<u8>, Failure> {
         let config = NetworkConfig::parse(&call.config);
-        if let (Some(whereabouts), Ok(config)) = (&self.whereabouts, &config)
+        if let (Some(whereabouts), Ok(config)) = (&self.dialects.whereabouts, &config)
             && Whereabouts::is_for(config)
         {
-            return whereabouts.answer(&self.node, verb, config, &call, leave).await;
+            let claims = self.dialects.claims.as_ref();
+            return whereabouts.answer((&self.node, claims), verb, config, &call, leave).await;
         }
         if verb == Verb::Status {
             self.node.look(crate::node::Node::status).await??;
@@ -145,9 +158,17 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
 
     async fn add(&self, request: Request) -> Result<Vec<u8>, Failure> {
         request.refuse_chain()?;
-        let (pool, pod) = self.resolve.resolve(request.asked()?).await?;
+        let asked = request.asked()?;
+        let refers = match &self.dialects.claims {
+            Some(claims) if claims.opts_in(&request.config)? => asked.pod.clone().map(|pod| (claims, pod)),
+            _ => None,
+        };
+        let (pool, pod) = self.resolve.resolve(asked).await?;
         let network = if request.addresses_only { Some(self.network(&request, &pool).await?) } else { None };
-        let attach = request.attach(pool, pod)?;
+        let attach = match refers {
+            None => request.attach(pool, pod)?,
+            Some((claims, name)) => Box::pin(self.attach(claims, &request, &name, (pool, pod))).await?,
+        };
         let done = self.node.call(move |ticket| Event::Add { ticket, attach }).await?;
         let Done::Added { addresses, subnet, link } = done else {
             return Err(Failure::new(Code::Internal, "the node answered something else than was asked"));
@@ -158,6 +179,36 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
             (None, None) => return Err(Failure::new(Code::Internal, "the node made no interface")),
         };
         Ok(result.to_json(request.config.version)?.to_string().into_bytes())
+    }
+
+    /// What the node is asked for, on a network that opts in to claims.
+    async fn attach(
+        &self,
+        claims: &Claims,
+        request: &Request,
+        name: &PodName,
+        (pool, pod): (String, Pod),
+    ) -> Result<Attach, Failure> {
+        let due = guests::due(claims, &self.node, (&request.key()?, name), &request.config, &request.call).await?;
+        let mut attach = request.attach(pool, pod)?;
+        let addresses: Vec<tenure_ipam::Address> = match due {
+            Due::Ordinary => return Ok(attach),
+            Due::Again(addresses) => addresses,
+            Due::New(lodger) => {
+                let pool = attach.pool.clone();
+                let facts = self.node.look(move |node| node.pool_facts(&pool).cloned()).await?;
+                guests::fits_pool(&lodger.guest, &attach.pool, facts.as_ref())?;
+                attach.pod.uid = lodger.pod_uid;
+                let addresses = lodger.guest.addresses.iter().map(|(address, _)| *address).collect();
+                attach.guest = Some(lodger.guest);
+                addresses
+            }
+        };
+        let mac = guests::mac_for(&addresses, request.field("claimMac"))?;
+        if let Some(wiring) = attach.wiring.as_mut().filter(|wiring| wiring.mac.is_none()) {
+            wiring.mac = mac;
+        }
+        Ok(attach)
     }
 
     /// The network that another plugin makes.

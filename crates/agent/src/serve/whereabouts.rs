@@ -1,9 +1,11 @@
 //! Networks that say `"ipam": {"type": "whereabouts"}`, whoever makes their interfaces.
 //!
 //! Ranges with slices are held on this node, without a call to the API server; ranges without are held in shared
-//! [`Ledgers`]. An ADD has an address of each of its ranges or none. What a network's configuration says is read anew with
-//! every call, and what it says without effect is said once.
+//! [`Ledgers`]. An ADD has an address of each of its ranges or none. Who refers to a claim is held on this node as well,
+//! whichever ranges: the claim is on record already. What a network's configuration says is read anew with every call, and what
+//! it says without effect is said once.
 
+mod claimed;
 mod flat_file;
 mod sliced;
 
@@ -19,10 +21,13 @@ use tenure_whereabouts::config::{Arguments, RangeConfig};
 use tenure_whereabouts::ledger::{PoolId, Who};
 use tracing::{info, warn};
 
+use crate::claims::Claims;
 use crate::drive::Handle;
 use crate::key::HoldKey;
 use crate::ledgers::Ledgers;
 use crate::node::{Done, Event};
+use crate::pods::Pods;
+use crate::serve::PodName;
 use crate::slices::Slices;
 use flat_file::FlatFiles;
 
@@ -36,6 +41,8 @@ const MOST_REMARKS: usize = 1_000;
 pub struct Whereabouts {
     ledgers: Ledgers,
     slices: Slices,
+    /// Which addresses pods would like.
+    pods: Pods,
     /// Where a DEL that cannot be done now is left.
     tombstones: PathBuf,
     flat_files: FlatFiles,
@@ -57,6 +64,7 @@ pub(super) enum Leave {
 struct Asked<'c> {
     network: &'c NetworkConfig,
     call: &'c rpc::Call,
+    claims: Option<&'c Claims>,
 }
 
 impl Whereabouts {
@@ -64,12 +72,14 @@ impl Whereabouts {
     pub fn new(
         ledgers: Ledgers,
         slices: Slices,
+        pods: Pods,
         tombstones: impl Into<PathBuf>,
         outside_kubernetes: bool,
     ) -> Self {
         Self {
             ledgers,
             slices,
+            pods,
             tombstones: tombstones.into(),
             flat_files: FlatFiles::default(),
             said: Mutex::default(),
@@ -85,13 +95,13 @@ impl Whereabouts {
     /// The result as it goes to standard output; empty where the verb has none.
     pub(super) async fn answer(
         &self,
-        node: &Handle,
+        (node, claims): (&Handle, Option<&Claims>),
         verb: Verb,
         network: &NetworkConfig,
         call: &rpc::Call,
         leave: Leave,
     ) -> Result<Vec<u8>, Failure> {
-        let asked = Asked { network, call };
+        let asked = Asked { network, call, claims };
         match verb {
             Verb::Add => return self.add(node, &asked).await,
             Verb::Del => self.del(node, &asked, leave).await?,
@@ -115,7 +125,13 @@ impl Whereabouts {
         self.say(&config);
         // Whatever was left undone of this very container is not its business any more.
         tombstone::take_back(&self.tombstones, &asked.network.name, asked.call);
-        let wish = self.ledgers.wish_of(&config.arguments.pod_namespace, &config.arguments.pod_name).await;
+        if let Some(claims) = asked.claims
+            && claims.opts_in(asked.network)?
+            && let Some(held) = Box::pin(self.hold_of_claim(node, claims, &key, asked, &config)).await?
+        {
+            return Ok(config.result(&held).to_json(config.version)?.to_string().into_bytes());
+        }
+        let wish = self.wish(&config).await;
         let preferred = config.preferred(&wish)?;
         let held = if !config.is_sliced() {
             self.ledgers.hold(&who, &config, &preferred).await?
@@ -126,6 +142,16 @@ impl Whereabouts {
         };
         let result = config.result(&held);
         Ok(result.to_json(config.version)?.to_string().into_bytes())
+    }
+
+    /// The annotation of the pod that names the address it would like; empty if it has none.
+    async fn wish(&self, config: &Config) -> String {
+        let pod = pod_name(config);
+        // There are no pods to ask outside Kubernetes.
+        if self.outside_kubernetes || pod.name.is_empty() {
+            return String::new();
+        }
+        self.pods.wish_of(&pod).await
     }
 
     /// What a container has that was attached before the ranges were cut, if that is an address of each.
@@ -149,18 +175,19 @@ impl Whereabouts {
 
     async fn del(&self, node: &Handle, asked: &Asked<'_>, leave: Leave) -> Result<(), Failure> {
         let key = asked.key()?;
-        let (network, pools, sliced): (String, Vec<PoolId>, bool) = match self.load(asked) {
+        let (network, pools): (String, Vec<PoolId>) = match self.load(asked) {
             Ok(config) => {
                 let pools = config.ranges.iter().map(|it| PoolId::shared(&config.network, it.cidr()));
-                (config.network.clone(), pools.collect(), config.is_sliced())
+                (config.network.clone(), pools.collect())
             }
             // What was given with a good configuration must be given back also when it has become a bad one.
-            Err(failure) => (asked.network_name().ok_or(failure)?, Vec::new(), false),
+            Err(failure) => (asked.network_name().ok_or(failure)?, Vec::new()),
         };
         let done = node.call(move |ticket| Event::Detach { ticket, key }).await?;
         let name = &asked.network.name;
         let known = self.ledgers.attachment(name, &asked.call.container_id, &asked.call.ifname);
-        if sliced && known.is_none() && !matches!(done, Done::Swept(0)) {
+        // What this node held, of a slice or of a claim, is in no shared ledger.
+        if known.is_none() && !matches!(done, Done::Swept(0)) {
             return Ok(());
         }
         if pools.is_empty() && known.is_none() && self.load(asked).is_ok() {
@@ -198,6 +225,9 @@ impl Whereabouts {
         let who = self.who(asked, &config)?;
         let expected = asked.expected();
         let name = &asked.network.name;
+        if self.check_claim(node, &asked.key()?, asked, &config, &expected).await? {
+            return Ok(());
+        }
         let shared = self.ledgers.attachment(name, &asked.call.container_id, &asked.call.ifname).is_some();
         if config.is_sliced() {
             let checked = self.check_slices(node, &asked.key()?, asked, &config, &expected).await;
@@ -282,6 +312,16 @@ impl Whereabouts {
                 info!(network = config.name, key = notice.key, note = notice.note, "configuration");
             }
         }
+    }
+}
+
+/// The pod that the runtime names.
+fn pod_name(config: &Config) -> PodName {
+    let arguments = &config.arguments;
+    PodName {
+        namespace: arguments.pod_namespace.clone(),
+        name: arguments.pod_name.clone(),
+        uid: arguments.pod_uid.clone(),
     }
 }
 

@@ -19,7 +19,8 @@ use tenure_agent::journal::{Image, Record};
 use tenure_agent::key::Pod;
 use tenure_agent::ledgers::{self, Ledgers};
 use tenure_agent::node::{Action, Event, Node, Settings};
-use tenure_agent::serve::{Asked, Resolve, Service, Whereabouts, listen};
+use tenure_agent::pods::Pods;
+use tenure_agent::serve::{Asked, Dialects, Resolve, Service, Whereabouts, listen};
 use tenure_agent::slices::{self, Slices};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_cni::{Code, Failure};
@@ -159,11 +160,13 @@ impl Bed {
             reserving_always: true,
             ..ledgers::Options::new(NODE, self.directory.path().join("ledgers"))
         };
-        let ledgers = Ledgers::new(client, wanted, SystemClock, self.stop.clone());
+        let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, self.stop.clone());
+        let pods = Pods::new(client, NODE, SystemClock, self.stop.clone());
         let tombstones = self.directory.path().join("tombstones");
-        let whereabouts = Whereabouts::new(ledgers, slices, tombstones, false);
+        let whereabouts = Whereabouts::new(ledgers, slices, pods, tombstones, false);
+        let dialects = Dialects { whereabouts: Some(whereabouts), ..Dialects::default() };
         let gateways = ([169, 254, 1, 1].into(), std::net::Ipv6Addr::LOCALHOST);
-        let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, Some(whereabouts));
+        let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, dialects);
         let listening = listen(&self.directory.path().join("tenured.sock")).map_err(refused)?;
         tokio::spawn(listening.serve(service, self.stop.clone().cancelled_owned()));
         let ready = async {

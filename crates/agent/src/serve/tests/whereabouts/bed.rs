@@ -26,7 +26,8 @@ use crate::key::Pod;
 use crate::ledgers::{self, Ledgers};
 use crate::node::{Event, Node, Settings};
 use crate::run::tombstones::Tombstones;
-use crate::serve::{Asked, Resolve, Service, Whereabouts};
+use crate::pods::Pods;
+use crate::serve::{Asked, Dialects, PodName, Resolve, Service, Whereabouts};
 use crate::slices::{self, Slices};
 pub(super) use crate::testing::until;
 use crate::testing::{Obedient, SOON};
@@ -50,7 +51,7 @@ pub(super) struct Bed {
 pub(super) struct Agent {
     pub(super) node: Handle,
     pub(super) service: Service<Nobody, SystemClock>,
-    pub(super) ledgers: Ledgers,
+    pub(super) pods: Pods,
     pub(super) tombstones: Tombstones<Nobody, SystemClock>,
     directory: PathBuf,
     journal: Arc<Mutex<Image>>,
@@ -199,13 +200,15 @@ impl Bed {
             patience: Duration::from_millis(300),
             ..ledgers::Options::new(name, directory.join("ledgers"))
         };
-        let ledgers = Ledgers::new(client, wanted, SystemClock, stop.clone());
-        let door = Whereabouts::new(ledgers.clone(), slices, directory.join("tombstones"), false);
+        let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
+        let pods = Pods::new(client, name, SystemClock, stop.clone());
+        let door = Whereabouts::new(ledgers, slices, pods.clone(), directory.join("tombstones"), false);
         let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
-        let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, Some(door));
+        let dialects = Dialects { whereabouts: Some(door), ..Dialects::default() };
+        let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, dialects);
         let tombstones = Tombstones::new(directory.join("tombstones"), node.clone(), service.clone());
         let agent =
-            Agent { node, service, ledgers, tombstones, directory, journal, _life: stop.drop_guard() };
+            Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent
     }
@@ -215,6 +218,12 @@ impl Agent {
     /// What a crash leaves.
     pub(super) fn journal(&self) -> Image {
         self.journal.lock().unwrap().clone()
+    }
+
+    /// The annotation of a pod that names the address it would like.
+    pub(super) async fn wish_of(&self, pod: &str) -> String {
+        let pod = PodName { namespace: "shop".into(), name: pod.into(), uid: String::new() };
+        self.pods.wish_of(&pod).await
     }
 
     pub(super) async fn ask(&self, verb: Verb, network: &Value, at: At<'_>) -> Result<Value, Failure> {

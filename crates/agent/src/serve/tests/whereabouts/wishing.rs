@@ -24,16 +24,16 @@ async fn the_first_add_reads_the_pod_and_later_ones_know_it() {
         // The watch knows both now, and hears of a third.
         bed.pod("web-2", "10.0.0.11").await;
         until("the watch", async || {
-            let known = agent.ledgers.wish_of("shop", "web-2").await == "10.0.0.11";
+            let known = agent.wish_of("web-2").await == "10.0.0.11";
             let before = reads_of_pods(&bed);
-            agent.ledgers.wish_of("shop", "web-2").await;
+            agent.wish_of("web-2").await;
             (known && reads_of_pods(&bed) == before).then_some(())
         })
         .await;
         bed.faults.reset_tallies();
         assert_eq!(agent.add(&network, ("web-1", "c2", "net1")).await.unwrap(), ["10.0.0.9"]);
         until("the third", async || {
-            (agent.ledgers.wish_of("shop", "web-2").await == "10.0.0.11").then_some(())
+            (agent.wish_of("web-2").await == "10.0.0.11").then_some(())
         })
         .await;
         assert_eq!(agent.add(&network, ("web-2", "c3", "net1")).await.unwrap(), ["10.0.0.11"]);
@@ -66,7 +66,7 @@ async fn a_watch_that_was_cut_is_made_up_for_by_reads() {
     assert_eq!(agent.add(&network, ("web-0", "c1", "net1")).await.unwrap(), ["10.0.0.7"]);
     until("the watch", async || {
         let before = reads_of_pods(&bed);
-        agent.ledgers.wish_of("shop", "web-0").await;
+        agent.wish_of("web-0").await;
         (reads_of_pods(&bed) == before).then_some(())
     })
     .await;
@@ -74,7 +74,7 @@ async fn a_watch_that_was_cut_is_made_up_for_by_reads() {
     bed.faults.cut_watches(&Calls::all().to("pods"));
     bed.pod("web-1", "10.0.0.9").await;
     // From when the agent hears of the cut on, it does not rely on what the watch said.
-    until("a read", async || (agent.ledgers.wish_of("shop", "web-1").await == "10.0.0.9").then_some(()))
+    until("a read", async || (agent.wish_of("web-1").await == "10.0.0.9").then_some(()))
         .await;
     assert_eq!(agent.add(&network, ("web-1", "c2", "net1")).await.unwrap(), ["10.0.0.9"]);
 }

@@ -1,0 +1,232 @@
+//! Claims, as far as a node needs them: which claim an interface of a pod is to have, and who has each claim now.
+//!
+//! ```text
+//!   NetworkAttachmentDefinitions ──▶ networks: which opt in at the level of a list
+//!   this node's Pods ─────────────▶ (crate::pods) what an interface refers to ─┐
+//!   IPAMClaims ───────────────────▶ known: addresses, proof, slots ────────────┴─▶ guest ──▶ an ADD
+//!                                     └──▶ the Node: who has each claim now; routes to claims on other nodes
+//! ```
+//!
+//! | module | owns |
+//! |---|---|
+//! | `networks` | the names of networks that opt in where a plugin does not see it |
+//! | `known` | the claims: told to the node as they change |
+//! | `guest` | from a pod's interface to the claim's addresses: waits for what is to come |
+//! | `refusal` | what those are told who do not get what they refer to |
+//!
+//! What it promises: no write, and on the way of an ADD no read of claims at all. An ADD on a network that does not opt in looks
+//! at a set of names, and at nothing else. Who refers to a claim gets that claim's addresses or a refusal, never a fresh address.
+//!
+//! Networks are watched from the start. Claims are watched when there is a reason, which is said: guests of before a restart,
+//! routes to claims on other nodes, or the first ADD that refers to one. The kinds may be missing: then no network opts in by
+//! its list, and no claim is there, until they appear.
+
+mod guest;
+mod known;
+mod networks;
+mod refusal;
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use tenure_api::claims::IPAMClaim;
+use tenure_claims::ClaimFacts;
+use tenure_cni::{Code, Failure, NetworkConfig};
+use tenure_handles::Clock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::drive::Handle;
+use crate::objects::health::Gauge;
+use crate::objects::watch::{Watching, watch};
+use crate::objects::{Objects, ObjectsHealth, Watched, lock};
+use crate::pods::Pods;
+use known::Known;
+use networks::{NetworkAttachmentDefinition, Networks};
+
+pub(crate) use guest::Interface;
+
+/// How claims are looked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long an ADD waits for a claim, for its addresses and for leave to use it: longer than a controller takes, shorter
+    /// than a runtime waits.
+    pub patience: Duration,
+    /// How long a start waits for the first list of networks. Without it, a network that opts in by its list would give an
+    /// ordinary address.
+    pub start_patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(4), start_patience: Duration::from_secs(5) }
+    }
+}
+
+/// Why claims are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The journal has guests, and who has their claims may be another by now.
+    Guests,
+    /// Claims on other nodes are routed.
+    Routes,
+    /// A pod refers to one.
+    Reference,
+}
+
+/// Claims as a node sees them. Cheap to clone.
+#[derive(Clone)]
+pub struct Claims {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Claims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claims").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+/// What all parts share.
+struct Shared {
+    client: Client,
+    options: Options,
+    node: Handle,
+    pods: Pods,
+    /// Who routes claims on other nodes, if anybody does.
+    routes: Option<Objects>,
+    /// Where watches run, whoever asks first.
+    runtime: tokio::runtime::Handle,
+    stop: CancellationToken,
+    gauge: Gauge,
+    begun: OnceLock<()>,
+    known: Mutex<Known>,
+    networks: Mutex<Networks>,
+    /// Counts what is heard of claims and networks.
+    heard: watch::Sender<u64>,
+}
+
+impl Claims {
+    /// Begins to watch networks, until `stop`; with `routes`, also claims, and tells it which are on other nodes. The node is
+    /// told who has which claim. Needs a tokio runtime around it.
+    pub fn start(
+        client: Client,
+        options: Options,
+        clock: impl Clock,
+        (node, pods, routes): (Handle, Pods, Option<Objects>),
+        stop: CancellationToken,
+    ) -> Self {
+        let routed = routes.is_some();
+        let shared = Arc::new(Shared {
+            client,
+            options,
+            node,
+            pods,
+            routes,
+            runtime: tokio::runtime::Handle::current(),
+            stop,
+            gauge: Gauge::new(Arc::new(clock), &[Watched::Networks]),
+            begun: OnceLock::new(),
+            known: Mutex::default(),
+            networks: Mutex::default(),
+            heard: watch::Sender::new(0),
+        });
+        shared.watch_networks();
+        let claims = Self { shared };
+        if routed {
+            claims.watch(Reason::Routes);
+        }
+        claims
+    }
+
+    /// Begins to watch claims, unless they are watched.
+    pub(crate) fn watch(&self, reason: Reason) {
+        self.shared.begun.get_or_init(|| self.shared.watch_claims(reason));
+    }
+
+    /// Whether a network opts in: by what its configuration says, or by its list. For every ADD: looks at nothing else.
+    pub(crate) fn opts_in(&self, network: &NetworkConfig) -> Result<bool, Failure> {
+        match tenure_claims::opt_in::opt_in(&network.json) {
+            Ok(opts_in) => Ok(opts_in || lock(&self.shared.networks).has(&network.name)),
+            Err(error) => Err(Failure::new(Code::InvalidConfig, error.to_string())),
+        }
+    }
+
+    /// Waits for the first list of networks, with patience, and says if it did not come.
+    pub(crate) async fn ready(&self) {
+        let mut heard = self.shared.heard.subscribe();
+        let listed = heard.wait_for(|_| lock(&self.shared.networks).is_listed());
+        if tokio::time::timeout(self.shared.options.start_patience, listed).await.is_err() {
+            warn!(
+                "cannot read NetworkAttachmentDefinitions yet; until then, networks that say \"allowPersistentIPs\" in a list only \
+                 give ordinary addresses"
+            );
+        }
+    }
+
+    /// How the watches are that there are, also that of this node's pods.
+    pub fn health(&self) -> ObjectsHealth {
+        self.shared.gauge.health().and(self.shared.pods.health())
+    }
+}
+
+impl Reason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Guests => "pods of before the start use some",
+            Self::Routes => "those of other nodes are routed",
+            Self::Reference => "a pod refers to one",
+        }
+    }
+}
+
+impl Watching for Shared {
+    const MAY_BE_MISSING: bool = true;
+    const ALL_NAMESPACES: bool = true;
+    const APPEARS: Duration = Duration::from_secs(10);
+
+    fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
+    fn all_listed(self: &Arc<Self>) {}
+}
+
+impl Shared {
+    fn watch_networks(self: &Arc<Self>) {
+        let networks: Api<NetworkAttachmentDefinition> = Api::all(self.client.clone());
+        let keep = |it: &NetworkAttachmentDefinition| networks::opted_in(it);
+        let hear = |shared: &Arc<Self>, heard| {
+            lock(&shared.networks).hear(heard);
+            shared.tell_waiting();
+        };
+        let all = watcher::Config::default();
+        self.spawn(watch(Arc::clone(self), Watched::Networks, networks, all, keep, hear));
+    }
+
+    fn watch_claims(self: &Arc<Self>, reason: Reason) {
+        info!(reason = reason.as_str(), "watching IPAMClaims from now on");
+        self.gauge.begin(Watched::Claims);
+        let claims: Api<IPAMClaim> = Api::all(self.client.clone());
+        let keep = |claim: &IPAMClaim| Some(ClaimFacts::of(claim));
+        let hear = |shared: &Arc<Self>, heard| shared.hear_claim(heard);
+        let all = watcher::Config::default();
+        self.spawn(watch(Arc::clone(self), Watched::Claims, claims, all, keep, hear));
+    }
+
+    /// Those who wait look again.
+    fn tell_waiting(&self) {
+        self.heard.send_modify(|heard| *heard += 1);
+    }
+
+    /// Runs something beside the rest, until it or the agent ends.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.runtime.spawn(async move { stop.run_until_cancelled(task).await });
+    }
+}
+
+#[cfg(test)]
+mod tests;

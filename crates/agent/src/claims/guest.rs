@@ -1,0 +1,135 @@
+//! From a pod's interface to the addresses of its claim.
+//!
+//! ```text
+//!   what does it refer to? ──nothing──▶ an ordinary address
+//!            │ a claim
+//!            ▼
+//!   is it there? ─▶ are its addresses on record? ─▶ may this pod use it? ─▶ are they what the pod asks for? ─▶ a guest
+//!            └──────────────┴── not yet: waits for the watch, a few seconds in all ─┘
+//! ```
+
+use std::sync::Arc;
+
+use tenure_api::claims::DEFAULT_INTERFACE;
+use tenure_claims::{ClaimFacts, PodFacts, Reference, Wanted};
+use tenure_cni::Failure;
+
+use super::known::Known;
+use super::{Claims, Reason, refusal};
+use crate::node::Guest;
+use crate::objects::lock;
+use crate::objects::mirror::place;
+use crate::serve::PodName;
+
+/// An interface that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interface<'a> {
+    pub(crate) pod: &'a PodName,
+    /// The network's name.
+    pub(crate) network: &'a str,
+    /// Its name in the pod.
+    pub(crate) name: &'a str,
+}
+
+/// What a look at the claims says.
+enum Verdict {
+    Guest(Guest),
+    /// Not yet, and why.
+    Wait(Failure),
+    /// Waiting would not help.
+    Refused(Failure),
+}
+
+impl Claims {
+    /// The claim's addresses that an interface on a network that opts in is to have, and its pod's UID; nothing if it refers
+    /// to no claim. Waits for what is not there yet.
+    pub(crate) async fn guest(&self, interface: Interface<'_>) -> Result<Option<(Guest, String)>, Failure> {
+        let (pod, wanted) = match self.wanted(interface).await? {
+            Some(found) => found,
+            None => return Ok(None),
+        };
+        self.watch(Reason::Reference);
+        let mut heard = self.shared.heard.subscribe();
+        let mut last = refusal::not_read(interface, &wanted.reference);
+        let waiting = async {
+            loop {
+                heard.mark_unchanged();
+                match self.judge(interface, &pod, &wanted) {
+                    Verdict::Guest(guest) => return Ok(guest),
+                    Verdict::Refused(failure) => return Err(failure),
+                    Verdict::Wait(failure) => last = failure,
+                }
+                if heard.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        match tokio::time::timeout(self.shared.options.patience, waiting).await {
+            Ok(judged) => Ok(Some((judged?, pod.uid.clone()))),
+            Err(_) => Err(last),
+        }
+    }
+
+    /// What the interface refers to, and the pod that does.
+    async fn wanted(&self, interface: Interface<'_>) -> Result<Option<(Arc<PodFacts>, Wanted)>, Failure> {
+        let pods = &self.shared.pods;
+        let unknown = |problem: String| refusal::pod_unknown(interface, &problem);
+        let mut pod = pods.facts_of(interface.pod).await.map_err(unknown)?;
+        // An interface that is plugged in later was written into the pod's annotation a moment ago.
+        if pod.as_ref().is_some_and(|pod| !is_listed(pod, interface.name)) {
+            pod = pods.facts_now(interface.pod).await.or_else(|problem| pod.map(Some).ok_or(problem)).map_err(unknown)?;
+        }
+        let Some(pod) = pod else { return Err(refusal::pod_gone(interface)) };
+        let wanted = tenure_claims::reference(&pod, interface.network, interface.name).map_err(refusal::unreadable)?;
+        Ok(wanted.map(|wanted| (pod, wanted)))
+    }
+
+    fn judge(&self, interface: Interface<'_>, pod: &PodFacts, wanted: &Wanted) -> Verdict {
+        let known = lock(&self.shared.known);
+        if !known.claims.is_complete() {
+            return Verdict::Wait(refusal::not_read(interface, &wanted.reference));
+        }
+        let Some(claim) = known.find(interface, pod, &wanted.reference) else {
+            return Verdict::Wait(refusal::no_claim(interface, &wanted.reference));
+        };
+        if claim.network != interface.network {
+            return Verdict::Refused(refusal::other_network(interface, claim));
+        }
+        if !claim.held || claim.addresses.is_empty() {
+            return Verdict::Wait(refusal::no_addresses(interface, claim));
+        }
+        if let Some(other) = wanted.ips.iter().find(|ip| !claim.addresses.iter().any(|(it, _)| it == *ip)) {
+            return Verdict::Refused(refusal::other_address(interface, claim, *other));
+        }
+        if !claim.slots.has(&pod.uid) {
+            return Verdict::Wait(refusal::no_slot(interface, claim));
+        }
+        Verdict::Guest(Guest {
+            claim: claim.uid.clone(),
+            claim_name: place(&claim.namespace, &claim.name),
+            addresses: claim.addresses.clone(),
+            reached: claim.slots.is_active(&pod.uid),
+        })
+    }
+}
+
+impl Known {
+    /// The claim that is referred to, in the pod's own namespace and no other. Of several that a machine's interface could
+    /// mean, the one that the pod was let use, else the oldest.
+    fn find(&self, interface: Interface<'_>, pod: &PodFacts, reference: &Reference) -> Option<&ClaimFacts> {
+        let namespace = &interface.pod.namespace;
+        match reference {
+            Reference::Named(name) => self.claims.get(&place(namespace, name)),
+            Reference::Launcher { .. } => {
+                let candidates = self.claims.of_namespace(namespace);
+                let candidates = candidates.filter(|claim| reference.is(claim, interface.network));
+                candidates.min_by_key(|claim| (!claim.slots.has(&pod.uid), claim.created, &claim.name))
+            }
+        }
+    }
+}
+
+/// Whether the pod's annotations speak of the interface.
+fn is_listed(pod: &PodFacts, interface: &str) -> bool {
+    interface == DEFAULT_INTERFACE || pod.selections.iter().any(|selection| selection.interface == interface)
+}

@@ -1,0 +1,70 @@
+//! The claims that there are, and who has each.
+
+use std::collections::BTreeMap;
+
+use tenure_claims::ClaimFacts;
+
+use super::Shared;
+use crate::node::Event;
+use crate::objects::{RemoteClaim, lock};
+use crate::objects::mirror::{Change, Heard, Mirror};
+
+/// All claims.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) claims: Mirror<ClaimFacts>,
+    /// By UID: the pod that the node was told to have it.
+    told: BTreeMap<String, Option<String>>,
+    /// Whether the node was told that all are known.
+    told_all: bool,
+}
+
+/// Where the routed addresses of a claim are, if a pod has it. Those on a segment are found by their neighbours.
+fn remote(claim: &ClaimFacts) -> Option<RemoteClaim> {
+    let slot = claim.slots.active.as_ref().filter(|_| claim.held)?;
+    let routed = claim.addresses.iter().filter(|(address, prefix)| *prefix == address.family().bits());
+    Some(RemoteClaim { node: slot.node.clone(), addresses: routed.map(|(address, _)| *address).collect() })
+}
+
+impl Shared {
+    pub(super) fn hear_claim(&self, heard: Heard<ClaimFacts>) {
+        let finished = matches!(heard, Heard::Finish);
+        // Told under the lock: what is told in another order than it was heard would be wrong.
+        let mut known = lock(&self.known);
+        let changes = known.claims.hear(heard);
+        let changed = !changes.is_empty();
+        for change in changes {
+            match change {
+                Change::Seen { uid, value, .. } => {
+                    if let Some(routes) = &self.routes {
+                        routes.claim_seen(&uid, remote(&value));
+                    }
+                    let active_pod = value.slots.active.map(|slot| slot.uid);
+                    if known.told.get(&uid) != Some(&active_pod) {
+                        known.told.insert(uid.clone(), active_pod.clone());
+                        self.node.tell(Event::ClaimSeen { uid, active_pod });
+                    }
+                }
+                Change::Gone { uid, .. } => {
+                    known.told.remove(&uid);
+                    if let Some(routes) = &self.routes {
+                        routes.claim_gone(&uid);
+                    }
+                    self.node.tell(Event::ClaimGone { uid });
+                }
+            }
+        }
+        let first = finished && !known.told_all;
+        if first {
+            known.told_all = true;
+            self.node.tell(Event::ClaimsRead);
+            if let Some(routes) = &self.routes {
+                routes.claims_listed();
+            }
+        }
+        drop(known);
+        if changed || first {
+            self.tell_waiting();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Networks that opt in by their list.
+//!
+//! A runtime gives a plugin its own part of a list of configurations and nothing of the list itself. What stands beside the
+//! plugins is seen here only: in the NetworkAttachmentDefinition, under the network's name.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, ResourceExt};
+use serde::{Deserialize, Serialize};
+
+use crate::objects::mirror::{Change, Heard, Mirror};
+
+/// Other people's kind, `k8s.cni.cncf.io/v1`: what we read of one.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "k8s.cni.cncf.io",
+    version = "v1",
+    kind = "NetworkAttachmentDefinition",
+    plural = "network-attachment-definitions",
+    namespaced,
+    schema = "disabled"
+)]
+pub(super) struct NetworkAttachmentDefinitionSpec {
+    /// A CNI configuration, or a list of them. Without one, a file on the node has it.
+    #[serde(default)]
+    pub(super) config: String,
+}
+
+/// The network's name, if it opts in.
+pub(super) fn opted_in(definition: &NetworkAttachmentDefinition) -> Option<String> {
+    if definition.spec.config.trim().is_empty() {
+        return None;
+    }
+    let (place, name) = (definition.namespace().unwrap_or_default(), definition.name_any());
+    match tenure_claims::opt_in::network_of_definition(&definition.spec.config, &name) {
+        Ok(network) => network,
+        Err(error) => {
+            tracing::debug!(namespace = place, name, %error, "a network does not say whether it opts in");
+            None
+        }
+    }
+}
+
+/// The names of networks that opt in.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    definitions: Mirror<String>,
+    /// How many definitions say so of each.
+    names: BTreeMap<String, usize>,
+}
+
+impl Networks {
+    /// Whether a network opts in.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// Whether a list has come in.
+    pub(super) fn is_listed(&self) -> bool {
+        self.definitions.is_complete()
+    }
+
+    pub(super) fn hear(&mut self, heard: Heard<String>) {
+        let changes = self.definitions.hear(heard);
+        if changes.is_empty() {
+            return;
+        }
+        for change in &changes {
+            if let Change::Seen { name, value, .. } = change {
+                tracing::info!(definition = name, network = value, "addresses of a network may outlive pods");
+            }
+        }
+        self.names = BTreeMap::new();
+        for (_, network) in self.definitions.iter() {
+            *self.names.entry(network.clone()).or_default() += 1;
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What those are told who do not get what they refer to: which claim, of which namespace, what is missing, and what to do.
+
+use tenure_claims::{ClaimFacts, Reference, Refusal, Slot};
+use tenure_cni::{Code, Failure};
+use tenure_ipam::Address;
+
+use super::guest::Interface;
+
+pub(super) fn pod_unknown(interface: Interface<'_>, problem: &str) -> Failure {
+    let message = format!(
+        "cannot read pod {}, which may refer to an IPAMClaim on network {:?}: {problem}",
+        podref(interface),
+        interface.network
+    );
+    later(message).detail("the pod is new to this node, and the API server cannot be asked about it now")
+}
+
+pub(super) fn pod_gone(interface: Interface<'_>) -> Failure {
+    let uid = match interface.pod.uid.as_str() {
+        "" => String::new(),
+        uid => format!(" of UID {uid}"),
+    };
+    let message = format!(
+        "there is no pod {}{uid}, so that nobody knows which IPAMClaim its interface {} on network {:?} refers to",
+        podref(interface),
+        interface.name,
+        interface.network
+    );
+    later(message).detail("accepted is a pod that exists; one that was deleted needs no interface any more")
+}
+
+pub(super) fn unreadable(refusal: Refusal) -> Failure {
+    Failure::new(Code::InvalidConfig, refusal.to_string())
+}
+
+pub(super) fn not_read(interface: Interface<'_>, reference: &Reference) -> Failure {
+    let message = format!(
+        "this node has not read IPAMClaims yet, and {} refers to {}",
+        who(interface),
+        claim_of(interface, reference)
+    );
+    later(message).detail("is the API server there, and may tenured list ipamclaims.k8s.cni.cncf.io?")
+}
+
+pub(super) fn no_claim(interface: Interface<'_>, reference: &Reference) -> Failure {
+    let message = format!(
+        "there is no {} in namespace {:?}, to which {} refers",
+        claim_of(interface, reference),
+        interface.pod.namespace,
+        who(interface)
+    );
+    later(message).detail(match reference {
+        Reference::Named(_) => {
+            "create it in the pod's own namespace, or remove the reference; claims of other namespaces are never used"
+        }
+        Reference::Launcher { .. } => {
+            "tenure-controller makes it for the virtual machine: is it running, and is the kind IPAMClaim installed?"
+        }
+    })
+}
+
+pub(super) fn other_network(interface: Interface<'_>, claim: &ClaimFacts) -> Failure {
+    let message = format!(
+        "{} is for network {:?}, and {} is on another",
+        name_of(claim),
+        claim.network,
+        who(interface)
+    );
+    Failure::new(Code::InvalidConfig, message)
+        .detail(format!("accepted is a claim whose spec.network is {:?}", interface.network))
+}
+
+pub(super) fn no_addresses(interface: Interface<'_>, claim: &ClaimFacts) -> Failure {
+    let why = match (&claim.problem, claim.addresses.as_slice()) {
+        (Some(problem), _) => format!("has no addresses: {problem}"),
+        (None, []) => "has no addresses yet".to_owned(),
+        (None, addresses) => format!(
+            "says {}, and nothing proves that these are on record for the claim of UID {}",
+            list(addresses.iter().map(|(address, _)| *address)),
+            claim.uid
+        ),
+    };
+    let message = format!("{}, to which {} refers, {why}", name_of(claim), who(interface));
+    later(message).detail(format!(
+        "tenure-controller gives a claim its addresses: is it running? kubectl -n {} describe ipamclaim {} says more",
+        claim.namespace, claim.name
+    ))
+}
+
+pub(super) fn other_address(interface: Interface<'_>, claim: &ClaimFacts, asked: Address) -> Failure {
+    let has = list(claim.addresses.iter().map(|(address, _)| *address));
+    let message = format!("{} asks for {asked} by ips, and {} has {has}", who(interface), name_of(claim));
+    Failure::new(Code::InvalidConfig, message)
+        .detail("accepted are ips that are the claim's, or none, in the pod's network selection")
+}
+
+pub(super) fn no_slot(interface: Interface<'_>, claim: &ClaimFacts) -> Failure {
+    let on = |slot: &Slot| format!("{}/{} on node {:?}", claim.namespace, slot.pod, slot.node);
+    match (&claim.slots.active, &claim.slots.incoming) {
+        (Some(active), Some(incoming)) => {
+            let message = format!(
+                "{} is in use by pod {} and moves to pod {}; {} would be the third",
+                name_of(claim),
+                on(active),
+                on(incoming),
+                who(interface)
+            );
+            later(message).detail("accepted are two pods at most: it may be used when one of them is gone")
+        }
+        (used, _) => {
+            let used = used.as_ref().map(|slot| format!("; now it is used by pod {}", on(slot))).unwrap_or_default();
+            let message =
+                format!("{} has not been let use {} yet{used}", who(interface), name_of(claim));
+            later(message).detail("tenure-controller says who may use a claim: is it running?")
+        }
+    }
+}
+
+fn later(message: String) -> Failure {
+    Failure::new(Code::TryAgainLater, message)
+}
+
+fn who(interface: Interface<'_>) -> String {
+    format!("interface {} of pod {} on network {:?}", interface.name, podref(interface), interface.network)
+}
+
+fn podref(interface: Interface<'_>) -> String {
+    format!("{}/{}", interface.pod.namespace, interface.pod.name)
+}
+
+fn claim_of(interface: Interface<'_>, reference: &Reference) -> String {
+    match reference {
+        Reference::Named(name) => format!("IPAMClaim {}/{name}", interface.pod.namespace),
+        Reference::Launcher { vmi, .. } => {
+            format!("IPAMClaim of virtual machine {vmi:?} for network {:?}", interface.network)
+        }
+    }
+}
+
+fn name_of(claim: &ClaimFacts) -> String {
+    format!("IPAMClaim {}/{}", claim.namespace, claim.name)
+}
+
+pub(super) fn list(addresses: impl Iterator<Item = Address>) -> String {
+    addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
+}

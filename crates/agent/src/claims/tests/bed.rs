@@ -1,0 +1,519 @@
+//! An embedded API server with faults before it, an agent without a kernel whose door is called as the plugin calls it, and the
+//! controller's writes, one at a time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod as KubePod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use tenure_api::claims::{IPAMClaim, annotation};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool};
+use tenure_claims::{Slot, Slots, status};
+use tenure_cni::{Failure, Verb, rpc};
+use tenure_handles::{Clock as _, SeededEntropy, SystemClock};
+use tenure_ipam::{Address, Cidr, Subnet};
+use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_testbed::faults::{Calls, Faults, Rule};
+use tenure_whereabouts::slices::slice_pools;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::claims::{Claims, Options, Reason};
+use crate::drive::{Entrance, Handle, Hands};
+use crate::journal::{Image, Record};
+use crate::key::Pod;
+use crate::ledgers::{self, Ledgers};
+use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
+use crate::pods::Pods;
+use crate::serve::{Asked, Dialects, Resolve, Service, Whereabouts};
+use crate::slices::{self, Slices};
+pub(super) use crate::testing::{a_moment, until};
+
+const SYSTEM: &str = "kube-system";
+/// The namespace of most pods and claims here.
+pub(super) const SHOP: &str = "shop";
+
+/// An API server.
+pub(super) struct Bed {
+    server: LocalApi,
+    /// Without faults.
+    pub(super) client: Client,
+    /// Between the agent and the server.
+    pub(super) faults: Faults,
+    directory: tempfile::TempDir,
+}
+
+/// A pod's interface: the pod's name and UID, the container, the interface.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    pub(super) namespace: &'static str,
+    pub(super) pod: String,
+    pub(super) uid: String,
+    pub(super) container: String,
+    pub(super) interface: String,
+}
+
+/// The agent of node-1. It ends when this is dropped.
+pub(super) struct Agent {
+    pub(super) node: Handle,
+    pub(super) claims: Claims,
+    service: Service<Default, SystemClock>,
+    journal: Arc<Mutex<Image>>,
+    /// What the kernel was asked for.
+    pub(super) asked: Arc<Mutex<Vec<Action>>>,
+    _life: DropGuard,
+}
+
+/// Everybody has the pool `default`.
+#[derive(Debug)]
+struct Default;
+
+impl Resolve for Default {
+    async fn resolve(&self, asked: Asked) -> Result<(String, Pod), Failure> {
+        let pod = asked.pod.unwrap_or_default();
+        Ok(("default".into(), Pod { namespace: pod.namespace, name: pod.name, uid: pod.uid }))
+    }
+}
+
+/// Does everything at once, and remembers what.
+struct Kernelless {
+    node: Handle,
+    slices: Slices,
+    journal: Arc<Mutex<Image>>,
+    asked: Arc<Mutex<Vec<Action>>>,
+    position: u64,
+}
+
+impl Hands for Kernelless {
+    fn record(&mut self, records: Vec<Record>) {
+        self.position += records.len() as u64;
+        for record in records {
+            let uid = record.block().to_owned();
+            self.journal.lock().unwrap().apply(record);
+            self.slices.dirty(&uid);
+        }
+        self.node.tell(Event::Committed { up_to: self.position });
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        self.asked.lock().unwrap().push(action.clone());
+        match action {
+            Action::Wire(job) => {
+                let pod_mac = job.wiring.mac.unwrap_or_else(|| "02:00:00:00:00:07".into());
+                let (host_name, host_mac) = ("tnr1".into(), "0a:54:65:6e:75:72".into());
+                let link = Link { host_name, host_mac, pod_mac, mtu: 1500 };
+                self.node.tell(Event::Wired { job: job.job, link });
+            }
+            Action::Unwire { job, .. } => self.node.tell(Event::Unwired { job }),
+            Action::Inspect(job) => {
+                self.node.tell(Event::Inspected { job: job.job, differences: Vec::new() });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Bed {
+    /// With all kinds.
+    pub(super) async fn new() -> Self {
+        let bed = Self::without_claims().await;
+        bed.define_claims().await;
+        bed
+    }
+
+    /// One that does not know the kind of claims.
+    pub(super) async fn without_claims() -> Self {
+        let server = ServerOptions::default().temporary(SystemClock, SeededEntropy::new(17));
+        let client = server.client();
+        for name in [SYSTEM, SHOP, "other"] {
+            let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            let namespaces: Api<Namespace> = Api::all(client.clone());
+            drop(namespaces.create(&PostParams::default(), &namespace).await);
+        }
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let ours = tenure_api::crds().into_iter().filter(|crd| crd.spec.group != tenure_api::claims::GROUP);
+        for crd in ours.chain([network_attachments()]) {
+            definitions.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        Self { server, client, faults: Faults::seeded(17), directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub(super) async fn define_claims(&self) {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        definitions.create(&PostParams::default(), &tenure_api::claims::crd()).await.unwrap();
+    }
+
+    /// Makes a pod of node-1 with these annotations.
+    pub(super) async fn pod(&self, name: &str, annotations: Value) -> At {
+        self.pod_of(SHOP, name, json!({"annotations": annotations})).await
+    }
+
+    /// Makes a pod of node-1 with this metadata; says its first interface that is not `eth0`.
+    pub(super) async fn pod_of(&self, namespace: &'static str, name: &str, mut metadata: Value) -> At {
+        metadata["name"] = json!(name);
+        let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]});
+        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        let pods: Api<KubePod> = Api::namespaced(self.client.clone(), namespace);
+        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+        At {
+            namespace,
+            pod: name.to_owned(),
+            uid: pod.uid().unwrap(),
+            container: format!("c-{name}"),
+            interface: "net1".into(),
+        }
+    }
+
+    /// Makes a pod of node-1 whose `net1` refers to a claim.
+    pub(super) async fn refers(&self, name: &str, claim: &str) -> At {
+        let networks = json!([{"name": "net", "ipam-claim-reference": claim}]).to_string();
+        self.pod(name, json!({annotation::NETWORKS: networks})).await
+    }
+
+    pub(super) async fn delete_pod(&self, at: &At) {
+        let pods: Api<KubePod> = Api::namespaced(self.client.clone(), at.namespace);
+        pods.delete(&at.pod, &DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+
+    pub(super) async fn annotate(&self, at: &At, annotations: Value) {
+        let pods: Api<KubePod> = Api::namespaced(self.client.clone(), at.namespace);
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        pods.patch(&at.pod, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub(super) fn claims(&self, namespace: &str) -> Api<IPAMClaim> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Makes a claim of the network `net`.
+    pub(super) async fn claim(&self, namespace: &str, name: &str) -> IPAMClaim {
+        self.claim_with(namespace, json!({"name": name}), "net", "").await
+    }
+
+    pub(super) async fn claim_with(
+        &self,
+        namespace: &str,
+        metadata: Value,
+        network: &str,
+        interface: &str,
+    ) -> IPAMClaim {
+        let spec = json!({"network": network, "interface": interface});
+        let claim = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        self.claims(namespace).create(&PostParams::default(), &claim).await.unwrap()
+    }
+
+    /// What the controller writes when the addresses are on record.
+    pub(super) async fn give(&self, claim: &IPAMClaim, ips: &[&str]) {
+        let addresses: Vec<(Address, u8)> = ips.iter().map(|text| parsed(text)).collect();
+        self.set_status(claim, json!(status::allocated(claim, &addresses, SystemClock.now()))).await;
+    }
+
+    pub(super) async fn set_status(&self, claim: &IPAMClaim, status: Value) {
+        let patch = Patch::Merge(json!({"status": status}));
+        let claims = self.claims(&claim.namespace().unwrap());
+        claims.patch_status(&claim.name_any(), &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// What the controller writes when pods may use a claim: the first is the active one. All are of node-1.
+    pub(super) async fn let_in(&self, claim: &IPAMClaim, pods: &[&At]) {
+        let slots: Vec<(&At, &str)> = pods.iter().map(|at| (*at, "node-1")).collect();
+        self.let_in_on(claim, &slots).await;
+    }
+
+    pub(super) async fn let_in_on(&self, claim: &IPAMClaim, pods: &[(&At, &str)]) {
+        let slot = |(at, node): &(&At, &str)| Slot {
+            pod: at.pod.clone(),
+            uid: at.uid.clone(),
+            node: (*node).to_owned(),
+            stamp: None,
+        };
+        let mut slots = pods.iter().map(slot);
+        let slots = Slots { active: slots.next(), incoming: slots.next(), number: 1, last: None };
+        let patch = json!({"metadata": {"annotations": {annotation::HOLDERS: slots.to_annotation()}}});
+        let claims = self.claims(&claim.namespace().unwrap());
+        claims.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// A claim of the network `net` with these addresses, which a pod may use.
+    pub(super) async fn claim_for(&self, name: &str, ips: &[&str], at: &At) -> IPAMClaim {
+        let claim = self.claim(at.namespace, name).await;
+        self.give(&claim, ips).await;
+        self.let_in(&claim, &[at]).await;
+        claim
+    }
+
+    /// What claims and ledgers say, to see that it stays.
+    pub(super) async fn everything(&self) -> Vec<String> {
+        let all: Api<IPAMClaim> = Api::all(self.client.clone());
+        let pools: Api<IPPool> = Api::all(self.client.clone());
+        let claims = all.list(&ListParams::default()).await.unwrap().items;
+        let pools = pools.list(&ListParams::default()).await.unwrap().items;
+        let claims = claims.iter().map(|claim| json!(claim).to_string());
+        claims.chain(pools.iter().map(|pool| json!(pool.spec.allocations).to_string())).collect()
+    }
+
+    /// Makes a network that pods may name.
+    pub(super) async fn network(&self, name: &str, config: &Value) {
+        let definition = json!({
+            "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+            "metadata": {"name": name}, "spec": {"config": config.to_string()},
+        });
+        let networks: Api<crate::claims::networks::NetworkAttachmentDefinition> =
+            Api::namespaced(self.client.clone(), SHOP);
+        networks.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
+    }
+
+    /// Cuts a network's ranges: the first slice is node-1's.
+    async fn cut(&self, network: &Value) {
+        let config =
+            tenure_whereabouts::Config::load(network, None, &tenure_whereabouts::config::Arguments::default())
+                .unwrap();
+        let pools: Api<NodeSlicePool> = Api::namespaced(self.client.clone(), SYSTEM);
+        for (name, cut) in slice_pools(&config).unwrap() {
+            let slice = cut.iter().next().unwrap().to_string();
+            let pool = json!({
+                "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "NodeSlicePool",
+                "metadata": {"name": name},
+                "spec": {"range": cut.whole().to_string(), "sliceSize": format!("/{}", cut.prefix())},
+                "status": {"allocations": [{"nodeName": "node-1", "sliceRange": slice}]},
+            });
+            let pool = serde_json::from_value(pool).unwrap();
+            pools.create(&PostParams::default(), &pool).await.unwrap();
+        }
+    }
+
+    /// Nothing reaches the server any more, and open watches end.
+    pub(super) fn away(&self) {
+        self.faults.add(Rule::lose_request());
+        self.faults.cut_watches(&Calls::all());
+    }
+
+    /// How often the agent called for something.
+    pub(super) fn calls(&self, calls: &Calls) -> u64 {
+        self.faults.tally(calls).asked
+    }
+
+    pub(super) async fn agent(&self) -> Agent {
+        self.agent_after(Image::default()).await
+    }
+
+    /// An agent that has read everything, with the journal of one before.
+    pub(super) async fn agent_after(&self, journal: Image) -> Agent {
+        let patience = Duration::from_millis(400);
+        self.agent_with(journal, Options { patience, ..Options::default() }).await
+    }
+
+    /// One that waits for claims as long as it takes.
+    pub(super) async fn patient_agent(&self) -> Agent {
+        let patience = crate::testing::SOON;
+        self.agent_with(Image::default(), Options { patience, ..Options::default() }).await
+    }
+
+    async fn agent_with(&self, journal: Image, options: Options) -> Agent {
+        let (entrance, stop) = (Entrance::new(), CancellationToken::new());
+        let node = entrance.handle();
+        let guests = journal.guests().count();
+        for event in routed_pool() {
+            node.tell(event);
+        }
+        for event in [Event::Journal(journal.clone()), Event::Kernel(Vec::new()), Event::ApiRead] {
+            node.tell(event);
+        }
+        let client = self.faults.client(self.server.clone(), SYSTEM);
+        let wanted =
+            slices::Options { debounce: Duration::from_millis(20), ..slices::Options::new("node-1", SYSTEM) };
+        let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), stop.clone());
+        let (journal, asked) = (Arc::new(Mutex::new(journal)), Arc::default());
+        let hands = Kernelless {
+            node: node.clone(),
+            slices: slices.clone(),
+            journal: Arc::clone(&journal),
+            asked: Arc::clone(&asked),
+            position: 0,
+        };
+        let settings = Settings { slices: true, ..Settings::new("node-1") };
+        let driver = entrance.driver(Node::new(settings), SystemClock, hands);
+        tokio::spawn(driver.run(stop.clone().cancelled_owned()));
+        let directory = self.directory.path().join("node-1");
+        let wanted = ledgers::Options {
+            patience: Duration::from_millis(300),
+            ..ledgers::Options::new("node-1", directory.join("ledgers"))
+        };
+        let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
+        let pods = Pods::new(client.clone(), "node-1", SystemClock, stop.clone());
+        let around = (node.clone(), pods.clone(), None);
+        let claims = Claims::start(client, options, SystemClock, around, stop.clone());
+        if guests > 0 {
+            claims.watch(Reason::Guests);
+        }
+        let door = Whereabouts::new(ledgers, slices, pods, directory.join("tombstones"), false);
+        let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
+        let dialects = Dialects { whereabouts: Some(door), claims: Some(claims.clone()) };
+        let service = Service::serving(node.clone(), Default, SystemClock, gateways, dialects);
+        let agent = Agent { node, claims, service, journal, asked, _life: stop.drop_guard() };
+        until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
+        agent.claims.ready().await;
+        agent
+    }
+}
+
+impl Agent {
+    /// What a crash leaves.
+    pub(super) fn journal(&self) -> Image {
+        self.journal.lock().unwrap().clone()
+    }
+
+    pub(super) async fn ask(&self, verb: Verb, network: &Value, at: &At) -> Result<Value, Failure> {
+        let pairs = [
+            ("IgnoreUnknown", "1"),
+            ("K8S_POD_NAMESPACE", at.namespace),
+            ("K8S_POD_NAME", &at.pod),
+            ("K8S_POD_UID", &at.uid),
+        ];
+        let call = rpc::Call {
+            protocol: rpc::PROTOCOL,
+            container_id: at.container.clone(),
+            netns: format!("/run/netns/{}", at.container),
+            ifname: at.interface.clone(),
+            args: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            config: network.to_string().into_bytes(),
+            plugin: "tenure".to_owned(),
+            ..rpc::Call::default()
+        };
+        let reply = self.service.answer(verb, call).await;
+        match reply.failure {
+            Some(failure) => Err(failure.into()),
+            None if reply.result.is_empty() => Ok(Value::Null),
+            None => Ok(serde_json::from_slice(&reply.result).unwrap()),
+        }
+    }
+
+    /// The addresses that an ADD answers, with their lengths.
+    pub(super) async fn add(&self, network: &Value, at: &At) -> Result<Vec<String>, Failure> {
+        let result = self.ask(Verb::Add, network, at).await?;
+        let ips = result["ips"].as_array().unwrap().iter();
+        Ok(ips.map(|ip| ip["address"].as_str().unwrap().to_owned()).collect())
+    }
+
+    pub(super) async fn del(&self, network: &Value, at: &At) -> Result<Value, Failure> {
+        self.ask(Verb::Del, network, at).await
+    }
+
+    pub(super) async fn check(&self, network: &Value, at: &At, ips: &[String]) -> Result<Value, Failure> {
+        let mut network = network.clone();
+        let ips: Vec<Value> = ips.iter().map(|ip| json!({"address": ip})).collect();
+        network["prevResult"] = json!({"cniVersion": "1.1.0", "ips": ips});
+        self.ask(Verb::Check, &network, at).await
+    }
+
+    pub(super) async fn gc(&self, network: &Value, alive: &[&At]) -> Result<Value, Failure> {
+        let mut network = network.clone();
+        let alive = alive.iter().map(|at| json!({"containerID": at.container, "ifname": at.interface}));
+        network["cni.dev/valid-attachments"] = alive.collect();
+        let nobody = At {
+            namespace: "",
+            pod: String::new(),
+            uid: String::new(),
+            container: String::new(),
+            interface: String::new(),
+        };
+        self.ask(Verb::Gc, &network, &nobody).await
+    }
+
+    /// Of all holds, container, claim and whether packets arrive there.
+    pub(super) async fn holds(&self) -> Vec<String> {
+        let holds = self.node.look(Node::holds).await.unwrap();
+        let text = |hold: &crate::node::view::HoldView| match &hold.claim {
+            Some(claim) => format!("{} {} {}", hold.key.container(), claim.name, claim.reached),
+            None => format!("{} {}", hold.key.container(), hold.addresses),
+        };
+        holds.iter().map(text).collect()
+    }
+}
+
+/// The pool `default`, and a block of this node's.
+fn routed_pool() -> [Event; 2] {
+    let cidr = |text: &str| text.parse::<Cidr>().unwrap();
+    let subnets = vec![Subnet::dual(cidr("10.1.0.0/16"), cidr("fd01::/112"))];
+    let facts = PoolFacts { subnets, block_bits: 8, ..PoolFacts::default() };
+    let block = SeenBlock {
+        name: "default-0".into(),
+        uid: "block-uid".into(),
+        node: "node-1".into(),
+        pool: "default".into(),
+        subnet: Subnet::dual(cidr("10.1.0.0/24"), cidr("fd01::/120")),
+        reserved: false,
+        deleting: false,
+    };
+    [Event::PoolChanged { name: "default".into(), facts }, Event::BlockSeen(block)]
+}
+
+fn network_attachments() -> CustomResourceDefinition {
+    let names = json!({
+        "plural": "network-attachment-definitions", "singular": "network-attachment-definition",
+        "kind": "NetworkAttachmentDefinition", "listKind": "NetworkAttachmentDefinitionList",
+    });
+    let spec = json!({"type": "object", "properties": {"config": {"type": "string"}}});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+    serde_json::from_value(json!({
+        "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
+        "spec": {
+            "group": "k8s.cni.cncf.io", "scope": "Namespaced", "names": names,
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    }))
+    .unwrap()
+}
+
+pub(super) fn parsed(text: &str) -> (Address, u8) {
+    let (address, prefix) = text.split_once('/').unwrap();
+    (address.parse().unwrap(), prefix.parse().unwrap())
+}
+
+/// A network of ours whose interfaces we make.
+pub(super) fn routed() -> Value {
+    json!({"cniVersion": "1.1.0", "name": "net", "type": "tenure", "allowPersistentIPs": true})
+}
+
+/// A range that all nodes share.
+pub(super) fn shared() -> Value {
+    let ipam = json!({"type": "whereabouts", "range": "10.0.0.0/24", "allowPersistentIPs": true});
+    json!({"cniVersion": "1.1.0", "name": "net", "type": "macvlan", "ipam": ipam})
+}
+
+/// The same range in slices.
+pub(super) fn sliced() -> Value {
+    let mut network = shared();
+    network["ipam"]["node_slice_size"] = json!("/28");
+    network
+}
+
+/// The same with an IPv6 range beside it.
+pub(super) fn dual(mut network: Value) -> Value {
+    network["ipam"]["ipRanges"] = json!([{"range": "fd00::/120"}]);
+    network
+}
+
+/// A network of each kind on a bed of its own, and the addresses of a claim there.
+pub(super) async fn every_kind() -> Vec<(Bed, Value, Vec<&'static str>)> {
+    let mut only_six = shared();
+    only_six["ipam"]["range"] = json!("fd00::/120");
+    let mut kinds = Vec::new();
+    for (network, ips) in [
+        (routed(), vec!["10.1.200.5/32", "fd01::c805/128"]),
+        (shared(), vec!["10.0.0.200/24"]),
+        (sliced(), vec!["10.0.0.200/24"]),
+        (only_six, vec!["fd00::c8/120"]),
+        (dual(shared()), vec!["10.0.0.200/24", "fd00::c8/120"]),
+        (dual(sliced()), vec!["10.0.0.200/24", "fd00::c8/120"]),
+    ] {
+        let bed = Bed::new().await;
+        if network["ipam"].get("node_slice_size").is_some() {
+            bed.cut(&network).await;
+        }
+        kinds.push((bed, network, ips));
+    }
+    kinds
+}

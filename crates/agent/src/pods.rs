@@ -1,0 +1,210 @@
+//! This node's pods, as far as their metadata says what addresses they want: the claims that they refer to, and the address
+//! that they would like.
+//!
+//! Asking the API server for each pod would cost an ADD more than its address does. So the metadata of this node's pods are
+//! watched, from the first ADD that needs any on, and what matters is kept. The kubelet learns of a pod in the same way, and
+//! does much before it makes the pod's network, so the pod is known by then. Where the watch is behind, because it does not
+//! work or has not heard of this very pod, the pod is read.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use tenure_claims::PodFacts;
+use tenure_handles::Clock;
+use tenure_whereabouts::config::PREFERRED_IP;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::objects::health::Gauge;
+use crate::objects::mirror::{Heard, Identity, Mirror, place};
+use crate::objects::watch::{Watching, watch};
+use crate::objects::{ObjectsHealth, Watched, lock};
+use crate::serve::PodName;
+
+/// How long one read may take.
+const LIVE_READ: Duration = Duration::from_secs(1);
+
+/// This node's pods. Cheap to clone.
+#[derive(Clone)]
+pub struct Pods {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Pods {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pods").field("node", &self.shared.node).finish_non_exhaustive()
+    }
+}
+
+/// What is kept of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KnownPod {
+    /// What it refers to.
+    pub(crate) facts: Arc<PodFacts>,
+    /// Its annotation that names the address it would like; empty if it has none.
+    preferred: String,
+}
+
+struct Shared {
+    client: Client,
+    node: String,
+    /// Where the watch runs, whoever asks first.
+    runtime: Handle,
+    stop: CancellationToken,
+    gauge: Gauge,
+    begun: OnceLock<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    mirror: Mirror<KnownPod>,
+    /// Whether all that the API server has is in the mirror, as far as anyone knows.
+    works: bool,
+}
+
+/// What the watch says of a pod.
+enum Sight {
+    /// This.
+    Known(KnownPod),
+    /// It has not heard of a pod of this name.
+    Nothing,
+    /// It may be behind; this is what it said last.
+    Behind(Option<KnownPod>),
+}
+
+impl Pods {
+    /// The pods of the node of this name. Nothing is read before somebody asks. Needs a tokio runtime around it.
+    pub fn new(client: Client, node: impl Into<String>, clock: impl Clock, stop: CancellationToken) -> Self {
+        let shared = Shared {
+            client,
+            node: node.into(),
+            runtime: Handle::current(),
+            stop,
+            gauge: Gauge::new(Arc::new(clock), &[]),
+            begun: OnceLock::new(),
+            state: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The annotation of a pod that names the address it would like; empty if it has none. It is only a wish: what cannot be
+    /// read is none.
+    pub(crate) async fn wish_of(&self, pod: &PodName) -> String {
+        let known = match self.shared.glance(pod) {
+            Sight::Known(known) => Some(known),
+            Sight::Nothing => None,
+            Sight::Behind(_) => self.shared.read(pod).await.unwrap_or_default(),
+        };
+        known.map(|pod| pod.preferred).unwrap_or_default()
+    }
+
+    /// What a pod refers to; nothing if there is no such pod. Read where the watch has not heard of it, or is behind; where
+    /// that fails, what the watch said last of this very pod is what is known. Says why nothing is known otherwise.
+    pub(crate) async fn facts_of(&self, pod: &PodName) -> Result<Option<Arc<PodFacts>>, String> {
+        let known = match self.shared.glance(pod) {
+            Sight::Known(known) => Some(known),
+            Sight::Nothing | Sight::Behind(None) => self.shared.read(pod).await?,
+            Sight::Behind(Some(last)) => match self.shared.read(pod).await {
+                Ok(known) => known,
+                Err(_) => Some(last),
+            },
+        };
+        Ok(known.map(|pod| pod.facts))
+    }
+
+    /// What a pod refers to, as the API server says now.
+    pub(crate) async fn facts_now(&self, pod: &PodName) -> Result<Option<Arc<PodFacts>>, String> {
+        Ok(self.shared.read(pod).await?.map(|pod| pod.facts))
+    }
+
+    /// How the watch is, if there is one.
+    pub fn health(&self) -> ObjectsHealth {
+        self.shared.gauge.health()
+    }
+}
+
+impl KnownPod {
+    fn of(pod: &PartialObjectMeta<Pod>) -> Self {
+        let preferred = pod.annotations().get(PREFERRED_IP).filter(|wish| !wish.trim().is_empty());
+        Self {
+            facts: Arc::new(PodFacts::of(&pod.metadata)),
+            preferred: preferred.cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is the pod that is meant; where nobody says which, any of its name is.
+    fn is(&self, pod: &PodName) -> bool {
+        pod.uid.is_empty() || pod.uid == self.facts.uid
+    }
+}
+
+impl Shared {
+    /// Looks at what the watch said, and begins it if nobody has.
+    fn glance(self: &Arc<Self>, pod: &PodName) -> Sight {
+        self.begun.get_or_init(|| self.begin());
+        let state = lock(&self.state);
+        let known = state.mirror.get(&place(&pod.namespace, &pod.name));
+        match known {
+            Some(known) if state.works && known.is(pod) => Sight::Known(known.clone()),
+            None if state.works => Sight::Nothing,
+            known => Sight::Behind(known.filter(|known| known.is(pod)).cloned()),
+        }
+    }
+
+    fn begin(self: &Arc<Self>) {
+        self.gauge.begin(Watched::OwnPods);
+        let pods: Api<PartialObjectMeta<Pod>> = Api::all(self.client.clone());
+        let own = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
+        let keep = |pod: &PartialObjectMeta<Pod>| Some(KnownPod::of(pod));
+        let hear = |shared: &Arc<Self>, heard: Heard<KnownPod>| {
+            let mut state = lock(&shared.state);
+            let begins = matches!(heard, Heard::Begin | Heard::Listed(..));
+            drop(state.mirror.hear(heard));
+            state.works |= !begins;
+        };
+        let watching = watch(Arc::clone(self), Watched::OwnPods, pods, own, keep, hear);
+        let stop = self.stop.clone();
+        self.runtime.spawn(async move { stop.run_until_cancelled(watching).await });
+    }
+
+    /// Asks the API server for a pod.
+    async fn read(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let found = match timeout(LIVE_READ, pods.get_metadata_opt(&pod.name)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(format!("no answer within {} s", LIVE_READ.as_secs_f32())),
+        };
+        self.gauge.answered();
+        let Some(found) = found else { return Ok(None) };
+        let known = KnownPod::of(&found);
+        let mut state = lock(&self.state);
+        // Nobody would say when it goes, while the watch does not work.
+        if state.works {
+            let heard = Heard::Applied(Identity::in_namespace(&found), Some(known.clone()));
+            drop(state.mirror.hear(heard));
+        }
+        drop(state);
+        Ok(Some(known).filter(|known| known.is(pod)))
+    }
+}
+
+impl Watching for Shared {
+    const ALL_NAMESPACES: bool = true;
+
+    fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
+    fn all_listed(self: &Arc<Self>) {}
+
+    fn faltered(&self, _: Watched) {
+        lock(&self.state).works = false;
+    }
+}
