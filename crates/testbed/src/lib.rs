@@ -4,6 +4,7 @@
 //! - [`control_plane`] runs etcd, kube-apiserver and kube-controller-manager on loopback ports.
 //! - [`cluster`] adds a scheduler and nodes with containerd, kubelet and kube-proxy.
 //! - [`hosts`] makes machines out of network namespaces.
+//! - [`traffic`] shows what happens to an address while it moves.
 //! - [`faults`] is the layer between a client and a server that delays, loses, repeats or refuses.
 //! - [`suite`] is the one suite that runs on the embedded API server and on the real one.
 //!
@@ -18,3 +19,4 @@ mod ports;
 pub mod process;
 mod run_directory;
 pub mod suite;
+pub mod traffic;

@@ -1,0 +1,226 @@
+//! A TCP connection that stops in one namespace and goes on in another, without its other end knowing.
+//!
+//! The steps are those of CRIU. What it does with a netfilter rule (nothing may come in while the connection is read or
+//! written), a filter on the socket does here: it is in force with one call, for this connection alone, and goes with it.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::libc;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReuseAddr, SndBuf, SndBufForce, TcpMaxSeg, TcpRepair};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect, getsockopt,
+    recv, setsockopt, socket,
+};
+
+use super::TrafficError;
+use super::repair::{
+    AgreedOption, AttachFilter, DetachFilter, Info, MAXIMUM_SEGMENT, OFF, ON, QueueSequence, RECEIVE_QUEUE,
+    RawInfo, RepairQueue, SELECTIVE_ACKNOWLEDGEMENT, SEND_QUEUE, TIMESTAMPS, TimestampClock, WINDOW_SCALE,
+    Windows,
+};
+use crate::hosts::NetworkNamespace;
+
+/// A connection that has stopped: it takes nothing in any more.
+///
+/// It stays where it is for as long as this is held, and keeps silent, like a machine that was paused. When this is dropped,
+/// the connection is closed without a word to the other end; packets that arrive for it after that are answered with a
+/// reset, so this is held until none arrive.
+#[derive(Debug)]
+pub struct Frozen {
+    image: Image,
+    _source: TcpStream,
+}
+
+/// All that is to be known of a connection to let it go on.
+#[derive(Clone, Debug)]
+pub struct Image {
+    local: SocketAddr,
+    peer: SocketAddr,
+    receive: Queue,
+    send: Queue,
+    /// How many bytes at the end of the send queue were never sent.
+    unsent: usize,
+    maximum_segment: u32,
+    window_scales: Option<(u32, u32)>,
+    selective_acknowledgements: bool,
+    timestamps: Option<u32>,
+    windows: [u32; 5],
+    /// Of the receive and the send buffer, as the kernel counts them.
+    buffers: [usize; 2],
+}
+
+/// Bytes that are on their way inside the kernel.
+#[derive(Clone, Debug)]
+struct Queue {
+    /// The number of the first byte.
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl Frozen {
+    /// Stops a connection and reads what it is. Nobody else may use it any more.
+    pub fn freeze(stream: TcpStream) -> Result<Self, TrafficError> {
+        let peer =
+            stream.peer_addr().map_err(TrafficError::refused("asking for the other end", "a connection"))?;
+        let local = stream.local_addr().map_err(TrafficError::refused("asking for the address", peer))?;
+        let fail = TrafficError::refused::<nix::Error>;
+        // First nothing may come in: what would be acknowledged after the queues were read would be lost.
+        shut(&stream).map_err(fail("shutting the way in", peer))?;
+        setsockopt(&stream, TcpRepair, &ON).map_err(fail("starting the repair", peer))?;
+        let info = Info::new(getsockopt(&stream, RawInfo).map_err(fail("asking for the state", peer))?);
+        if info.state() != 1 {
+            return Err(TrafficError::State { peer, state: info.state() });
+        }
+        let buffers = [getsockopt(&stream, RcvBuf), getsockopt(&stream, SndBuf)];
+        let [receive_buffer, send_buffer] =
+            buffers.map(|size| size.map_err(fail("asking for the buffers", peer)));
+        let buffers = [receive_buffer?, send_buffer?];
+        let receive = Queue::read(&stream, RECEIVE_QUEUE, buffers[0]);
+        let send = Queue::read(&stream, SEND_QUEUE, buffers[1]);
+        let timestamps = getsockopt(&stream, TimestampClock).map_err(fail("reading the clock", peer))?;
+        let image = Image {
+            local,
+            peer,
+            receive: receive.map_err(fail("reading the receive queue", peer))?,
+            send: send.map_err(fail("reading the send queue", peer))?,
+            unsent: info.unsent(),
+            // In repair mode this is what was agreed about, and not what fits now.
+            maximum_segment: getsockopt(&stream, TcpMaxSeg)
+                .map_err(fail("reading the segment size", peer))?,
+            window_scales: info.window_scales(),
+            selective_acknowledgements: info.has_selective_acknowledgements(),
+            timestamps: info.has_timestamps().then_some(timestamps),
+            windows: getsockopt(&stream, Windows).map_err(fail("reading the windows", peer))?,
+            buffers,
+        };
+        Ok(Self { image, _source: stream })
+    }
+
+    /// What it is.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+}
+
+impl Image {
+    /// How many bytes came and were not read yet, and how many were written and not acknowledged.
+    pub fn queued(&self) -> (usize, usize) {
+        (self.receive.bytes.len(), self.send.bytes.len())
+    }
+
+    /// How many of the written bytes were never sent.
+    pub fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    /// Lets the connection go on in a namespace that has its address.
+    pub fn thaw(&self, namespace: &NetworkNamespace) -> Result<TcpStream, TrafficError> {
+        // A socket belongs to the namespace in which it was made, whichever thread uses it.
+        namespace.run(|| self.thaw_here())?
+    }
+
+    fn thaw_here(&self) -> Result<TcpStream, TrafficError> {
+        let peer = self.peer;
+        let fail = TrafficError::refused::<nix::Error>;
+        let family = if peer.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let made = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, SockProtocol::Tcp);
+        let made = made.map_err(fail("making the socket", peer))?;
+        // Nothing may come in before everything is in its place.
+        shut(&made).map_err(fail("shutting the way in", peer))?;
+        // In repair mode before anything else: from here on it sends nothing.
+        setsockopt(&made, TcpRepair, &ON).map_err(fail("starting the repair", peer))?;
+        // The queues may need more room than they had: they are packed in another way.
+        let [receive, send] = self.buffers;
+        setsockopt(&made, RcvBufForce, &receive).map_err(fail("setting the receive buffer", peer))?;
+        setsockopt(&made, SndBufForce, &send).map_err(fail("setting the send buffer", peer))?;
+        // Numbers can only be chosen before there is a connection.
+        self.receive.choose_first(&made, RECEIVE_QUEUE).map_err(fail("numbering the receive queue", peer))?;
+        self.send.choose_first(&made, SEND_QUEUE).map_err(fail("numbering the send queue", peer))?;
+        // Somebody may listen on the same port here.
+        setsockopt(&made, ReuseAddr, &true).map_err(fail("sharing the port", peer))?;
+        bind(made.as_raw_fd(), &SockaddrStorage::from(self.local))
+            .map_err(fail("taking the address", peer))?;
+        // Established at once, and without a packet.
+        connect(made.as_raw_fd(), &SockaddrStorage::from(peer)).map_err(fail("connecting", peer))?;
+        self.agree(&made).map_err(fail("setting what was agreed about", peer))?;
+        let stream = TcpStream::from(made);
+        self.fill(&stream).map_err(TrafficError::refused("filling the queues", peer))?;
+        // Only now, because filling the queues moves them.
+        setsockopt(&stream, Windows, &self.windows).map_err(fail("setting the windows", peer))?;
+        setsockopt(&stream, DetachFilter, &0).map_err(fail("opening the way in", peer))?;
+        // From here on it is a connection: the kernel asks the other end for its window.
+        setsockopt(&stream, TcpRepair, &OFF).map_err(fail("ending the repair", peer))?;
+        self.write_unsent(&stream).map_err(TrafficError::refused("writing what was not sent yet", peer))?;
+        Ok(stream)
+    }
+
+    fn agree(&self, socket: &OwnedFd) -> nix::Result<()> {
+        setsockopt(socket, AgreedOption, &[MAXIMUM_SEGMENT, self.maximum_segment])?;
+        if let Some((theirs, ours)) = self.window_scales {
+            setsockopt(socket, AgreedOption, &[WINDOW_SCALE, theirs | (ours << 16)])?;
+        }
+        if self.selective_acknowledgements {
+            setsockopt(socket, AgreedOption, &[SELECTIVE_ACKNOWLEDGEMENT, 0])?;
+        }
+        if let Some(clock) = self.timestamps {
+            setsockopt(socket, AgreedOption, &[TIMESTAMPS, 0])?;
+            // Another host's clock shows something else; the other end throws away what seems to be older than it knows.
+            setsockopt(socket, TimestampClock, &clock)?;
+        }
+        Ok(())
+    }
+
+    fn fill(&self, stream: &TcpStream) -> io::Result<()> {
+        setsockopt(stream, RepairQueue, &RECEIVE_QUEUE)?;
+        write_parts(stream, &self.receive.bytes)?;
+        setsockopt(stream, RepairQueue, &SEND_QUEUE)?;
+        write_parts(stream, &self.send.bytes[..self.sent()])
+    }
+
+    /// What was never sent is written like anything else: the kernel decides when it goes.
+    fn write_unsent(&self, stream: &TcpStream) -> io::Result<()> {
+        write_parts(stream, &self.send.bytes[self.sent()..])
+    }
+
+    /// How many bytes of the send queue the other end may have already.
+    fn sent(&self) -> usize {
+        self.send.bytes.len().saturating_sub(self.unsent)
+    }
+}
+
+impl Queue {
+    fn read(stream: &TcpStream, queue: u32, buffer: usize) -> nix::Result<Self> {
+        setsockopt(stream, RepairQueue, &queue)?;
+        let behind = getsockopt(stream, QueueSequence)?;
+        // A queue is never larger than its buffer, which also counts what surrounds the bytes.
+        let mut bytes = vec![0; 2 * buffer];
+        let length = match recv(stream.as_raw_fd(), &mut bytes, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+            Err(nix::Error::EAGAIN) => 0,
+            length => length?,
+        };
+        bytes.truncate(length);
+        // Numbers of bytes are modulo 2^32.
+        let first = behind.wrapping_sub(u32::try_from(length).map_err(|_| nix::Error::EOVERFLOW)?);
+        Ok(Self { first, bytes })
+    }
+
+    fn choose_first(&self, socket: &OwnedFd, queue: u32) -> nix::Result<()> {
+        setsockopt(socket, RepairQueue, &queue)?;
+        setsockopt(socket, QueueSequence, &self.first)
+    }
+}
+
+/// In parts for which the kernel finds memory in one piece.
+fn write_parts(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+    bytes.chunks(16 << 10).try_for_each(|part| stream.write_all(part))
+}
+
+/// Lets no packet reach this socket any more.
+fn shut(socket: &impl std::os::fd::AsFd) -> nix::Result<()> {
+    // BPF_RET | BPF_K: keep no byte of it.
+    let mut nothing = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }];
+    let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
+    setsockopt(socket, AttachFilter, &program)
+}

@@ -1,0 +1,183 @@
+//! One end of a connection that says what the other end expects, and expects what the other end says.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tenure_handles::{Clock, SystemClock};
+
+use super::{Bytes, TrafficError};
+use crate::hosts::NetworkNamespace;
+
+/// One end of a connection, at rest.
+#[derive(Debug)]
+pub struct Talker {
+    /// The connection. May be replaced by the same one elsewhere: see [`Frozen`](super::Frozen).
+    pub stream: TcpStream,
+    peer: SocketAddr,
+    pace: Pace,
+    says: Bytes,
+    hears: Bytes,
+    /// The longest time between two moments at which something was heard, at this end and while it talked.
+    pub longest_silence: Duration,
+    /// When something was heard first since it last began to talk, as [`Clock::elapsed`] counts.
+    pub first_heard: Option<Duration>,
+}
+
+/// How much is said how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// So many bytes at once, at most.
+    pub bytes: usize,
+    /// And then a rest.
+    pub rest: Duration,
+}
+
+/// One end of a connection that talks, on a thread of its own.
+#[derive(Debug)]
+pub struct Talking {
+    peer: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Talker, TrafficError>>,
+}
+
+impl Pace {
+    /// As much as a small machine carries without being busy with nothing else: queues are never empty for long.
+    pub const STREAM: Self = Self { bytes: 32 << 10, rest: Duration::from_millis(2) };
+    /// A short message now and then: one that is late shows how long the way was interrupted.
+    pub const TICKS: Self = Self { bytes: 64, rest: Duration::from_millis(5) };
+}
+
+impl Talker {
+    /// Connects a namespace to an address of another one; the talker of the one that listens is the second.
+    pub fn connected(
+        client: &NetworkNamespace,
+        server: &NetworkNamespace,
+        address: SocketAddr,
+        pace: Pace,
+    ) -> Result<(Self, Self), TrafficError> {
+        let fail = TrafficError::refused::<std::io::Error>;
+        let listener = server.run(|| TcpListener::bind(address))?.map_err(fail("listening", address))?;
+        let there = listener.local_addr().map_err(fail("asking for the port", address))?;
+        let calling = client.run(|| TcpStream::connect_timeout(&there, Duration::from_secs(30)))?;
+        let calling = calling.map_err(fail("connecting", there))?;
+        let (called, _) = listener.accept().map_err(fail("accepting", there))?;
+        Ok((Self::new(calling, 1, 2, pace)?, Self::new(called, 2, 1, pace)?))
+    }
+
+    fn new(stream: TcpStream, says: u64, hears: u64, pace: Pace) -> Result<Self, TrafficError> {
+        let peer =
+            stream.peer_addr().map_err(TrafficError::refused("asking for the other end", "a connection"))?;
+        let (says, hears) = (Bytes::new(says << 48), Bytes::new(hears << 48));
+        Ok(Self { stream, peer, pace, says, hears, longest_silence: Duration::ZERO, first_heard: None })
+    }
+
+    /// Talks until it is stopped.
+    pub fn start(mut self) -> Result<Talking, TrafficError> {
+        let (peer, stop) = (self.peer, Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new().name(format!("talk to {peer}")).spawn(move || {
+            self.talk(&stopped)?;
+            Ok(self)
+        });
+        let thread = thread.map_err(TrafficError::refused("starting to talk", peer))?;
+        Ok(Talking { peer, stop, thread })
+    }
+
+    /// How many bytes it has said and heard.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.says.place(), self.hears.place())
+    }
+
+    /// Both ends stop to say anything new, and hear what was said until then: all of it, and nothing else.
+    pub fn finish(mut one: Self, mut other: Self, within: Duration) -> Result<(), TrafficError> {
+        let said = [one.says.place(), other.says.place()];
+        for end in [&one, &other] {
+            end.stream.shutdown(Shutdown::Write).map_err(TrafficError::refused("ending", end.peer))?;
+        }
+        for (end, said) in [(&mut one, said[1]), (&mut other, said[0])] {
+            end.hear_the_end(within)?;
+            if end.hears.place() != said {
+                return Err(TrafficError::Ended { peer: end.peer, received: end.hears.place() });
+            }
+        }
+        Ok(())
+    }
+
+    fn talk(&mut self, stopped: &AtomicBool) -> Result<(), TrafficError> {
+        let fail = TrafficError::refused;
+        self.stream.set_nonblocking(true).map_err(fail("setting up", self.peer))?;
+        self.stream.set_nodelay(true).map_err(fail("setting up", self.peer))?;
+        self.first_heard = None;
+        let (mut heard_at, mut said_at) = (SystemClock.elapsed(), Duration::ZERO);
+        while !stopped.load(Ordering::SeqCst) {
+            let now = SystemClock.elapsed();
+            if now.saturating_sub(said_at) >= self.pace.rest {
+                said_at = now;
+                self.say()?;
+            }
+            if self.hear()? {
+                let now = SystemClock.elapsed();
+                self.longest_silence = self.longest_silence.max(now.saturating_sub(heard_at));
+                heard_at = now;
+                self.first_heard.get_or_insert(now);
+            }
+            let mut ready = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+            let rest = u8::try_from(self.pace.rest.as_millis()).unwrap_or(u8::MAX);
+            // Interrupted or not, it is looked at again.
+            let _ = poll(&mut ready, PollTimeout::from(rest));
+        }
+        Ok(())
+    }
+
+    fn say(&mut self) -> Result<(), TrafficError> {
+        match self.stream.write(&self.says.next(self.pace.bytes)) {
+            Ok(count) => self.says.advance(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(TrafficError::refused("writing", self.peer)(error)),
+        }
+        Ok(())
+    }
+
+    /// Whether anything was heard.
+    fn hear(&mut self) -> Result<bool, TrafficError> {
+        let mut buffer = [0; 16 << 10];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Err(TrafficError::Ended { peer: self.peer, received: self.hears.place() }),
+            Ok(count) => self.expect(&buffer[..count]).map(|()| true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(TrafficError::refused("reading", self.peer)(error)),
+        }
+    }
+
+    fn hear_the_end(&mut self, within: Duration) -> Result<(), TrafficError> {
+        let fail = TrafficError::refused;
+        self.stream.set_nonblocking(false).map_err(fail("setting up", self.peer))?;
+        self.stream.set_read_timeout(Some(within)).map_err(fail("setting up", self.peer))?;
+        let mut buffer = [0; 16 << 10];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.expect(&buffer[..count])?,
+                Err(error) => return Err(TrafficError::refused("reading to the end", self.peer)(error)),
+            }
+        }
+    }
+
+    fn expect(&mut self, found: &[u8]) -> Result<(), TrafficError> {
+        self.hears.expect(found).map_err(|strange| TrafficError::Strange { peer: self.peer, strange })
+    }
+}
+
+impl Talking {
+    /// Ends it between two words; an error if something was wrong.
+    pub fn stop(self) -> Result<Talker, TrafficError> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap_or(Err(TrafficError::Panicked(self.peer)))
+    }
+}
