@@ -71,7 +71,12 @@ pub async fn image() -> Result<PathBuf> {
 
 /// Installs the product and a pool as a user would, and waits until the nodes are ready by it.
 pub async fn install(cluster: &Cluster) -> Result<()> {
-    cluster.kubectl(&["apply", "-k", DEPLOY]).await?;
+    install_from(cluster, DEPLOY).await
+}
+
+/// The same, by a kustomization that has [`DEPLOY`] in it.
+pub async fn install_from(cluster: &Cluster, kustomization: &str) -> Result<()> {
+    cluster.kubectl(&["apply", "-k", kustomization]).await?;
     let established =
         ["wait", "crd/addresspools.coil.cybozu.com", "--for=condition=Established", "--timeout=60s"];
     cluster.kubectl(&established).await?;

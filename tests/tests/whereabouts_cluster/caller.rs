@@ -5,6 +5,8 @@
 //! those before it are taken back. What came of it goes into the pod's network status; DELs are done in the reverse order with
 //! what was remembered, and not with what the definitions say by then.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
@@ -21,7 +23,7 @@ use tenure_testbed::hosts::NetworkNamespace;
 
 use crate::cri::Runtime;
 
-const SELECTED: &str = "k8s.v1.cni.cncf.io/networks";
+pub const SELECTED: &str = "k8s.v1.cni.cncf.io/networks";
 const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
 /// A pod and its additional networks.
@@ -89,6 +91,24 @@ fn chain_of(definition: &NetworkAttachmentDefinition) -> Result<Vec<Value>> {
     Ok(plugins.iter().map(one).collect())
 }
 
+/// The networks that a pod selects, none of them attached yet.
+pub async fn delegates(client: &Client, pod: &Pod) -> Result<Vec<Delegate>> {
+    let namespace = pod.namespace().unwrap_or_default();
+    let selected = pod.annotations().get(SELECTED).context("no networks are selected")?;
+    let mut delegates = Vec::new();
+    for ((namespace, name, ifname), index) in selections(selected, &namespace)?.into_iter().zip(1..) {
+        let definitions: Api<NetworkAttachmentDefinition> = Api::namespaced(client.clone(), &namespace);
+        let chain = chain_of(&definitions.get(&name).await?)?;
+        delegates.push(Delegate {
+            definition: format!("{namespace}/{name}"),
+            ifname: ifname.unwrap_or_else(|| format!("net{index}")),
+            chain,
+            result: Value::Null,
+        });
+    }
+    Ok(delegates)
+}
+
 /// A pod that runs, with what it selects and nothing attached yet.
 pub async fn find<'c>(cluster: &'c Cluster, namespace: &str, name: &str) -> Result<Attached<'c>> {
     let client = cluster.client()?;
@@ -99,18 +119,7 @@ pub async fn find<'c>(cluster: &'c Cluster, namespace: &str, name: &str) -> Resu
     let uid = pod.uid().context("a UID")?;
     let runtime = Runtime::new(&node.path("/run/containerd/containerd.sock")?, node.cgroup());
     let (container, netns) = tokio::task::block_in_place(|| runtime.sandbox_of(&uid)).context(uid.clone())?;
-    let mut delegates = Vec::new();
-    let selected = pod.annotations().get(SELECTED).context("no networks are selected")?;
-    for ((namespace, name, ifname), index) in selections(selected, namespace)?.into_iter().zip(1..) {
-        let definitions: Api<NetworkAttachmentDefinition> = Api::namespaced(client.clone(), &namespace);
-        let chain = chain_of(&definitions.get(&name).await?)?;
-        delegates.push(Delegate {
-            definition: format!("{namespace}/{name}"),
-            ifname: ifname.unwrap_or_else(|| format!("net{index}")),
-            chain,
-            result: Value::Null,
-        });
-    }
+    let delegates = delegates(&client, &pod).await?;
     // The same as the runtime names it, without a link that leads out of the node's own files.
     let own = netns.replacen("/var/run/", "/run/", 1);
     Ok(Attached {
@@ -135,18 +144,21 @@ impl Attached<'_> {
     /// Attaches all networks, or none.
     pub fn add(&mut self) -> Result<()> {
         for index in 0..self.delegates.len() {
-            let mut previous = Value::Null;
-            for config in self.delegates[index].chain.clone() {
-                match self.call("ADD", index, &config, &previous, &self.netns) {
-                    Ok(result) => previous = result,
-                    Err(failed) => {
-                        let taken_back = self.del_first(index + 1, &self.netns);
-                        return Err(failed.context(format!("all were taken back: {taken_back:?}")));
-                    }
-                }
+            if let Err(failed) = self.add_one(index) {
+                let taken_back = self.del_first(index + 1, &self.netns);
+                return Err(failed.context(format!("all were taken back: {taken_back:?}")));
             }
-            self.delegates[index].result = previous;
         }
+        Ok(())
+    }
+
+    /// Attaches one network.
+    pub fn add_one(&mut self, index: usize) -> Result<()> {
+        let mut previous = Value::Null;
+        for config in self.delegates[index].chain.clone() {
+            previous = self.call("ADD", index, &config, &previous, &self.netns)?;
+        }
+        self.delegates[index].result = previous;
         Ok(())
     }
 
@@ -172,10 +184,18 @@ impl Attached<'_> {
     }
 
     fn del_first(&self, count: usize, netns: &str) -> Result<()> {
-        for (index, delegate) in self.delegates.iter().enumerate().take(count).rev() {
-            for config in delegate.chain.iter().rev() {
-                self.call("DEL", index, config, &delegate.result, netns)?;
-            }
+        (0..count).rev().try_for_each(|index| self.del_of(index, netns))
+    }
+
+    /// DEL of one network.
+    pub fn del_one(&self, index: usize) -> Result<()> {
+        self.del_of(index, &self.netns)
+    }
+
+    fn del_of(&self, index: usize, netns: &str) -> Result<()> {
+        let delegate = &self.delegates[index];
+        for config in delegate.chain.iter().rev() {
+            self.call("DEL", index, config, &delegate.result, netns)?;
         }
         Ok(())
     }
@@ -187,7 +207,7 @@ impl Attached<'_> {
         if !previous.is_null() && remembers(&config) {
             config["prevResult"] = previous.clone();
         }
-        let input = self.scratch.join(format!("{}-{}.json", self.name, delegate.ifname));
+        let input = self.scratch.join(format!("{}-{}-{}.json", self.namespace, self.name, delegate.ifname));
         fs::write(&input, config.to_string())?;
         let args = format!(
             "IgnoreUnknown=true;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={}",
@@ -275,7 +295,7 @@ impl Delegate {
     }
 
     /// The hardware address of the interface in the pod.
-    fn mac(&self) -> Option<&str> {
+    pub fn mac(&self) -> Option<&str> {
         let interfaces = self.result["interfaces"].as_array()?;
         let inside = interfaces.iter().find(|it| it["sandbox"].as_str().is_some_and(|path| !path.is_empty()));
         inside?["mac"].as_str()

@@ -1,6 +1,8 @@
 //! Ten networks that ask Whereabouts for addresses: bridge and macvlan, sliced and not, of one family and of both. Each is an
 //! Ethernet of its own that spans the nodes.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -43,7 +45,7 @@ pub struct Range {
 }
 
 /// One range with `exclude`; `lowest` is empty for slices.
-fn range(cidr: &str, lowest: &str, excluded: &[&str]) -> Range {
+pub fn range(cidr: &str, lowest: &str, excluded: &[&str]) -> Range {
     let net = |text: &str| text.parse().unwrap();
     Range {
         cidr: net(cidr),
@@ -55,11 +57,11 @@ fn range(cidr: &str, lowest: &str, excluded: &[&str]) -> Range {
 /// What makes the interfaces of a network, from its number.
 type Main = fn(usize) -> Value;
 
-fn bridge(number: usize) -> Value {
+pub fn bridge(number: usize) -> Value {
     json!({"type": "bridge", "bridge": format!("br{number}")})
 }
 
-fn macvlan(number: usize) -> Value {
+pub fn macvlan(number: usize) -> Value {
     json!({"type": "macvlan", "master": format!("lan{number}"), "mode": "bridge"})
 }
 
@@ -187,7 +189,7 @@ impl Network {
 }
 
 /// The Ethernets of the networks. Dropping them takes them from the nodes.
-pub struct Wires(#[expect(dead_code, reason = "held")] Vec<Segment>);
+pub struct Wires(pub Vec<Segment>);
 
 impl Wires {
     /// Connects every node to each: as `lan1` for the first, a port of `br1` where it is a bridge's.

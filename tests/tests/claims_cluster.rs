@@ -1,0 +1,157 @@
+//! Addresses that stay, on a real cluster: three nodes with our image and manifests, a stand-in for KubeVirt's controllers that
+//! makes launcher pods as KubeVirt does, and one for Multus that calls our plugin as a delegate. All scenarios play at once,
+//! each in a namespace of its own. Needs root; builds the image.
+
+#[path = "install/bed.rs"]
+mod bed;
+#[path = "whereabouts_cluster/caller.rs"]
+mod caller;
+#[path = "callers/cri.rs"]
+mod cri;
+#[path = "claims_cluster/scenarios/defects.rs"]
+mod defects;
+#[path = "claims_cluster/kubevirt.rs"]
+mod kubevirt;
+#[path = "claims_cluster/looks.rs"]
+mod looks;
+#[path = "claims_cluster/scenarios/machines.rs"]
+mod machines;
+#[path = "claims_cluster/multus.rs"]
+mod multus;
+#[path = "whereabouts_cluster/networks.rs"]
+mod networks;
+#[path = "claims_cluster/scenarios/people.rs"]
+mod people;
+#[path = "claims_cluster/place.rs"]
+mod place;
+#[path = "claims_cluster/scenarios/sets.rs"]
+mod sets;
+#[path = "claims_cluster/stage.rs"]
+mod stage;
+#[path = "cluster/steps.rs"]
+mod steps;
+
+use std::pin::Pin;
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+use tenure_handles::{Clock as _, SystemClock};
+use tenure_testbed::cluster::{Cluster, CniChoice, Options};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use bed::image;
+use kubevirt::KubeVirt;
+use multus::Multus;
+use place::Place;
+use stage::Family::{Both, Four, Six};
+use stage::{Family, Stage};
+use steps::Steps;
+
+/// A scenario: what it is called, where it plays, and what happens.
+struct Scenario {
+    name: &'static str,
+    family: Family,
+    play: for<'p> fn(&'p Place<'p>) -> Pin<Box<dyn Future<Output = Result<()>> + 'p>>,
+}
+
+/// Each scenario with the families that it plays for.
+macro_rules! scenarios {
+    ($($module:ident::$name:ident: $($family:ident),+;)+) => {
+        vec![$($(Scenario {
+            name: stringify!($name),
+            family: $family,
+            play: |place| Box::pin($module::$name(place)),
+        },)+)+]
+    };
+}
+
+fn scenarios() -> Vec<Scenario> {
+    scenarios! {
+        machines::a_live_migrated_machine_keeps_its_addresses_and_one_pod_at_a_time_is_reached: Four, Six, Both;
+        machines::a_bare_instance_keeps_its_addresses_over_a_live_migration_and_frees_them_at_its_end: Four;
+        machines::an_aborted_migration_leaves_everything_with_the_source: Both;
+        people::any_other_mover_says_by_an_annotation_which_of_two_pods_is_reached: Four;
+        machines::a_restarted_machine_keeps_its_addresses_and_its_claims_name_the_new_pod: Four, Six, Both;
+        machines::a_stopped_machine_keeps_its_addresses_and_starts_with_them_on_another_node: Four, Six, Both;
+        machines::a_machines_claims_are_named_owned_labelled_and_finalized_as_kubevirt_expects: Both;
+        machines::a_running_machine_deleted_in_the_background_frees_its_addresses: Four;
+        machines::a_running_machine_deleted_in_the_foreground_frees_its_addresses: Six;
+        machines::a_stopped_machine_deleted_in_the_background_frees_its_addresses: Both;
+        machines::a_stopped_machine_deleted_in_the_foreground_frees_its_addresses: Four;
+        machines::a_foreground_deletion_keeps_the_claims_until_an_instance_with_another_finalizer_is_gone: Both;
+        defects::defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim: Four;
+        defects::defect_a_a_definition_that_comes_late_never_lets_a_machine_start_without_its_claim: Four;
+        defects::defect_b_two_interfaces_on_one_network_are_two_claims: Both;
+        defects::defect_c_hot_unplug_deletes_the_claim_and_frees_and_hot_plug_makes_one: Four;
+        defects::defect_d_a_pod_that_comes_before_its_claim_waits_for_it: Six;
+        people::a_claim_that_nobody_owns_stays_and_serves_one_pod_after_the_other_on_any_node: Both;
+        people::a_pod_that_has_completed_keeps_nothing_and_the_next_one_gets_the_claims: Four;
+        people::a_claim_deleted_while_a_pod_uses_it_keeps_the_addresses_until_the_pod_is_gone: Six;
+        people::a_pod_never_gets_a_claim_of_another_namespace: Four;
+        people::addresses_that_are_not_the_claims_are_refused_to_the_pod_and_those_that_are_are_not: Four;
+        people::on_a_network_that_does_not_opt_in_a_pod_gets_an_ordinary_address_and_the_claim_says_why: Four;
+        sets::a_stateful_sets_pod_keeps_its_addresses_on_whichever_node_it_runs_next: Both;
+        sets::a_stateful_set_that_shrinks_keeps_or_frees_addresses_as_its_retention_policy_says: Four;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn machines_stateful_sets_and_people_keep_their_addresses_on_every_kind_of_network() -> Result<()> {
+    let steps = Steps(SystemClock.now());
+    let image = image().await?;
+    steps.done("the image is there");
+    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::None }).await?;
+    cluster.import_saved(&image).await?;
+    steps.done("three nodes without a network have the image");
+    let outcome = live(&cluster, &steps).await;
+    outcome.inspect_err(|_| cluster.keep_logs())
+}
+
+async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
+    let multus = Multus::new(cluster)?;
+    let stage = Stage::set(cluster, &multus).await?;
+    steps.done("the product is there, and networks that claims are for");
+    let (runtime, over) = (Handle::current(), CancellationToken::new());
+    let scenarios = chosen();
+    let failed = tokio::task::block_in_place(|| {
+        thread::scope(|scope| -> Result<Vec<String>> {
+            let kubevirt = KubeVirt::new(cluster)?;
+            scope.spawn(|| runtime.block_on(over.run_until_cancelled(kubevirt.run())));
+            scope.spawn(|| runtime.block_on(over.run_until_cancelled(multus.run(scope))));
+            let _over = over.clone().drop_guard();
+            let play = |number: usize, scenario: &Scenario| {
+                let outcome = runtime.block_on(async {
+                    let place = Place::make(&stage, format!("scene-{number}"), scenario.family).await?;
+                    (scenario.play)(&place).await
+                });
+                let name = format!("{} ({:?}, in scene-{number})", scenario.name, scenario.family);
+                steps.done(&format!("{} {name}", if outcome.is_ok() { "ok  " } else { "FAIL" }));
+                outcome.map_err(|error| anyhow!("{name}: {error:#}"))
+            };
+            let threads: Vec<_> = scenarios
+                .iter()
+                .enumerate()
+                .map(|(number, it)| scope.spawn(move || play(number, it)))
+                .collect();
+            let mut failed = Vec::new();
+            for (thread, scenario) in threads.into_iter().zip(&scenarios) {
+                match thread.join() {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => failed.push(error.to_string()),
+                    Err(_) => failed.push(format!("{} panicked", scenario.name)),
+                }
+            }
+            Ok(failed)
+        })
+    })?;
+    let (all, wrong) = (scenarios.len(), failed.len());
+    ensure!(failed.is_empty(), "{wrong} of {all} scenarios failed:\n- {}", failed.join("\n- "));
+    Ok(())
+}
+
+/// All scenarios, or those whose name has `TENURE_SCENARIO` in it: for whoever looks for a mistake.
+fn chosen() -> Vec<Scenario> {
+    let part = std::env::var("TENURE_SCENARIO").unwrap_or_default();
+    scenarios().into_iter().filter(|it| it.name.contains(&part)).collect()
+}
