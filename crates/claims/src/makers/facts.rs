@@ -96,7 +96,7 @@ impl MachineFacts {
         for network in networks.into_iter().flatten().filter_map(Value::as_object) {
             match facts.network(network) {
                 Ok(Some(network)) if !unplugged.contains(network.name.as_str()) => {
-                    facts.networks.push(network)
+                    facts.networks.push(network);
                 }
                 Ok(_) => {}
                 Err(words) => facts.problems.push(words),

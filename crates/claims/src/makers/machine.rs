@@ -219,7 +219,7 @@ impl<'m> Machine<'m> {
         let of_owner =
             |instance: &&MachineFacts| instance.owner.as_ref().is_none_or(|it| it.uid == owner.uid);
         match self.machine.filter(|machine| machine.uid == owner.uid) {
-            Some(machine) => machine.deleting && self.instance.filter(of_owner).is_none(),
+            Some(machine) => machine.deleting && !self.instance.is_some_and(|it| of_owner(&it)),
             // Its instance outlives it for a while when it is deleted in the background. One that does not say whose it is
             // belongs to the machine that is there, if any.
             None if self.machine.is_some() => {

@@ -43,7 +43,7 @@ fn json_is_a_list_or_one_element() {
         claim: Some("vm.blue".to_owned()),
         ..element(Some("ns"), "net-a", "pod1")
     };
-    assert_eq!(read(one), [expected.clone()]);
+    assert_eq!(read(one), std::slice::from_ref(&expected));
     assert_eq!(
         read(&format!("[{one}, {{\"name\": \"net-b\"}}]")),
         [expected, element(None, "net-b", "net2")]

@@ -8,6 +8,7 @@ use crate::pod::Launcher;
 
 /// What one pod looks like at one look.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Look {
     there: bool,
     scheduled: bool,
