@@ -15,6 +15,8 @@ pub struct Host {
     pub(crate) namespace: NetNs,
     pub(crate) settings: Settings,
     pub(crate) socket: Socket,
+    /// Of sockets to pods' namespaces, one after the other.
+    pub(crate) memory: Vec<u8>,
 }
 
 /// Why there is no host to work with, or it could not be prepared.
@@ -60,7 +62,7 @@ impl Host {
     pub fn of(namespace: NetNs, settings: Settings) -> Result<Self, HostError> {
         settings.validate()?;
         let socket = namespace.socket()?;
-        Ok(Self { namespace, settings, socket })
+        Ok(Self { namespace, settings, socket, memory: Vec::new() })
     }
 
     /// Makes the host able to carry pods' traffic: forwarding, and the rule to the pod table. Changes only what is

@@ -1,6 +1,6 @@
 //! Links as the kernel describes them, reduced to what Tenure looks at, and the requests that look, change and delete.
 
-use netlink_packet_core::{DecodeError, NlasIterator, parse_string, parse_u32, parse_u64};
+use netlink_packet_core::{DecodeError, DefaultNla, parse_i32, parse_string, parse_u32, parse_u64};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage};
 
@@ -12,6 +12,10 @@ const HEADER: usize = 16;
 /// The lowest byte of the flags, on a machine of either byte order.
 const FLAGS: usize = if cfg!(target_endian = "little") { 8 } else { 11 };
 const IFF_UP: u8 = 1;
+/// Length and kind of an attribute.
+const ATTRIBUTE_HEAD: usize = 4;
+/// Without the bits that say how the value is built.
+const KIND: u16 = 0x3fff;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -19,6 +23,8 @@ const IFLA_LINK: u16 = 5;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_STATS64: u16 = 23;
 const IFLA_GROUP: u16 = 27;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_TARGET_NETNSID: u16 = 46;
 
 /// The loopback interface, in every namespace.
 pub const LOOPBACK: u32 = 1;
@@ -42,6 +48,8 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// The number of a veth's other end, in that one's namespace.
     pub peer: Option<u32>,
+    /// By which number the namespace of a veth's other end is known in this one's, if it is another.
+    pub peer_namespace: Option<i32>,
     /// What went through it.
     pub counters: Counters,
 }
@@ -75,14 +83,14 @@ impl Link {
         let (header, attributes) = description.split_at_checked(HEADER).ok_or_else(short)?;
         let mut link =
             Self { index: parse_u32(&header[4..8])?, up: header[FLAGS] & IFF_UP != 0, ..Self::default() };
-        for attribute in NlasIterator::new(attributes) {
-            let attribute = attribute?;
-            let value = attribute.value();
-            match attribute.kind() {
+        let mut attributes = Attributes(attributes);
+        while let Some((kind, value)) = attributes.next()? {
+            match kind {
                 IFLA_ADDRESS => link.mac = Mac::from_bytes(value),
                 IFLA_IFNAME => link.name = parse_string(value)?,
                 IFLA_MTU => link.mtu = parse_u32(value)?,
                 IFLA_LINK => link.peer = Some(parse_u32(value)?),
+                IFLA_LINK_NETNSID => link.peer_namespace = Some(parse_i32(value)?),
                 IFLA_IFALIAS => link.alias = Some(parse_string(value)?),
                 IFLA_STATS64 => link.counters = Counters::parse(value)?,
                 IFLA_GROUP => link.group = parse_u32(value)?,
@@ -130,6 +138,24 @@ impl Link {
     }
 }
 
+/// The attributes of a description. There are fifty of them, most of which nobody looks at, and every pod waits for that.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Attributes<'a> {
+    /// The next one's kind and value.
+    fn next(&mut self) -> Result<Option<(u16, &'a [u8])>, DecodeError> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let short = || DecodeError::invalid_buffer("attribute of a link", self.0.len(), ATTRIBUTE_HEAD);
+        let [l0, l1, k0, k1, ..] = *self.0 else { return Err(short()) };
+        let length = usize::from(u16::from_ne_bytes([l0, l1]));
+        let value = self.0.get(ATTRIBUTE_HEAD..length).ok_or_else(short)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Ok(Some((u16::from_ne_bytes([k0, k1]) & KIND, value)))
+    }
+}
+
 impl Counters {
     fn parse(statistics: &[u8]) -> Result<Self, DecodeError> {
         let short = || DecodeError::invalid_buffer("link statistics", statistics.len(), 64);
@@ -148,6 +174,15 @@ impl Counters {
 pub fn look_up(name: &str) -> Request {
     let mut message = LinkMessage::default();
     message.attributes = vec![LinkAttribute::IfName(name.to_owned()), brief()];
+    Request::get(RouteNetlinkMessage::GetLink(message))
+}
+
+/// Asks for the link of this number in the namespace that is known here by another.
+pub fn look_into(namespace: i32, index: u32) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let there = DefaultNla::new(IFLA_TARGET_NETNSID, namespace.to_ne_bytes().to_vec());
+    message.attributes = vec![LinkAttribute::Other(there), brief()];
     Request::get(RouteNetlinkMessage::GetLink(message))
 }
 
@@ -197,6 +232,7 @@ mod tests {
             LinkAttribute::Address(vec![0x0a, 1, 2, 3, 4, 5]),
             LinkAttribute::IfAlias("tenure/c0ffee/eth0/k8s//".into()),
             LinkAttribute::Link(2),
+            LinkAttribute::LinkNetNsId(3),
             LinkAttribute::Stats64(stats),
         ];
         let mut description = vec![0; message.buffer_len()];
@@ -210,6 +246,7 @@ mod tests {
             mtu: 1450,
             mac: Some(Mac([0x0a, 1, 2, 3, 4, 5])),
             peer: Some(2),
+            peer_namespace: Some(3),
             counters: Counters {
                 received: Traffic { packets: 1, bytes: 3 },
                 sent: Traffic { packets: 2, bytes: 4 },

@@ -15,6 +15,9 @@ use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 
 use crate::socket::{self, Socket};
 
+/// The namespace of the thread that asks.
+const CURRENT: &str = "/proc/thread-self/ns/net";
+
 /// An open network namespace; it stays in being at least as long as this does.
 #[derive(Debug)]
 pub struct NetNs {
@@ -113,7 +116,7 @@ impl NetNs {
 
     /// The namespace of the calling thread.
     pub fn current() -> Result<Self, Error> {
-        Self::open("/proc/thread-self/ns/net")
+        Self::open(CURRENT)
     }
 
     /// Makes a new, empty namespace that lives as long as something holds it open.
@@ -150,12 +153,19 @@ impl NetNs {
 
     /// Opens a netlink socket that acts inside, from whichever thread it is used later.
     pub fn socket(&self) -> Result<Socket, Error> {
-        self.visit(Socket::open)?.map_err(|source| Error::Socket { namespace: self.to_string(), source })
+        self.socket_with(Vec::new())
+    }
+
+    /// The same, with the memory of a socket that is not needed any more.
+    pub(crate) fn socket_with(&self, memory: Vec<u8>) -> Result<Socket, Error> {
+        self.visit(|| Socket::open_with(memory))?
+            .map_err(|source| Error::Socket { namespace: self.to_string(), source })
     }
 
     /// Runs `work` inside, on the calling thread if that can come back, which is many times as fast as a thread of its own.
     fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
-        let home = Self::current()?;
+        let home =
+            File::open(CURRENT).map_err(|source| Error::Open { path: PathBuf::from(CURRENT), source })?;
         // Going where one is takes the same right as coming back.
         if setns(&home, CloneFlags::CLONE_NEWNET).is_err() {
             return self.run(work);
@@ -171,14 +181,17 @@ impl NetNs {
 
 /// A thread that is away, until this is dropped.
 struct Away {
-    home: NetNs,
+    home: File,
 }
 
 impl Drop for Away {
     fn drop(&mut self) {
         if let Err(errno) = setns(&self.home, CloneFlags::CLONE_NEWNET) {
             // Whatever this thread did next, it would do to the wrong network, and nobody would notice.
-            let _ = writeln!(std::io::stderr(), "cannot come back to {}: {errno}", self.home);
+            let _ = writeln!(
+                std::io::stderr(),
+                "cannot come back to the thread's own network namespace: {errno}"
+            );
             std::process::abort();
         }
     }

@@ -4,6 +4,9 @@
 //! request, the error and the kernel's own explanation; a dump is filtered in the kernel and is whole, because an
 //! interrupted one is taken again from its start. It belongs to the network namespace in which it was opened, wherever
 //! it is used later.
+//!
+//! Of several requests only the last is acknowledged. The kernel takes them in order and always says what it refuses, so
+//! that whatever it was silent about by then is done.
 
 mod answer;
 mod describe;
@@ -68,10 +71,20 @@ impl AsFd for Socket {
 impl Socket {
     /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> Result<Self, Error> {
-        Self::prepare().map_err(Error::Open)
+        Self::open_with(Vec::new())
     }
 
-    fn prepare() -> std::io::Result<Self> {
+    /// Opens a socket in the calling thread's network namespace, with the memory of one that is not needed any more.
+    pub(crate) fn open_with(memory: Vec<u8>) -> Result<Self, Error> {
+        Self::prepare(memory).map_err(Error::Open)
+    }
+
+    /// Closes it, and leaves its memory.
+    pub(crate) fn into_memory(self) -> Vec<u8> {
+        self.received
+    }
+
+    fn prepare(mut received: Vec<u8>) -> std::io::Result<Self> {
         let mut inner = netlink_sys::Socket::new(NETLINK_ROUTE)?;
         inner.bind_auto()?;
         inner.connect(&SocketAddr::new(0, 0))?;
@@ -84,13 +97,9 @@ impl Socket {
         if setsockopt(&inner, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&inner, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
-        Ok(Self {
-            inner,
-            sequence: 0,
-            sent: Vec::new(),
-            received: Vec::with_capacity(READ),
-            interruptions: 0,
-        })
+        received.clear();
+        received.reserve(READ);
+        Ok(Self { inner, sequence: 0, sent: Vec::new(), received, interruptions: 0 })
     }
 
     /// Carries out all `requests`; fails with the first refusal that its request does not tolerate.
@@ -163,19 +172,21 @@ impl Socket {
     ) -> Result<(), Error> {
         let first = self.sequence.wrapping_add(1);
         self.sent.clear();
-        for request in batch {
+        for (index, request) in batch.iter().enumerate() {
             self.sequence = self.sequence.wrapping_add(1);
-            request.encode(self.sequence, &mut self.sent);
+            let acknowledged = index + 1 == batch.len();
+            request.encode(self.sequence, acknowledged, &mut self.sent);
         }
         self.send(|| batch.first().map_or_else(String::new, Request::describe))?;
         outcomes.resize_with(start + batch.len(), || Ok(None));
-        let mut unanswered = batch.len();
-        while unanswered > 0 {
+        // The first that is not known to be answered for.
+        let mut next = 0;
+        while next < batch.len() {
             match self.receive() {
                 Ok(()) => {}
                 // The kernel answers before `sendmsg` returns; what is not there now will never come.
                 Err(Errno::EAGAIN) => {
-                    let act = describe::position(start + batch.len() - unanswered, total);
+                    let act = describe::position(start + next, total);
                     return Err(Error::Unanswered { act });
                 }
                 Err(Errno::ENOBUFS) => return Err(Error::Overrun),
@@ -190,7 +201,7 @@ impl Socket {
                 };
                 match message.payload {
                     NetlinkPayload::Error(error) => {
-                        unanswered -= 1;
+                        next = index + 1;
                         if let Some(refusal) =
                             Refusal::read(&error, message.header.flags, request, start + index, total)
                         {

@@ -204,17 +204,18 @@ impl Attempt<'_> {
     fn finish(&mut self, link: &Link) -> Result<Wired, SetupError> {
         let wired = self.wired(link, false);
         let inside = messages::inside(self.plan, &self.host.settings, wired.pod_index);
-        let mut pod = self.namespace.socket().map_err(|source| self.in_namespace(source))?;
+        let memory = std::mem::take(&mut self.host.memory);
+        let mut pod = self.namespace.socket_with(memory).map_err(|source| self.in_namespace(source))?;
         apply(&mut pod, self.namespace, &self.plan.identity.interface, self.plan, &inside)
             .map_err(|source| self.step("inside the pod", source))?;
-        let outside = messages::outside(self.plan, &self.host.settings, link.index);
+        self.host.memory = pod.into_memory();
+        let mut outside = messages::outside(self.plan, &self.host.settings, link.index);
+        // The end that came up first may not send before the kernel has noticed, some time, that the other one is up
+        // as well. Looking at it makes the kernel notice (since Linux 6.8; before, the first packets may be lost).
+        outside.extend(link.peer_namespace.map(|namespace| link::look_into(namespace, wired.pod_index)));
         let Host { namespace, socket, .. } = &mut *self.host;
         apply(socket, namespace, &link.name, self.plan, &outside)
             .map_err(|source| self.step("on the host", source))?;
-        // The end that came up first may not send before the kernel has noticed, some time, that the other one is up
-        // as well. Looking at it makes the kernel notice (since Linux 6.8; before, the first packets may be lost).
-        let noticed = Link::by_index(&mut pod, wired.pod_index);
-        noticed.map_err(|source| self.step("inside the pod", source))?;
         Ok(wired)
     }
 

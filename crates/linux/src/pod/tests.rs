@@ -20,7 +20,7 @@ fn plan() -> PodPlan {
 #[track_caller]
 fn assert_encodes(request: &Request, expected: &str) {
     let mut bytes = Vec::new();
-    request.encode(1, &mut bytes);
+    request.encode(1, true, &mut bytes);
     let digits: String =
         expected.lines().flat_map(|line| line.split('#').next().unwrap().split_whitespace()).collect();
     let expected: Vec<u8> =

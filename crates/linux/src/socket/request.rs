@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use super::{describe, encode};
 
-/// A request that is acknowledged by itself.
+/// A request that is answered for by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     message: RouteNetlinkMessage,
@@ -47,7 +47,7 @@ impl Request {
     }
 
     fn with(message: RouteNetlinkMessage, flags: u16) -> Self {
-        Self { message, flags: flags | NLM_F_REQUEST | NLM_F_ACK, tolerated: &[] }
+        Self { message, flags: flags | NLM_F_REQUEST, tolerated: &[] }
     }
 
     /// The same request, content with being refused for one of these reasons.
@@ -72,8 +72,10 @@ impl Request {
         describe::message(&self.message)
     }
 
-    /// Appends the request as it travels.
-    pub fn encode(&self, sequence: u32, buffer: &mut Vec<u8>) {
-        encode(&self.message, self.flags, sequence, buffer);
+    /// Appends the request as it travels. One that is not to be acknowledged is answered only if it asks for something or is
+    /// refused.
+    pub fn encode(&self, sequence: u32, acknowledged: bool, buffer: &mut Vec<u8>) {
+        let flags = if acknowledged { self.flags | NLM_F_ACK } else { self.flags };
+        encode(&self.message, flags, sequence, buffer);
     }
 }
