@@ -2,14 +2,14 @@
 //!
 //! A whole gRPC client costs almost half of the millisecond that an ADD may take, most of it for what a
 //! program that makes one call never uses. This one writes preface, settings, headers and message at once,
-//! then reads frames until the stream ends. It honours the peer's flow control and nothing more of HTTP/2 than
-//! a correct client must.
+//! then reads frames until the stream ends, and answers before it waits for more of them: what came together with
+//! the end needs no answer. It honours the peer's flow control and nothing more of HTTP/2 than a correct client must.
 
 mod frames;
 mod hpack;
 mod huffman;
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -108,9 +108,14 @@ impl UnaryCall<'_> {
     }
 }
 
+/// As much is read at once: more than an answer has, and less than would be asked of the kernel for this alone.
+const READ: usize = 2048;
+
 /// One connection with one stream on it.
 struct Connection<S> {
-    stream: S,
+    stream: BufReader<S>,
+    /// What is to be said before waiting.
+    replies: Vec<u8>,
     /// What of the request is not sent yet.
     outgoing: Vec<u8>,
     /// How much the peer allows on the connection and on the stream.
@@ -124,7 +129,8 @@ struct Connection<S> {
 impl<S: Read + Write> Connection<S> {
     fn new(stream: S, outgoing: Vec<u8>) -> Self {
         Self {
-            stream,
+            stream: BufReader::with_capacity(READ, stream),
+            replies: Vec::new(),
             outgoing,
             connection_window: INITIAL_WINDOW,
             stream_window: INITIAL_WINDOW,
@@ -148,12 +154,16 @@ impl<S: Read + Write> Connection<S> {
         frames::window_update(&mut bytes, 0, LARGEST_WINDOW - 65_535);
         frames::headers(&mut bytes, STREAM, headers);
         self.push_data(&mut bytes);
-        self.write(&bytes)
+        self.replies = bytes;
+        self.reply()
     }
 
     /// Reads and answers frames until the stream has ended; gives the message.
     fn converse(&mut self) -> Result<Vec<u8>, CallError> {
         loop {
+            if self.stream.buffer().is_empty() {
+                self.reply()?;
+            }
             let frame = Frame::read(&mut self.stream)?;
             if self.receive(&frame)? {
                 return self.finish();
@@ -163,7 +173,6 @@ impl<S: Read + Write> Connection<S> {
 
     /// Takes one frame; true when it ended the stream.
     fn receive(&mut self, frame: &Frame) -> Result<bool, CallError> {
-        let mut reply = Vec::new();
         match frame.kind {
             Kind::Settings if frame.has(flags::ACK) => {}
             Kind::Settings => {
@@ -174,9 +183,9 @@ impl<S: Read + Write> Connection<S> {
                         self.peers_initial_window = value;
                     }
                 }
-                frames::settings_ack(&mut reply);
+                frames::settings_ack(&mut self.replies);
             }
-            Kind::Ping if !frame.has(flags::ACK) => frames::ping_ack(&mut reply, &frame.payload),
+            Kind::Ping if !frame.has(flags::ACK) => frames::ping_ack(&mut self.replies, &frame.payload),
             Kind::WindowUpdate => {
                 let window =
                     if frame.stream == 0 { &mut self.connection_window } else { &mut self.stream_window };
@@ -207,8 +216,9 @@ impl<S: Read + Write> Connection<S> {
             }
             _ => {}
         }
-        self.push_data(&mut reply);
-        self.write(&reply)?;
+        let mut replies = std::mem::take(&mut self.replies);
+        self.push_data(&mut replies);
+        self.replies = replies;
         Ok(false)
     }
 
@@ -244,11 +254,14 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), CallError> {
-        if bytes.is_empty() {
+    /// Says what is to be said.
+    fn reply(&mut self) -> Result<(), CallError> {
+        if self.replies.is_empty() {
             return Ok(());
         }
-        self.stream.write_all(bytes).map_err(|source| CallError::Broken { act: "sending", source })
+        let sent = self.stream.get_mut().write_all(&self.replies);
+        self.replies.clear();
+        sent.map_err(|source| CallError::Broken { act: "sending", source })
     }
 
     /// The stream has ended: the status decides, then the message is taken out of its frame.
