@@ -1,7 +1,9 @@
 //! The loop around a node: events go in one by one, actions go out to those who carry them out, and a timer ticks when
 //! the node wants it to. It decides nothing.
+//!
+//! What happened comes before what is asked for: the end of what is under way, before more is begun.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use tenure_cni::{Code, Failure};
@@ -11,18 +13,25 @@ use tokio::sync::{mpsc, oneshot};
 use crate::journal::Record;
 use crate::node::{Action, Done, Event, Node, Ticket};
 
-/// Those who carry actions out. None of this may block: what takes time is handed on, and its end comes back as an event.
+/// Those who carry actions out. What takes time is handed on, and its end comes back as an event.
 pub trait Hands: Send + 'static {
     /// Appends to the journal; [`Event::Committed`] comes back.
     fn record(&mut self, records: Vec<Record>);
-    /// Carries out any other action than an answer or a record.
+    /// Carries out any other action than an answer or a record. May not block.
     fn carry_out(&mut self, action: Action);
+    /// Carries an action out here and now if that takes less than a millisecond or so, because handing it on to another
+    /// thread and hearing of it again would take almost as long; gives it back otherwise.
+    #[expect(clippy::result_large_err, reason = "it is given back, which is no failure, and not put on the heap for it")]
+    fn at_once(&mut self, action: Action) -> Result<Event, Action> {
+        Err(action)
+    }
 }
 
 /// The way to a node that is being driven. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    inbox: mpsc::UnboundedSender<Message>,
+    events: mpsc::UnboundedSender<Box<Event>>,
+    questions: mpsc::UnboundedSender<Question>,
 }
 
 /// Drives a node.
@@ -31,7 +40,7 @@ pub struct Driver<C, H> {
     node: Node,
     clock: C,
     hands: H,
-    inbox: mpsc::UnboundedReceiver<Message>,
+    inbox: Inbox,
     open: HashMap<Ticket, oneshot::Sender<Outcome>>,
     tickets: u64,
 }
@@ -39,16 +48,25 @@ pub struct Driver<C, H> {
 /// The answer to a call.
 pub type Outcome = Result<Done, Failure>;
 
+#[derive(Debug)]
+struct Inbox {
+    events: mpsc::UnboundedReceiver<Box<Event>>,
+    questions: mpsc::UnboundedReceiver<Question>,
+}
+
 enum Message {
     Event(Box<Event>),
+    Question(Question),
+}
+
+enum Question {
     Call { event: Box<dyn FnOnce(Ticket) -> Event + Send>, answer: oneshot::Sender<Outcome> },
     Look(Box<dyn FnOnce(&Node) + Send>),
 }
 
-impl std::fmt::Debug for Message {
+impl std::fmt::Debug for Question {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Event(event) => event.fmt(f),
             Self::Call { .. } => f.write_str("Call"),
             Self::Look(_) => f.write_str("Look"),
         }
@@ -59,15 +77,16 @@ impl std::fmt::Debug for Message {
 #[derive(Debug)]
 pub struct Entrance {
     handle: Handle,
-    inbox: mpsc::UnboundedReceiver<Message>,
+    inbox: Inbox,
 }
 
 impl Entrance {
     /// A way in.
     #[expect(clippy::new_without_default, reason = "a way into nothing is no default")]
     pub fn new() -> Self {
-        let (sender, inbox) = mpsc::unbounded_channel();
-        Self { handle: Handle { inbox: sender }, inbox }
+        let (events, told) = mpsc::unbounded_channel();
+        let (questions, asked) = mpsc::unbounded_channel();
+        Self { handle: Handle { events, questions }, inbox: Inbox { events: told, questions: asked } }
     }
 
     /// The way to the node.
@@ -85,13 +104,13 @@ impl Handle {
     /// Tells the node something.
     pub fn tell(&self, event: Event) {
         // Nobody is there any more only when the agent is ending.
-        let _ = self.inbox.send(Message::Event(Box::new(event)));
+        let _ = self.events.send(Box::new(event));
     }
 
     /// Asks the node for something, and waits for its answer.
     pub async fn call(&self, event: impl FnOnce(Ticket) -> Event + Send + 'static) -> Outcome {
         let (answer, answered) = oneshot::channel();
-        let _ = self.inbox.send(Message::Call { event: Box::new(event), answer });
+        let _ = self.questions.send(Question::Call { event: Box::new(event), answer });
         answered.await.unwrap_or_else(|_| Err(ending()))
     }
 
@@ -101,7 +120,7 @@ impl Handle {
         look: impl FnOnce(&Node) -> R + Send + 'static,
     ) -> Result<R, Failure> {
         let (answer, answered) = oneshot::channel();
-        let _ = self.inbox.send(Message::Look(Box::new(move |node| drop(answer.send(look(node))))));
+        let _ = self.questions.send(Question::Look(Box::new(move |node| drop(answer.send(look(node))))));
         answered.await.map_err(|_| ending())
     }
 }
@@ -118,45 +137,68 @@ impl<C: Clock, H: Hands> Driver<C, H> {
         loop {
             let wake = self.node.next_wake();
             let message = tokio::select! {
-                message = self.inbox.recv() => message,
-                () = sleep(wake.map(|at| at.since(self.clock.now()))) => Some(tick()),
+                biased;
                 () = &mut ended => None,
+                event = self.inbox.events.recv() => event.map(Message::Event),
+                question = self.inbox.questions.recv() => question.map(Message::Question),
+                () = sleep(wake.map(|at| at.since(self.clock.now()))) => Some(tick()),
             };
             // What is due comes before what came later, or a busy node would never get to it.
             if message.is_some() && wake.is_some_and(|at| at <= self.clock.now()) {
                 self.handle(Event::Tick);
             }
-            match message {
+            let worked = match message {
                 None => return,
                 Some(Message::Event(event)) => self.handle(*event),
-                Some(Message::Look(look)) => look(&self.node),
-                Some(Message::Call { event, answer }) => {
+                Some(Message::Question(Question::Look(look))) => {
+                    look(&self.node);
+                    false
+                }
+                Some(Message::Question(Question::Call { event, answer })) => {
                     self.tickets += 1;
                     let ticket = Ticket(self.tickets);
                     self.open.insert(ticket, answer);
-                    self.handle(event(ticket));
+                    self.handle(event(ticket))
                 }
+            };
+            if worked {
+                // Whoever has his answer now is not to wait until others have theirs.
+                tokio::task::yield_now().await;
             }
         }
     }
 
-    fn handle(&mut self, event: Event) {
-        let mut records = Vec::new();
-        for action in self.node.handle(event, self.clock.now()) {
-            match action {
-                Action::Record { record, .. } => records.push(record),
-                Action::Answer { ticket, outcome } => {
-                    if let Some(answer) = self.open.remove(&ticket) {
-                        // Who does not wait any more asks again.
-                        let _ = answer.send(outcome);
+    /// Lets the node take an event in, and then what comes of it at once. True if that was work.
+    fn handle(&mut self, event: Event) -> bool {
+        let mut events = VecDeque::from([event]);
+        let mut worked = false;
+        while let Some(event) = events.pop_front() {
+            let (mut records, mut jobs) = (Vec::new(), Vec::new());
+            for action in self.node.handle(event, self.clock.now()) {
+                match action {
+                    Action::Record { record, .. } => records.push(record),
+                    Action::Answer { ticket, outcome } => {
+                        if let Some(answer) = self.open.remove(&ticket) {
+                            // Who does not wait any more asks again.
+                            let _ = answer.send(outcome);
+                        }
                     }
+                    action => jobs.push(action),
                 }
-                action => self.hands.carry_out(action),
             }
+            // First, because they are written while the rest is done.
+            if !records.is_empty() {
+                self.hands.record(records);
+            }
+            for job in jobs {
+                match self.hands.at_once(job) {
+                    Ok(event) => events.push_back(event),
+                    Err(job) => self.hands.carry_out(job),
+                }
+            }
+            worked |= !events.is_empty();
         }
-        if !records.is_empty() {
-            self.hands.record(records);
-        }
+        worked
     }
 }
 
@@ -189,6 +231,19 @@ mod tests {
     impl Hands for Idle {
         fn record(&mut self, _: Vec<Record>) {}
         fn carry_out(&mut self, _: Action) {}
+    }
+
+    #[tokio::test]
+    async fn what_happened_comes_before_what_is_asked_for() {
+        let entrance = Entrance::new();
+        let node = entrance.handle();
+        let mut asked = std::pin::pin!(node.look(|node| node.pools().len()));
+        assert!(futures::poll!(&mut asked).is_pending());
+        node.tell(Event::PoolChanged { name: "default".into(), facts: PoolFacts::default() });
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
+        let driver = entrance.driver(Node::new(Settings::new("node-1")), clock, Idle);
+        tokio::spawn(driver.run(std::future::pending()));
+        assert_eq!(asked.await, Ok(1));
     }
 
     #[tokio::test]

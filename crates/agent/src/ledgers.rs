@@ -39,6 +39,7 @@ use tenure_handles::{Clock, Timestamp};
 use tenure_ipam::Address;
 use tenure_whereabouts::Config;
 use tenure_whereabouts::ledger::{Act, Answer, LedgerRefusal, PoolId, Request, Want, Who};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -112,6 +113,8 @@ struct Shared {
     options: Options,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
+    /// Where workers run, whoever asks first: reading what many hold takes longer than those who only ask may wait.
+    runtime: Handle,
     health: Mutex<LedgersHealth>,
     attachments: Attachments,
     wishes: Wishes,
@@ -129,6 +132,7 @@ impl Ledgers {
             options,
             clock: Arc::new(clock),
             stop,
+            runtime: Handle::current(),
             health: Mutex::default(),
             attachments,
             wishes,
@@ -284,7 +288,7 @@ impl Ledgers {
             let (sender, inbox) = mpsc::unbounded_channel();
             let worker = Worker::new(Arc::clone(&self.shared), network, inbox);
             let stop = self.shared.stop.clone();
-            tokio::spawn(async move { stop.run_until_cancelled(worker.run()).await });
+            self.shared.runtime.spawn(async move { stop.run_until_cancelled(worker.run()).await });
             workers.insert(network.to_owned(), sender);
             &workers[network]
         };

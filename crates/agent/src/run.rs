@@ -28,8 +28,8 @@ use tenure_handles::{Clock, Entropy};
 use tenure_linux::Host;
 use tenure_linux::host::HostError;
 use tenure_linux::netns::{self, NetNs};
-use tokio::sync::watch;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinError;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -81,6 +81,9 @@ pub enum StartError {
     /// There is no thread for the kernel.
     #[error("cannot begin to work on the kernel")]
     Kernel(#[from] wire::StartError),
+    /// There is no thread for calls.
+    #[error("cannot start the thread that answers calls")]
+    Thread(#[source] io::Error),
     /// A task ended that must not.
     #[error("a task of the start ended early")]
     Task(#[from] JoinError),
@@ -112,7 +115,7 @@ pub struct Agent {
     ledgers: Ledgers,
     progress: Progress,
     inspector: Inspector,
-    task: JoinHandle<Result<(), RunError>>,
+    ended: oneshot::Receiver<Result<(), RunError>>,
 }
 
 impl Agent {
@@ -206,8 +209,8 @@ impl Agent {
             kernel: Some(eye),
         });
         let life = Life { node: node.clone(), options, service, stages, stop, life };
-        let task = tokio::spawn(life.live(driver));
-        Ok(Self { node, objects, slices, ledgers, progress, inspector, task })
+        let ended = on_own_thread(life.live(driver)).map_err(StartError::Thread)?;
+        Ok(Self { node, objects, slices, ledgers, progress, inspector, ended })
     }
 
     /// The way to the node.
@@ -242,8 +245,22 @@ impl Agent {
 
     /// Waits until it has ended.
     pub async fn wait(self) -> Result<(), RunError> {
-        self.task.await?
+        self.ended.await.unwrap_or(Err(RunError::Driver))
     }
+}
+
+/// Calls are read, decided, carried out and answered on one thread: each that took part in one would have to be woken up for
+/// it, which takes the kernel as long as all that is to be decided.
+fn on_own_thread<T: Send + 'static>(
+    life: impl Future<Output = T> + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (end, ended) = oneshot::channel();
+    std::thread::Builder::new().name("calls".into()).spawn(move || {
+        // Nobody waits for it any more only when the process is ending.
+        let _ = end.send(runtime.block_on(life));
+    })?;
+    Ok(ended)
 }
 
 /// Opens the journal and the kernel, and tells the node what they have.

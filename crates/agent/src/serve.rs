@@ -9,6 +9,7 @@ mod place;
 mod reply;
 mod request;
 mod service;
+mod terse;
 mod whereabouts;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ use tokio::net::UnixListener;
 pub use place::ListenError;
 pub use request::{Asked, PodName, Resolve};
 pub use service::Service;
+use terse::Terse;
 pub use whereabouts::Whereabouts;
 
 /// A socket that is being listened on.
@@ -43,7 +45,7 @@ impl Listening {
         ended: impl Future<Output = ()>,
     ) -> Result<(), tonic::transport::Error> {
         let incoming = stream::unfold(self.listener, |listener| async {
-            let accepted = listener.accept().await.map(|(stream, _)| stream);
+            let accepted = listener.accept().await.map(|(stream, _)| Terse::new(stream));
             if accepted.is_err() {
                 // Too many open files, most likely: asking again at once would not help.
                 tokio::time::sleep(Duration::from_millis(10)).await;

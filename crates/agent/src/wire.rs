@@ -1,7 +1,8 @@
-//! The kernel's thread: makes, looks at and takes away interfaces, one after the other, because the kernel does not do
-//! it any faster side by side.
+//! Interfaces: makes, looks at and takes them away, one after the other, because the kernel does not do it any faster
+//! side by side.
 //!
-//! What it promises: every job is answered by one event, and jobs are done in the order in which they were given.
+//! What it promises: every job is answered by one event, and jobs are done in the order in which they were given: by a
+//! thread of their own, or, while that has nothing to do, by whoever brings one and would only wait for it.
 //! Nothing on the way of a job lists anything. Links that were taken out of service are deleted by another thread, many
 //! at once.
 
@@ -12,7 +13,9 @@ mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::{error, io};
 
@@ -41,16 +44,18 @@ pub enum StartError {
 }
 
 /// The way to the kernel's thread. Dropping it ends the thread after what it was given to do.
-#[derive(Debug)]
 pub struct Wirer {
     tasks: Option<Sender<Task>>,
+    /// How many of them are not done.
+    waiting: Arc<AtomicUsize>,
+    worker: Arc<Mutex<Worker>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Wirer {
     /// Prepares the host, tells what links there are, and starts. `reaper` is the same host once more, for deleting.
     ///
-    /// `tell` is called on the kernel's thread.
+    /// `tell` is called on the kernel's thread, with what was handed on to it.
     pub fn start(
         mut host: Host,
         reaper: Host,
@@ -62,9 +67,29 @@ impl Wirer {
         tell(Event::Kernel(eyes::inventory(&mut host)?));
         let (tasks, received) = mpsc::channel();
         let reaping = Reaping::start(reaper, clock)?;
-        let worker = Worker::new(host, reaping, tell);
-        let thread = thread::Builder::new().name("kernel".into()).spawn(move || worker.run(&received))?;
-        Ok(Self { tasks: Some(tasks), thread: Some(thread) })
+        let worker = Arc::new(Mutex::new(Worker::new(host, reaping, Box::new(tell))));
+        let waiting = Arc::<AtomicUsize>::default();
+        let thread = {
+            let (worker, waiting) = (Arc::clone(&worker), Arc::clone(&waiting));
+            let run = move || worker::run(&worker, &received, &waiting);
+            thread::Builder::new().name("kernel".into()).spawn(run)?
+        };
+        Ok(Self { tasks: Some(tasks), waiting, worker, thread: Some(thread) })
+    }
+
+    /// Does an [`Action::Wire`], [`Action::Unwire`] or [`Action::Inspect`] here and now, unless something else is to be done
+    /// before it; gives it back then, and anything else.
+    #[expect(clippy::result_large_err, reason = "it is given back, which is no failure, and not put on the heap for it")]
+    pub fn at_once(&self, job: Action) -> Result<Event, Action> {
+        if !matches!(job, Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_)) {
+            return Err(job);
+        }
+        // Who has the worker and finds nothing waiting comes after all that was given before.
+        let Ok(mut worker) = self.worker.try_lock() else { return Err(job) };
+        if self.waiting.load(Ordering::Acquire) > 0 {
+            return Err(job);
+        }
+        worker.answer(job)
     }
 
     /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Repair`],
@@ -81,9 +106,16 @@ impl Wirer {
 
     fn give(&self, task: Task) {
         if let Some(tasks) = &self.tasks {
+            self.waiting.fetch_add(1, Ordering::AcqRel);
             // The thread ends only after this does.
             let _ = tasks.send(task);
         }
+    }
+}
+
+impl std::fmt::Debug for Wirer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wirer").field("waiting", &self.waiting).finish_non_exhaustive()
     }
 }
 

@@ -141,6 +141,8 @@ async fn an_api_server_that_is_away_is_said_and_does_not_make_it_unready() {
 async fn a_journal_that_cannot_be_written_makes_it_unready() {
     let rig = rig();
     rig.serve();
+    // What was written before does not say that it can be written again.
+    rig.node.look(|_| ()).await.unwrap();
     rig.node.tell(Event::JournalFailed { message: "disk full".into() });
     let (ready, text) = rig.inspector.ready().await;
     assert!(!ready && text.contains("journal: cannot be written"), "{text}");

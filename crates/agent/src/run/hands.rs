@@ -36,10 +36,14 @@ impl Hands for Body {
         }
     }
 
-    fn carry_out(&mut self, mut action: Action) {
+    fn at_once(&mut self, mut action: Action) -> Result<Event, Action> {
         if let Action::Wire(job) | Action::Inspect(job) = &mut action {
             job.wiring.mtu = job.wiring.mtu.or(self.mtu);
         }
+        self.kernel.at_once(action)
+    }
+
+    fn carry_out(&mut self, action: Action) {
         match action {
             Action::AskForBlock { .. } | Action::ReturnBlock { .. } => self.objects.carry_out(action),
             Action::Report(ref report) => {

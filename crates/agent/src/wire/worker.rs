@@ -1,8 +1,10 @@
-//! What the kernel's thread does.
+//! What is done to the kernel, and the thread that does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -32,7 +34,10 @@ pub(super) enum Task {
     Remote(BTreeMap<IpAddr, BTreeSet<Cidr>>),
 }
 
-pub(super) struct Worker<T> {
+/// Who is told what became of a job.
+pub(super) type Tell = Box<dyn Fn(Event) + Send>;
+
+pub(super) struct Worker {
     host: Host,
     node: Node,
     eyes: Eyes,
@@ -41,52 +46,78 @@ pub(super) struct Worker<T> {
     exported: Option<BTreeSet<IpNet>>,
     /// Other nodes' blocks; nothing if nobody said so.
     remote: Option<BTreeMap<IpNet, IpAddr>>,
-    tell: T,
+    tell: Tell,
 }
 
-impl<T: Fn(Event)> Worker<T> {
-    pub(super) fn new(host: Host, reaping: Reaping, tell: T) -> Self {
+/// Does what it is given until nobody is left to give anything, and looks around when there is nothing to do.
+pub(super) fn run(worker: &Mutex<Worker>, tasks: &Receiver<Task>, waiting: &AtomicUsize) {
+    lock(worker).look_around();
+    loop {
+        match tasks.recv_timeout(LOOK_AROUND) {
+            Ok(task) => {
+                let mut worker = lock(worker);
+                match task {
+                    Task::Job(job) => worker.carry_out(*job),
+                    Task::Remote(blocks) => {
+                        worker.remote = Some(by_block(&blocks));
+                        worker.sync_remote();
+                    }
+                }
+                waiting.fetch_sub(1, Ordering::AcqRel);
+            }
+            Err(RecvTimeoutError::Timeout) => lock(worker).look_around(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// What a job of another thread left when it panicked is no worse than what it left in the kernel.
+fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
+    worker.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Worker {
+    pub(super) fn new(host: Host, reaping: Reaping, tell: Tell) -> Self {
         let (node, eyes) = (Node::default(), Eyes::default());
         Self { host, node, eyes, reaping, exported: None, remote: None, tell }
     }
 
-    pub(super) fn run(mut self, tasks: &Receiver<Task>) {
-        self.look_around();
-        loop {
-            match tasks.recv_timeout(LOOK_AROUND) {
-                Ok(Task::Job(job)) => self.carry_out(*job),
-                Ok(Task::Remote(blocks)) => {
-                    self.remote = Some(by_block(&blocks));
-                    self.sync_remote();
-                }
-                Err(RecvTimeoutError::Timeout) => self.look_around(),
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
+    /// Does a job of one interface, and says what became of it; gives anything else back.
+    #[expect(clippy::result_large_err, reason = "it is given back, which is no failure, and not put on the heap for it")]
+    pub(super) fn answer(&mut self, job: Action) -> Result<Event, Action> {
+        match job {
+            Action::Wire(job) => Ok(self.wire(job)),
+            Action::Unwire { job, key, pod } => Ok(self.unwire(job, &key, &pod)),
+            Action::Inspect(job) => Ok(self.inspect(&job)),
+            other => Err(other),
         }
     }
 
     fn carry_out(&mut self, job: Action) {
-        let event = match job {
-            Action::Wire(job) => self.wire(job),
-            Action::Unwire { job, key, pod } => self.unwire(job, &key, &pod),
-            Action::Inspect(job) => self.inspect(&job),
+        match self.answer(job) {
+            Ok(event) => (self.tell)(event),
+            Err(other) => self.sort_out(other),
+        }
+    }
+
+    /// Does what is about more than one interface.
+    fn sort_out(&mut self, job: Action) {
+        match job {
             Action::Repair(holds) => {
                 if let Err(error) = self.repair(&holds) {
                     warn!(error = chain(&error), "cannot verify the routes to pods");
                 }
-                return;
             }
             Action::Look { job, interfaces, namespaces } => {
                 self.look_around();
-                return self.look(job, &interfaces, &namespaces);
+                self.look(job, &interfaces, &namespaces);
             }
             Action::Export(networks) => {
                 self.exported = Some(networks.iter().filter_map(to_net).collect());
-                return self.sync_export();
+                self.sync_export();
             }
-            other => return warn!(?other, "this is nothing for the kernel"),
-        };
-        (self.tell)(event);
+            other => warn!(?other, "this is nothing for the kernel"),
+        }
     }
 
     fn wire(&mut self, job: WireJob) -> Event {
