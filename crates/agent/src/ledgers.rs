@@ -9,7 +9,6 @@
 //! | `carry` | what is written, in the order that a plan asks for, and what came of it |
 //! | `calls` | a call to the API server, with its patience and its trouble in words |
 //! | `attachments` | which of this node's containers have something, over a restart of the agent: for DEL and GC |
-//! | `wishes` | which address a pod would like, by its annotation |
 //!
 //! What it promises:
 //!
@@ -24,7 +23,6 @@ mod attachments;
 mod calls;
 mod carry;
 mod read;
-mod wishes;
 mod worker;
 
 use std::collections::HashMap;
@@ -46,7 +44,6 @@ use tokio_util::sync::CancellationToken;
 pub use attachments::Attachment;
 
 use attachments::Attachments;
-use wishes::Wishes;
 use worker::{Job, Purpose, Worker};
 
 /// How ledgers are kept.
@@ -66,8 +63,6 @@ pub struct Options {
     pub longest: Duration,
     /// Where this node remembers which containers have something.
     pub directory: PathBuf,
-    /// There are no pods to ask for annotations.
-    pub outside_kubernetes: bool,
 }
 
 impl Options {
@@ -81,7 +76,6 @@ impl Options {
             patience: Duration::from_secs(5),
             longest: Duration::from_secs(20),
             directory: directory.into(),
-            outside_kubernetes: false,
         }
     }
 }
@@ -117,7 +111,6 @@ struct Shared {
     runtime: Handle,
     health: Mutex<LedgersHealth>,
     attachments: Attachments,
-    wishes: Wishes,
     /// The way to each network's worker.
     workers: Mutex<HashMap<String, mpsc::UnboundedSender<Job>>>,
 }
@@ -126,7 +119,6 @@ impl Ledgers {
     /// Ledgers in the namespace of these options. Nothing is read before somebody asks. Needs a tokio runtime around it.
     pub fn new(client: Client, options: Options, clock: impl Clock, stop: CancellationToken) -> Self {
         let attachments = Attachments::open(options.directory.clone());
-        let wishes = Wishes::new(client.clone(), &options, stop.clone());
         let shared = Shared {
             client,
             options,
@@ -135,7 +127,6 @@ impl Ledgers {
             runtime: Handle::current(),
             health: Mutex::default(),
             attachments,
-            wishes,
             workers: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -244,11 +235,6 @@ impl Ledgers {
     /// What a container's interface has by this CNI configuration, as far as this node has done it.
     pub fn attachment(&self, name: &str, container: &str, interface: &str) -> Option<Attachment> {
         self.shared.attachments.get(name, container, interface)
-    }
-
-    /// The annotation of a pod that names the address it would like; empty if it has none.
-    pub async fn wish_of(&self, namespace: &str, pod: &str) -> String {
-        self.shared.wishes.of(namespace, pod).await
     }
 
     /// Why shared ranges cannot be changed at present, if they cannot. Where there was trouble, the API server is asked.

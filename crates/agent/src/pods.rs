@@ -26,6 +26,8 @@ use crate::objects::watch::{Watching, watch};
 use crate::objects::{ObjectsHealth, Watched, lock};
 use crate::serve::PodName;
 
+/// The annotation by which the kubelet marks pods that it has from a file.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 /// How long one read may take.
 const LIVE_READ: Duration = Duration::from_secs(1);
 
@@ -48,6 +50,8 @@ pub(crate) struct KnownPod {
     pub(crate) facts: Arc<PodFacts>,
     /// Its annotation that names the address it would like; empty if it has none.
     preferred: String,
+    /// Of a pod that the kubelet has from elsewhere, and only shows here: the UID that the kubelet knows it by.
+    shown_for: Option<String>,
 }
 
 struct Shared {
@@ -101,26 +105,24 @@ impl Pods {
             Sight::Nothing => None,
             Sight::Behind(_) => self.shared.read(pod).await.unwrap_or_default(),
         };
+        let known = known.filter(|known| known.is(pod));
         known.map(|pod| pod.preferred).unwrap_or_default()
     }
 
-    /// What a pod refers to; nothing if there is no such pod. Read where the watch has not heard of it, or is behind; where
-    /// that fails, what the watch said last of this very pod is what is known. Says why nothing is known otherwise.
-    pub(crate) async fn facts_of(&self, pod: &PodName) -> Result<Option<Arc<PodFacts>>, String> {
-        let known = match self.shared.glance(pod) {
-            Sight::Known(known) => Some(known),
-            Sight::Nothing | Sight::Behind(None) => self.shared.read(pod).await?,
-            Sight::Behind(Some(last)) => match self.shared.read(pod).await {
-                Ok(known) => known,
-                Err(_) => Some(last),
-            },
-        };
-        Ok(known.map(|pod| pod.facts))
+    /// The pod of this name, which may be another one by now; nothing if there is none. Read where the watch has not heard of
+    /// it, or is behind; where that fails, what the watch said last of this very pod is what is known. Says why nothing is
+    /// known otherwise.
+    pub(crate) async fn find(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
+        match self.shared.glance(pod) {
+            Sight::Known(known) => Ok(Some(known)),
+            Sight::Nothing | Sight::Behind(None) => self.shared.read(pod).await,
+            Sight::Behind(Some(last)) => Ok(self.shared.read(pod).await.unwrap_or(Some(last))),
+        }
     }
 
-    /// What a pod refers to, as the API server says now.
-    pub(crate) async fn facts_now(&self, pod: &PodName) -> Result<Option<Arc<PodFacts>>, String> {
-        Ok(self.shared.read(pod).await?.map(|pod| pod.facts))
+    /// The pod of this name, as the API server says now.
+    pub(crate) async fn find_now(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
+        self.shared.read(pod).await
     }
 
     /// How the watch is, if there is one.
@@ -135,12 +137,13 @@ impl KnownPod {
         Self {
             facts: Arc::new(PodFacts::of(&pod.metadata)),
             preferred: preferred.cloned().unwrap_or_default(),
+            shown_for: pod.annotations().get(MIRROR).cloned(),
         }
     }
 
     /// Whether it is the pod that is meant; where nobody says which, any of its name is.
-    fn is(&self, pod: &PodName) -> bool {
-        pod.uid.is_empty() || pod.uid == self.facts.uid
+    pub(crate) fn is(&self, pod: &PodName) -> bool {
+        pod.uid.is_empty() || pod.uid == self.facts.uid || self.shown_for.as_ref() == Some(&pod.uid)
     }
 }
 
@@ -191,7 +194,7 @@ impl Shared {
             drop(state.mirror.hear(heard));
         }
         drop(state);
-        Ok(Some(known).filter(|known| known.is(pod)))
+        Ok(Some(known))
     }
 }
 

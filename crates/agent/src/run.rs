@@ -37,13 +37,15 @@ use tracing::{info, warn};
 pub use options::{Options, Paths};
 pub use stage::{Progress, Stage};
 
+use crate::claims::{self, Claims, Reason};
 use crate::drive::{Driver, Entrance, Handle};
 use crate::inspect::{ApiCalls, Inspector, Parts};
 use crate::journal::{Commit, Journal, OpenError, Opened, Origin};
 use crate::ledgers::{self, Ledgers};
 use crate::node::{self, Event, Node};
 use crate::objects::{self, Objects, RemoteRoutes, Resolver};
-use crate::serve::{self, ListenError, Service, Whereabouts};
+use crate::pods::Pods;
+use crate::serve::{self, Dialects, ListenError, Service, Whereabouts};
 use crate::slices::{self, Slices};
 use crate::wire::{self, Wirer};
 use hands::Body;
@@ -132,7 +134,7 @@ impl Agent {
     ) -> Result<Self, StartError> {
         let entrance = Entrance::new();
         let (node, stages) = (entrance.handle(), Stages::begin());
-        let (journal, kernel, eye) = {
+        let (journal, guests, kernel, eye) = {
             let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
             tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
         };
@@ -144,6 +146,7 @@ impl Agent {
         };
         let wanted = objects::Options {
             remote_blocks: options.route_blocks,
+            remote_claims: options.route_blocks && !options.outside_kubernetes,
             outside_kubernetes: options.outside_kubernetes,
             ..objects::Options::new(options.node.node.clone())
         };
@@ -163,11 +166,20 @@ impl Agent {
                 namespace: options.whereabouts_namespace.clone(),
                 reserving_always: options.whereabouts_reserves_always,
                 cooling: options.node.cooling,
-                outside_kubernetes: options.outside_kubernetes,
                 ..ledgers::Options::new(&options.node.node, options.paths.ledgers())
             };
-            Ledgers::new(client, wanted, clock.clone(), life.clone())
+            Ledgers::new(client.clone(), wanted, clock.clone(), life.clone())
         };
+        let pods = Pods::new(client.clone(), &options.node.node, clock.clone(), life.clone());
+        // Outside Kubernetes there are neither pods nor networks that could refer to a claim.
+        let claims = (!options.outside_kubernetes).then(|| {
+            let routes = options.route_blocks.then(|| objects.clone());
+            let around = (node.clone(), pods.clone(), routes);
+            Claims::start(client, claims::Options::default(), clock.clone(), around, life.clone())
+        });
+        if let Some(claims) = claims.as_ref().filter(|_| guests > 0) {
+            claims.watch(Reason::Guests);
+        }
         let kernel = Arc::new(kernel);
         if options.route_blocks {
             tokio::spawn(route_blocks(objects.remote_routes(), Arc::downgrade(&kernel)));
@@ -189,7 +201,10 @@ impl Agent {
             objects.resolver(),
             clock.clone(),
             (options.kernel.gateway_v4, options.kernel.gateway_v6),
-            Some(Whereabouts::new(ledgers.clone(), slices.clone(), tombstones, alone)),
+            Dialects {
+                whereabouts: Some(Whereabouts::new(ledgers.clone(), slices.clone(), pods, tombstones, alone)),
+                claims: claims.clone(),
+            },
         );
         let progress = stages.progress();
         let inspector = Inspector::new(Parts {
@@ -199,8 +214,11 @@ impl Agent {
             calls: service.calls(),
             api_calls,
             objects: {
-                let (objects, slices) = (objects.clone(), slices.clone());
-                Box::new(move || objects.health().and(slices.health()))
+                let (objects, slices, claims) = (objects.clone(), slices.clone(), claims.clone());
+                Box::new(move || {
+                    let health = objects.health().and(slices.health());
+                    claims.as_ref().map_or(health.clone(), |claims| health.and(claims.health()))
+                })
             },
             stage: {
                 let progress = progress.clone();
@@ -208,7 +226,7 @@ impl Agent {
             },
             kernel: Some(eye),
         });
-        let life = Life { node: node.clone(), options, service, stages, stop, life };
+        let life = Life { node: node.clone(), options, service, claims, stages, stop, life };
         let ended = on_own_thread(life.live(driver)).map_err(StartError::Thread)?;
         Ok(Self { node, objects, slices, ledgers, progress, inspector, ended })
     }
@@ -263,12 +281,12 @@ fn on_own_thread<T: Send + 'static>(
     Ok(ended)
 }
 
-/// Opens the journal and the kernel, and tells the node what they have.
+/// Opens the journal and the kernel, tells the node what they have, and says how many guests the journal has.
 fn open(
     options: &Options,
     clock: impl Clock + Clone,
     node: &Handle,
-) -> Result<(Journal, Wirer, Host), StartError> {
+) -> Result<(Journal, usize, Wirer, Host), StartError> {
     let boot = fs::read_to_string(BOOT_ID).map_err(StartError::Boot)?;
     let origin = Origin { boot: boot.trim().to_owned(), node: options.node.node.clone() };
     let told = {
@@ -283,7 +301,8 @@ fn open(
         warn!("{note}");
     }
     restrict(options.paths.journal())?;
-    info!(path = %journal.path().display(), holds = image.holds().count(), "read the journal");
+    let guests = image.guests().count();
+    info!(path = %journal.path().display(), holds = image.holds().count(), guests, "read the journal");
     node.tell(Event::Journal(image));
     let host = || -> Result<Host, StartError> {
         let namespace = match &options.namespace {
@@ -297,7 +316,7 @@ fn open(
         move |event| node.tell(event)
     };
     let kernel = Wirer::start(host()?, host()?, clock, tell)?;
-    Ok((journal, kernel, host()?))
+    Ok((journal, guests, kernel, host()?))
 }
 
 /// Tells the kernel's thread of other nodes' blocks, until one of the two ends.
@@ -326,6 +345,7 @@ struct Life<C> {
     node: Handle,
     options: Options,
     service: Service<Resolver, C>,
+    claims: Option<Claims>,
     stages: Stages,
     /// When this is cancelled, the agent stops.
     stop: CancellationToken,
@@ -355,6 +375,12 @@ impl<C: Clock + Clone> Life<C> {
         tokio::select! {
             _ = progress.reach(Stage::Replaying) => {}
             () = self.stop.cancelled() => return Ok(()),
+        }
+        if let Some(claims) = &self.claims {
+            tokio::select! {
+                () = claims.ready() => {}
+                () = self.stop.cancelled() => return Ok(()),
+            }
         }
         let tombstones =
             Tombstones::new(self.options.paths.tombstones(), self.node.clone(), self.service.clone());

@@ -4,6 +4,7 @@
 //! configuration asks for. A refusal is an answer like any other; a gRPC status other than OK is for what is no call.
 
 mod codec;
+mod guests;
 mod network;
 mod place;
 mod reply;
@@ -21,7 +22,7 @@ use tokio::net::UnixListener;
 
 pub use place::ListenError;
 pub use request::{Asked, PodName, Resolve};
-pub use service::Service;
+pub use service::{Dialects, Service};
 use terse::Terse;
 pub use whereabouts::Whereabouts;
 

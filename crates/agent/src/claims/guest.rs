@@ -44,10 +44,7 @@ impl Claims {
     /// The claim's addresses that an interface on a network that opts in is to have, and its pod's UID; nothing if it refers
     /// to no claim. Waits for what is not there yet.
     pub(crate) async fn guest(&self, interface: Interface<'_>) -> Result<Option<(Guest, String)>, Failure> {
-        let (pod, wanted) = match self.wanted(interface).await? {
-            Some(found) => found,
-            None => return Ok(None),
-        };
+        let Some((pod, wanted)) = self.wanted(interface).await? else { return Ok(None) };
         self.watch(Reason::Reference);
         let mut heard = self.shared.heard.subscribe();
         let mut last = refusal::not_read(interface, &wanted.reference);
@@ -74,14 +71,20 @@ impl Claims {
     async fn wanted(&self, interface: Interface<'_>) -> Result<Option<(Arc<PodFacts>, Wanted)>, Failure> {
         let pods = &self.shared.pods;
         let unknown = |problem: String| refusal::pod_unknown(interface, &problem);
-        let mut pod = pods.facts_of(interface.pod).await.map_err(unknown)?;
+        let mut found = pods.find(interface.pod).await.map_err(unknown)?;
         // An interface that is plugged in later was written into the pod's annotation a moment ago.
-        if pod.as_ref().is_some_and(|pod| !is_listed(pod, interface.name)) {
-            pod = pods.facts_now(interface.pod).await.or_else(|problem| pod.map(Some).ok_or(problem)).map_err(unknown)?;
+        if found.as_ref().is_some_and(|pod| !is_listed(&pod.facts, interface.name)) {
+            found = pods.find_now(interface.pod).await.unwrap_or(found);
         }
-        let Some(pod) = pod else { return Err(refusal::pod_gone(interface)) };
-        let wanted = tenure_claims::reference(&pod, interface.network, interface.name).map_err(refusal::unreadable)?;
-        Ok(wanted.map(|wanted| (pod, wanted)))
+        // Nobody else has the name: it was deleted, or the kubelet has it from a file and does not show it yet. Such a pod
+        // refers to nothing.
+        let Some(pod) = found else { return Ok(None) };
+        if !pod.is(interface.pod) {
+            return Err(refusal::pod_gone(interface));
+        }
+        let wanted = tenure_claims::reference(&pod.facts, interface.network, interface.name)
+            .map_err(|refusal| refusal::unreadable(&refusal))?;
+        Ok(wanted.map(|wanted| (pod.facts, wanted)))
     }
 
     fn judge(&self, interface: Interface<'_>, pod: &PodFacts, wanted: &Wanted) -> Verdict {

@@ -6,8 +6,8 @@ use tenure_claims::ClaimFacts;
 
 use super::Shared;
 use crate::node::Event;
-use crate::objects::{RemoteClaim, lock};
 use crate::objects::mirror::{Change, Heard, Mirror};
+use crate::objects::{RemoteClaim, lock};
 
 /// All claims.
 #[derive(Default)]

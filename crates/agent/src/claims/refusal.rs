@@ -16,20 +16,17 @@ pub(super) fn pod_unknown(interface: Interface<'_>, problem: &str) -> Failure {
 }
 
 pub(super) fn pod_gone(interface: Interface<'_>) -> Failure {
-    let uid = match interface.pod.uid.as_str() {
-        "" => String::new(),
-        uid => format!(" of UID {uid}"),
-    };
     let message = format!(
-        "there is no pod {}{uid}, so that nobody knows which IPAMClaim its interface {} on network {:?} refers to",
+        "pod {} of UID {} is gone, so that nobody knows which IPAMClaim its interface {} on network {:?} refers to",
         podref(interface),
+        interface.pod.uid,
         interface.name,
         interface.network
     );
-    later(message).detail("accepted is a pod that exists; one that was deleted needs no interface any more")
+    later(message).detail("there is another pod of its name by now, which has its own interfaces")
 }
 
-pub(super) fn unreadable(refusal: Refusal) -> Failure {
+pub(super) fn unreadable(refusal: &Refusal) -> Failure {
     Failure::new(Code::InvalidConfig, refusal.to_string())
 }
 
@@ -108,9 +105,9 @@ pub(super) fn no_slot(interface: Interface<'_>, claim: &ClaimFacts) -> Failure {
             later(message).detail("accepted are two pods at most: it may be used when one of them is gone")
         }
         (used, _) => {
-            let used = used.as_ref().map(|slot| format!("; now it is used by pod {}", on(slot))).unwrap_or_default();
-            let message =
-                format!("{} has not been let use {} yet{used}", who(interface), name_of(claim));
+            let used =
+                used.as_ref().map(|slot| format!("; now it is used by pod {}", on(slot))).unwrap_or_default();
+            let message = format!("{} has not been let use {} yet{used}", who(interface), name_of(claim));
             later(message).detail("tenure-controller says who may use a claim: is it running?")
         }
     }

@@ -54,7 +54,8 @@ pub(super) async fn due(
 /// Refuses addresses that are not a pool's, and a claim that lacks one of a family that the pool has.
 pub(super) fn fits_pool(guest: &Guest, pool: &str, facts: Option<&PoolFacts>) -> Result<(), Failure> {
     let Some(facts) = facts else {
-        let message = format!("there is no AddressPool {pool:?}, which IPAMClaim {} is for", guest.claim_name);
+        let message =
+            format!("there is no AddressPool {pool:?}, which IPAMClaim {} is for", guest.claim_name);
         return Err(Failure::new(Code::TryAgainLater, message)
             .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool"));
     };
@@ -146,6 +147,7 @@ fn not_of(guest: &Guest, address: Address, place: &str) -> Failure {
 
 fn lacks(guest: &Guest, place: &str) -> Failure {
     let message = format!("IPAMClaim {} has no address of {place}", guest.claim_name);
-    Failure::new(Code::TryAgainLater, message)
-        .detail("accepted is a claim with an address of each: delete the claim for new ones, or put the network back")
+    Failure::new(Code::TryAgainLater, message).detail(
+        "accepted is a claim with an address of each: delete the claim for new ones, or put the network back",
+    )
 }

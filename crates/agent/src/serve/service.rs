@@ -189,7 +189,8 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
         name: &PodName,
         (pool, pod): (String, Pod),
     ) -> Result<Attach, Failure> {
-        let due = guests::due(claims, &self.node, (&request.key()?, name), &request.config, &request.call).await?;
+        let due =
+            guests::due(claims, &self.node, (&request.key()?, name), &request.config, &request.call).await?;
         let mut attach = request.attach(pool, pod)?;
         let addresses: Vec<tenure_ipam::Address> = match due {
             Due::Ordinary => return Ok(attach),

@@ -17,7 +17,7 @@ use tenure_handles::{Clock as _, SeededEntropy, SystemClock};
 use tenure_ipam::{Address, Cidr, Subnet};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule};
-use tenure_whereabouts::slices::slice_pools;
+use tenure_whereabouts::slices::{NETWORK, slice_pools};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::claims::{Claims, Options, Reason};
@@ -26,16 +26,17 @@ use crate::journal::{Image, Record};
 use crate::key::Pod;
 use crate::ledgers::{self, Ledgers};
 use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
+use crate::objects::Watched;
 use crate::pods::Pods;
 use crate::serve::{Asked, Dialects, Resolve, Service, Whereabouts};
 use crate::slices::{self, Slices};
 pub(super) use crate::testing::{a_moment, until};
 
 const SYSTEM: &str = "kube-system";
-/// The namespace of most pods and claims here.
-pub(super) const SHOP: &str = "shop";
+/// One namespace for each kind of network, so that they can share a server.
+const NAMESPACES: [&str; 6] = ["shop", "shop-1", "shop-2", "shop-3", "shop-4", "shop-5"];
 
-/// An API server.
+/// An API server, and a namespace of it.
 pub(super) struct Bed {
     server: LocalApi,
     /// Without faults.
@@ -43,6 +44,10 @@ pub(super) struct Bed {
     /// Between the agent and the server.
     pub(super) faults: Faults,
     directory: tempfile::TempDir,
+    /// The namespace of pods and claims here.
+    pub(super) namespace: &'static str,
+    /// The network of claims here.
+    pub(super) net: String,
 }
 
 /// A pod's interface: the pod's name and UID, the container, the interface.
@@ -127,17 +132,24 @@ impl Bed {
     pub(super) async fn without_claims() -> Self {
         let server = ServerOptions::default().temporary(SystemClock, SeededEntropy::new(17));
         let client = server.client();
-        for name in [SYSTEM, SHOP, "other"] {
+        for name in NAMESPACES.into_iter().chain([SYSTEM, "other"]) {
             let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
             let namespaces: Api<Namespace> = Api::all(client.clone());
             drop(namespaces.create(&PostParams::default(), &namespace).await);
         }
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-        let ours = tenure_api::crds().into_iter().filter(|crd| crd.spec.group != tenure_api::claims::GROUP);
+        let ours =
+            tenure_api::crds().into_iter().filter(|crd| crd.spec.group == tenure_api::whereabouts::GROUP);
         for crd in ours.chain([network_attachments()]) {
             definitions.create(&PostParams::default(), &crd).await.unwrap();
         }
-        Self { server, client, faults: Faults::seeded(17), directory: tempfile::tempdir().unwrap() }
+        Self::of(server, NAMESPACES[0], "net")
+    }
+
+    /// A namespace of a server.
+    fn of(server: LocalApi, namespace: &'static str, net: &str) -> Self {
+        let (client, directory) = (server.client(), tempfile::tempdir().unwrap());
+        Self { server, client, faults: Faults::seeded(17), directory, namespace, net: net.to_owned() }
     }
 
     pub(super) async fn define_claims(&self) {
@@ -147,11 +159,12 @@ impl Bed {
 
     /// Makes a pod of node-1 with these annotations.
     pub(super) async fn pod(&self, name: &str, annotations: Value) -> At {
-        self.pod_of(SHOP, name, json!({"annotations": annotations})).await
+        self.pod_of(name, json!({"annotations": annotations})).await
     }
 
     /// Makes a pod of node-1 with this metadata; says its first interface that is not `eth0`.
-    pub(super) async fn pod_of(&self, namespace: &'static str, name: &str, mut metadata: Value) -> At {
+    pub(super) async fn pod_of(&self, name: &str, mut metadata: Value) -> At {
+        let namespace = self.namespace;
         metadata["name"] = json!(name);
         let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]});
         let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
@@ -168,7 +181,7 @@ impl Bed {
 
     /// Makes a pod of node-1 whose `net1` refers to a claim.
     pub(super) async fn refers(&self, name: &str, claim: &str) -> At {
-        let networks = json!([{"name": "net", "ipam-claim-reference": claim}]).to_string();
+        let networks = json!([{"name": "any", "ipam-claim-reference": claim}]).to_string();
         self.pod(name, json!({annotation::NETWORKS: networks})).await
     }
 
@@ -187,9 +200,9 @@ impl Bed {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Makes a claim of the network `net`.
-    pub(super) async fn claim(&self, namespace: &str, name: &str) -> IPAMClaim {
-        self.claim_with(namespace, json!({"name": name}), "net", "").await
+    /// Makes a claim of the network.
+    pub(super) async fn claim(&self, name: &str) -> IPAMClaim {
+        self.claim_with(self.namespace, json!({"name": name}), &self.net, "").await
     }
 
     pub(super) async fn claim_with(
@@ -236,9 +249,9 @@ impl Bed {
         claims.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// A claim of the network `net` with these addresses, which a pod may use.
+    /// A claim of the network with these addresses, which a pod may use.
     pub(super) async fn claim_for(&self, name: &str, ips: &[&str], at: &At) -> IPAMClaim {
-        let claim = self.claim(at.namespace, name).await;
+        let claim = self.claim(name).await;
         self.give(&claim, ips).await;
         self.let_in(&claim, &[at]).await;
         claim
@@ -261,21 +274,24 @@ impl Bed {
             "metadata": {"name": name}, "spec": {"config": config.to_string()},
         });
         let networks: Api<crate::claims::networks::NetworkAttachmentDefinition> =
-            Api::namespaced(self.client.clone(), SHOP);
+            Api::namespaced(self.client.clone(), self.namespace);
         networks.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
     }
 
     /// Cuts a network's ranges: the first slice is node-1's.
     async fn cut(&self, network: &Value) {
-        let config =
-            tenure_whereabouts::Config::load(network, None, &tenure_whereabouts::config::Arguments::default())
-                .unwrap();
+        let config = tenure_whereabouts::Config::load(
+            network,
+            None,
+            &tenure_whereabouts::config::Arguments::default(),
+        )
+        .unwrap();
         let pools: Api<NodeSlicePool> = Api::namespaced(self.client.clone(), SYSTEM);
         for (name, cut) in slice_pools(&config).unwrap() {
             let slice = cut.iter().next().unwrap().to_string();
             let pool = json!({
                 "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "NodeSlicePool",
-                "metadata": {"name": name},
+                "metadata": {"name": name, "annotations": {NETWORK: config.network}},
                 "spec": {"range": cut.whole().to_string(), "sliceSize": format!("/{}", cut.prefix())},
                 "status": {"allocations": [{"nodeName": "node-1", "sliceRange": slice}]},
             });
@@ -290,25 +306,35 @@ impl Bed {
         self.faults.cut_watches(&Calls::all());
     }
 
+    /// As [`Agent::holds`] says it.
+    pub(super) fn guest(&self, container: &str, claim: &str, reached: bool) -> String {
+        format!("{container} {}/{claim} {reached}", self.namespace)
+    }
+
     /// How often the agent called for something.
     pub(super) fn calls(&self, calls: &Calls) -> u64 {
         self.faults.tally(calls).asked
     }
 
+    /// An agent that has read everything, and waits for claims as long as it takes.
     pub(super) async fn agent(&self) -> Agent {
         self.agent_after(Image::default()).await
     }
 
-    /// An agent that has read everything, with the journal of one before.
+    /// One with the journal of one before.
     pub(super) async fn agent_after(&self, journal: Image) -> Agent {
-        let patience = Duration::from_millis(400);
+        let patience = crate::testing::SOON;
         self.agent_with(journal, Options { patience, ..Options::default() }).await
     }
 
-    /// One that waits for claims as long as it takes.
-    pub(super) async fn patient_agent(&self) -> Agent {
-        let patience = crate::testing::SOON;
-        self.agent_with(Image::default(), Options { patience, ..Options::default() }).await
+    /// One that has read claims, too, and waits for nothing.
+    pub(super) async fn hasty_agent(&self) -> Agent {
+        let patience = Duration::from_millis(50);
+        let agent = self.agent_with(Image::default(), Options { patience, ..Options::default() }).await;
+        agent.claims.watch(Reason::Reference);
+        let listed = || agent.claims.health().watches[&Watched::Claims].listed;
+        until("the claims", async || listed().then_some(())).await;
+        agent
     }
 
     async fn agent_with(&self, journal: Image, options: Options) -> Agent {
@@ -395,6 +421,15 @@ impl Agent {
         let result = self.ask(Verb::Add, network, at).await?;
         let ips = result["ips"].as_array().unwrap().iter();
         Ok(ips.map(|ip| ip["address"].as_str().unwrap().to_owned()).collect())
+    }
+
+    /// Why an ADD is refused, when it is by these words: what is written is heard a moment later.
+    pub(super) async fn refused(&self, network: &Value, at: &At, words: &str) -> Failure {
+        until(words, async || {
+            let failure = self.add(network, at).await.unwrap_err();
+            failure.to_string().contains(words).then_some(failure)
+        })
+        .await
     }
 
     pub(super) async fn del(&self, network: &Value, at: &At) -> Result<Value, Failure> {
@@ -496,22 +531,28 @@ pub(super) fn dual(mut network: Value) -> Value {
     network
 }
 
-/// A network of each kind on a bed of its own, and the addresses of a claim there.
+/// A network of each kind in a namespace of its own, and the addresses of a claim there.
 pub(super) async fn every_kind() -> Vec<(Bed, Value, Vec<&'static str>)> {
+    let server = Bed::new().await.server;
     let mut only_six = shared();
     only_six["ipam"]["range"] = json!("fd00::/120");
-    let mut kinds = Vec::new();
-    for (network, ips) in [
+    let networks = [
         (routed(), vec!["10.1.200.5/32", "fd01::c805/128"]),
         (shared(), vec!["10.0.0.200/24"]),
         (sliced(), vec!["10.0.0.200/24"]),
         (only_six, vec!["fd00::c8/120"]),
         (dual(shared()), vec!["10.0.0.200/24", "fd00::c8/120"]),
         (dual(sliced()), vec!["10.0.0.200/24", "fd00::c8/120"]),
-    ] {
-        let bed = Bed::new().await;
-        if network["ipam"].get("node_slice_size").is_some() {
-            bed.cut(&network).await;
+    ];
+    let mut kinds = Vec::new();
+    for (namespace, (mut network, ips)) in NAMESPACES.into_iter().zip(networks) {
+        let bed = Bed::of(server.clone(), namespace, &format!("net-of-{namespace}"));
+        network["name"] = json!(bed.net);
+        if let Some(ipam) = network.get_mut("ipam") {
+            ipam["network_name"] = json!(namespace);
+            if ipam.get("node_slice_size").is_some() {
+                bed.cut(&network).await;
+            }
         }
         kinds.push((bed, network, ips));
     }

@@ -14,14 +14,16 @@ const MORE: [&str; 2] = ["10.1.200.6/32", "fd01::c806/128"];
 async fn a_claim_of_another_namespace_is_never_used() {
     let bed = Bed::new().await;
     let pod = bed.refers("db-0", "db").await;
-    let other = bed.claim("other", "db").await;
+    let other = bed.claim_with("other", json!({"name": "db"}), "net", "").await;
     bed.give(&other, &IPS).await;
     bed.let_in(&other, &[&pod]).await;
-    let agent = bed.agent().await;
+    let agent = bed.hasty_agent().await;
     let failure = agent.add(&routed(), &pod).await.unwrap_err();
     let said = failure.to_string();
     assert_eq!(failure.code, 11, "{said}");
-    for part in ["IPAMClaim shop/db", r#"namespace "shop""#, "interface net1 of pod shop/db-0", "other namespaces"] {
+    for part in
+        ["IPAMClaim shop/db", r#"namespace "shop""#, "interface net1 of pod shop/db-0", "other namespaces"]
+    {
         assert!(said.contains(part), "{part} in {said}");
     }
     // Nor that of the network's own namespace.
@@ -49,7 +51,10 @@ async fn a_selection_is_found_by_its_interface_else_by_its_place_and_two_on_one_
     assert_eq!(agent.add(&routed(), &at("blue0")).await.unwrap(), MORE);
     let ordinary = agent.add(&routed(), &at("net3")).await.unwrap();
     assert_eq!(ordinary, ["10.1.0.0/32", "fd01::/128"], "it refers to none");
-    assert_eq!(agent.holds().await, ["c-db-0 shop/second true", "c-db-0 shop/first true", "c-db-0 10.1.0.0 and fd01::"]);
+    assert_eq!(
+        agent.holds().await,
+        ["c-db-0 shop/second true", "c-db-0 shop/first true", "c-db-0 10.1.0.0 and fd01::"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,14 +64,19 @@ async fn the_default_network_has_the_claim_of_either_annotation() {
     let eth0 = |at: At| At { interface: "eth0".into(), ..at };
     let ours = eth0(bed.pod("one", json!({annotation::CLAIM: "first"})).await);
     let theirs = eth0(bed.pod("two", json!({annotation::DEFAULT_NETWORK: multus})).await);
-    let both = eth0(bed.pod("three", json!({annotation::CLAIM: "first", annotation::DEFAULT_NETWORK: multus})).await);
+    let both = eth0(
+        bed.pod("three", json!({annotation::CLAIM: "first", annotation::DEFAULT_NETWORK: multus})).await,
+    );
     bed.claim_for("first", &IPS, &ours).await;
     bed.claim_for("second", &MORE, &theirs).await;
     let agent = bed.agent().await;
     assert_eq!(agent.add(&routed(), &ours).await.unwrap(), IPS);
     assert_eq!(agent.add(&routed(), &theirs).await.unwrap(), MORE);
     let failure = agent.add(&routed(), &both).await.unwrap_err();
-    assert!(failure.code == 7 && failure.message.contains("first") && failure.message.contains("second"), "{failure}");
+    assert!(
+        failure.code == 7 && failure.message.contains("first") && failure.message.contains("second"),
+        "{failure}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,16 +87,17 @@ async fn a_launcher_without_a_reference_has_the_claim_of_its_machine_for_the_int
     // The short form has no place for a claim.
     let networks = interfaces.iter().map(|name| format!("net@{name}")).collect::<Vec<_>>().join(",");
     let metadata = json!({"annotations": {annotation::NETWORKS: networks}, "ownerReferences": owner});
-    let pod = bed.pod_of(SHOP, "virt-launcher-vm-x", metadata).await;
+    let pod = bed.pod_of("virt-launcher-vm-x", metadata).await;
     for (network, interface, ips) in [("red", &interfaces[0], IPS), ("blue", &interfaces[1], MORE)] {
-        let metadata = json!({"name": names::machine_claim("vm", network), "labels": {label::VIRTUAL_MACHINE: "vm"}});
-        let claim = bed.claim_with(SHOP, metadata, "net", interface).await;
+        let metadata =
+            json!({"name": names::machine_claim("vm", network), "labels": {label::VIRTUAL_MACHINE: "vm"}});
+        let claim = bed.claim_with(bed.namespace, metadata, "net", interface).await;
         bed.give(&claim, &ips).await;
         bed.let_in(&claim, &[&pod]).await;
     }
     let stranger = json!({"name": "x.red", "labels": {label::VIRTUAL_MACHINE: "x"}});
-    bed.claim_with(SHOP, stranger, "net", &interfaces[0]).await;
-    let agent = bed.agent().await;
+    bed.claim_with(bed.namespace, stranger, "net", &interfaces[0]).await;
+    let agent = bed.hasty_agent().await;
     let at = |interface: &str| At { interface: interface.into(), ..pod.clone() };
     assert_eq!(agent.add(&routed(), &at(&interfaces[1])).await.unwrap(), MORE);
     assert_eq!(agent.add(&routed(), &at(&interfaces[0])).await.unwrap(), IPS);
@@ -100,10 +111,10 @@ async fn a_pod_of_a_stateful_set_that_opts_in_has_the_claim_of_its_name() {
     let bed = Bed::new().await;
     let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "7", "controller": true}]);
     let annotations = json!({annotation::KEEP_ADDRESSES: "true", annotation::NETWORKS: "net"});
-    let pod = bed.pod_of(SHOP, "db-0", json!({"annotations": annotations, "ownerReferences": owner})).await;
+    let pod = bed.pod_of("db-0", json!({"annotations": annotations, "ownerReferences": owner})).await;
     bed.claim_for(&names::pod_claim("db-0", "net", "net1"), &IPS, &pod).await;
     let plain = json!({"annotations": {annotation::NETWORKS: "net"}, "ownerReferences": owner});
-    let plain = bed.pod_of(SHOP, "db-1", plain).await;
+    let plain = bed.pod_of("db-1", plain).await;
     let agent = bed.agent().await;
     assert_eq!(agent.add(&routed(), &pod).await.unwrap(), IPS);
     assert_eq!(agent.add(&routed(), &plain).await.unwrap(), ["10.1.0.0/32", "fd01::/128"]);
@@ -171,4 +182,21 @@ async fn a_pod_made_again_under_its_name_is_not_taken_for_the_one_before() {
     let failure = agent.add(&routed(), &At { container: "c-late".into(), ..old.clone() }).await.unwrap_err();
     assert!(failure.code == 11 && failure.message.contains(&old.uid), "it is gone: {failure}");
     drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_the_kubelet_has_from_a_file_is_known_by_what_is_shown_of_it() {
+    let bed = Bed::new().await;
+    let shown = json!({annotation::CLAIM: "db", "kubernetes.io/config.mirror": "of-the-file"});
+    let shown = bed.pod("static-node-1", shown).await;
+    bed.claim_for("db", &IPS, &shown).await;
+    let agent = bed.agent().await;
+    let at = At { uid: "of-the-file".into(), interface: "eth0".into(), ..shown };
+    assert_eq!(agent.add(&routed(), &at).await.unwrap(), IPS);
+    let hidden = At { pod: "hidden-node-1".into(), container: "c-hidden".into(), ..at };
+    assert_eq!(
+        agent.add(&routed(), &hidden).await.unwrap(),
+        ["10.1.0.0/32", "fd01::/128"],
+        "it cannot refer to anything"
+    );
 }

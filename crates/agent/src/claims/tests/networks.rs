@@ -25,7 +25,7 @@ async fn a_network_may_opt_in_where_its_plugin_does_not_see_it() {
     // One that comes later, under the definition's own name.
     let other = json!({"cniVersion": "1.1.0", "name": "late", "type": "tenure"});
     let late = bed.refers("late-0", "late").await;
-    let claim = bed.claim_with(SHOP, json!({"name": "late"}), "late", "").await;
+    let claim = bed.claim_with(bed.namespace, json!({"name": "late"}), "late", "").await;
     bed.give(&claim, &["10.1.200.6/32", "fd01::c806/128"]).await;
     bed.let_in(&claim, &[&late]).await;
     let unnamed = json!({"cniVersion": "1.1.0", "allowPersistentIPs": true, "plugins": [{"type": "tenure"}]});

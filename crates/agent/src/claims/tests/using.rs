@@ -25,7 +25,7 @@ async fn every_verb_knows_claims_and_a_del_keeps_the_address() {
         let wrong = agent.check(&network, &pod, &[other]).await.unwrap_err();
         assert!(wrong.message.contains("and not"), "{wrong}");
         agent.gc(&network, &[&pod]).await.unwrap();
-        assert_eq!(agent.holds().await, ["c-db-0 shop/db true"]);
+        assert_eq!(agent.holds().await, [bed.guest("c-db-0", "db", true)]);
         agent.del(&network, &pod).await.unwrap();
         agent.del(&network, &pod).await.unwrap();
         assert_eq!(agent.holds().await, [""; 0]);
@@ -37,13 +37,14 @@ async fn every_verb_knows_claims_and_a_del_keeps_the_address() {
         // The next pod, wherever the claim is by then.
         let later = bed.refers("db-1", "db").await;
         bed.let_in(&claim, &[&later]).await;
-        assert_eq!(until("leave", async || agent.add(&network, &later).await.ok()).await, ips);
+        assert_eq!(agent.add(&network, &later).await.unwrap(), ips);
         bed.let_in(&claim, &[&pod]).await;
         let writes = bed.calls(&Calls::writes().to("ipamclaims")) + bed.calls(&Calls::writes().to("pods"));
         assert_eq!(writes, 0);
         let shared = bed.everything().await;
         assert_eq!(shared.len(), before.len());
-        let ledgers = |all: &[String]| all.iter().filter(|it| !it.contains("IPAMClaim")).cloned().collect::<Vec<_>>();
+        let ledgers =
+            |all: &[String]| all.iter().filter(|it| !it.contains("IPAMClaim")).cloned().collect::<Vec<_>>();
         assert_eq!(ledgers(&shared), ledgers(&before), "no ledger has anything to do with it");
     }
 }
@@ -58,11 +59,14 @@ async fn a_late_del_of_the_old_pod_does_not_touch_the_newer_one() {
         bed.delete_pod(&old).await;
         let new = At { container: "c-new".into(), ..bed.refers("db-0", "db").await };
         bed.let_in(&claim, &[&new]).await;
-        assert_eq!(until("leave", async || agent.add(&network, &new).await.ok()).await, ips);
+        assert_eq!(agent.add(&network, &new).await.unwrap(), ips);
         agent.del(&network, &old).await.unwrap();
         agent.gc(&network, &[&new]).await.unwrap();
-        assert_eq!(agent.holds().await, ["c-new shop/db true"]);
-        agent.check(&network, &new, &ips.iter().map(|ip| (*ip).to_owned()).collect::<Vec<_>>()).await.unwrap();
+        assert_eq!(agent.holds().await, [bed.guest("c-new", "db", true)]);
+        agent
+            .check(&network, &new, &ips.iter().map(|ip| (*ip).to_owned()).collect::<Vec<_>>())
+            .await
+            .unwrap();
     }
 }
 
@@ -77,7 +81,11 @@ async fn without_the_api_server_guests_are_added_again_checked_and_deleted() {
         assert_eq!(agent.add(&network, &pod).await.unwrap(), ips);
         agent.check(&network, &pod, &given).await.unwrap();
         let next = At { container: "c-next".into(), ..pod.clone() };
-        assert_eq!(agent.add(&network, &next).await.unwrap(), ips, "another container of a pod that is known");
+        assert_eq!(
+            agent.add(&network, &next).await.unwrap(),
+            ips,
+            "another container of a pod that is known"
+        );
         let began = std::time::Duration::from_secs(2);
         for at in [&pod, &next] {
             tokio::time::timeout(began, agent.del(&network, at)).await.expect("nobody is asked").unwrap();
@@ -96,11 +104,12 @@ async fn after_a_restart_a_guest_is_what_it_was_and_its_claim_is_watched_again()
         let journal = agent.journal();
         drop(agent);
         let agent = bed.agent_after(journal).await;
-        assert_eq!(agent.holds().await, ["c-one shop/vm true"]);
+        assert_eq!(agent.holds().await, [bed.guest("c-one", "vm", true)]);
         assert_eq!(agent.add(&network, &one).await.unwrap(), ips);
         // The claim moves to a pod of another node.
         bed.let_in_on(&claim, &[(&two, "node-2"), (&one, "node-1")]).await;
-        until("the move", async || (agent.holds().await == ["c-one shop/vm false"]).then_some(())).await;
+        until("the move", async || (agent.holds().await == [bed.guest("c-one", "vm", false)]).then_some(()))
+            .await;
         agent.del(&network, &one).await.unwrap();
         assert_eq!(agent.holds().await, [""; 0]);
     }
@@ -110,18 +119,21 @@ async fn after_a_restart_a_guest_is_what_it_was_and_its_claim_is_watched_again()
 async fn a_move_commits_when_the_claim_says_so_and_not_before() {
     for (bed, network, ips) in every_kind().await {
         let (source, target) = (bed.refers("source", "vm").await, bed.refers("target", "vm").await);
-        let claim = bed.claim(SHOP, "vm").await;
+        let claim = bed.claim("vm").await;
         bed.give(&claim, &ips).await;
         bed.let_in_on(&claim, &[(&source, "node-2"), (&target, "node-1")]).await;
         let agent = bed.agent().await;
         assert_eq!(agent.add(&network, &target).await.unwrap(), ips);
-        assert_eq!(agent.holds().await, ["c-target shop/vm false"], "packets go to the source");
+        assert_eq!(agent.holds().await, [bed.guest("c-target", "vm", false)], "packets go to the source");
         bed.let_in_on(&claim, &[(&target, "node-1"), (&source, "node-2")]).await;
-        until("the commit", async || (agent.holds().await == ["c-target shop/vm true"]).then_some(())).await;
+        until("the commit", async || {
+            (agent.holds().await == [bed.guest("c-target", "vm", true)]).then_some(())
+        })
+        .await;
         // The claim goes while it is in use: nothing changes for its pod.
-        bed.claims(SHOP).delete("vm", &kube::api::DeleteParams::default()).await.unwrap();
+        bed.claims(bed.namespace).delete("vm", &kube::api::DeleteParams::default()).await.unwrap();
         a_moment().await;
-        assert_eq!(agent.holds().await, ["c-target shop/vm true"]);
+        assert_eq!(agent.holds().await, [bed.guest("c-target", "vm", true)]);
         agent.del(&network, &target).await.unwrap();
     }
 }
@@ -148,7 +160,7 @@ async fn the_ethernet_address_follows_the_claim_unless_somebody_says_otherwise()
         let (pod, name) = (format!("pod-{number}"), format!("claim-{number}"));
         let pod = bed.refers(&pod, &name).await;
         bed.claim_for(&name, &IPS, &pod).await;
-        let result = until("the claim", async || agent.ask(tenure_cni::Verb::Add, &network, &pod).await.ok()).await;
+        let result = agent.ask(tenure_cni::Verb::Add, &network, &pod).await.unwrap();
         assert_eq!(mac(&result), expected, "{network}");
         let again = agent.ask(tenure_cni::Verb::Add, &network, &pod).await.unwrap();
         assert_eq!(mac(&again), expected);
@@ -181,9 +193,8 @@ async fn a_network_that_another_plugin_makes_has_the_pools_length_and_no_interfa
     let mut network = network;
     network["ipam"]["gateway"] = json!(["192.0.2.1", "2001:db8::1"]);
     assert_eq!(agent.add(&network, &pod).await.unwrap(), ["10.1.200.5/16", "fd01::c805/112"]);
-    let asked = agent.asked.lock().unwrap();
-    assert!(!asked.iter().any(|action| matches!(action, Action::Wire(_))), "{asked:?}");
-    drop(asked);
+    let wired = agent.asked.lock().unwrap().iter().any(|action| matches!(action, Action::Wire(_)));
+    assert!(!wired, "another plugin makes it");
     agent.del(&network, &pod).await.unwrap();
     assert_eq!(agent.holds().await, [""; 0]);
 }

@@ -1,5 +1,6 @@
 //! What is not there yet, and what never will do.
 
+use kube::ResourceExt as _;
 use serde_json::json;
 use tenure_api::claims::annotation;
 use tenure_claims::status;
@@ -11,34 +12,36 @@ const IPS: [&str; 2] = ["10.1.200.5/32", "fd01::c805/128"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_not_there_yet_is_waited_for_and_found() {
-    for (bed, network, ips) in every_kind().await {
+    let kinds = every_kind().await;
+    let all = kinds.iter().map(|(bed, network, ips)| async move {
         let pod = bed.refers("db-0", "db").await;
-        let agent = bed.patient_agent().await;
-        let (adding, building) = (agent.add(&network, &pod), async {
+        let agent = bed.agent().await;
+        let (adding, building) = (agent.add(network, &pod), async {
             a_moment().await;
-            let claim = bed.claim(SHOP, "db").await;
+            let claim = bed.claim("db").await;
             a_moment().await;
-            bed.give(&claim, &ips).await;
+            bed.give(&claim, ips).await;
             a_moment().await;
             bed.let_in(&claim, &[&pod]).await;
         });
         let (added, ()) = tokio::join!(adding, building);
-        assert_eq!(added.unwrap(), ips);
-        assert_eq!(agent.holds().await, ["c-db-0 shop/db true"]);
-    }
+        assert_eq!(added.unwrap(), *ips);
+        assert_eq!(agent.holds().await, [bed.guest("c-db-0", "db", true)]);
+    });
+    futures::future::join_all(all).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instead() {
     for (bed, network, ips) in every_kind().await {
         let pod = bed.refers("db-0", "db").await;
-        let claim = bed.claim(SHOP, "db").await;
+        let claim = bed.claim("db").await;
         bed.let_in(&claim, &[&pod]).await;
-        let agent = bed.agent().await;
-        let refused = async |part: &str| {
-            let failure = agent.add(&network, &pod).await.unwrap_err();
-            let said = failure.to_string();
-            assert!(failure.code == 11 && said.contains("IPAMClaim shop/db") && said.contains(part), "{part} in {said}");
+        let agent = bed.hasty_agent().await;
+        let refused = async |words: &str| {
+            let failure = agent.refused(&network, &pod, words).await;
+            let named = format!("IPAMClaim {}/db", bed.namespace);
+            assert!(failure.code == 11 && failure.message.contains(&named), "{failure}");
             assert_eq!(agent.holds().await, [""; 0]);
         };
         refused("has no addresses yet").await;
@@ -48,19 +51,15 @@ async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instea
         let addresses: Vec<_> = ips.iter().map(|text| parsed(text)).collect();
         let status = status::allocated(&imported, &addresses, SystemClock.now());
         bed.set_status(&claim, json!(status)).await;
-        until("the status", async || {
-            let failure = agent.add(&network, &pod).await.unwrap_err();
-            failure.message.contains("nothing proves").then_some(())
-        })
+        refused(&format!(
+            "nothing proves that these are on record for the claim of UID {}",
+            claim.uid().unwrap()
+        ))
         .await;
-        refused(&format!("for the claim of UID {}", claim.metadata.uid.as_deref().unwrap())).await;
-        let failed = status::failed(&claim, status::Reason::SubnetExhausted, "no address is free", SystemClock.now());
+        let failed =
+            status::failed(&claim, status::Reason::SubnetExhausted, "no address is free", SystemClock.now());
         bed.set_status(&claim, json!({"ips": [], "conditions": failed.conditions})).await;
-        until("the failure", async || {
-            let failure = agent.add(&network, &pod).await.unwrap_err();
-            failure.message.contains("SubnetExhausted: no address is free").then_some(())
-        })
-        .await;
+        refused("SubnetExhausted: no address is free").await;
         bed.give(&claim, &ips).await;
         let given = until("the addresses", async || agent.add(&network, &pod).await.ok()).await;
         assert_eq!(given, ips);
@@ -73,19 +72,17 @@ async fn a_third_pod_is_refused_until_one_of_the_two_is_gone() {
     let (one, two, three) =
         (bed.refers("one", "vm").await, bed.refers("two", "vm").await, bed.refers("three", "vm").await);
     let claim = bed.claim_for("vm", &IPS, &one).await;
-    let agent = bed.agent().await;
+    let agent = bed.hasty_agent().await;
     assert_eq!(agent.add(&routed(), &one).await.unwrap(), IPS);
-    let early = agent.add(&routed(), &two).await.unwrap_err();
-    assert!(early.code == 11 && early.message.contains("has not been let use IPAMClaim shop/vm"), "{early}");
+    let early = agent.refused(&routed(), &two, "has not been let use IPAMClaim shop/vm").await;
+    assert_eq!(early.code, 11);
     bed.let_in(&claim, &[&one, &two]).await;
     let given = until("leave", async || agent.add(&routed(), &two).await.ok()).await;
     assert_eq!(given, IPS);
-    let third = agent.add(&routed(), &three).await.unwrap_err();
-    let said = third.to_string();
-    for part in ["IPAMClaim shop/vm", "shop/one", "shop/two", "pod shop/three", "the third"] {
-        assert!(said.contains(part), "{part} in {said}");
+    let third = agent.refused(&routed(), &three, "the third").await;
+    for part in ["IPAMClaim shop/vm", "shop/one", "shop/two", "pod shop/three"] {
+        assert!(third.code == 11 && third.message.contains(part), "{part} in {third}");
     }
-    assert_eq!(third.code, 11);
     assert_eq!(agent.holds().await, ["c-one shop/vm true", "c-two shop/vm false"]);
     agent.del(&routed(), &one).await.unwrap();
     bed.let_in(&claim, &[&two, &three]).await;
@@ -96,52 +93,39 @@ async fn a_third_pod_is_refused_until_one_of_the_two_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_is_refused_by_name() {
     for (bed, network, ips) in every_kind().await {
-        let agent = bed.agent().await;
-        let refused = async |claim: &str, pod: &At| {
-            let failure = agent.add(&network, pod).await.unwrap_err();
+        let agent = bed.hasty_agent().await;
+        let refused = async |claim: &str, pod: &At, parts: &[&str]| {
+            let failure = agent.refused(&network, pod, parts[0]).await;
             let said = failure.to_string();
-            assert!(said.contains(&format!("IPAMClaim shop/{claim}")), "{said}");
+            let named = format!("IPAMClaim {}/{claim}", bed.namespace);
+            for part in parts.iter().copied().chain([named.as_str()]) {
+                assert!(said.contains(part), "{part} in {said}");
+            }
             assert_eq!(agent.holds().await, [""; 0]);
-            said
         };
         let pod = bed.refers("a", "elsewhere").await;
         bed.claim_for("elsewhere", &["203.0.113.7/32"], &pod).await;
-        let said = refused("elsewhere", &pod).await;
-        assert!(said.contains("203.0.113.7") && said.contains("which is not of"), "{said}");
-
+        refused("elsewhere", &pod, &["which is not of", "203.0.113.7"]).await;
         if ips.len() == 2 {
             let pod = bed.refers("b", "half").await;
             bed.claim_for("half", &ips[..1], &pod).await;
-            let said = refused("half", &pod).await;
-            assert!(said.contains("has no address of"), "{said}");
+            refused("half", &pod, &["has no address of"]).await;
         }
-
         let pod = bed.refers("c", "another").await;
-        let claim = bed.claim_with(SHOP, json!({"name": "another"}), "blue", "").await;
+        let claim = bed.claim_with(bed.namespace, json!({"name": "another"}), "blue", "").await;
         bed.give(&claim, &ips).await;
         bed.let_in(&claim, &[&pod]).await;
-        let said = until("the claim", async || {
-            let said = refused("another", &pod).await;
-            (!said.contains("there is no")).then_some(said)
-        })
-        .await;
-        assert!(said.contains(r#"is for network "blue""#) && said.contains(r#"spec.network is "net""#), "{said}");
+        let accepted = format!("spec.network is {:?}", bed.net);
+        refused("another", &pod, &[r#"is for network "blue""#, &accepted]).await;
 
-        let networks = json!([{"name": "net", "ips": ["192.0.2.9"], "ipam-claim-reference": "wished"}]);
+        let networks = json!([{"name": "any", "ips": ["192.0.2.9"], "ipam-claim-reference": "wished"}]);
         let pod = bed.pod("d", json!({annotation::NETWORKS: networks.to_string()})).await;
         bed.claim_for("wished", &ips, &pod).await;
-        let said = until("the claim", async || {
-            let said = refused("wished", &pod).await;
-            (!said.contains("there is no")).then_some(said)
-        })
-        .await;
-        assert!(said.contains("asks for 192.0.2.9 by ips"), "{said}");
+        refused("wished", &pod, &["asks for 192.0.2.9 by ips"]).await;
 
-        let networks = json!([{"name": "net", "ips": [ips[0]], "ipam-claim-reference": "granted"}]);
+        let networks = json!([{"name": "any", "ips": [ips[0]], "ipam-claim-reference": "granted"}]);
         let pod = bed.pod("e", json!({annotation::NETWORKS: networks.to_string()})).await;
-        let claim = bed.claim(SHOP, "granted").await;
-        bed.give(&claim, &ips).await;
-        bed.let_in(&claim, &[&pod]).await;
+        bed.claim_for("granted", &ips, &pod).await;
         assert_eq!(until("the claim", async || agent.add(&network, &pod).await.ok()).await, ips);
     }
 }
@@ -150,7 +134,7 @@ async fn what_does_not_fit_is_refused_by_name() {
 async fn without_the_kind_nobody_is_hindered_but_those_who_refer_to_a_claim() {
     let bed = Bed::without_claims().await;
     let (plain, refers) = (bed.pod("plain", json!({})).await, bed.refers("db-0", "db").await);
-    let agent = bed.agent().await;
+    let agent = bed.hasty_agent().await;
     assert_eq!(agent.add(&routed(), &plain).await.unwrap(), ["10.1.0.0/32", "fd01::/128"]);
     let failure = agent.add(&routed(), &refers).await.unwrap_err();
     assert!(failure.code == 11 && failure.message.contains("IPAMClaim shop/db"), "{failure}");

@@ -9,7 +9,7 @@ use tenure_api::coil::AddressBlock;
 
 use super::bed::{Bed, NODE, a_moment, until};
 use crate::objects::remote::NodeAddresses;
-use crate::objects::{Options, RemoteRoutes};
+use crate::objects::{Objects, Options, RemoteClaim, RemoteRoutes};
 
 fn routes(expected: &[(&str, &[&str])]) -> RemoteRoutes {
     let networks = |list: &[&str]| list.iter().map(|it| it.parse().unwrap()).collect::<BTreeSet<_>>();
@@ -84,4 +84,76 @@ async fn without_being_asked_for_other_nodes_are_not_looked_at() {
     let agent = bed.ready().await;
     a_moment().await;
     assert!(agent.objects.remote_routes().borrow().is_none());
+}
+
+fn seen(objects: &Objects, claim: &str, node: &str, addresses: &[&str]) {
+    let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
+    objects.claim_seen(claim, Some(RemoteClaim { node: node.into(), addresses }));
+}
+
+#[tokio::test]
+async fn claims_are_routed_to_the_node_of_the_pod_that_has_them_and_blocks_without_a_node_are_not() {
+    let bed = Bed::new(63).await;
+    bed.node("node-2", &["10.0.0.2", "fd02::2"]).await;
+    bed.node("node-3", &["10.0.0.3"]).await;
+    dual(&bed, 1, "node-2").await;
+    let mut floating = super::bed::block("default", 8, "");
+    floating["metadata"]["labels"] = json!({"coil.cybozu.com/pool": "default", "tenure/floating": "true"});
+    bed.create::<AddressBlock>(floating).await;
+    let options = Options { remote_blocks: true, remote_claims: true, ..Options::new(NODE) };
+    let agent = bed.agent_with(options);
+    let mut told = agent.objects.remote_routes();
+    a_moment().await;
+    assert!(told.borrow_and_update().is_none(), "what an agent before routed stays until claims are known");
+    seen(&agent.objects, "a", "node-2", &["10.1.0.32", "fd01::20"]);
+    seen(&agent.objects, "b", NODE, &["10.1.0.33"]);
+    seen(&agent.objects, "c", "node-3", &["10.1.0.34", "fd01::22"]);
+    agent.objects.claim_seen("d", None);
+    agent.objects.claims_listed();
+    let mut until_told = async |expected: &[(&str, &[&str])]| {
+        let expected = routes(expected);
+        until("routes", async || (told.borrow_and_update().as_ref() == Some(&expected)).then_some(())).await;
+    };
+    until_told(&[
+        ("10.0.0.2", &["10.1.0.4/30", "10.1.0.32/32"]),
+        ("10.0.0.3", &["10.1.0.34/32"]),
+        ("fd02::2", &["fd01::4/126", "fd01::20/128"]),
+    ])
+    .await;
+    // One moves away from here, one comes, one is not used any more.
+    seen(&agent.objects, "b", "node-3", &["10.1.0.33"]);
+    seen(&agent.objects, "a", NODE, &["10.1.0.32", "fd01::20"]);
+    agent.objects.claim_seen("c", None);
+    until_told(&[
+        ("10.0.0.2", &["10.1.0.4/30"]),
+        ("10.0.0.3", &["10.1.0.33/32"]),
+        ("fd02::2", &["fd01::4/126"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_object_is_gone_is_routed_until_somebody_else_has_its_addresses() {
+    let bed = Bed::new(64).await;
+    bed.node("node-2", &["10.0.0.2"]).await;
+    bed.node("node-3", &["10.0.0.3"]).await;
+    let agent = bed.agent_with(Options { remote_blocks: true, remote_claims: true, ..Options::new(NODE) });
+    let mut told = agent.objects.remote_routes();
+    let mut until_told = async |expected: &[(&str, &[&str])]| {
+        let expected = routes(expected);
+        until("routes", async || (told.borrow_and_update().as_ref() == Some(&expected)).then_some(())).await;
+    };
+    seen(&agent.objects, "a", "node-2", &["10.1.0.4"]);
+    seen(&agent.objects, "b", "node-2", &["10.1.0.32"]);
+    agent.objects.claims_listed();
+    until_told(&[("10.0.0.2", &["10.1.0.4/32", "10.1.0.32/32"])]).await;
+    // Their pods run on.
+    agent.objects.claim_gone("a");
+    agent.objects.claim_gone("b");
+    seen(&agent.objects, "other", "node-3", &["10.1.0.40"]);
+    until_told(&[("10.0.0.2", &["10.1.0.4/32", "10.1.0.32/32"]), ("10.0.0.3", &["10.1.0.40/32"])]).await;
+    // A block of addresses that were a claim's is a node's, and another claim has the other.
+    bed.block("default", 1, "node-3").await;
+    seen(&agent.objects, "other", "node-3", &["10.1.0.32"]);
+    until_told(&[("10.0.0.3", &["10.1.0.4/30", "10.1.0.32/32"])]).await;
 }

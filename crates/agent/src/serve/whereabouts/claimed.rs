@@ -57,7 +57,8 @@ impl Whereabouts {
     ) -> Result<bool, Failure> {
         let held = key.clone();
         let Some(Had::Claim(_)) = node.look(move |node| node.had(&held)).await? else { return Ok(false) };
-        let of_range = |address: &&Address| config.ranges.iter().any(|range| range.cidr().contains(**address));
+        let of_range =
+            |address: &&Address| config.ranges.iter().any(|range| range.cidr().contains(**address));
         let expected = expected.iter().filter(of_range).copied().collect();
         let attach = attach(key, asked, config);
         node.call(move |ticket| Event::Check { ticket, attach, expected }).await?;

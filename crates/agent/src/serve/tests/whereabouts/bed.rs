@@ -25,8 +25,8 @@ use crate::journal::Image;
 use crate::key::Pod;
 use crate::ledgers::{self, Ledgers};
 use crate::node::{Event, Node, Settings};
-use crate::run::tombstones::Tombstones;
 use crate::pods::Pods;
+use crate::run::tombstones::Tombstones;
 use crate::serve::{Asked, Dialects, PodName, Resolve, Service, Whereabouts};
 use crate::slices::{self, Slices};
 pub(super) use crate::testing::until;
@@ -207,8 +207,7 @@ impl Bed {
         let dialects = Dialects { whereabouts: Some(door), ..Dialects::default() };
         let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, dialects);
         let tombstones = Tombstones::new(directory.join("tombstones"), node.clone(), service.clone());
-        let agent =
-            Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
+        let agent = Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent
     }

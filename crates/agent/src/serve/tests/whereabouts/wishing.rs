@@ -32,10 +32,7 @@ async fn the_first_add_reads_the_pod_and_later_ones_know_it() {
         .await;
         bed.faults.reset_tallies();
         assert_eq!(agent.add(&network, ("web-1", "c2", "net1")).await.unwrap(), ["10.0.0.9"]);
-        until("the third", async || {
-            (agent.wish_of("web-2").await == "10.0.0.11").then_some(())
-        })
-        .await;
+        until("the third", async || (agent.wish_of("web-2").await == "10.0.0.11").then_some(())).await;
         assert_eq!(agent.add(&network, ("web-2", "c3", "net1")).await.unwrap(), ["10.0.0.11"]);
         assert_eq!(agent.add(&network, ("none", "c4", "net1")).await.unwrap(), ["10.0.0.1"]);
         assert_eq!(all_calls_for_pods(&bed), 0, "no call is needed");
@@ -74,8 +71,7 @@ async fn a_watch_that_was_cut_is_made_up_for_by_reads() {
     bed.faults.cut_watches(&Calls::all().to("pods"));
     bed.pod("web-1", "10.0.0.9").await;
     // From when the agent hears of the cut on, it does not rely on what the watch said.
-    until("a read", async || (agent.wish_of("web-1").await == "10.0.0.9").then_some(()))
-        .await;
+    until("a read", async || (agent.wish_of("web-1").await == "10.0.0.9").then_some(())).await;
     assert_eq!(agent.add(&network, ("web-1", "c2", "net1")).await.unwrap(), ["10.0.0.9"]);
 }
 
