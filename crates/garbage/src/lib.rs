@@ -15,6 +15,7 @@
 mod agent;
 mod answer;
 mod change;
+mod claims;
 mod journal;
 mod message;
 mod objects;
@@ -44,6 +45,8 @@ pub enum Door {
     Objects,
     /// A network of Whereabouts' dialect: its configuration, the flat file, `CNI_ARGS`, and what is on record.
     Whereabouts,
+    /// Claims: the annotations of pods and claims, statuses, networks that opt in, virtual machines.
+    Claims,
 }
 
 /// How Tenure broke its word.
@@ -51,7 +54,7 @@ pub type Broken = String;
 
 impl Door {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Plugin,
         Self::Agent,
         Self::Message,
@@ -60,6 +63,7 @@ impl Door {
         Self::Records,
         Self::Objects,
         Self::Whereabouts,
+        Self::Claims,
     ];
 
     /// Its name: of its fuzz target, and of the directory with its corpus.
@@ -73,6 +77,7 @@ impl Door {
             Self::Records => "records",
             Self::Objects => "objects",
             Self::Whereabouts => "whereabouts",
+            Self::Claims => "claims",
         }
     }
 
@@ -87,6 +92,7 @@ impl Door {
             Self::Records => records::enter(input),
             Self::Objects => objects::enter(input),
             Self::Whereabouts => whereabouts::enter(input),
+            Self::Claims => claims::enter(input),
         }
     }
 }

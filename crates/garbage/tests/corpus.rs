@@ -20,7 +20,7 @@ fn changes(door: Door) -> usize {
         // Each is a file that is written, synced and read twice.
         Door::Journal => 200,
         Door::Plugin | Door::Agent | Door::Message => 1_000,
-        Door::Answer | Door::Records | Door::Objects | Door::Whereabouts => 3_000,
+        Door::Answer | Door::Records | Door::Objects | Door::Whereabouts | Door::Claims => 3_000,
     }
 }
 
@@ -120,6 +120,11 @@ fn invariant_10_no_object_and_no_annotation_makes_a_node_panic() {
 #[test]
 fn invariant_10_no_configuration_of_whereabouts_makes_a_program_panic_or_is_refused_without_words() {
     replay(Door::Whereabouts);
+}
+
+#[test]
+fn invariant_10_nothing_that_people_write_about_claims_makes_a_program_panic_or_is_refused_without_words() {
+    replay(Door::Claims);
 }
 
 #[test]
