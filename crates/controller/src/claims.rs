@@ -8,6 +8,7 @@ use kube::core::PartialObjectMeta;
 use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::annotation;
 use tenure_claims::ClaimFacts;
+use tenure_claims::makers::Existing;
 
 use crate::cache::{Cache, Known};
 
@@ -25,6 +26,8 @@ pub struct Claims {
 pub struct Claim {
     /// What matters of it to agents and controller alike.
     pub facts: ClaimFacts,
+    /// What matters of it to those who would make it.
+    pub existing: Existing,
     /// All of it.
     pub object: IPAMClaim,
 }
@@ -55,7 +58,7 @@ impl Claim {
     /// What is kept of an object.
     pub fn of(mut object: IPAMClaim) -> Self {
         object.metadata.managed_fields = None;
-        Self { facts: ClaimFacts::of(&object), object }
+        Self { facts: ClaimFacts::of(&object), existing: Existing::of(&object), object }
     }
 
     /// `namespace/name`.

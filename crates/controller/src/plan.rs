@@ -11,6 +11,7 @@ mod slices;
 mod suspicions;
 mod unused;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::{Resource, ResourceExt};
@@ -114,6 +115,9 @@ impl Planner {
         // First, because traffic waits for them.
         let mut writes = self.moves.plan(world, &users);
         writes.extend(self.makers.plan(world));
+        // One for each claim; the others come when this one is done.
+        let mut written = BTreeSet::new();
+        writes.retain(|write| written.insert(write.subject().to_owned()));
         writes.extend(requests::serve(world, &overlaps, &carved, &mut self.requests_without_pool, now));
         writes.extend(pools::keep(world, &overlaps, &carved, now));
         writes.extend(garbage::collect(world, &mut self.blocks_without_node, now));
@@ -125,7 +129,7 @@ impl Planner {
             writes.extend(unused.plan(world, now));
         }
         // Last, because they may be thousands.
-        writes.extend(claims.statuses);
+        writes.extend(claims.statuses.into_iter().filter(|write| !written.contains(write.subject())));
         writes
     }
 

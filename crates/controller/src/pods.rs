@@ -3,19 +3,20 @@
 //! There may be a hundred thousand, so nothing else of them is kept but of *guests*: pods that refer to a claim, or may. Pods
 //! that have ended are not among them: they are not even listed, so an ended pod is gone.
 //!
-//! Pods are heard of as metadata, which does not say the node. Whoever needs the node of a guest reads the pod once
-//! ([`Pods::is_worth_a_look`]); a pod that had none yet is read again when something of it has changed since.
+//! A watch of anything but bare metadata sends whole pods, so [`PodBrief`] reads the node out of them as well, and nobody has to
+//! ask for it when a move begins or commits.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::PartialObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::NamespaceResourceScope;
 use kube::{Resource, ResourceExt};
+use serde::Deserialize;
 use tenure_claims::PodFacts;
 use tenure_ipam::Address;
 use tenure_whereabouts::reconcile::{LivingPod, NETWORK_STATUS, addresses_of_status};
-
-use crate::cache::Known;
 
 /// A pod that was heard of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +27,22 @@ pub struct PodSeen {
     pub addresses: Option<Box<[Address]>>,
     /// What matters of it if it refers to a claim, or may; kept only then.
     pub facts: Option<Box<PodFacts>>,
-    /// Its version.
-    pub version: u128,
+}
+
+/// What is read of a pod: the metadata, and the node.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PodBrief {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Placement,
+}
+
+/// Where a pod is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Placement {
+    #[serde(default)]
+    node_name: Option<String>,
 }
 
 /// All pods that have not ended.
@@ -35,21 +50,10 @@ pub struct PodSeen {
 pub struct Pods {
     seen: BTreeMap<Box<str>, Option<Box<[Address]>>>,
     /// Pods that refer to a claim, or may.
-    guests: BTreeMap<Box<str>, Guest>,
+    guests: BTreeMap<Box<str>, PodFacts>,
     /// While a list comes in, those that it has not mentioned yet.
     unseen: Option<BTreeSet<Box<str>>>,
     complete: bool,
-}
-
-/// A pod that refers to a claim, or may.
-#[derive(Debug)]
-struct Guest {
-    /// With its node, once that is known.
-    facts: PodFacts,
-    /// The newest version that was heard of.
-    version: u128,
-    /// The version at which it was read and had no node.
-    had_no_node: u128,
 }
 
 impl Pods {
@@ -64,23 +68,14 @@ impl Pods {
             unseen.remove(pod.podref.as_str());
         }
         let podref = pod.podref.into_boxed_str();
+        // A pod that was a guest stays one while it lives, whatever becomes of its annotations: it may have the address.
         let known = self.guests.remove(&podref);
-        if let Some(facts) = pod.facts {
-            self.apply_guest(podref.clone(), *facts, pod.version, known);
+        if let Some(facts) = pod.facts
+            && (may_refer(&facts) || known.is_some_and(|known| known.uid == facts.uid))
+        {
+            self.guests.insert(podref.clone(), *facts);
         }
         self.seen.insert(podref, pod.addresses);
-    }
-
-    /// A pod that was a guest stays one while it lives, whatever becomes of its annotations: it may have the address.
-    fn apply_guest(&mut self, podref: Box<str>, mut facts: PodFacts, version: u128, known: Option<Guest>) {
-        let known = known.filter(|known| known.facts.uid == facts.uid);
-        if known.is_none() && !may_refer(&facts) {
-            return;
-        }
-        // A pod never changes its node.
-        facts.node = known.as_ref().and_then(|known| known.facts.node.clone());
-        let had_no_node = known.map_or(0, |known| known.had_no_node);
-        self.guests.insert(podref, Guest { facts, version, had_no_node });
     }
 
     /// The list is complete.
@@ -114,37 +109,53 @@ impl Pods {
         Some(LivingPod { finished: false, addresses })
     }
 
-    /// Pods that live and refer to a claim, or may; with their nodes, where those are known.
+    /// Pods that live and refer to a claim, or may.
     pub fn guests(&self) -> impl Iterator<Item = &PodFacts> {
-        self.guests.values().map(|guest| &guest.facts)
+        self.guests.values()
     }
 
     /// A pod that lives and refers to a claim, or may.
     pub fn guest(&self, podref: &str) -> Option<&PodFacts> {
-        self.guests.get(podref).map(|guest| &guest.facts)
-    }
-
-    /// Whether reading this pod may show a node that is not known yet.
-    pub fn is_worth_a_look(&self, podref: &str) -> bool {
-        let guest = self.guests.get(podref);
-        guest.is_some_and(|guest| guest.facts.node.is_none() && guest.version > guest.had_no_node)
-    }
-
-    /// A pod was read: at this version it had this node, or none.
-    pub fn looked(&mut self, podref: &str, uid: &str, version: u128, node: Option<String>) {
-        if let Some(guest) = self.guests.get_mut(podref).filter(|guest| guest.facts.uid == uid) {
-            guest.had_no_node = version.max(guest.had_no_node);
-            guest.facts.node = guest.facts.node.take().or(node);
-        }
+        self.guests.get(podref)
     }
 }
 
 impl PodSeen {
-    /// What is kept of a pod's metadata.
-    pub(crate) fn of(pod: &PartialObjectMeta<Pod>) -> Self {
+    /// What is kept of a pod.
+    pub(crate) fn of(pod: &PodBrief) -> Self {
         let addresses = status_of(pod).map(|all| all.into_iter().collect());
-        let facts = Some(Box::new(PodFacts::of(&pod.metadata)));
-        Self { podref: podref(pod), addresses, facts, version: pod.known_version() }
+        let mut facts = PodFacts::of(&pod.metadata);
+        facts.node = pod.spec.node_name.clone().filter(|node| !node.is_empty());
+        Self { podref: podref(pod), addresses, facts: Some(Box::new(facts)) }
+    }
+}
+
+impl Resource for PodBrief {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Pod::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Pod::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Pod::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Pod::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
     }
 }
 
@@ -177,54 +188,42 @@ mod tests {
 
     fn seen(podref: &str, addresses: Option<&[&str]>) -> PodSeen {
         let addresses = addresses.map(|all| all.iter().map(|text| text.parse().unwrap()).collect());
-        PodSeen { podref: podref.to_owned(), addresses, facts: None, version: 1 }
+        PodSeen { podref: podref.to_owned(), addresses, facts: None }
     }
 
-    fn guest(name: &str, uid: &str, version: u128) -> PodSeen {
-        let meta = serde_json::from_value(serde_json::json!({
-            "name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(),
-            "annotations": {"tenure/claim": "c"},
+    fn guest(name: &str, uid: &str, node: Option<&str>) -> PodSeen {
+        let pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name, "namespace": "ns", "uid": uid, "annotations": {"tenure/claim": "c"}},
+            "spec": {"nodeName": node, "containers": []}, "status": {"phase": "Pending"},
         }));
-        let pod = PartialObjectMeta::<Pod> { metadata: meta.unwrap(), ..PartialObjectMeta::default() };
-        PodSeen::of(&pod)
+        PodSeen::of(&pod.unwrap())
+    }
+
+    #[test]
+    fn only_of_pods_that_may_refer_to_a_claim_is_anything_else_kept() {
+        let mut pods = Pods::default();
+        pods.apply(seen("ns/plain", None));
+        assert_eq!(pods.guests().count(), 0);
+        pods.apply(guest("a", "1", None));
+        assert_eq!(pods.guest("ns/a").unwrap().node, None);
+        pods.apply(guest("a", "1", Some("node1")));
+        assert_eq!(pods.guest("ns/a").unwrap().node.as_deref(), Some("node1"));
+        pods.remove("ns/a");
+        assert!(pods.guest("ns/a").is_none());
     }
 
     #[test]
     fn a_pod_that_was_a_guest_stays_one_while_it_lives() {
         let mut pods = Pods::default();
-        pods.apply(guest("a", "1", 5));
+        pods.apply(guest("a", "1", Some("node1")));
         let plain = |uid: &str| {
-            let mut pod = guest("a", uid, 6);
+            let mut pod = guest("a", uid, Some("node1"));
             pod.facts.as_mut().unwrap().default_claim = None;
             pod
         };
         pods.apply(plain("1"));
         assert!(pods.guest("ns/a").is_some());
         pods.apply(plain("2"));
-        assert!(pods.guest("ns/a").is_none());
-    }
-
-    #[test]
-    fn a_guest_is_looked_at_until_its_node_is_known_and_only_after_it_has_changed() {
-        let mut pods = Pods::default();
-        pods.apply(seen("ns/plain", None));
-        assert!(!pods.is_worth_a_look("ns/plain") && pods.guests().count() == 0);
-        pods.apply(guest("a", "1", 5));
-        assert!(pods.is_worth_a_look("ns/a"));
-        pods.looked("ns/a", "1", 6, None);
-        assert!(!pods.is_worth_a_look("ns/a"), "it had no node");
-        pods.apply(guest("a", "1", 6));
-        assert!(!pods.is_worth_a_look("ns/a"), "that is what was read");
-        pods.apply(guest("a", "1", 7));
-        assert!(pods.is_worth_a_look("ns/a"), "it has changed since");
-        pods.looked("ns/a", "other", 8, Some("wrong".to_owned()));
-        pods.looked("ns/a", "1", 8, Some("node1".to_owned()));
-        pods.apply(guest("a", "1", 9));
-        assert_eq!(pods.guest("ns/a").unwrap().node.as_deref(), Some("node1"));
-        assert!(!pods.is_worth_a_look("ns/a"));
-        pods.apply(guest("a", "2", 10));
-        assert_eq!(pods.guest("ns/a").unwrap().node, None, "another pod of that name has another node");
-        pods.remove("ns/a");
         assert!(pods.guest("ns/a").is_none());
     }
 

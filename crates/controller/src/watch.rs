@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -27,7 +29,11 @@ use crate::attachment::{Attachment, NetworkAttachmentDefinition};
 use crate::cache::{Cache, Known};
 use crate::claims::{Claim, NamespaceSeen};
 use crate::health::Health;
-use crate::pods::PodSeen;
+use crate::makers::{
+    INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, StatefulSeen, VirtualMachine, VirtualMachineInstance,
+    WEBHOOK, WebhookSeen,
+};
+use crate::pods::{PodBrief, PodSeen};
 use crate::retry::wait_after;
 use crate::world::World;
 
@@ -56,6 +62,12 @@ pub(crate) enum News {
     Claims(Box<Event<Claim>>),
     /// Whether the API server does not know this kind.
     Lacks(&'static str, bool),
+    Machines(Event<MachineSeen>),
+    Instances(Event<MachineSeen>),
+    StatefulSets(Event<StatefulSeen>),
+    Webhooks(Event<WebhookSeen>),
+    /// Of those for whom claims are made, this kind is not watched any more.
+    NoMakers(&'static str),
     Namespaces(Event<NamespaceSeen>),
     /// Namespaces are not watched any more.
     NoNamespaces,
@@ -104,6 +116,11 @@ impl News {
             Self::NoPods => world.ledgers.pods.forget(),
             Self::Claims(event) => tell(&mut world.claims.all, *event),
             Self::Lacks(kind, lacks) => world.note_lack(kind, lacks),
+            Self::Machines(event) => tell(&mut world.makers.machines, event),
+            Self::Instances(event) => tell(&mut world.makers.instances, event),
+            Self::StatefulSets(event) => tell(&mut world.makers.stateful_sets, event),
+            Self::Webhooks(event) => tell(&mut world.makers.webhooks, event),
+            Self::NoMakers(kind) => world.makers.forget(kind),
             Self::Namespaces(event) => tell(&mut world.claims.namespaces, event),
             Self::NoNamespaces => world.claims.namespaces = Cache::default(),
         }
@@ -141,6 +158,8 @@ pub(crate) struct Watches<'a> {
     pub(crate) pods: Receiver<bool>,
     /// Whether namespaces matter at present.
     pub(crate) namespaces: Receiver<bool>,
+    /// Whether those for whom claims are made matter at present.
+    pub(crate) makers: Receiver<bool>,
 }
 
 impl Watches<'_> {
@@ -171,43 +190,63 @@ impl Watches<'_> {
         tasks.spawn(self.watch("IPAMClaim", claims, true, claimed));
 
         let living = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-        let pods = |event| News::Pods(kept(event, PodSeen::of));
-        tasks.spawn(self.watch_while::<Pod, _>("Pod", living, self.pods.clone(), pods, || News::NoPods));
-        let all = watcher::Config::default();
-        let namespaces = |event| News::Namespaces(kept(event, NamespaceSeen::of));
-        let matter = self.namespaces.clone();
-        tasks.spawn(
-            self.watch_while::<Namespace, _>("Namespace", all, matter, namespaces, || News::NoNamespaces),
-        );
+        let pods: Api<PodBrief> = Api::all(client());
+        let seen = |event| News::Pods(kept(event, PodSeen::of));
+        tasks.spawn(self.watch_while("Pod", pods, living, &self.pods, seen, |_| News::NoPods));
+        let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client());
+        let (all, seen) =
+            (watcher::Config::default(), |event| News::Namespaces(kept(event, NamespaceSeen::of)));
+        let matter = &self.namespaces;
+        tasks.spawn(self.watch_while("Namespace", namespaces, all, matter, seen, |_| News::NoNamespaces));
+        self.start_makers(tasks);
     }
 
-    /// Watches objects' metadata while they matter; of pods those that have ended are not even sent.
+    /// Those for whom claims are made. KubeVirt's kinds may be missing.
+    fn start_makers(&self, tasks: &mut JoinSet<()>) {
+        let (client, all, matter) = (|| self.client.clone(), watcher::Config::default, &self.makers);
+        let machines: Api<VirtualMachine> = Api::all(client());
+        let seen = |event| News::Machines(kept(event, MachineSeen::of_machine));
+        tasks.spawn(self.watch_while(MACHINE, machines, all(), matter, seen, News::NoMakers));
+        let instances: Api<VirtualMachineInstance> = Api::all(client());
+        let seen = |event| News::Instances(kept(event, MachineSeen::of_instance));
+        tasks.spawn(self.watch_while(INSTANCE, instances, all(), matter, seen, News::NoMakers));
+        let sets: Api<StatefulSet> = Api::all(client());
+        let seen = |event| News::StatefulSets(kept(event, StatefulSeen::of));
+        tasks.spawn(self.watch_while(STATEFUL_SET, sets, all(), matter, seen, News::NoMakers));
+        let webhooks: Api<MutatingWebhookConfiguration> = Api::all(client());
+        let seen = |event| News::Webhooks(kept(event, WebhookSeen::of));
+        tasks.spawn(self.watch_while(WEBHOOK, webhooks, all(), matter, seen, News::NoMakers));
+    }
+
+    /// Watches objects while they matter; of pods those that have ended are not even sent. A definition that is missing is looked
+    /// for every now and then.
     fn watch_while<K, W>(
         &self,
         kind: &'static str,
+        api: Api<K>,
         config: watcher::Config,
-        mut matter: Receiver<bool>,
+        matter: &Receiver<bool>,
         wrap: W,
-        ended: fn() -> News,
+        ended: fn(&'static str) -> News,
     ) -> impl Future<Output = ()> + use<K, W>
     where
-        W: Fn(Event<PartialObjectMeta<K>>) -> News,
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        W: Fn(Event<K>) -> News,
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
+        let mut matter = matter.clone();
         let (news, health) = (self.news.clone(), self.health.clone());
         async move {
             while matter.wait_for(|matter| *matter).await.is_ok() {
                 let (news, health) = (news.clone(), health.clone());
                 let following =
-                    Following { kind, may_be_missing: false, news: news.clone(), health: health.clone() };
+                    Following { kind, may_be_missing: true, news: news.clone(), health: health.clone() };
                 let events = watcher(api.clone(), config.clone()).boxed();
                 tokio::select! {
                     () = follow(following, events, &wrap) => return,
                     _ = matter.wait_for(|matter| !*matter) => {}
                 }
                 health.watch_ended(kind);
-                if news.send(ended()).is_err() {
+                if news.send(ended(kind)).is_err() {
                     return;
                 }
             }
@@ -317,6 +356,7 @@ mod tests {
             news: &news,
             health: &health,
             namespaces: pods.clone(),
+            makers: pods.clone(),
             pods,
         };
         let watch = watches.watch("Node", Api::all(client.clone()), false, |event: Event<Node>| {

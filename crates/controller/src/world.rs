@@ -10,6 +10,7 @@ use tenure_api::whereabouts::IPPool;
 use crate::cache::Cache;
 use crate::claims::Claims;
 use crate::ledgers::Ledgers;
+use crate::makers::Makers;
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
 const MANY: usize = 1024;
@@ -27,6 +28,8 @@ pub struct World {
     pub ledgers: Ledgers,
     /// Claims.
     pub claims: Claims,
+    /// Those for whom claims are made.
+    pub makers: Makers,
     /// The name of the cluster's default network, if it lets addresses outlive pods.
     pub cluster_network: Option<String>,
     /// Kinds that the API server does not know.
@@ -58,6 +61,7 @@ impl World {
     /// The API server does not know this kind, or knows it after all.
     pub fn note_lack(&mut self, kind: &'static str, lacks: bool) {
         if lacks {
+            self.makers.forget(kind);
             self.lacking.insert(kind);
         } else {
             self.lacking.remove(kind);

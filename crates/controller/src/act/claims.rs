@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, SLICE_OWNER};
 use tenure_api::coil::AddressBlock;
 use tenure_api::whereabouts::{IPPool, label};
@@ -70,6 +70,16 @@ impl Actor {
             }
             ClaimWrite::Status { namespace, claim, status } => {
                 let claims: Api<IPAMClaim> = Api::namespaced(self.client.clone(), namespace);
+                let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
+                // A merge leaves what it does not mention, and a pod that is gone is the owner no more.
+                if status.get("ownerPod").is_none() {
+                    status["ownerPod"] = serde_json::Value::Null;
+                }
+                let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
+                // A merge leaves what it does not mention, and a claim that nobody has any more says so.
+                if status.get("ownerPod").is_none() {
+                    status["ownerPod"] = Value::Null;
+                }
                 let patch = json!({"metadata": {"resourceVersion": claim.version}, "status": status});
                 let written =
                     claims.patch_status(&claim.name, &PatchParams::default(), &Patch::Merge(patch)).await;

@@ -11,7 +11,7 @@ use crate::write::MoveWrite;
 
 /// What a step of a move that was made gives to tell.
 pub(super) fn of_move(write: &MoveWrite, world: &World) -> Vec<Note> {
-    let MoveWrite::Hold { namespace, claim, before, slots } = write else { return Vec::new() };
+    let MoveWrite::Hold { namespace, claim, before, slots } = write;
     let Some(claim) = world.claims.get(namespace, &claim.name) else { return Vec::new() };
     let Some((reason, message)) = step(&claim.facts.name, before, slots) else { return Vec::new() };
     let mut concerned: Vec<&Slot> = before.both().chain(slots.both()).collect();

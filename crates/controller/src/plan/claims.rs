@@ -455,7 +455,10 @@ fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
     let object = &claim.object;
     let status = match verdict {
         Verdict::Waits => return None,
-        Verdict::Has(addresses) => status::allocated(object, &addresses, now),
+        Verdict::Has(addresses) => {
+            let active = claim.facts.slots.active.as_ref().map(|slot| slot.pod.as_str());
+            status::set_owner(status::allocated(object, &addresses, now), active)
+        }
         Verdict::No(refused) => {
             let mut unproven = object.clone();
             // What it says it has is what it wishes from now on.
@@ -476,3 +479,6 @@ fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
     let namespace = claim.facts.namespace.clone();
     Some(Write::Claim(ClaimWrite::Status { claim: at, namespace, status: Box::new(status) }))
 }
+
+#[cfg(test)]
+mod proptests;

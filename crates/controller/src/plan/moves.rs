@@ -3,8 +3,6 @@
 //! Level-triggered: what happened while nobody led is found from what is there now. Everything that a commit needs is known
 //! when the pod came in, its node included, so that from the signal to the written annotation there is one write and no read.
 
-use std::collections::BTreeSet;
-
 use tenure_claims::{CLUSTER_NETWORK, PodFacts, Slots};
 
 use super::at;
@@ -27,20 +25,13 @@ impl MovePlanner {
             return Vec::new();
         }
         self.standing.look_again();
-        let (mut writes, mut looks) = (Vec::new(), Vec::new());
-        let mut looked = BTreeSet::new();
+        let mut writes = Vec::new();
         for claim in world.claims.all.iter() {
-            let pods = users_of(world, users, claim);
-            let unplaced = pods.iter().filter(|pod| !claim.facts.slots.has(&pod.uid) && !pod.is_leaving());
-            for pod in unplaced.filter(|pod| world.ledgers.pods.is_worth_a_look(&podref(pod))) {
-                if looked.insert(pod.uid.as_str()) {
-                    looks.push(look(pod));
-                }
-            }
             // Without the proof no agent uses it, and there is nothing to have.
             if !claim.facts.held || claim.facts.addresses.is_empty() {
                 continue;
             }
+            let pods = users_of(world, users, claim);
             let next = claim.facts.slots.next(&pods);
             self.say_who_waits(claim, next.as_ref().unwrap_or(&claim.facts.slots), &pods);
             if let Some(slots) = next {
@@ -54,8 +45,6 @@ impl MovePlanner {
             }
         }
         self.say_what_is_not_allowed(world);
-        // A move that waits for a write loses packets; a pod that waits for a look only waits.
-        writes.extend(looks);
         writes
     }
 
@@ -132,13 +121,4 @@ fn users_of<'a>(world: &'a World, users: &Users<'a>, claim: &Claim) -> Vec<&'a P
         }
     }
     pods
-}
-
-fn podref(pod: &PodFacts) -> String {
-    format!("{}/{}", pod.namespace, pod.name)
-}
-
-fn look(pod: &PodFacts) -> Write {
-    let (namespace, name, uid) = (pod.namespace.clone(), pod.name.clone(), pod.uid.clone());
-    Write::Move(MoveWrite::Look { namespace, name, uid })
 }

@@ -7,7 +7,7 @@ use tenure_claims::Slots;
 
 use super::At;
 
-/// One step of a move, or what it needs to know.
+/// One step of a move.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MoveWrite {
     /// Writes which pods have a claim.
@@ -21,29 +21,18 @@ pub enum MoveWrite {
         /// Who has it.
         slots: Slots,
     },
-    /// Reads a pod for its node, which its metadata do not say.
-    Look {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its UID.
-        uid: String,
-    },
 }
 
 impl MoveWrite {
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Self::Hold { .. } => "hold",
-            Self::Look { .. } => "look",
         }
     }
 
     pub(super) fn subject(&self) -> &str {
         match self {
             Self::Hold { claim, .. } => &claim.uid,
-            Self::Look { uid, .. } => uid,
         }
     }
 }

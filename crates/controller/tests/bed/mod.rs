@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+pub mod claims;
+pub mod machines;
 pub mod ranges;
 
 use std::future::Future;

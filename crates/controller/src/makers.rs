@@ -1,0 +1,199 @@
+//! For whom claims are made: virtual machines, instances of them, StatefulSets; and whether KubeVirt's ipam-extensions does it.
+//!
+//! KubeVirt's kinds are read as plain objects, and may be missing. Of each object only what matters is kept.
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::{CustomResource, ResourceExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tenure_claims::makers::{EXTENSIONS_WEBHOOK, MachineFacts, StatefulFacts};
+
+use crate::cache::{Cache, Known};
+
+/// A VirtualMachine as it is.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "kubevirt.io",
+    version = "v1",
+    kind = "VirtualMachine",
+    plural = "virtualmachines",
+    namespaced,
+    derive = "PartialEq",
+    schema = "disabled"
+)]
+pub struct VirtualMachineSpec {
+    /// All of it.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
+}
+
+/// A VirtualMachineInstance as it is.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "kubevirt.io",
+    version = "v1",
+    kind = "VirtualMachineInstance",
+    plural = "virtualmachineinstances",
+    namespaced,
+    status = "Value",
+    derive = "PartialEq",
+    schema = "disabled"
+)]
+pub struct VirtualMachineInstanceSpec {
+    /// All of it.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
+}
+
+/// Those for whom claims are made, as far as they are known. Watched only while a network opts in or there are claims.
+#[derive(Debug, Default)]
+pub struct Makers {
+    /// VirtualMachines by `namespace/name`.
+    pub machines: Cache<MachineSeen>,
+    /// VirtualMachineInstances by `namespace/name`.
+    pub instances: Cache<MachineSeen>,
+    /// StatefulSets by `namespace/name`.
+    pub stateful_sets: Cache<StatefulSeen>,
+    /// MutatingWebhookConfigurations.
+    pub webhooks: Cache<WebhookSeen>,
+}
+
+/// A machine, or an instance of one, that was heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineSeen {
+    /// What matters of it.
+    pub facts: MachineFacts,
+    version: u128,
+}
+
+/// A StatefulSet that was heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatefulSeen {
+    /// What matters of it.
+    pub facts: StatefulFacts,
+    version: u128,
+}
+
+/// A MutatingWebhookConfiguration that was heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookSeen {
+    name: String,
+    uid: String,
+    version: u128,
+    /// Whether it is the one of KubeVirt's ipam-extensions, whatever it is called: its webhook is.
+    pub is_of_extensions: bool,
+}
+
+impl Makers {
+    /// Nobody watches this kind any more, or the API server does not know it: nothing is known of its objects.
+    pub(crate) fn forget(&mut self, kind: &'static str) {
+        match kind {
+            MACHINE => self.machines = Cache::default(),
+            INSTANCE => self.instances = Cache::default(),
+            STATEFUL_SET => self.stateful_sets = Cache::default(),
+            WEBHOOK => self.webhooks = Cache::default(),
+            _ => {}
+        }
+    }
+}
+
+/// The kinds' names, by which watches are told apart.
+pub(crate) const MACHINE: &str = "VirtualMachine";
+pub(crate) const INSTANCE: &str = "VirtualMachineInstance";
+pub(crate) const STATEFUL_SET: &str = "StatefulSet";
+pub(crate) const WEBHOOK: &str = "MutatingWebhookConfiguration";
+
+/// What matters of a machine.
+pub(crate) fn machine_facts(machine: &VirtualMachine) -> MachineFacts {
+    MachineFacts::of_machine(&plain(machine))
+}
+
+/// What matters of an instance.
+pub(crate) fn instance_facts(instance: &VirtualMachineInstance) -> MachineFacts {
+    MachineFacts::of_instance(&plain(instance))
+}
+
+/// What matters of a StatefulSet; of one that does not opt in nothing that only its pods would need.
+pub(crate) fn stateful_facts(set: &StatefulSet) -> StatefulFacts {
+    let mut facts = StatefulFacts::of(set);
+    if !facts.keeps_addresses {
+        facts.template = tenure_claims::PodFacts::default();
+    }
+    facts
+}
+
+fn plain(object: &impl Serialize) -> Value {
+    // What was read as JSON is JSON.
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+impl MachineSeen {
+    pub(crate) fn of_machine(machine: &VirtualMachine) -> Self {
+        Self { facts: machine_facts(machine), version: machine.known_version() }
+    }
+
+    pub(crate) fn of_instance(instance: &VirtualMachineInstance) -> Self {
+        Self { facts: instance_facts(instance), version: instance.known_version() }
+    }
+}
+
+impl StatefulSeen {
+    pub(crate) fn of(set: &StatefulSet) -> Self {
+        Self { facts: stateful_facts(set), version: set.known_version() }
+    }
+}
+
+impl WebhookSeen {
+    pub(crate) fn of(configuration: &MutatingWebhookConfiguration) -> Self {
+        let webhooks = configuration.webhooks.iter().flatten();
+        Self {
+            name: configuration.name_any(),
+            uid: configuration.uid().unwrap_or_default(),
+            version: configuration.known_version(),
+            is_of_extensions: webhooks.map(|it| it.name.as_str()).any(|name| name == EXTENSIONS_WEBHOOK),
+        }
+    }
+}
+
+impl Known for MachineSeen {
+    fn key(&self) -> String {
+        format!("{}/{}", self.facts.namespace, self.facts.name)
+    }
+
+    fn known_uid(&self) -> Option<String> {
+        Some(self.facts.uid.clone())
+    }
+
+    fn known_version(&self) -> u128 {
+        self.version
+    }
+}
+
+impl Known for StatefulSeen {
+    fn key(&self) -> String {
+        format!("{}/{}", self.facts.namespace, self.facts.name)
+    }
+
+    fn known_uid(&self) -> Option<String> {
+        Some(self.facts.uid.clone())
+    }
+
+    fn known_version(&self) -> u128 {
+        self.version
+    }
+}
+
+impl Known for WebhookSeen {
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn known_uid(&self) -> Option<String> {
+        Some(self.uid.clone())
+    }
+
+    fn known_version(&self) -> u128 {
+        self.version
+    }
+}
