@@ -9,5 +9,7 @@ mod crowds;
 mod failures;
 #[path = "linux/pods.rs"]
 mod pods;
+#[path = "linux/reach.rs"]
+mod reach;
 #[path = "linux/tables.rs"]
 mod tables;

@@ -9,6 +9,7 @@
 mod eyes;
 mod plan;
 mod reaping;
+mod speaking;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ use tracing::info;
 
 use crate::node::{Action, Event};
 use reaping::Reaping;
+use speaking::Speaking;
 use worker::{Task, Worker};
 
 /// Why there is no thread for the kernel.
@@ -66,8 +68,8 @@ impl Wirer {
         info!(?prepared, "prepared the host's network");
         tell(Event::Kernel(eyes::inventory(&mut host)?));
         let (tasks, received) = mpsc::channel();
-        let reaping = Reaping::start(reaper, clock)?;
-        let worker = Arc::new(Mutex::new(Worker::new(host, reaping, Box::new(tell))));
+        let (speaking, reaping) = (Speaking::start(clock.clone())?, Reaping::start(reaper, clock)?);
+        let worker = Arc::new(Mutex::new(Worker::new(host, reaping, speaking, Box::new(tell))));
         let waiting = Arc::<AtomicUsize>::default();
         let thread = {
             let (worker, waiting) = (Arc::clone(&worker), Arc::clone(&waiting));
@@ -79,7 +81,10 @@ impl Wirer {
 
     /// Does an [`Action::Wire`], [`Action::Unwire`] or [`Action::Inspect`] here and now, unless something else is to be done
     /// before it; gives it back then, and anything else.
-    #[expect(clippy::result_large_err, reason = "it is given back, which is no failure, and not put on the heap for it")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is given back, which is no failure, and not put on the heap for it"
+    )]
     pub fn at_once(&self, job: Action) -> Result<Event, Action> {
         if !matches!(job, Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_)) {
             return Err(job);
@@ -92,8 +97,8 @@ impl Wirer {
         worker.answer(job)
     }
 
-    /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Repair`],
-    /// [`Action::Look`] or [`Action::Export`]. Returns at once.
+    /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Reach`],
+    /// [`Action::Announce`], [`Action::Repair`], [`Action::Look`] or [`Action::Export`]. Returns at once.
     pub fn carry_out(&self, job: Action) {
         self.give(Task::Job(Box::new(job)));
     }

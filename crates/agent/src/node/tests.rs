@@ -3,7 +3,9 @@
 mod calls;
 mod defects;
 mod fences;
+mod guests;
 mod leaks;
+mod reach;
 mod returns;
 mod rig;
 mod slices;

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use tenure_ipam::{Addresses, Cidr};
 use tenure_linux::inventory::Inventory;
 use tenure_linux::netns::NetNs;
-use tenure_linux::pod::{self, Destroyed};
+use tenure_linux::pod::{self, Destroyed, Reached};
 use tenure_linux::routes::PodRoute;
 use tenure_linux::{Changes, Host, export, remote, routes, socket, uplink};
 use tracing::{info, warn};
@@ -20,6 +20,7 @@ use super::chain;
 use super::eyes::{Eyes, key_of};
 use super::plan::{self, Node};
 use super::reaping::Reaping;
+use super::speaking::{Speaking, Wish};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Event, Job, Link, WireJob};
 
@@ -42,6 +43,7 @@ pub(super) struct Worker {
     node: Node,
     eyes: Eyes,
     reaping: Reaping,
+    speaking: Speaking,
     /// What is to be exported; nothing if nobody said yet.
     exported: Option<BTreeSet<IpNet>>,
     /// Other nodes' blocks; nothing if nobody said so.
@@ -77,13 +79,16 @@ fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 }
 
 impl Worker {
-    pub(super) fn new(host: Host, reaping: Reaping, tell: Tell) -> Self {
+    pub(super) fn new(host: Host, reaping: Reaping, speaking: Speaking, tell: Tell) -> Self {
         let (node, eyes) = (Node::default(), Eyes::default());
-        Self { host, node, eyes, reaping, exported: None, remote: None, tell }
+        Self { host, node, eyes, reaping, speaking, exported: None, remote: None, tell }
     }
 
     /// Does a job of one interface, and says what became of it; gives anything else back.
-    #[expect(clippy::result_large_err, reason = "it is given back, which is no failure, and not put on the heap for it")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is given back, which is no failure, and not put on the heap for it"
+    )]
     pub(super) fn answer(&mut self, job: Action) -> Result<Event, Action> {
         match job {
             Action::Wire(job) => Ok(self.wire(job)),
@@ -103,6 +108,11 @@ impl Worker {
     /// Does what is about more than one interface.
     fn sort_out(&mut self, job: Action) {
         match job {
+            Action::Reach { key, pod, addresses, reached } => self.reach(&key, &pod, &addresses, reached),
+            Action::Announce { key, netns, addresses, reached } => {
+                let addresses = addresses.into_iter().map(tenure_ipam::Address::to_ip).collect();
+                self.speaking.wish(Wish { key, netns, addresses, reached });
+            }
             Action::Repair(holds) => {
                 if let Err(error) = self.repair(&holds) {
                     warn!(error = chain(&error), "cannot verify the routes to pods");
@@ -163,6 +173,23 @@ impl Worker {
             Err(failure) => vec![failure.to_string()],
         };
         Event::Inspected { job: number, differences }
+    }
+
+    /// Has routes lead to an interface, or none. What does not come of it is found by the next look, and put right.
+    fn reach(&mut self, key: &HoldKey, pod: &Pod, addresses: &Addresses, reached: bool) {
+        let identity = plan::identity(key, pod);
+        let addresses: Vec<IpAddr> = addresses.iter().map(tenure_ipam::Address::to_ip).collect();
+        let Self { host, node, .. } = self;
+        let done = if reached {
+            pod::reach(host, &identity, &addresses, |address| node.source_for(address))
+        } else {
+            pod::withdraw(host, &identity, &addresses)
+        };
+        match done {
+            Ok(Reached::Done) => info!(%key, ?addresses, reached, "a claim's addresses"),
+            Ok(Reached::NoInterface) => info!(%key, ?addresses, reached, "the interface is not there"),
+            Err(error) => warn!(%key, ?addresses, reached, error = chain(&error), "cannot change the reach"),
+        }
     }
 
     /// Makes the routes of the pod table lead to the links of those who hold addresses.

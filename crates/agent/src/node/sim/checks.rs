@@ -9,8 +9,8 @@ use tenure_ipam::{Address, Cidr};
 use super::agent::settings;
 use super::api::{HERE, has};
 use super::runtime::{Call, Container, has_interface};
-use super::{claim, slice};
 use super::world::World;
+use super::{claim, slice};
 use crate::journal::Record;
 use crate::key::HoldKey;
 use crate::node::view::HoldView;
@@ -161,7 +161,10 @@ impl World {
                     let taken = matches!(state, Container::Running(held) if *held == addresses);
                     // A claim's address is on its way from one to another.
                     let moves = claim::is_guest(other) && claim::is_guest(&key);
-                    assert!(!taken || *other == key || moves, "{address} is given to {key}, and {other} has it");
+                    assert!(
+                        !taken || *other == key || moves,
+                        "{address} is given to {key}, and {other} has it"
+                    );
                 }
                 // What was answered outlives a crash.
                 let image = &self.agent.safe;
@@ -246,7 +249,7 @@ impl World {
                 assert_eq!(other, None, "{address} is held by {} too", hold.key);
             }
         }
-        self.check_guests(&holds);
+        claim::check_guests(&holds);
         for (key, container) in &self.runtime.containers {
             if let Container::Running(addresses) = container {
                 let held = holds.get(key).unwrap_or_else(|| panic!("{key} runs, and its hold is forgotten"));

@@ -105,6 +105,25 @@ impl Claims {
     }
 }
 
+/// At every moment: at most one guest of a claim is reached on this node, and what is handed out of blocks is nobody's
+/// who is a guest.
+pub(super) fn check_guests(holds: &BTreeMap<HoldKey, HoldView>) {
+    let mut reached: BTreeMap<&str, &HoldKey> = BTreeMap::new();
+    let mut guests: BTreeMap<Address, &HoldKey> = BTreeMap::new();
+    for hold in holds.values() {
+        let Some(claim) = &hold.claim else { continue };
+        guests.extend(hold.addresses.iter().map(|address| (address, &hold.key)));
+        if claim.reached {
+            let other = reached.insert(&claim.uid, &hold.key);
+            assert_eq!(other, None, "{} is reached at {} too", claim.name, hold.key);
+        }
+    }
+    for hold in holds.values().filter(|hold| hold.block.is_some()) {
+        let shared = hold.addresses.iter().find_map(|address| guests.get(&address));
+        assert_eq!(shared, None, "{} has what {} holds", hold.key, hold.addresses);
+    }
+}
+
 impl World {
     pub(super) fn move_claim(&mut self) {
         self.deeds.count("a claim moved");
@@ -115,25 +134,6 @@ impl World {
     pub(super) fn note_reach(&mut self, action: &Action) {
         let (Action::Reach { reached, .. } | Action::Announce { reached, .. }) = action else { return };
         self.deeds.count(if *reached { "a guest was reached" } else { "a guest was not reached any more" });
-    }
-
-    /// At every moment: at most one guest of a claim is reached on this node, and what is handed out of blocks is nobody's
-    /// who is a guest.
-    pub(super) fn check_guests(&self, holds: &BTreeMap<HoldKey, HoldView>) {
-        let mut reached: BTreeMap<&str, &HoldKey> = BTreeMap::new();
-        let mut guests: BTreeMap<Address, &HoldKey> = BTreeMap::new();
-        for hold in holds.values() {
-            let Some(claim) = &hold.claim else { continue };
-            guests.extend(hold.addresses.iter().map(|address| (address, &hold.key)));
-            if claim.reached {
-                let other = reached.insert(&claim.uid, &hold.key);
-                assert_eq!(other, None, "{} is reached at {} too", claim.name, hold.key);
-            }
-        }
-        for hold in holds.values().filter(|hold| hold.block.is_some()) {
-            let shared = hold.addresses.iter().find_map(|address| guests.get(&address));
-            assert_eq!(shared, None, "{} has what {} holds", hold.key, hold.addresses);
-        }
     }
 
     /// With everything told: packets arrive at whom the claim says, if it is here, and nowhere else.

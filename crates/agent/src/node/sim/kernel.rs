@@ -50,7 +50,7 @@ impl Kernel {
                 let differences = if there { Vec::new() } else { vec!["no link".to_owned()] };
                 Event::Inspected { job: job.job, differences }
             }
-            Action::Reach { .. } if fails => return None,
+            Action::Reach { .. } | Action::Look { .. } if fails => return None,
             Action::Reach { key, addresses, reached, .. } => {
                 if self.links.contains_key(&key) {
                     let was: Vec<Address> = addresses.iter().collect();
@@ -61,7 +61,6 @@ impl Kernel {
                 }
                 return None;
             }
-            Action::Look { .. } if fails => return None,
             Action::Look { job, interfaces, namespaces } => {
                 let mut gone: BTreeSet<HoldKey> =
                     interfaces.into_iter().filter(|key| !self.links.contains_key(key)).collect();

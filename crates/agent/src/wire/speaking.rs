@@ -1,0 +1,217 @@
+//! The thread that lets interfaces of others speak for their addresses, or be quiet: it waits for interfaces that are not
+//! there yet and says things more than once, and nobody else is to wait for that.
+//!
+//! What it promises: of an interface the latest wish counts. Nothing that fails here fails anything else; it is said.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use tenure_handles::{Clock, Timestamp};
+use tenure_linux::netns::NetNs;
+use tenure_linux::{announce, answering};
+use tracing::{info, warn};
+
+use super::chain;
+use crate::key::HoldKey;
+
+/// How long after one announcement the next follows. The first is the one that counts; the others are for those who missed it.
+const AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(250), Duration::from_millis(650)];
+/// How long after a look for an interface that was not there the next one follows.
+const RETRY: Duration = Duration::from_millis(50);
+/// How often it is looked for: ten seconds, in which a runtime has made it or given up.
+const RETRIES: u32 = 200;
+
+/// What an interface is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) key: HoldKey,
+    /// The path of its namespace.
+    pub(super) netns: String,
+    pub(super) addresses: Vec<IpAddr>,
+    /// Whether it has the addresses; else it is quiet.
+    pub(super) reached: bool,
+}
+
+/// The way to the thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Speaking {
+    wishes: Sender<Wish>,
+}
+
+impl Speaking {
+    pub(super) fn start(clock: impl Clock) -> io::Result<Self> {
+        let (wishes, received) = mpsc::channel();
+        thread::Builder::new().name("speaker".into()).spawn(move || run(&clock, &received))?;
+        Ok(Self { wishes })
+    }
+
+    /// Lets an interface speak or be quiet, soon.
+    pub(super) fn wish(&self, wish: Wish) {
+        let _ = self.wishes.send(wish);
+    }
+}
+
+fn run(clock: &impl Clock, wishes: &Receiver<Wish>) {
+    let mut speaker = Speaker::default();
+    loop {
+        let now = clock.now();
+        while let Some(wish) = speaker.due(now) {
+            let outcome = carry_out(&wish);
+            speaker.done(&wish.key, outcome, clock.now());
+        }
+        let received = match speaker.next() {
+            None => wishes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(at) => wishes.recv_timeout(at.since(clock.now()).max(Duration::from_millis(1))),
+        };
+        match received {
+            Ok(wish) => speaker.take(wish, clock.now()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn carry_out(wish: &Wish) -> Outcome {
+    let link = wish.key.interface();
+    let try_it = || -> Result<(), Box<answering::Error>> {
+        let namespace = NetNs::open(&wish.netns)
+            .map_err(|source| answering::Error::Namespace { link: link.to_owned(), source })?;
+        if !wish.reached {
+            answering::hush(&namespace, link)?;
+            return Ok(());
+        }
+        answering::unhush(&namespace, link)?;
+        let mac = answering::mac(&namespace, link)?;
+        Ok(announce::announce(&namespace, link, mac, &wish.addresses).map_err(answering::Error::from)?)
+    };
+    match try_it() {
+        Ok(()) => Outcome::Done,
+        Err(error) if error.is_gone() => Outcome::Gone,
+        Err(error) if error.is_early() => Outcome::Early(chain(&error)),
+        Err(error) => Outcome::Failed(chain(&error)),
+    }
+}
+
+/// What came of a wish.
+#[derive(Debug)]
+enum Outcome {
+    Done,
+    /// There is nobody any more.
+    Gone,
+    /// There is nobody yet.
+    Early(String),
+    Failed(String),
+}
+
+/// Decides when what is done.
+#[derive(Debug, Default)]
+struct Speaker {
+    rounds: BTreeMap<HoldKey, Round>,
+}
+
+#[derive(Debug)]
+struct Round {
+    wish: Wish,
+    at: Timestamp,
+    /// How often it worked.
+    said: usize,
+    missed: u32,
+}
+
+impl Speaker {
+    fn take(&mut self, wish: Wish, now: Timestamp) {
+        self.rounds.insert(wish.key.clone(), Round { wish, at: now, said: 0, missed: 0 });
+    }
+
+    fn next(&self) -> Option<Timestamp> {
+        self.rounds.values().map(|round| round.at).min()
+    }
+
+    fn due(&self, now: Timestamp) -> Option<Wish> {
+        self.rounds.values().find(|round| round.at <= now).map(|round| round.wish.clone())
+    }
+
+    fn done(&mut self, key: &HoldKey, outcome: Outcome, now: Timestamp) {
+        let Some(round) = self.rounds.get_mut(key) else { return };
+        let reached = round.wish.reached;
+        let next = match outcome {
+            Outcome::Done if reached => {
+                round.said += 1;
+                if round.said == 1 {
+                    info!(%key, addresses = ?round.wish.addresses, "announced a claim's addresses");
+                }
+                AGAIN_AFTER.get(round.said - 1).copied()
+            }
+            Outcome::Done | Outcome::Gone => None,
+            Outcome::Early(_) if round.missed < RETRIES => {
+                round.missed += 1;
+                Some(RETRY)
+            }
+            Outcome::Early(error) | Outcome::Failed(error) => {
+                let what = if reached { "announce a claim's addresses" } else { "keep an interface quiet" };
+                warn!(%key, addresses = ?round.wish.addresses, error, "cannot {what}");
+                None
+            }
+        };
+        match next {
+            Some(after) => round.at = now.plus(after),
+            None => drop(self.rounds.remove(key)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(reached: bool) -> Wish {
+        let key = HoldKey::new("net", "c1", "net1").unwrap();
+        Wish { key, netns: "/run/netns/c1".into(), addresses: Vec::new(), reached }
+    }
+
+    /// Plays wishes with an interface that is there from `there` on; says when which wish worked.
+    fn play(mut speaker: Speaker, there: u64) -> Vec<(u64, bool)> {
+        let mut worked = Vec::new();
+        while let Some(at) = speaker.next() {
+            let wish = speaker.due(at).unwrap();
+            let early = at.as_millis() < there;
+            if !early {
+                worked.push((at.as_millis(), wish.reached));
+            }
+            let outcome = if early { Outcome::Early("no link".into()) } else { Outcome::Done };
+            speaker.done(&wish.key, outcome, at);
+        }
+        worked
+    }
+
+    fn moment(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn an_address_is_announced_a_few_times_within_a_second_as_soon_as_its_interface_is_there() {
+        let mut speaker = Speaker::default();
+        speaker.take(wish(true), moment(0));
+        assert_eq!(play(speaker, 120), [150, 250, 500, 1150].map(|at| (at, true)));
+    }
+
+    #[test]
+    fn an_interface_is_made_quiet_once_and_the_latest_wish_counts() {
+        let mut speaker = Speaker::default();
+        speaker.take(wish(true), moment(0));
+        speaker.take(wish(false), moment(0));
+        assert_eq!(play(speaker, 0), [(0, false)]);
+    }
+
+    #[test]
+    fn an_interface_that_never_comes_is_given_up() {
+        let mut speaker = Speaker::default();
+        speaker.take(wish(false), moment(0));
+        assert_eq!(play(speaker, u64::MAX), []);
+    }
+}
