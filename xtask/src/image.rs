@@ -16,6 +16,8 @@ const DAEMONS: [&str; 3] = ["tenured", "tenure-controller", "tenure"];
 const PLUGIN: &str = "tenure-cni";
 /// Moved nowhere, it has nothing to put right at its start: an eighth of the time from its start to its end.
 const FIXED: &str = "-Crelocation-model=static";
+/// What runs for long may be moved, and what there is to put right then is said in few words: a megabyte less of memory.
+const TERSE: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
 /// As the kubelet completes `tenure:VERSION`.
 const NAME: &str = concat!("docker.io/library/tenure:", env!("CARGO_PKG_VERSION"));
 
@@ -49,7 +51,7 @@ pub(crate) fn programs(profile: &str) -> Result<Built> {
     let mut build = vec!["build", "--quiet", "--locked", "--profile", profile, "--target", &target];
     build.extend(DAEMONS.iter().flat_map(|daemon| ["--bin", *daemon]));
     build.extend(DAEMONS.iter().flat_map(|daemon| ["--package", *daemon]));
-    cargo_with("build the daemons", &build, &[], &variables(&target, &[]))?;
+    cargo_with("build the daemons", &build, &[], &variables(&target, &[TERSE]))?;
     let build =
         ["build", "--quiet", "--locked", "--profile", "plugin", "--target", &target, "--package", PLUGIN];
     cargo_with("build the plugin", &build, &[], &variables(&target, &[FIXED]))?;

@@ -22,18 +22,15 @@ use tenure_daemon::{start_logging, stop_on_signals};
 
 pub use flags::Flags;
 
-/// A node waits for the kernel, not for this program: more threads than these would only cost memory.
-const MOST_THREADS: usize = 4;
-
 /// The program.
 pub fn main() -> Result<()> {
     let flags = Flags::parse();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.min(MOST_THREADS))
+    // A node waits for the kernel, for which the agent has threads of its own, and not for this: more threads would only cost
+    // memory.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("starting threads")?;
+        .context("starting to run tasks")?;
     runtime.block_on(run(flags))
 }
 
