@@ -43,6 +43,7 @@ pub struct Cache<K> {
     /// UIDs of objects that are gone, so that the late answer to a write does not bring one back.
     gone: BTreeSet<String>,
     gone_in_order: VecDeque<String>,
+    changes: u64,
 }
 
 impl<K> Default for Cache<K> {
@@ -53,6 +54,7 @@ impl<K> Default for Cache<K> {
             complete: false,
             gone: BTreeSet::new(),
             gone_in_order: VecDeque::new(),
+            changes: 0,
         }
     }
 }
@@ -72,9 +74,10 @@ impl<K: Known> Cache<K> {
         if object.known_uid().is_some_and(|uid| self.gone.contains(&uid)) {
             return;
         }
-        let newer =
-            self.objects.get(&name).is_none_or(|known| object.known_version() >= known.known_version());
-        if newer {
+        let known = self.objects.get(&name).map(|known| known.known_version());
+        if known.is_none_or(|known| object.known_version() >= known) {
+            // A watch repeats what the answer to a write has shown.
+            self.changes += u64::from(known != Some(object.known_version()) || object.known_version() == 0);
             self.objects.insert(name, Arc::new(object));
         }
     }
@@ -82,10 +85,12 @@ impl<K: Known> Cache<K> {
     /// The list is complete.
     pub fn finish(&mut self) {
         for name in self.unseen.take().into_iter().flatten() {
+            self.changes += 1;
             if let Some(uid) = self.objects.remove(&name).and_then(|object| object.known_uid()) {
                 self.bury(uid);
             }
         }
+        self.changes += u64::from(!self.complete);
         self.complete = true;
     }
 
@@ -93,6 +98,7 @@ impl<K: Known> Cache<K> {
     pub fn remove(&mut self, name: &str, uid: &str) {
         if self.objects.get(name).is_some_and(|known| known.known_uid().as_deref() == Some(uid)) {
             self.objects.remove(name);
+            self.changes += 1;
         }
         self.bury(uid.to_owned());
     }
@@ -111,6 +117,11 @@ impl<K: Known> Cache<K> {
     /// Whether a list has come in completely.
     pub fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// How often something has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether the object of that UID was there and is gone, as far as that is remembered.

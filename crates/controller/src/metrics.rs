@@ -18,8 +18,10 @@ use crate::act::Learned;
 use crate::ledgers::Ledgers;
 use crate::world::World;
 use crate::write::LedgerWrite;
+use of_claims::ClaimMetrics;
 use of_ledgers::LedgerMetrics;
 
+mod of_claims;
 mod of_ledgers;
 
 type Labels = Vec<(&'static str, String)>;
@@ -40,6 +42,7 @@ pub struct Metrics {
     coil_max: Numbers,
     coil_allocated: Numbers,
     ledgers: LedgerMetrics,
+    claims: ClaimMetrics,
 }
 
 impl Default for Metrics {
@@ -56,9 +59,11 @@ impl Default for Metrics {
             coil_max: Family::default(),
             coil_allocated: Family::default(),
             ledgers: LedgerMetrics::default(),
+            claims: ClaimMetrics::default(),
         };
         let registry = &mut metrics.registry;
         metrics.ledgers.register(registry);
+        metrics.claims.register(registry);
         registry.register("tenure_controller_leader", "Whether this replica leads", metrics.leader.clone());
         registry.register(
             "tenure_requests_waiting",
@@ -129,6 +134,7 @@ impl Metrics {
     pub(crate) fn observe(&self, world: &World, leads: bool) {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.leader.set(leads.into());
+        self.claims.observe(world, leads);
         let numbers = [
             &self.pool_blocks,
             &self.pool_addresses,

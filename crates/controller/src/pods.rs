@@ -54,6 +54,8 @@ pub struct Pods {
     /// While a list comes in, those that it has not mentioned yet.
     unseen: Option<BTreeSet<Box<str>>>,
     complete: bool,
+    /// How often something changed about guests.
+    changes: u64,
 }
 
 impl Pods {
@@ -70,10 +72,12 @@ impl Pods {
         let podref = pod.podref.into_boxed_str();
         // A pod that was a guest stays one while it lives, whatever becomes of its annotations: it may have the address.
         let known = self.guests.remove(&podref);
+        self.changes += u64::from(known.is_some());
         if let Some(facts) = pod.facts
             && (may_refer(&facts) || known.is_some_and(|known| known.uid == facts.uid))
         {
             self.guests.insert(podref.clone(), *facts);
+            self.changes += 1;
         }
         self.seen.insert(podref, pod.addresses);
     }
@@ -89,12 +93,17 @@ impl Pods {
     /// A pod is gone, or has ended.
     pub fn remove(&mut self, podref: &str) {
         self.seen.remove(podref);
-        self.guests.remove(podref);
+        self.changes += u64::from(self.guests.remove(podref).is_some());
     }
 
     /// Nobody watches them any more, and nothing is known.
     pub fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self { changes: self.changes + 1, ..Self::default() };
+    }
+
+    /// How often something changed about pods that refer to a claim, or may.
+    pub fn changes(&self) -> u64 {
+        self.changes + u64::from(self.complete)
     }
 
     /// Whether a list has come in completely. Before, absence means nothing.

@@ -15,8 +15,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::coil::AddressPool;
-use tenure_handles::{Clock, SystemClock};
 use tenure_controller::Settings;
+use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 
 async fn dual_pool(client: &Client, name: &str, bits: i32, ipv4: &str, ipv6: &str) {
@@ -44,7 +44,11 @@ async fn a_claim_gets_an_address_of_each_family_as_soon_as_it_exists_and_says_so
     dual_pool(&client, "default", 5, "10.2.0.0/24", "fd00::/120").await;
     let early = claim(&client, "early", CLUSTER).await;
     let controller = start_with(client.clone(), claiming("a"));
-    assert_eq!(given(&client, "early").await, ["10.2.0.0/32", "fd00::/128"], "also one that was there before");
+    assert_eq!(
+        given(&client, "early").await,
+        ["10.2.0.0/32", "fd00::/128"],
+        "also one that was there before"
+    );
     let said = claims(&client).get("early").await.unwrap();
     let allocated = said.status.as_ref().unwrap().condition("IPsAllocated").unwrap().clone();
     assert_eq!(
@@ -84,8 +88,10 @@ async fn five_thousand_claims_at_once_take_at_most_two_writes_each() {
     .await;
     let took = SystemClock.now().since(before);
     let writes = Calls::of(Verb::Create).or(Verb::Update).or(Verb::Patch).or(Verb::Delete);
-    let (statuses, blocks) =
-        (faults.tally(&writes.clone().to("ipamclaims")).asked, faults.tally(&writes.to("addressblocks")).asked);
+    let (statuses, blocks) = (
+        faults.tally(&writes.clone().to("ipamclaims")).asked,
+        faults.tally(&writes.to("addressblocks")).asked,
+    );
     assert_eq!(check_claims(&client).await, 5000);
     assert!(statuses + blocks <= 2 * 5000, "{statuses} writes of claims and {blocks} of blocks");
     assert!((5000..5010).contains(&statuses) && blocks <= 160, "{statuses} and {blocks}");
@@ -102,7 +108,8 @@ async fn a_claims_addresses_come_from_the_pool_of_its_namespace() {
     let blue: Namespace = serde_json::from_value(blue).unwrap();
     Api::all(client.clone()).create(&PostParams::default(), &blue).await.unwrap();
     let apps: Api<tenure_api::claims::IPAMClaim> = Api::namespaced(client.clone(), "apps");
-    let spec = tenure_api::claims::IPAMClaimSpec { network: CLUSTER.to_owned(), interface: "eth0".to_owned() };
+    let spec =
+        tenure_api::claims::IPAMClaimSpec { network: CLUSTER.to_owned(), interface: "eth0".to_owned() };
     apps.create(&PostParams::default(), &tenure_api::claims::IPAMClaim::new("c", spec)).await.unwrap();
     let ips = until("its address", async || {
         apps.get("c").await.ok()?.status.map(|status| status.ips).filter(|ips| !ips.is_empty())
@@ -147,7 +154,9 @@ async fn wished_addresses_are_given_if_they_are_free_and_else_refused_in_words()
 async fn a_claim_that_comes_with_a_status_keeps_those_addresses_or_says_who_has_them() {
     let client = server(105).await.client();
     pool(&client, "default", 2, "10.2.0.0/24").await;
-    for (name, ips) in [("first", &["10.2.0.9/32"][..]), ("second", &["10.2.0.9"]), ("third", &["10.2.0.10/24"])] {
+    for (name, ips) in
+        [("first", &["10.2.0.9/32"][..]), ("second", &["10.2.0.9"]), ("third", &["10.2.0.10/24"])]
+    {
         claim(&client, name, CLUSTER).await;
         import(&client, name, ips).await;
         tokio::time::sleep(Duration::from_millis(1_050)).await;
@@ -217,12 +226,16 @@ async fn empty_floating_blocks_go_back_and_a_pool_that_is_deleted_goes_with_its_
         assert!(pools(&client).get_opt("default").await.unwrap().is_some());
         delete_claim(&client, &format!("c{number}")).await;
     }
-    until("the pool to go", async || pools(&client).get_opt("default").await.unwrap().is_none().then_some(())).await;
+    until("the pool to go", async || {
+        pools(&client).get_opt("default").await.unwrap().is_none().then_some(())
+    })
+    .await;
     controller.stop().await;
 }
 
 async fn use_claim(client: &Client, pod: &str, claim: &str, addresses: Option<&[&str]>) {
-    let status = addresses.map(|ips| json!([{"name": "cluster", "interface": "eth0", "ips": ips}]).to_string());
+    let status =
+        addresses.map(|ips| json!([{"name": "cluster", "interface": "eth0", "ips": ips}]).to_string());
     let mut annotations = json!({"tenure/claim": claim});
     if let Some(status) = status {
         annotations["k8s.v1.cni.cncf.io/network-status"] = json!(status);
@@ -250,7 +263,10 @@ async fn invariant_7_a_claims_address_returns_after_the_claim_is_gone_and_no_pod
     tokio::time::sleep(Duration::from_millis(2_600)).await;
     assert_eq!(on_record(&client).await.get("10.2.0.0"), old.uid().as_ref(), "a pod still uses it");
     bed::ranges::delete_pod(&client, "pod").await;
-    until("the address to return", async || (!on_record(&client).await.contains_key("10.2.0.0")).then_some(())).await;
+    until("the address to return", async || {
+        (!on_record(&client).await.contains_key("10.2.0.0")).then_some(())
+    })
+    .await;
     assert_eq!(on_record(&client).await.get("10.2.0.1"), new.uid().as_ref());
     controller.stop().await;
 }
@@ -349,5 +365,18 @@ async fn networks_that_are_missing_do_not_opt_in_or_disagree_are_said_and_those_
     claims(&client).patch("yes", &PatchParams::default(), &network("yes")).await.unwrap();
     given(&client, "yes").await;
     check_claims(&client).await;
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_status_that_is_restored_a_moment_after_the_claim_is_what_the_claim_gets() {
+    let (client, controller) = started(112).await;
+    claim(&client, "c", CLUSTER).await;
+    assert_eq!(given(&client, "c").await, ["10.2.0.0/32"]);
+    // As a backup tool writes it: all of the status, and no word of ours in it.
+    import(&client, "c", &["10.2.0.50/32"]).await;
+    until("the restored address", async || (given(&client, "c").await == ["10.2.0.50/32"]).then_some(()))
+        .await;
+    assert_eq!(check_claims(&client).await, 1);
     controller.stop().await;
 }

@@ -42,7 +42,11 @@ async fn recorded(client: &Client) -> BTreeMap<String, String> {
         let first = pool.spec.cidr().unwrap();
         for (key, record) in &pool.spec.allocations {
             let address = first.nth(key.parse().unwrap()).unwrap().to_string();
-            assert_eq!(found.insert(address.clone(), record.id.clone()), None, "{address} is on record twice");
+            assert_eq!(
+                found.insert(address.clone(), record.id.clone()),
+                None,
+                "{address} is on record twice"
+            );
         }
     }
     found.retain(|_, id| id.starts_with("claim/"));
@@ -79,8 +83,10 @@ async fn claims_of_a_shared_range_are_on_record_beside_pods_and_nobody_releases_
     for number in 0..30 {
         delete_claim(&client, &format!("c{number}")).await;
     }
-    until("what belonged to claims that are gone to go", async || (recorded(&client).await.len() == 1).then_some(()))
-        .await;
+    until("what belonged to claims that are gone to go", async || {
+        (recorded(&client).await.len() == 1).then_some(())
+    })
+    .await;
     assert_eq!(given(&client, "web-0").await, ["10.0.0.2/24"]);
     controller.stop().await;
 }
@@ -130,7 +136,8 @@ async fn an_address_of_ranges_that_overlap_is_given_once_and_its_reservation_goe
         delete_claim(&client, &format!("w{number}")).await;
         delete_claim(&client, &format!("n{number}")).await;
     }
-    until("all to go", async || (recorded(&client).await.is_empty() && reserved().await == 0).then_some(())).await;
+    until("all to go", async || (recorded(&client).await.is_empty() && reserved().await == 0).then_some(()))
+        .await;
     controller.stop().await;
 }
 
@@ -157,7 +164,10 @@ async fn claims_of_a_cut_range_get_slices_of_their_own_which_go_back_when_nobody
     assert_eq!(given(&client, "wish").await, ["10.0.0.200/24"]);
     claim_with(&client, "of-node", "net", Some("10.0.0.5")).await;
     let (reason, message) = refused(&client, "of-node").await;
-    assert!(reason == "IPAddressConflict" && message.contains("belongs to node node1"), "{reason}: {message}");
+    assert!(
+        reason == "IPAddressConflict" && message.contains("belongs to node node1"),
+        "{reason}: {message}"
+    );
     delete_claim(&client, "of-node").await;
     node(&client, "node3").await;
     until("the new node's slice", async || {
@@ -184,7 +194,10 @@ async fn a_cut_range_without_a_slice_left_says_so_and_gives_one_when_a_node_goes
     slices(&client, "net", &["node1", "node2"]).await;
     claim(&client, "a", "net").await;
     let (reason, message) = refused(&client, "a").await;
-    assert!(reason == "SubnetExhausted" && message.contains("node_slice_size smaller"), "{reason}: {message}");
+    assert!(
+        reason == "SubnetExhausted" && message.contains("node_slice_size smaller"),
+        "{reason}: {message}"
+    );
     delete_node(&client, "node2").await;
     given(&client, "a").await;
     // A claim that is in use by its record only: the definition may go and come back.
@@ -192,7 +205,10 @@ async fn a_cut_range_without_a_slice_left_says_so_and_gives_one_when_a_node_goes
     claims(&client).patch("a", &PatchParams::default(), &patch).await.unwrap();
     let before = recorded(&client).await;
     bed::ranges::detach(&client, "default", "net").await;
-    until("the slices to go", async || slice_pools(&client).get_opt("net").await.unwrap().is_none().then_some(())).await;
+    until("the slices to go", async || {
+        slice_pools(&client).get_opt("net").await.unwrap().is_none().then_some(())
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(recorded(&client).await, before);
     controller.stop().await;

@@ -48,6 +48,9 @@ const GONE: Duration = Duration::from_secs(2);
 /// How long a network, a slice or a namespace has to be missing before a claim says so: it may only be late.
 const MISSING: Duration = Duration::from_secs(3);
 
+/// Everything is thought through this often even if nothing that matters seems to have changed.
+const ANYWAY: Duration = Duration::from_secs(5);
+
 /// How claims are looked after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSettings {
@@ -89,6 +92,8 @@ pub(super) struct ClaimPlanner {
     wake: Option<Timestamp>,
     /// What is needed of slices.
     needs: BTreeMap<String, Floating>,
+    /// The state of the world, and when, in which there was nothing to do.
+    settled: Option<([u64; 10], Timestamp)>,
 }
 
 /// What is to be written for claims.
@@ -128,6 +133,7 @@ impl ClaimPlanner {
             resting: Resting::default(),
             wake: None,
             needs: BTreeMap::new(),
+            settled: None,
         }
     }
 
@@ -157,6 +163,28 @@ impl ClaimPlanner {
         {
             return ClaimPlan::default();
         }
+        let state = state(world);
+        let due = self.next().is_some_and(|next| next <= now);
+        if !due
+            && self.settled.is_some_and(|(known, at)| known == state && at <= now && now.since(at) < ANYWAY)
+        {
+            return ClaimPlan::default();
+        }
+        let plan = self.think(world, users, overlaps, carved, writes, now);
+        let nothing = plan.records.is_empty() && plan.statuses.is_empty();
+        self.settled = nothing.then_some((state, now));
+        plan
+    }
+
+    fn think(
+        &mut self,
+        world: &World,
+        users: &Users<'_>,
+        overlaps: &Overlaps,
+        carved: &Carved<'_>,
+        writes: &[Write],
+        now: Timestamp,
+    ) -> ClaimPlan {
         let (rest, networks) = (self.settings.cooling, Networks::of(world));
         self.resting.advance(rest, now);
         let mut blocks = Blocks::of(world, overlaps, carved, writes, rest, now);
@@ -175,6 +203,12 @@ impl ClaimPlanner {
         for claim in claims {
             let network = networks.get(&claim.facts.network);
             let has = recorded.get(claim.facts.uid.as_str());
+            if let Some(has) = has.filter(|has| came_later(claim, has)) {
+                // It is given what it wishes for when this is gone.
+                has.blocks.iter().for_each(|(block, offset, _)| blocks.free(block, offset, false));
+                strays.extend(has.ranges.iter().cloned());
+                continue;
+            }
             let verdict = match has.map(|has| keep(claim, network, has, &mut blocks, &mut strays)) {
                 Some(Some(verdict)) => verdict,
                 None | Some(None) if claim.facts.deleting => Verdict::Waits,
@@ -405,6 +439,40 @@ fn keep<'a>(
         }
     }
     Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect()))
+}
+
+/// How often each thing has changed that claims depend on.
+fn state(world: &World) -> [u64; 10] {
+    let ledgers = &world.ledgers;
+    [
+        world.claims.all.changes(),
+        world.claims.namespaces.changes(),
+        world.pools.changes(),
+        world.blocks.changes(),
+        world.requests.changes(),
+        ledgers.attachments.changes(),
+        ledgers.slices.changes(),
+        ledgers.pools.changes(),
+        ledgers.reservations.changes(),
+        ledgers.pods.changes(),
+    ]
+}
+
+/// Whether a status was written over what a claim had been given and nobody has used yet: restored from a backup, a moment
+/// after the claim was.
+fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
+    let facts = &claim.facts;
+    let recorded: Vec<Address> = has
+        .blocks
+        .iter()
+        .flat_map(|(_, _, all)| all.clone())
+        .chain(has.ranges.iter().map(|it| it.address))
+        .collect();
+    let said = &facts.addresses;
+    !facts.held
+        && !said.is_empty()
+        && facts.slots.both().next().is_none()
+        && !said.iter().any(|(address, _)| recorded.contains(address))
 }
 
 /// Whether all that ranges depend on has come in.

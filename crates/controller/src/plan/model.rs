@@ -4,15 +4,21 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
+use tenure_api::claims::{IPAMClaim, IPAMClaimSpec};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, BlockRequestSpec, label};
+use tenure_claims::PodFacts;
 use tenure_handles::Timestamp;
+use tenure_ipam::Address;
 
 use super::time;
 use crate::cache::Cache;
+use crate::claims::{Claim, NamespaceSeen};
+use crate::pods::PodSeen;
 use crate::world::World;
-use crate::write::{At, Because, Write};
+use crate::write::{At, Because, ClaimId, ClaimWrite, Write};
 
 #[derive(Clone)]
 pub(super) enum News {
@@ -24,6 +30,10 @@ pub(super) enum News {
     BlockGone(AddressBlock),
     RequestGone(BlockRequest),
     NodeGone(Node),
+    Claim(IPAMClaim),
+    ClaimGone(IPAMClaim),
+    Pod(PodSeen),
+    PodGone(PodSeen),
 }
 
 /// What became of a write.
@@ -42,6 +52,9 @@ pub(super) struct Server {
     pub(super) blocks: BTreeMap<String, AddressBlock>,
     pub(super) requests: BTreeMap<String, BlockRequest>,
     pub(super) nodes: BTreeMap<String, Node>,
+    /// Claims and pods of the namespace `ns`.
+    pub(super) claims: BTreeMap<String, IPAMClaim>,
+    pub(super) pods: BTreeMap<String, PodSeen>,
     pub(super) log: Vec<News>,
 }
 
@@ -59,7 +72,18 @@ pub(super) fn tell(world: &mut World, news: News) {
         News::BlockGone(block) => gone(&mut world.blocks, &block),
         News::RequestGone(request) => gone(&mut world.requests, &request),
         News::NodeGone(node) => world.delete_node(&node),
+        News::Claim(claim) => world.claims.all.apply(Claim::of(claim)),
+        News::ClaimGone(claim) => {
+            world.claims.all.remove(&Claim::of(claim.clone()).reference(), &claim.uid().unwrap())
+        }
+        News::Pod(pod) => world.ledgers.pods.apply(pod),
+        News::PodGone(pod) => world.ledgers.pods.remove(&pod.podref),
     }
+}
+
+fn namespace(name: &str) -> kube::core::PartialObjectMeta<k8s_openapi::api::core::v1::Namespace> {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    kube::core::PartialObjectMeta { metadata, ..kube::core::PartialObjectMeta::default() }
 }
 
 impl Server {
@@ -82,7 +106,64 @@ impl Server {
         world.blocks.finish();
         world.requests.finish();
         world.finish_nodes();
+        world.cluster_network = Some("cluster".to_owned());
+        let ledgers = &mut world.ledgers;
+        ledgers.attachments.finish();
+        ledgers.pods.begin();
+        self.pods.values().cloned().for_each(|pod| ledgers.pods.apply(pod));
+        ledgers.pods.finish();
+        let claims = &mut world.claims;
+        claims.namespaces.apply(NamespaceSeen::of(&namespace("ns")));
+        claims.namespaces.finish();
+        claims.all.begin();
+        self.claims.values().cloned().for_each(|claim| claims.all.apply(Claim::of(claim)));
+        claims.all.finish();
         world
+    }
+
+    /// A claim on the cluster's network.
+    pub(super) fn claim(&mut self, name: &str, wish: Option<&str>) -> String {
+        let spec = IPAMClaimSpec { network: "cluster".to_owned(), interface: "eth0".to_owned() };
+        let mut claim = IPAMClaim::new(name, spec);
+        claim.metadata.namespace = Some("ns".to_owned());
+        claim.metadata.annotations =
+            wish.map(|ips| BTreeMap::from([("tenure/ips".to_owned(), ips.to_owned())]));
+        self.put_claim(claim)
+    }
+
+    pub(super) fn put_claim(&mut self, mut claim: IPAMClaim) -> String {
+        self.stamp(&mut claim);
+        self.log.push(News::Claim(claim.clone()));
+        self.claims.insert(claim.name_any(), claim.clone());
+        claim.uid().unwrap()
+    }
+
+    pub(super) fn delete_claim(&mut self, name: &str) {
+        if let Some(claim) = self.claims.remove(name) {
+            self.log.push(News::ClaimGone(claim));
+        }
+    }
+
+    /// A pod that has these addresses of a claim.
+    pub(super) fn pod(&mut self, name: &str, claim: &str, addresses: Option<Vec<Address>>) {
+        self.version += 1;
+        let facts = PodFacts {
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            uid: format!("pod-{}", self.version),
+            default_claim: Some(claim.to_owned()),
+            ..PodFacts::default()
+        };
+        let addresses = addresses.map(Vec::into_boxed_slice);
+        let pod = PodSeen { podref: format!("ns/{name}"), addresses, facts: Some(Box::new(facts)) };
+        self.log.push(News::Pod(pod.clone()));
+        self.pods.insert(name.to_owned(), pod);
+    }
+
+    pub(super) fn delete_pod(&mut self, name: &str) {
+        if let Some(pod) = self.pods.remove(name) {
+            self.log.push(News::PodGone(pod));
+        }
     }
 
     fn stamp<K: Resource>(&mut self, object: &mut K) {
@@ -222,7 +303,43 @@ impl Server {
                 self.return_block(&block.name);
                 Outcome::Done
             }
-            Write::Ledger(write) => panic!("nobody asked for {write:?}"),
+            Write::Claim(write) => self.write_claim(write),
+            Write::Ledger(_) | Write::Move(_) | Write::Make(_) => panic!("nobody asked for {write:?}"),
+        }
+    }
+
+    fn write_claim(&mut self, write: &ClaimWrite) -> Outcome {
+        match write {
+            ClaimWrite::Records { block, records, finalizers, gone } => {
+                let lives = |id: &ClaimId| {
+                    self.claims.get(&id.name).and_then(ResourceExt::uid).as_ref() == Some(&id.uid)
+                };
+                if gone.iter().any(lives) || !Self::is_at(self.blocks.get(&block.name), block) {
+                    return Outcome::Conflict;
+                }
+                let mut block = self.blocks[&block.name].clone();
+                block.spec.claims.clone_from(records);
+                block.metadata.finalizers = Some(finalizers.clone());
+                self.put_block(block);
+                Outcome::Done
+            }
+            ClaimWrite::DropBlock { block, .. } => {
+                if !Self::is_at(self.blocks.get(&block.name), block) {
+                    return Outcome::Conflict;
+                }
+                self.return_block(&block.name);
+                Outcome::Done
+            }
+            ClaimWrite::Status { claim, status, .. } => {
+                if !Self::is_at(self.claims.get(&claim.name), claim) {
+                    return Outcome::Conflict;
+                }
+                let mut claim = self.claims[&claim.name].clone();
+                claim.status = Some((**status).clone());
+                self.put_claim(claim);
+                Outcome::Done
+            }
+            other => panic!("nobody asked for {other:?}"),
         }
     }
 
