@@ -33,6 +33,9 @@ struct Row {
     node: Option<String>,
     ipv4: Option<String>,
     ipv6: Option<String>,
+    /// No node owns it: its addresses are for claims.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    floating: bool,
     /// Nobody hands out of it.
     reserved: bool,
     /// Its object is being deleted.
@@ -66,18 +69,19 @@ fn say(snapshot: &Snapshot, format: Format) -> Result<Said> {
 }
 
 fn row(snapshot: &Snapshot, block: &AddressBlock) -> Row {
-    let told = snapshot.told(block);
-    let fenced = told.as_ref().ok().and_then(|told| told.fenced.clone());
+    let counts = snapshot.counts(block);
+    let fenced = snapshot.told(block).ok().and_then(|told| told.fenced.clone());
     Row {
         name: block.name_any(),
         pool: block.pool().map(str::to_owned),
         node: block.node().map(str::to_owned),
         ipv4: block.spec.ipv4.clone(),
         ipv6: block.spec.ipv6.clone(),
+        floating: block.is_floating(),
         reserved: block.is_reserved(),
         deleting: block.metadata.deletion_timestamp.is_some(),
-        addresses: told.as_ref().ok().map(|told| told.addresses),
-        problem: fenced.or_else(|| told.err()),
+        addresses: counts.as_ref().ok().copied(),
+        problem: fenced.or_else(|| counts.err()),
     }
 }
 
@@ -109,7 +113,7 @@ fn text(rows: &[Row]) -> String {
 }
 
 fn state(row: &Row) -> String {
-    let words = [(row.reserved, "reserved"), (row.deleting, "deleting")];
+    let words = [(row.floating, "for claims"), (row.reserved, "reserved"), (row.deleting, "deleting")];
     let words = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word.to_owned());
     let fenced =
         row.addresses.is_some().then(|| row.problem.clone()).flatten().map(|why| format!("fenced: {why}"));

@@ -95,6 +95,9 @@ fn say(snapshot: &Snapshot, names: &[String], format: Format) -> Result<Said> {
     Ok(said.noting(format, &snapshot.silent()))
 }
 
+/// What stands in the place of a node for blocks that no node owns; no node can be called so.
+const OF_CLAIMS: &str = "(claims)";
+
 fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let (engines, overlaps) = (snapshot.engines(), overlaps(&snapshot.pools));
     let row = |pool: &AddressPool| {
@@ -119,17 +122,18 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
         let mut carved = IntervalSet::new();
         let (mut held, mut cooling) = (0_u128, 0_u128);
         for block in snapshot.blocks.iter().filter(|block| block.pool() == Some(&name)) {
-            let node = block.node().unwrap_or_default().to_owned();
+            let of_claims = block.is_floating().then_some(OF_CLAIMS);
+            let node = block.node().or(of_claims).unwrap_or_default().to_owned();
             if let (Some(engine), Some(subnet)) = (engines.get(&name), subnet(block))
                 && let Some(index) = engine.pool().index_of(&subnet)
             {
                 carved.insert(index, index);
             }
             *row.blocks_per_node.entry(node.clone()).or_default() += 1;
-            match snapshot.told(block) {
-                Ok(told) => {
-                    held += u128::from(told.addresses.held);
-                    cooling += u128::from(told.addresses.cooling);
+            match snapshot.counts(block) {
+                Ok(counts) => {
+                    held += u128::from(counts.held);
+                    cooling += u128::from(counts.cooling);
                 }
                 Err(_) if block.is_reserved() => {}
                 Err(_) if !row.addresses.unknown_nodes.contains(&node) => {

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, EnginePool};
 use tenure_handles::{Clock, SystemClock};
 use tenure_ipam::{Address, Cidr, Subnet};
+use tenure_view::Counts;
 
 use crate::agents::Answers;
 use crate::place::Source;
@@ -150,6 +151,21 @@ impl Snapshot {
         let uid = block.uid().unwrap_or_default();
         let known = told.blocks.iter().find(|it| it.uid == uid);
         known.ok_or_else(|| format!("the agent of node \"{node}\" does not know it"))
+    }
+
+    /// How many addresses of a block are in which state: as its agent says, or, of one that is for claims, as its records do.
+    pub(crate) fn counts(&self, block: &AddressBlock) -> Result<Counts, String> {
+        if !block.is_floating() {
+            return self.told(block).map(|told| told.addresses);
+        }
+        let engine = block.pool().and_then(|name| self.pools.iter().find(|pool| pool.name_any() == name));
+        let engine = engine.and_then(|pool| EnginePool::try_from(&pool.spec).ok());
+        let space = engine.zip(subnet(block)).and_then(|(engine, subnet)| engine.space(&subnet).ok());
+        let capacity = space.map_or(0, |space| u64::try_from(space.capacity()).unwrap_or(u64::MAX));
+        let cooling = block.spec.claims.values().filter(|record| record.freed.is_some()).count() as u64;
+        let held = block.spec.claims.len() as u64 - cooling;
+        let free = capacity.saturating_sub(held).saturating_sub(cooling);
+        Ok(Counts { capacity, held, cooling, reserved: 0, free })
     }
 
     /// Why agents said nothing, one line a node.

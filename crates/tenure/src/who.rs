@@ -42,6 +42,9 @@ struct Answer {
     block: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
+    /// The claim that it belongs to, as `namespace/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<String>,
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<Holder>,
@@ -155,6 +158,7 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
         pool: None,
         block: None,
         node: None,
+        claim: None,
         holder: None,
         addresses: Vec::new(),
         since: None,
@@ -221,6 +225,9 @@ fn of_objects(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> (St
     let excluded = engine
         .zip(snapshot::subnet(block))
         .is_some_and(|(engine, subnet)| is_excluded(engine, &subnet, address));
+    if block.is_floating() {
+        return of_floating(block, address, excluded, answer);
+    }
     match snapshot.told(block) {
         _ if block.is_reserved() => (
             State::KeptBack,
@@ -245,6 +252,47 @@ fn of_objects(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> (St
             ),
             None => (State::Free, format!("nobody has {address}: it is free in block {name} of node {node}")),
         },
+    }
+}
+
+/// Which claim has it: a block that no node owns says so itself.
+fn of_floating(
+    block: &AddressBlock,
+    address: Address,
+    excluded: bool,
+    answer: &mut Answer,
+) -> (State, String) {
+    let (name, pool) = (block.name_any(), block.pool().unwrap_or_default());
+    let cidrs = snapshot::subnet(block).into_iter().flat_map(|it| [it.ipv4, it.ipv6]).flatten();
+    let offset = cidrs
+        .into_iter()
+        .find(|cidr| cidr.contains(address))
+        .and_then(|cidr| address.distance_from(cidr.first()).ok());
+    let record = offset.and_then(|offset| block.spec.claims.get(&offset.to_string()));
+    match record {
+        Some(record) => {
+            let claim = format!("{}/{}", record.namespace, record.name);
+            answer.claim = Some(claim.clone());
+            match &record.freed {
+                None => (
+                    State::Held,
+                    format!(
+                        "{address} belongs to claim {claim}, and no pod has it (block {name} of pool {pool})"
+                    ),
+                ),
+                Some(_) => (
+                    State::Cooling,
+                    format!(
+                        "{address} cools in block {name} of pool {pool}, and belonged to claim {claim}, which is gone"
+                    ),
+                ),
+            }
+        }
+        None if excluded => (State::Excluded, format!("nobody has {address}: pool {pool} excludes it")),
+        None => (
+            State::Free,
+            format!("nobody has {address}: it is free in block {name} of pool {pool}, which is for claims"),
+        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who has an address of Whereabouts' ranges, as ledgers and slices say.
 
 use kube::ResourceExt;
+use tenure_api::claims::RECORD_PREFIX;
 use tenure_ipam::Address;
 use tenure_view::{Holder, Pod};
 use tenure_whereabouts::ledger::State as Agreed;
@@ -22,7 +23,8 @@ fn held(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> bool {
     let Some(first) = records.first() else { return false };
     let said = |it: &Recorded<'_>| {
         let node = it.node.map(|node| format!(" on node {node}")).unwrap_or_default();
-        format!("{}{node} (IPPool {})", it.record.podref, it.ledger.name_any())
+        let claim = if it.record.id.starts_with(RECORD_PREFIX) { "claim " } else { "" };
+        format!("{claim}{}{node} (IPPool {})", it.record.podref, it.ledger.name_any())
     };
     let all: Vec<String> = records.iter().map(said).collect();
     let (namespace, name) = first.record.podref.split_once('/').unwrap_or(("", &first.record.podref));
@@ -32,6 +34,10 @@ fn held(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> bool {
     answer.pool = Some(pool_of(snapshot, first));
     answer.node = first.node.map(str::to_owned);
     answer.addresses = vec![address.to_ip()];
+    if first.record.id.starts_with(RECORD_PREFIX) {
+        answer.claim = Some(first.record.podref.clone());
+        return true;
+    }
     answer.holder = Some(Holder {
         network: first.network.clone(),
         container: first.record.id.clone(),
