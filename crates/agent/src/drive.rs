@@ -21,7 +21,10 @@ pub trait Hands: Send + 'static {
     fn carry_out(&mut self, action: Action);
     /// Carries an action out here and now if that takes less than a millisecond or so, because handing it on to another
     /// thread and hearing of it again would take almost as long; gives it back otherwise.
-    #[expect(clippy::result_large_err, reason = "it is given back, which is no failure, and not put on the heap for it")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is given back, which is no failure, and not put on the heap for it"
+    )]
     fn at_once(&mut self, action: Action) -> Result<Event, Action> {
         Err(action)
     }
