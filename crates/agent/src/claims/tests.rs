@@ -1,7 +1,8 @@
-//! Claims at the agent's door, on an embedded API server, with a stand-in for what the controller writes.
+//! Claims at the agent's door, on an embedded API server, with a stand-in for what the controller writes, and with the real one.
 
 mod bed;
 mod finding;
 mod networks;
 mod using;
 mod waiting;
+mod whole;

@@ -4,15 +4,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod as KubePod};
+use k8s_openapi::api::core::v1::{Namespace, Node as KubeNode, Pod as KubePod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, annotation};
+use tenure_api::coil::{AddressBlock, AddressPool};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_claims::{Slot, Slots, status};
 use tenure_cni::{Failure, Verb, rpc};
+use tenure_controller::{Controller, Settings as ControllerSettings};
 use tenure_handles::{Clock as _, SeededEntropy, SystemClock};
 use tenure_ipam::{Address, Cidr, Subnet};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
@@ -126,6 +128,40 @@ impl Bed {
         let bed = Self::without_claims().await;
         bed.define_claims().await;
         bed
+    }
+
+    /// With all kinds, and a controller until the guard is dropped: node-1 has the first block of the pool `default`.
+    pub(super) async fn controlled() -> (Self, DropGuard) {
+        let bed = Self::new().await;
+        let definitions: Api<CustomResourceDefinition> = Api::all(bed.client.clone());
+        let coils = tenure_api::crds().into_iter().filter(|crd| crd.spec.group == tenure_api::coil::GROUP);
+        for crd in coils {
+            definitions.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        bed.create::<KubeNode>(json!({"metadata": {"name": "node-1"}})).await;
+        let subnets = json!([{"ipv4": "10.1.0.0/16", "ipv6": "fd01::/112"}]);
+        let spec = json!({"blockSizeBits": 8, "subnets": subnets});
+        bed.create::<AddressPool>(json!({"metadata": {"name": "default"}, "spec": spec})).await;
+        let labels = json!({"coil.cybozu.com/pool": "default", "coil.cybozu.com/node": "node-1"});
+        let metadata = json!({"name": "default-0", "labels": labels, "finalizers": ["coil.cybozu.com"]});
+        let block = json!({"metadata": metadata, "index": 0, "ipv4": "10.1.0.0/24", "ipv6": "fd01::/120"});
+        bed.create::<AddressBlock>(block).await;
+        let stop = CancellationToken::new();
+        let controller = Controller::new(bed.client.clone(), SystemClock, ControllerSettings::new("test"));
+        tokio::spawn(controller.run(stop.clone()));
+        (bed, stop.drop_guard())
+    }
+
+    async fn create<K>(&self, json: Value)
+    where
+        K: kube::Resource<DynamicType = ()>
+            + serde::de::DeserializeOwned
+            + serde::Serialize
+            + Clone
+            + std::fmt::Debug,
+    {
+        let object: K = serde_json::from_value(json).unwrap();
+        Api::all(self.client.clone()).create(&PostParams::default(), &object).await.unwrap();
     }
 
     /// One that does not know the kind of claims.
