@@ -55,6 +55,8 @@ pub(crate) enum Learned {
     Claim(Box<IPAMClaim>),
     /// With its namespace.
     ClaimGone(String, At),
+    /// The server was told of this kind.
+    Kind(&'static str),
 }
 
 impl Learned {
@@ -87,6 +89,7 @@ impl Learned {
             Self::ClaimGone(namespace, at) => {
                 world.claims.all.remove(&format!("{namespace}/{}", at.name), &at.uid);
             }
+            Self::Kind(kind) => world.note_lack(kind, false),
         }
     }
 }

@@ -99,6 +99,7 @@ impl Makers {
 }
 
 /// The kinds' names, by which watches are told apart.
+pub(crate) const CLAIM: &str = "IPAMClaim";
 pub(crate) const MACHINE: &str = "VirtualMachine";
 pub(crate) const INSTANCE: &str = "VirtualMachineInstance";
 pub(crate) const STATEFUL_SET: &str = "StatefulSet";

@@ -30,8 +30,8 @@ use crate::cache::{Cache, Known};
 use crate::claims::{Claim, NamespaceSeen};
 use crate::health::Health;
 use crate::makers::{
-    INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, StatefulSeen, VirtualMachine, VirtualMachineInstance,
-    WEBHOOK, WebhookSeen,
+    CLAIM, INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, StatefulSeen, VirtualMachine,
+    VirtualMachineInstance, WEBHOOK, WebhookSeen,
 };
 use crate::pods::{PodBrief, PodSeen};
 use crate::retry::wait_after;
@@ -187,7 +187,7 @@ impl Watches<'_> {
         let claims: Api<IPAMClaim> = Api::all(client());
         let claimed =
             |event| News::Claims(Box::new(kept(event, |claim: &IPAMClaim| Claim::of(claim.clone()))));
-        tasks.spawn(self.watch("IPAMClaim", claims, true, claimed));
+        tasks.spawn(self.watch(CLAIM, claims, true, claimed));
 
         let living = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
         let pods: Api<PodBrief> = Api::all(client());

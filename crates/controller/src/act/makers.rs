@@ -2,18 +2,22 @@
 //! are as they were when it was decided.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 
 use super::{Actor, Answer, Learned, Outcome, settle};
-use crate::makers::{VirtualMachine, VirtualMachineInstance, instance_facts, machine_facts, stateful_facts};
+use crate::makers::{
+    CLAIM, VirtualMachine, VirtualMachineInstance, instance_facts, machine_facts, stateful_facts,
+};
 use crate::write::{At, MadeFor, MakeWrite};
 
 impl Actor {
     pub(super) async fn write_maker(&self, write: &MakeWrite) -> Answer {
         match write {
+            MakeWrite::Define => self.define_claims().await,
             MakeWrite::Create { claim, .. } => self.create_claim(claim).await,
             MakeWrite::Finalizers { namespace, claim, stay, made_for } => {
                 self.patch_claim(namespace, claim, made_for, json!({"finalizers": stay})).await
@@ -39,6 +43,17 @@ impl Actor {
                     Err(error) => settle(&claims, claim, Err(error), learned, gone).await,
                 }
             }
+        }
+    }
+
+    async fn define_claims(&self) -> Answer {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        // The watch of claims looks again by itself, and says so if the server still does not know them.
+        let there = Some(Learned::Kind(CLAIM));
+        match definitions.create(&PostParams::default(), &tenure_api::claims::crd()).await {
+            Ok(_) => Ok((Outcome::Done, there)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok((Outcome::Superseded, there)),
+            Err(error) => Err(error),
         }
     }
 

@@ -10,7 +10,7 @@ use tenure_claims::makers::{Existing, Machine, Step, extensions_at_work, machine
 
 use super::at;
 use crate::events::{Note, Standing, of_machine, of_stateful_set};
-use crate::makers::{INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, WEBHOOK};
+use crate::makers::{CLAIM, INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, WEBHOOK};
 use crate::world::World;
 use crate::write::{MadeFor, MakeWrite, Write};
 
@@ -26,6 +26,9 @@ type Labelled<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a Existing>>;
 impl MakerPlanner {
     /// The next steps; nothing while it is not known which networks opt in and which claims there are.
     pub(super) fn plan(&mut self, world: &World) -> Vec<Write> {
+        if world.lacks(CLAIM) {
+            return vec![Write::Make(MakeWrite::Define)];
+        }
         if !world.knows_networks() || !world.claims.all.is_complete() {
             return Vec::new();
         }
@@ -177,5 +180,21 @@ fn network_of(world: &World, namespace: &str, attachment: &str) -> Result<Option
     match world.ledgers.attachments.get(&format!("{namespace}/{attachment}")) {
         Some(known) => known.opted_in.clone().map_err(|error| error.to_string()),
         None => Err(format!("there is no NetworkAttachmentDefinition {namespace}/{attachment}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_of_claims_is_brought_while_the_server_does_not_know_the_kind() {
+        let mut world = World::default();
+        let mut planner = MakerPlanner::default();
+        assert_eq!(planner.plan(&world), [], "nothing is known yet");
+        world.note_lack(CLAIM, true);
+        assert_eq!(planner.plan(&world), [Write::Make(MakeWrite::Define)]);
+        world.note_lack(CLAIM, false);
+        assert_eq!(planner.plan(&world), []);
     }
 }

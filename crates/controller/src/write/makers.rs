@@ -25,6 +25,8 @@ use super::At;
 /// One write about a claim that is made for somebody.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MakeWrite {
+    /// Brings the definition of claims, where there is none. One that is there already, whoever brought it, stays as it is.
+    Define,
     /// Makes a claim. If there is one of that name, that is the answer, whomever it belongs to.
     Create {
         /// `namespace/name`.
@@ -84,6 +86,7 @@ pub enum MadeFor {
 impl MakeWrite {
     pub(super) fn verb(&self) -> &'static str {
         match self {
+            Self::Define => "define_claims",
             Self::Create { .. } => "create_claim",
             Self::Finalizers { .. } => "claim_finalizers",
             Self::Owners { .. } => "claim_owners",
@@ -93,6 +96,7 @@ impl MakeWrite {
 
     pub(super) fn subject(&self) -> &str {
         match self {
+            Self::Define => "ipamclaims.k8s.cni.cncf.io",
             // What does not exist yet has only its name.
             Self::Create { name, .. } => name,
             Self::Finalizers { claim, .. } | Self::Owners { claim, .. } | Self::Delete { claim, .. } => {
