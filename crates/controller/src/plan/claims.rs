@@ -482,14 +482,17 @@ fn knows_ranges(world: &World) -> bool {
         && world.ledgers.slices.is_complete()
 }
 
-/// Whether a living pod uses these addresses: one that refers to a claim of that name and says that it has one of them, or
-/// says nothing yet while no other claim has taken the name.
+/// Whether a living pod uses these addresses of a claim that is gone: one that refers to a claim of that name and says that it
+/// has one of them, or says nothing and is not younger than the claim that has the name now.
 fn is_used(world: &World, users: &Users<'_>, namespace: &str, name: &str, addresses: &[Address]) -> bool {
-    let taken = world.claims.get(namespace, name).is_some();
+    let successor = world.claims.get(namespace, name).map(|claim| claim.facts.created);
     users.by_name(namespace, name).any(|pod| {
         let known =
             world.ledgers.pods.get(&format!("{namespace}/{}", pod.name)).and_then(|pod| pod.addresses);
-        known.map_or(!taken, |known| addresses.iter().any(|address| known.contains(address)))
+        match known {
+            Some(known) => addresses.iter().any(|address| known.contains(address)),
+            None => successor.is_none_or(|made| pod.created <= made),
+        }
     })
 }
 

@@ -151,6 +151,7 @@ impl Server {
             namespace: "ns".to_owned(),
             name: name.to_owned(),
             uid: format!("pod-{}", self.version),
+            created: self.timestamp(),
             default_claim: Some(claim.to_owned()),
             ..PodFacts::default()
         };
