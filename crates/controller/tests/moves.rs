@@ -136,6 +136,8 @@ async fn a_move_commits_by_kubevirts_label_and_time() {
     }
     kill(&client, "a").await;
     has(&client, "vm.data", "b", None).await;
+    told(&client, "default", "MoveEnded", "vm.data").await;
+    assert!(!reasons(&client).await.iter().any(|(reason, _)| reason == "MoveAborted"));
     controller.stop().await;
 }
 
@@ -190,7 +192,7 @@ async fn a_move_aborts_when_the_target_goes_away() {
     kill(&client, "b").await;
     let slots = has(&client, "vm.data", "a", None).await;
     assert_eq!(slots.number, 1, "nothing has moved");
-    told(&client, "default", "MoveEnded", "vm.data").await;
+    told(&client, "default", "MoveAborted", "vm.data").await;
     target(&client, "b2", "node3").await;
     has(&client, "vm.data", "a", Some("b2")).await;
     phase(&client, "b2", "Failed").await;

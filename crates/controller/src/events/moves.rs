@@ -11,9 +11,9 @@ use crate::write::MoveWrite;
 
 /// What a step of a move that was made gives to tell.
 pub(super) fn of_move(write: &MoveWrite, world: &World) -> Vec<Note> {
-    let MoveWrite::Hold { namespace, claim, before, slots } = write;
+    let MoveWrite::Hold { namespace, claim, before, slots, aborts } = write;
     let Some(claim) = world.claims.get(namespace, &claim.name) else { return Vec::new() };
-    let Some((reason, message)) = step(&claim.facts.name, before, slots) else { return Vec::new() };
+    let Some((reason, message)) = step(&claim.facts.name, before, slots, *aborts) else { return Vec::new() };
     let mut concerned: Vec<&Slot> = before.both().chain(slots.both()).collect();
     concerned.sort_by(|one, other| one.uid.cmp(&other.uid));
     concerned.dedup_by(|one, other| one.uid == other.uid);
@@ -23,7 +23,7 @@ pub(super) fn of_move(write: &MoveWrite, world: &World) -> Vec<Note> {
 }
 
 /// What has happened, for people. That a pod has a claim which nobody had, or that nobody has it any more, is no move.
-fn step(claim: &str, before: &Slots, after: &Slots) -> Option<(&'static str, String)> {
+fn step(claim: &str, before: &Slots, after: &Slots, aborts: bool) -> Option<(&'static str, String)> {
     let place = |slot: &Slot| format!("pod \"{}\" on node \"{}\"", slot.pod, slot.node);
     let (from, to) = (before.active.as_ref()?, after.active.as_ref()?);
     if from.uid != to.uid {
@@ -39,6 +39,14 @@ fn step(claim: &str, before: &Slots, after: &Slots) -> Option<(&'static str, Str
                 place(new)
             );
             Some(("MoveBegun", words))
+        }
+        (Some(gone), None) if aborts => {
+            let words = format!(
+                "the addresses of claim \"{claim}\" stay with {}: {}, where they were to move, is gone",
+                place(to),
+                place(gone)
+            );
+            Some(("MoveAborted", words))
         }
         (Some(gone), None) => {
             let words =

@@ -3,6 +3,8 @@
 //! Level-triggered: what happened while nobody led is found from what is there now. Everything that a commit needs is known
 //! when the pod came in, its node included, so that from the signal to the written annotation there is one write and no read.
 
+use std::collections::BTreeMap;
+
 use tenure_claims::{CLUSTER_NETWORK, PodFacts, Slots};
 
 use super::at;
@@ -12,10 +14,13 @@ use crate::users::Users;
 use crate::world::World;
 use crate::write::{MoveWrite, Write};
 
-/// Plans who has which claim. It remembers only what it has told people.
+/// Plans who has which claim. What it remembers is only for what people are told.
 #[derive(Debug, Default)]
 pub(super) struct MovePlanner {
     standing: Standing,
+    /// By the UID of a claim, that of the pod which came in and was not the active one since. The slots do not say it: after a
+    /// commit the pod that was active is where the other came from.
+    coming: BTreeMap<String, String>,
 }
 
 impl MovePlanner {
@@ -36,14 +41,12 @@ impl MovePlanner {
             self.say_who_waits(claim, next.as_ref().unwrap_or(&claim.facts.slots), &pods);
             if let Some(slots) = next {
                 let (namespace, before) = (claim.facts.namespace.clone(), claim.facts.slots.clone());
-                writes.push(Write::Move(MoveWrite::Hold {
-                    namespace,
-                    claim: at(&claim.object),
-                    before,
-                    slots,
-                }));
+                let aborts = self.note_who_comes(&claim.facts.uid, &before, &slots);
+                let claim = at(&claim.object);
+                writes.push(Write::Move(MoveWrite::Hold { namespace, claim, before, slots, aborts }));
             }
         }
+        self.coming.retain(|claim, _| !world.claims.all.is_gone(claim));
         self.say_what_is_not_allowed(world);
         writes
     }
@@ -51,6 +54,19 @@ impl MovePlanner {
     /// What people should know and no write tells.
     pub(super) fn take_notes(&mut self) -> Vec<Note> {
         self.standing.take()
+    }
+
+    /// Remembers who comes in; whether somebody who did is gone before it was the active one.
+    fn note_who_comes(&mut self, claim: &str, before: &Slots, after: &Slots) -> bool {
+        let stays = before.number == after.number && before.active.is_some();
+        let came = self.coming.remove(claim);
+        let gone = before.incoming.as_ref().filter(|slot| stays && !after.has(&slot.uid));
+        if let Some(new) = after.incoming.as_ref().filter(|slot| stays && !before.has(&slot.uid)) {
+            self.coming.insert(claim.to_owned(), new.uid.clone());
+        } else if let Some(came) = came.as_ref().filter(|_| stays && gone.is_none()) {
+            self.coming.insert(claim.to_owned(), came.clone());
+        }
+        stays && gone.is_some_and(|gone| came.as_ref() == Some(&gone.uid))
     }
 
     fn say_who_waits(&mut self, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) {

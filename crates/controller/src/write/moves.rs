@@ -20,6 +20,8 @@ pub enum MoveWrite {
         before: Slots,
         /// Who has it.
         slots: Slots,
+        /// Whether a pod that was coming in is gone before it was the active one, as far as is known.
+        aborts: bool,
     },
 }
 
