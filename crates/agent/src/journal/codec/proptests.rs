@@ -1,10 +1,12 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Addresses, Sequence, Subnet};
 
 use super::*;
-use crate::journal::record::{BlockFacts, Held, Released};
+use crate::journal::record::{BlockFacts, Held, Lodged, Released};
 use crate::key::{HoldKey, Pod};
 
 prop_compose! {
@@ -34,6 +36,36 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// Two guests may have the same addresses.
+    fn any_lodged()(
+        claim in "[x-z]",
+        (claim_name, pool) in (".{0,5}", ".{0,5}"),
+        container in "[a-d]",
+        part in 0..3_u32,
+        (interface, reached) in any::<(bool, bool)>(),
+        addresses in vec(prop_oneof![
+            (0..8_u32, 0..=32_u8).prop_map(|(bits, prefix)| (Ipv4Addr::from(bits).into(), prefix)),
+            (0..8_u128, 0..=128_u8).prop_map(|(bits, prefix)| (Ipv6Addr::from(bits).into(), prefix)),
+        ], 0..4),
+        since in 0..100_u64,
+        netns in "(/run/netns/[a-c])?",
+    ) -> Lodged {
+        Lodged {
+            claim,
+            claim_name,
+            pool,
+            key: HoldKey::new("net", container, "eth0").unwrap().part(part),
+            pod: Pod { namespace: "shop".into(), name: "vm".into(), uid: "u".into() },
+            interface,
+            addresses: addresses.into_iter().map(|(ip, prefix): (IpAddr, u8)| (ip.into(), prefix)).collect(),
+            reached,
+            since: Timestamp::from_millis(since),
+            netns,
+        }
+    }
+}
+
 fn any_record() -> impl Strategy<Value = Record> {
     let cidr = "10\\.0\\.[0-9]\\.0/(2[4-9]|3[0-2])";
     prop_oneof![
@@ -55,6 +87,8 @@ fn any_record() -> impl Strategy<Value = Record> {
             let (at, until) = (Timestamp::from_millis(at), Timestamp::from_millis(at + rest));
             Record::Released(Released { hold, at, until })
         }),
+        any_lodged().prop_map(Record::Lodged),
+        any_lodged().prop_map(Record::Left),
     ]
 }
 
@@ -79,6 +113,7 @@ proptest! {
         image.records().for_each(|record| put(&record, &mut compacted));
         let again = read(&compacted).unwrap();
         prop_assert_eq!(again.image.blocks().collect::<Vec<_>>(), image.blocks().collect::<Vec<_>>());
+        prop_assert_eq!(again.image.guests().collect::<Vec<_>>(), image.guests().collect::<Vec<_>>());
         image.prune();
         let holds: Vec<_> = reading.image.holds().collect();
         prop_assert_eq!(image.holds().collect::<Vec<_>>(), holds, "pruning loses no hold");

@@ -2,7 +2,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Addresses, Sequence, Subnet};
 
 use super::*;
-use crate::journal::record::{BlockFacts, Held, Released};
+use crate::journal::record::{BlockFacts, Held, Lodged, Released};
 use crate::key::{HoldKey, Pod};
 
 fn origin() -> Origin {
@@ -19,6 +19,23 @@ fn held(number: u8) -> Held {
         sequence: Sequence::from_u64(number.into()),
         since: Timestamp::from_millis(1_800_000_000_000),
         netns: String::new(),
+    }
+}
+
+/// Two guests of one claim have the same addresses.
+fn lodged(number: u8) -> Lodged {
+    let held = held(number);
+    Lodged {
+        claim: "c1a1".into(),
+        claim_name: "shop/vm".into(),
+        pool: "default".into(),
+        key: HoldKey::new("k8s", format!("g{number}"), "eth0").unwrap(),
+        pod: held.pod,
+        interface: true,
+        addresses: vec![("10.9.0.7".parse().unwrap(), 32), ("fd09::7".parse().unwrap(), 128)],
+        reached: number == 1,
+        since: held.since,
+        netns: "/run/netns/g".into(),
     }
 }
 
@@ -41,6 +58,8 @@ fn records() -> Vec<Record> {
             records.push(Record::Released(Released { hold: held(number), at, until }));
         }
     }
+    records.extend([1, 2].map(|number| Record::Lodged(lodged(number))));
+    records.push(Record::Left(lodged(2)));
     records.push(Record::Fenced { uid: "another".into() });
     records.push(Record::Forgotten { uid: "another".into() });
     records
@@ -117,4 +136,40 @@ fn a_journal_of_another_version_is_refused_by_number() {
     bytes[7] = 9;
     let error = read(&bytes).unwrap_err();
     assert_eq!(error.to_string(), "the journal is of version 9, accepted is version 1");
+}
+
+/// A hold as agents before claims read it.
+#[derive(Clone, PartialEq, prost::Message)]
+struct HoldBefore {
+    #[prost(string, tag = "1")]
+    block: String,
+    #[prost(string, tag = "3")]
+    container: String,
+    #[prost(bool, tag = "8")]
+    interface: bool,
+    #[prost(bytes = "vec", tag = "9")]
+    ipv4: Vec<u8>,
+    #[prost(bytes = "vec", tag = "10")]
+    ipv6: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RecordBefore {
+    #[prost(message, optional, tag = "4")]
+    held: Option<HoldBefore>,
+}
+
+/// An agent that knows no guests keeps their addresses back: each is a hold of a block of which it knows nothing.
+#[test]
+fn a_guest_is_a_hold_of_an_unknown_block_to_agents_before_claims() {
+    let read = |number| {
+        let body = message::encode(&Record::Lodged(lodged(number)));
+        RecordBefore::decode(&*body).unwrap().held.unwrap()
+    };
+    let (one, two) = (read(1), read(2));
+    assert_eq!((one.container.as_str(), one.interface), ("g1", true));
+    assert_eq!(one.ipv4, [10, 9, 0, 7]);
+    assert_eq!(one.ipv6.len(), 16);
+    assert_ne!(one.block, two.block, "else one would take the other's place");
+    assert!(!one.block.is_empty());
 }

@@ -104,3 +104,47 @@ fn the_records_of_an_image_lead_back_to_it() {
     ]);
     assert_eq!(self::image(image.records()), image);
 }
+
+fn lodged(container: &str, since: u64, reached: bool) -> Lodged {
+    Lodged {
+        claim: "claim".into(),
+        claim_name: "shop/vm".into(),
+        pool: String::new(),
+        key: HoldKey::new("net", container, "eth0").unwrap(),
+        pod: Pod::default(),
+        interface: true,
+        addresses: vec![("10.9.0.7".parse().unwrap(), 32)],
+        reached,
+        since: Timestamp::from_millis(since),
+        netns: String::new(),
+    }
+}
+
+#[test]
+fn guests_of_one_claim_are_side_by_side_and_a_late_end_never_touches_a_successor() {
+    let first = lodged("a", 1_000, true);
+    let records = [
+        Record::Lodged(first.clone()),
+        Record::Lodged(lodged("b", 1_001, false)),
+        Record::Left(first.clone()),
+        Record::Lodged(lodged("a", 2_000, true)),
+        Record::Left(first),
+        Record::Lodged(lodged("b", 1_001, true)),
+    ];
+    let image = image(records);
+    let guests: Vec<_> =
+        image.guests().map(|it| (it.key.container(), it.since.as_millis(), it.reached)).collect();
+    assert_eq!(guests.len(), 2);
+    assert!(guests.contains(&("a", 2_000, true)) && guests.contains(&("b", 1_001, true)), "{guests:?}");
+    assert!(!image.is_empty() && image.holds().next().is_none());
+}
+
+#[test]
+fn a_key_holds_an_address_of_a_block_or_of_a_claim() {
+    let hold = Record::Held(held("a", 1, 1));
+    let guest = Record::Lodged(lodged("a", 5_000, true));
+    let moved = image([hold.clone(), guest.clone()]);
+    assert_eq!((moved.holds().count(), moved.guests().count()), (0, 1));
+    let back = image([guest, hold]);
+    assert_eq!((back.holds().count(), back.guests().count()), (1, 0));
+}
