@@ -24,6 +24,8 @@ mod networks;
 mod people;
 #[path = "claims_cluster/place.rs"]
 mod place;
+#[path = "claims_cluster/records.rs"]
+mod records;
 #[path = "claims_cluster/scenarios/sets.rs"]
 mod sets;
 #[path = "claims_cluster/stage.rs"]

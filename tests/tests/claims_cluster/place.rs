@@ -10,9 +10,10 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Pro
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
+use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::images;
 
-use crate::bed::{eventually, within};
+use crate::bed::eventually;
 use crate::kubevirt::kinds::{Kind, Nic, devices};
 use crate::kubevirt::{HOLD, migration};
 use crate::networks::NETS;
@@ -275,13 +276,12 @@ impl<'s> Place<'s> {
         so_long: Duration,
         mut get: impl AsyncFnMut() -> Result<T>,
     ) -> Result<()> {
-        let before = get().await?;
-        let changed = within(so_long, what, async || {
-            let now = get().await?;
-            Ok((now != before).then_some(now))
-        })
-        .await;
-        ensure!(changed.is_err(), "{what}: it was {before:?} and is {:?}", changed.ok());
+        let (start, before) = (SystemClock.now(), get().await?);
+        while SystemClock.now().since(start) < so_long {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let now = get().await.with_context(|| what.to_owned())?;
+            ensure!(now == before, "{what}: it was {before:?} and is {now:?}");
+        }
         Ok(())
     }
 }
