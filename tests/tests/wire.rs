@@ -11,5 +11,7 @@ mod kills;
 mod leaks;
 #[path = "wire/pods.rs"]
 mod pods;
+#[path = "wire/reach.rs"]
+mod reach;
 #[path = "wire/tables.rs"]
 mod tables;

@@ -227,7 +227,14 @@ impl Pod {
 
     pub fn job(&self, job: Job) -> WireJob {
         let wiring = Wiring { netns: self.netns(), mtu: self.mtu, mac: None };
-        WireJob { job, key: self.key.clone(), pod: self.named.clone(), addresses: self.addresses, reached: true, wiring }
+        WireJob {
+            job,
+            key: self.key.clone(),
+            pod: self.named.clone(),
+            addresses: self.addresses,
+            reached: true,
+            wiring,
+        }
     }
 
     /// Where its namespace is found, also by other processes.

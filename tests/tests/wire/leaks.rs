@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::bed::{Machine, NODE_V4, Pod, Result, SOON, ip};
 
 /// An agent without an API server and without a disk.
-struct Agent {
-    node: Handle,
+pub(super) struct Agent {
+    pub(super) node: Handle,
     kernel: Arc<Wirer>,
     reports: mpsc::UnboundedReceiver<Report>,
     end: Option<oneshot::Sender<()>>,
@@ -46,7 +46,7 @@ impl Hands for Body {
 
 impl Agent {
     /// One that looks five times a second, and waits half a second between two observations.
-    fn start(machine: &Machine) -> Self {
+    pub(super) fn start(machine: &Machine) -> Self {
         let entrance = Entrance::new();
         let node = entrance.handle();
         let tell = node.clone();
@@ -97,7 +97,7 @@ impl Agent {
         }
     }
 
-    async fn del(&self, pod: &Pod) {
+    pub(super) async fn del(&self, pod: &Pod) {
         let key = pod.key.clone();
         let done = self.node.call(move |ticket| Event::Del { ticket, key, interface: true }).await;
         assert_eq!(done, Ok(Done::Removed));
@@ -119,7 +119,7 @@ impl Agent {
         panic!("{:?} hold addresses, and not {pods:?}", self.holders().await);
     }
 
-    async fn said(&mut self, what: &str) -> String {
+    pub(super) async fn said(&mut self, what: &str) -> String {
         let said = async {
             loop {
                 let text = format!("{:?}", self.reports.recv().await.unwrap());
