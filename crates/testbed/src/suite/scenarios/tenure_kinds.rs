@@ -23,6 +23,8 @@ scenarios![tenure_kinds:
     ledgers_are_accepted_and_refused,
     slice_pools_are_accepted_and_refused,
     reservations_are_accepted_and_refused,
+    claims_are_accepted_and_refused,
+    the_status_of_a_claim_is_its_own,
 ];
 
 /// The definitions in `deploy/crds`, in the order of their file names.
@@ -124,7 +126,7 @@ async fn every_definition_is_accepted_and_established(r: &mut Recorder) -> Outco
         r.note(&name, seen);
         r.install(&definition).await?;
     }
-    for group in ["coil.cybozu.com/v2", "whereabouts.cni.cncf.io/v1alpha1"] {
+    for group in ["coil.cybozu.com/v2", "whereabouts.cni.cncf.io/v1alpha1", "k8s.cni.cncf.io/v1alpha1"] {
         let answer = r.peek(Call::new("GET", &format!("/apis/{group}"))).await?;
         let mut resources: Vec<Value> = answer.body["resources"].as_array().cloned().unwrap_or_default();
         for resource in resources.iter_mut().filter_map(Value::as_object_mut) {
@@ -282,6 +284,22 @@ async fn blocks_are_accepted_and_refused(r: &mut Recorder) -> Outcome {
         ("default-0", json!({"index": 0, "ipv6": "10.2.0.0/27"})),
         ("default-0", json!({"index": 0, "ipv4": "10.2.0.0/27", "ipv6": "fd01::/122"})),
         ("default-0", json!({"index": 0, "ipv4": "10.2.0.0/27", "spec": {"a": 1}})),
+        (
+            "default-0",
+            json!({"index": 0, "ipv4": "10.2.0.0/27", "claims": {"7": {"namespace": "ns", "name": "a", "uid": "u", "freed": "2021-01-01T00:00:00.000000Z"}}}),
+        ),
+        (
+            "default-0",
+            json!({"index": 0, "ipv4": "10.2.0.0/27", "claims": {"07": {"namespace": "ns", "name": "a", "uid": "u"}}}),
+        ),
+        (
+            "default-0",
+            json!({"index": 0, "ipv4": "10.2.0.0/27", "claims": {"7": {"namespace": "ns", "name": "a"}}}),
+        ),
+        (
+            "default-0",
+            json!({"index": 0, "ipv4": "10.2.0.0/27", "claims": {"7": {"namespace": "ns", "name": "a", "uid": "u", "freed": "soon"}}}),
+        ),
     ] {
         attempt(r, BLOCKS, &block(name, &fields)).await?;
     }
@@ -447,5 +465,59 @@ async fn reservations_are_accepted_and_refused(r: &mut Recorder) -> Outcome {
         .await?;
     r.post(&all, &ledger("OverlappingRangeIPReservation", "192.168.2.1", &json!({"podref": "ns/other"})))
         .await?;
+    Ok(())
+}
+
+fn claims(namespace: &str) -> String {
+    format!("/apis/k8s.cni.cncf.io/v1alpha1/namespaces/{namespace}/ipamclaims")
+}
+
+fn claim(name: &str, fields: &Value) -> Value {
+    let mut claim =
+        json!({"apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim", "metadata": {"name": name}});
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        claim[key] = value.clone();
+    }
+    claim
+}
+
+async fn claims_are_accepted_and_refused(r: &mut Recorder) -> Outcome {
+    install(r).await?;
+    let namespace = r.namespace().await?;
+    let all = claims(&namespace);
+    for (name, fields) in [
+        ("vm.blue", json!({"spec": {"network": "blue", "interface": "net1"}})),
+        ("vm.blue", json!({"spec": {"network": "", "interface": ""}})),
+        ("vm.blue", json!({})),
+        ("vm.blue", json!({"spec": {"network": "blue"}})),
+        ("vm.blue", json!({"spec": {"network": "blue", "interface": 1}})),
+        ("vm.blue", json!({"spec": {"network": "blue", "interface": "net1", "more": 1}})),
+        ("vm_blue", json!({"spec": {"network": "blue", "interface": "net1"}})),
+    ] {
+        attempt(r, &all, &claim(name, &fields)).await?;
+    }
+    Ok(())
+}
+
+async fn the_status_of_a_claim_is_its_own(r: &mut Recorder) -> Outcome {
+    install(r).await?;
+    let namespace = r.namespace().await?;
+    let all = claims(&namespace);
+    let spec = json!({"network": "blue", "interface": "net1"});
+    r.post(&all, &claim("vm.blue", &json!({"spec": spec, "status": {"ips": ["10.0.0.7/24"]}}))).await?;
+    let one = format!("{all}/vm.blue");
+    r.merge(&one, &json!({"spec": {"network": "green"}, "status": {"ips": ["10.0.0.8/24"]}})).await?;
+    let condition = |status: &str, reason: &str| json!({"type": "IPsAllocated", "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2021-01-01T00:00:00Z", "observedGeneration": 1});
+    for status in [
+        json!({"ownerPod": {"name": "pod"}}),
+        json!({"ips": ["10.0.0.7/24"], "ownerPod": {"name": "pod"}, "conditions": [condition("True", "SuccessfulAllocation")]}),
+        json!({"conditions": [condition("True", "ips were set")]}),
+        json!({"conditions": [condition("Yes", "SuccessfulAllocation")]}),
+        json!({"conditions": [{"type": "IPsAllocated", "status": "True"}]}),
+        json!({"ips": null}),
+        json!({"ips": [], "ownerPod": {}, "conditions": [condition("False", "SubnetExhausted")]}),
+    ] {
+        r.merge(&format!("{one}/status"), &json!({"status": status})).await?;
+    }
     Ok(())
 }
