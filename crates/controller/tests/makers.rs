@@ -8,9 +8,9 @@ mod bed;
 use std::time::Duration;
 
 use bed::machines::{
-    active_pods, all_claims, attachment, bind, claim, claimed, claims, define_machines, define_webhooks,
-    end_instance, in_the, install_ipam_extensions, instance, instances, interface_of, kill, launcher,
-    machine, machines, network, pods, stateful_sets, unclaimed, webhooks,
+    active_pods, all_claims, attachment, bind, claim, claimed, claims, crash, define_machines,
+    define_webhooks, end_instance, in_the, install_ipam_extensions, instance, instances, interface_of, kill,
+    launcher, machine, machines, network, pods, stateful_sets, unclaimed, webhooks,
 };
 use bed::ranges::{define_attachments, told};
 use bed::*;
@@ -22,7 +22,7 @@ use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER};
 use tenure_claims::Slots;
 
 /// Long enough for several rounds of the controller.
-const A_WHILE: Duration = Duration::from_millis(400);
+const A_WHILE: Duration = Duration::from_millis(200);
 
 /// A server with KubeVirt's kinds and a network that opts in, and a controller on it.
 async fn started(seed: u64) -> (Client, Running) {
@@ -202,11 +202,14 @@ async fn an_instance_without_a_machine_works_the_same() {
 
 #[tokio::test]
 async fn where_ipam_extensions_is_at_work_no_claim_is_made_or_touched() {
-    let (client, controller) = started(611).await;
+    let client = server(611).await.client();
     define_webhooks(&client).await;
     install_ipam_extensions(&client).await;
-    // Until the controller has found the kind that just came to be known.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    define_attachments(&client).await;
+    define_machines(&client).await;
+    network(&client, "blue", "10.0.0.0/24", true).await;
+    let controller = start(client.clone(), "a");
+    until("it to lead", async || controller.leads().then_some(())).await;
     let vm = machine(&client, "vm", &[("data", "blue")]).await;
     a_while().await;
     assert!(all_claims(&client).await.is_empty());
@@ -297,7 +300,7 @@ async fn what_happened_while_no_controller_ran_is_found_at_its_start() {
     let stays = machine(&client, "stays", &of).await;
     claimed(&client, "goes.data").await;
     claimed(&client, "stays.data").await;
-    controller.kill().await;
+    crash(&client, controller).await;
     machines(&client).delete("goes", &in_the(PropagationPolicy::Foreground)).await.unwrap();
     machine(&client, "new", &of).await;
     let both = bed::machines::networks(&[("more", "blue")]);

@@ -8,8 +8,8 @@ mod bed;
 use std::time::Duration;
 
 use bed::machines::{
-    annotate, attachment, bind, claim, claims, define_machines, instance, kill, launcher, machine, network,
-    phase, pods, runs_in, user_pod,
+    annotate, attachment, bind, claim, claims, crash, define_machines, instance, kill, launcher, machine,
+    network, phase, pods, runs_in, user_pod,
 };
 use bed::ranges::{define_attachments, told};
 use bed::*;
@@ -22,7 +22,7 @@ use tenure_claims::Slots;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::faults::{Answer, Calls, Faults, Rule, Verb};
 
-const A_WHILE: Duration = Duration::from_millis(400);
+const A_WHILE: Duration = Duration::from_millis(200);
 const OF: [(&str, &str); 1] = [("data", "blue")];
 
 /// A server with KubeVirt's kinds and a network that opts in.
@@ -297,28 +297,28 @@ async fn a_move_goes_on_where_it_was_when_the_controller_ends_between_any_two_st
     let vm = machine(&client, "vm", &OF).await;
     let vmi = instance(&client, "vm", Some(&vm), &OF).await;
     bed::machines::claimed(&client, "vm.data").await;
-    controller.kill().await;
+    crash(&client, controller).await;
     launcher(&client, "a", &vmi, &OF).await;
     bind(&client, "a", "node1").await;
     let controller = begin();
     has(&client, "vm.data", "a", None).await;
-    controller.kill().await;
+    crash(&client, controller).await;
     target(&client, "b", "node2").await;
     let controller = begin();
     has(&client, "vm.data", "a", Some("b")).await;
-    controller.kill().await;
+    crash(&client, controller).await;
     runs_in(&client, "b", "node2", Some("2026-11-16T06:00:00Z")).await;
     let controller = begin();
     has(&client, "vm.data", "b", Some("a")).await;
-    controller.kill().await;
+    crash(&client, controller).await;
     kill(&client, "a").await;
     let controller = begin();
     has(&client, "vm.data", "b", None).await;
-    controller.kill().await;
+    crash(&client, controller).await;
     target(&client, "c", "node3").await;
     let controller = begin();
     has(&client, "vm.data", "b", Some("c")).await;
-    controller.kill().await;
+    crash(&client, controller).await;
     kill(&client, "c").await;
     let controller = begin();
     assert_eq!(has(&client, "vm.data", "b", None).await.number, 2, "the address has moved once");
@@ -327,9 +327,7 @@ async fn a_move_goes_on_where_it_was_when_the_controller_ends_between_any_two_st
 
 #[tokio::test]
 async fn a_swap_that_arrives_twice_or_whose_answer_is_lost_happens_once() {
-    let client = prepared(715).await;
     let api = server(716).await;
-    drop(client);
     let faults = Faults::seeded(716);
     let client = api.client();
     define_attachments(&client).await;
@@ -383,7 +381,6 @@ async fn a_commit_takes_a_few_milliseconds_from_the_signal_to_the_written_annota
     }
     took.sort();
     let median = took[took.len() / 2];
-    eprintln!("a commit took {median:?} in the median, {:?} at most", took.last().unwrap());
     // Debounce, write, and a machine that may be busy with other things.
     assert!(median < Duration::from_millis(60), "{took:?}");
     controller.stop().await;

@@ -37,10 +37,14 @@ impl Actor {
                 let deleted =
                     claims.delete(&claim.name, &DeleteParams::default().preconditions(exactly)).await;
                 let gone = |at| Learned::ClaimGone(namespace.clone(), at);
-                match deleted.map(|deleted| deleted.left()) {
-                    Ok(None) => Ok((Outcome::Done, Some(gone(claim.clone())))),
-                    Ok(Some(object)) => settle(&claims, claim, Ok(object), learned, gone).await,
-                    Err(error) => settle(&claims, claim, Err(error), learned, gone).await,
+                let left = match deleted {
+                    Ok(answer) => answer.left().map(Ok),
+                    Err(error) => Some(Err(error)),
+                };
+                match left {
+                    // It is gone at once: nobody had a finalizer on it.
+                    None => Ok((Outcome::Done, Some(gone(claim.clone())))),
+                    Some(left) => settle(&claims, claim, left, learned, gone).await,
                 }
             }
         }

@@ -67,10 +67,7 @@ impl MakerPlanner {
         if extensions_at_work(webhook, labelled.values().flatten().copied()) {
             return Vec::new();
         }
-        fn name(seen: &MachineSeen) -> (&str, &str) {
-            (&seen.facts.namespace, &seen.facts.name)
-        }
-        let all = makers.machines.iter().chain(makers.instances.iter()).map(name);
+        let all = makers.machines.iter().chain(makers.instances.iter()).map(full_name);
         let all: BTreeSet<(&str, &str)> = all.chain(labelled.keys().copied()).collect();
         let mut writes = Vec::new();
         for (namespace, name) in all {
@@ -170,6 +167,11 @@ impl MakerPlanner {
         };
         Some(Write::Make(write))
     }
+}
+
+/// Namespace and name.
+fn full_name(seen: &MachineSeen) -> (&str, &str) {
+    (&seen.facts.namespace, &seen.facts.name)
 }
 
 /// The name of a network if it opts in; words where nobody can say, so that no machine starts without its claim in silence.

@@ -42,7 +42,7 @@ impl MovePlanner {
             if let Some(slots) = next {
                 let (namespace, before) = (claim.facts.namespace.clone(), claim.facts.slots.clone());
                 let aborts = self.note_who_comes(&claim.facts.uid, &before, &slots);
-                let claim = at(&claim.object);
+                let (claim, before, slots) = (at(&claim.object), Box::new(before), Box::new(slots));
                 writes.push(Write::Move(MoveWrite::Hold { namespace, claim, before, slots, aborts }));
             }
         }
@@ -72,7 +72,9 @@ impl MovePlanner {
     fn say_who_waits(&mut self, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) {
         let waits = |pod: &&&PodFacts| pod.node.is_some() && !pod.is_leaving() && !slots.has(&pod.uid);
         for pod in pods.iter().filter(waits) {
-            crowded(claim, slots, pod).into_iter().for_each(|note| self.standing.say(note));
+            for note in crowded(claim, slots, pod) {
+                self.standing.say(note);
+            }
         }
     }
 
@@ -103,7 +105,9 @@ impl MovePlanner {
                     pod.name
                 );
                 let claim = world.claims.get(&pod.namespace, claim);
-                not_allowed(claim, pod, &message).into_iter().for_each(|note| self.standing.say(note));
+                for note in not_allowed(claim, pod, &message) {
+                    self.standing.say(note);
+                }
             }
         }
     }

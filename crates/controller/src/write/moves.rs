@@ -17,9 +17,9 @@ pub enum MoveWrite {
         /// The claim.
         claim: At,
         /// Who had it.
-        before: Slots,
+        before: Box<Slots>,
         /// Who has it.
-        slots: Slots,
+        slots: Box<Slots>,
         /// Whether a pod that was coming in is gone before it was the active one, as far as is known.
         aborts: bool,
     },

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
@@ -16,7 +17,14 @@ use tenure_api::claims::{IPAMClaim, IPAMClaimSpec};
 use tenure_controller::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 
 use super::ranges::attachments;
-use super::until;
+use super::{Running, until};
+
+/// Ends a controller as a crash does, and lets no time pass until its lease has run out.
+pub async fn crash(client: &Client, controller: Running) {
+    controller.kill().await;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
+    leases.delete("coil-ipam-leader", &DeleteParams::default()).await.unwrap();
+}
 
 /// Where machines, their pods and claims are.
 pub const NS: &str = "default";
