@@ -6,7 +6,7 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use tenure_handles::{Clock, SystemClock};
-use tenure_testbed::hosts::{Host, Packet, Segment};
+use tenure_testbed::hosts::{Host, NetworkNamespace, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker, Bytes, Frozen, Pace, Talker, TrafficError};
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
@@ -32,11 +32,11 @@ impl Places {
         Ok(Self { wire, client, places: [here, there], addresses })
     }
 
-    /// Takes the addresses, and what was frozen, from one place to the other.
-    fn swap(&mut self, frozen: &Frozen) -> Result<TcpStream> {
+    /// Takes the addresses from one place to the other; what was frozen is thawed there by `thaw`.
+    fn swap<T>(&mut self, thaw: impl FnOnce(&NetworkNamespace) -> Result<T, TrafficError>) -> Result<T> {
         self.places[0].ip("address flush dev eth0 scope global\n")?;
         self.places[1].address("eth0", &["192.0.2.9/24", "2001:db8::9/64"])?;
-        let thawed = frozen.image().thaw(self.places[1].namespace())?;
+        let thawed = thaw(self.places[1].namespace())?;
         // Only now is the new place found, as it would be by an announcement: before, it did not know the connection.
         self.client.ip("neigh flush dev eth0\n")?;
         self.places.swap(0, 1);
@@ -64,8 +64,8 @@ fn a_connection_goes_on_in_another_namespace_and_comes_back() -> Result {
                 let talking = called.start()?;
                 std::thread::sleep(Duration::from_millis(50));
                 called = talking.stop()?;
-                let frozen = Frozen::freeze(called.stream.try_clone()?)?;
-                called.stream = bed.swap(&frozen)?;
+                let frozen = called.freeze()?;
+                bed.swap(|there| called.thaw(&frozen, there))?;
             }
             let talking = called.start()?;
             std::thread::sleep(Duration::from_millis(300));
@@ -117,7 +117,7 @@ fn what_is_in_full_queues_goes_along() -> Result {
             image.unsent(),
             image.queued()
         );
-        let server = bed.swap(&frozen)?;
+        let server = bed.swap(|there| image.thaw(there))?;
 
         client.shutdown(Shutdown::Write)?;
         let writing = std::thread::spawn(move || -> std::io::Result<Vec<u8>> {

@@ -125,6 +125,23 @@ impl Packet {
     pub fn ip(&self) -> Option<&Ip> {
         if let Payload::Ip(ip) = &self.payload { Some(ip) } else { None }
     }
+
+    /// The address that a neighbour solicitation (RFC 4861) asks for, if this is one.
+    pub fn solicited(&self) -> Option<Ipv6Addr> {
+        self.neighbour_target(135)
+    }
+
+    /// The address that a neighbour advertisement (RFC 4861) tells, if this is one.
+    pub fn advertised(&self) -> Option<Ipv6Addr> {
+        self.neighbour_target(136)
+    }
+
+    fn neighbour_target(&self, kind: u8) -> Option<Ipv6Addr> {
+        let ip = self.ip().filter(|ip| ip.protocol == 58 && ip.icmp == Some((kind, 0)))?;
+        // Behind the headers of Ethernet, IPv6 and ICMPv6.
+        let target = ip.source.is_ipv6().then(|| array::<16>(&self.bytes, 14 + 40 + 8)).flatten();
+        target.map(Ipv6Addr::from)
+    }
 }
 
 impl Arp {

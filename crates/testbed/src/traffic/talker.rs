@@ -3,34 +3,33 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tenure_handles::{Clock, SystemClock};
 
-use super::{Bytes, TrafficError};
+use super::{Bytes, Frozen, TrafficError};
 use crate::hosts::NetworkNamespace;
 
 /// One end of a connection, at rest.
 #[derive(Debug)]
 pub struct Talker {
-    /// The connection. May be replaced by the same one elsewhere: see [`Frozen`](super::Frozen).
-    pub stream: TcpStream,
+    stream: TcpStream,
     peer: SocketAddr,
     pace: Pace,
     says: Bytes,
     hears: Bytes,
     /// The longest time between two moments at which something was heard, at this end and while it talked.
     pub longest_silence: Duration,
-    /// When something was heard first since it last began to talk, as [`Clock::elapsed`] counts.
-    pub first_heard: Option<Duration>,
+    /// How many bytes had come before it was thawed.
+    came_before: u64,
 }
 
 /// How much is said how often.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// So many bytes at once, at most.
     pub bytes: usize,
@@ -43,6 +42,7 @@ pub struct Pace {
 pub struct Talking {
     peer: SocketAddr,
     stop: Arc<AtomicBool>,
+    first_heard: Arc<OnceLock<Duration>>,
     thread: JoinHandle<Result<Talker, TrafficError>>,
 }
 
@@ -74,19 +74,41 @@ impl Talker {
         let peer =
             stream.peer_addr().map_err(TrafficError::refused("asking for the other end", "a connection"))?;
         let (says, hears) = (Bytes::new(says << 48), Bytes::new(hears << 48));
-        Ok(Self { stream, peer, pace, says, hears, longest_silence: Duration::ZERO, first_heard: None })
+        Ok(Self {
+            stream,
+            peer,
+            pace,
+            says,
+            hears,
+            longest_silence: Duration::ZERO,
+            came_before: 0,
+        })
     }
 
     /// Talks until it is stopped.
     pub fn start(mut self) -> Result<Talking, TrafficError> {
         let (peer, stop) = (self.peer, Arc::new(AtomicBool::new(false)));
-        let stopped = Arc::clone(&stop);
+        let first_heard = Arc::new(OnceLock::new());
+        let (stopped, heard) = (Arc::clone(&stop), Arc::clone(&first_heard));
         let thread = thread::Builder::new().name(format!("talk to {peer}")).spawn(move || {
-            self.talk(&stopped)?;
+            self.talk(&stopped, &heard)?;
             Ok(self)
         });
         let thread = thread.map_err(TrafficError::refused("starting to talk", peer))?;
-        Ok(Talking { peer, stop, thread })
+        Ok(Talking { peer, stop, first_heard, thread })
+    }
+
+    /// Stops the connection where it is, to be thawed elsewhere. This end does not talk until then.
+    pub fn freeze(&self) -> Result<Frozen, TrafficError> {
+        let stream = self.stream.try_clone();
+        Frozen::freeze(stream.map_err(TrafficError::refused("sharing the connection", self.peer))?)
+    }
+
+    /// Goes on with a connection of its own that was frozen, in a namespace that has its address.
+    pub fn thaw(&mut self, frozen: &Frozen, namespace: &NetworkNamespace) -> Result<(), TrafficError> {
+        self.stream = frozen.image().thaw(namespace)?;
+        self.came_before = self.hears.place() + frozen.image().queued().0 as u64;
+        Ok(())
     }
 
     /// How many bytes it has said and heard.
@@ -109,11 +131,10 @@ impl Talker {
         Ok(())
     }
 
-    fn talk(&mut self, stopped: &AtomicBool) -> Result<(), TrafficError> {
+    fn talk(&mut self, stopped: &AtomicBool, first_heard: &OnceLock<Duration>) -> Result<(), TrafficError> {
         let fail = TrafficError::refused;
         self.stream.set_nonblocking(true).map_err(fail("setting up", self.peer))?;
         self.stream.set_nodelay(true).map_err(fail("setting up", self.peer))?;
-        self.first_heard = None;
         let (mut heard_at, mut said_at) = (SystemClock.elapsed(), Duration::ZERO);
         while !stopped.load(Ordering::SeqCst) {
             let now = SystemClock.elapsed();
@@ -125,7 +146,9 @@ impl Talker {
                 let now = SystemClock.elapsed();
                 self.longest_silence = self.longest_silence.max(now.saturating_sub(heard_at));
                 heard_at = now;
-                self.first_heard.get_or_insert(now);
+                if self.hears.place() > self.came_before {
+                    first_heard.get_or_init(|| now);
+                }
             }
             let mut ready = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
             let rest = u8::try_from(self.pace.rest.as_millis()).unwrap_or(u8::MAX);
@@ -175,6 +198,16 @@ impl Talker {
 }
 
 impl Talking {
+    /// When something was heard first since it began to talk, as [`Clock::elapsed`] counts; waits for it so long, at most. What
+    /// had come before it was thawed does not count.
+    pub fn first_heard(&self, within: Duration) -> Option<Duration> {
+        let began = SystemClock.elapsed();
+        while self.first_heard.get().is_none() && SystemClock.elapsed().saturating_sub(began) < within {
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.first_heard.get().copied()
+    }
+
     /// Ends it between two words; an error if something was wrong.
     pub fn stop(self) -> Result<Talker, TrafficError> {
         self.stop.store(true, Ordering::SeqCst);

@@ -63,6 +63,21 @@ fn a_neighbour_solicitation_is_told_from_other_icmp() {
 }
 
 #[test]
+fn a_neighbour_message_tells_the_address_that_it_is_about() {
+    let target: Ipv6Addr = "2001:db8::9".parse().unwrap();
+    let mut bytes = vec![0x60, 0, 0, 0, 0, 24, 58, 255];
+    bytes.extend([Ipv6Addr::LOCALHOST.octets(), Ipv6Addr::LOCALHOST.octets()].concat());
+    bytes.extend([135, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(parse(&frame(0x86dd, &bytes)).unwrap().solicited(), None, "cut off");
+    bytes.extend(target.octets());
+    let asked = parse(&frame(0x86dd, &bytes)).unwrap();
+    assert_eq!((asked.solicited(), asked.advertised()), (Some(target), None));
+    bytes[40] = 136;
+    let told = parse(&frame(0x86dd, &bytes)).unwrap();
+    assert_eq!((told.solicited(), told.advertised()), (None, Some(target)));
+}
+
+#[test]
 fn a_frame_cut_off_anywhere_is_read_as_far_as_it_goes() {
     for (ethertype, whole) in [(0x0806, ARP_REQUEST.as_slice()), (0x0800, UDP_V4.as_slice())] {
         let bytes = frame(ethertype, whole);
