@@ -77,6 +77,15 @@ pub(crate) enum Reason {
     Reference,
 }
 
+/// How a network opts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptIn {
+    /// Its configuration says so: the administrator's word for all of its pods.
+    Itself,
+    /// A definition of a network of this name says so, whoever made it: it counts for pods that name this definition.
+    ByList,
+}
+
 /// Claims as a node sees them. Cheap to clone.
 #[derive(Clone)]
 pub struct Claims {
@@ -147,9 +156,10 @@ impl Claims {
     }
 
     /// Whether a network opts in: by what its configuration says, or by its list. For every ADD: looks at nothing else.
-    pub(crate) fn opts_in(&self, network: &NetworkConfig) -> Result<bool, Failure> {
+    pub(crate) fn opt_in(&self, network: &NetworkConfig) -> Result<Option<OptIn>, Failure> {
         match tenure_claims::opt_in::opt_in(&network.json) {
-            Ok(opts_in) => Ok(opts_in || lock(&self.shared.networks).has(&network.name)),
+            Ok(true) => Ok(Some(OptIn::Itself)),
+            Ok(false) => Ok(lock(&self.shared.networks).has(&network.name).then_some(OptIn::ByList)),
             Err(error) => Err(Failure::new(Code::InvalidConfig, error.to_string())),
         }
     }

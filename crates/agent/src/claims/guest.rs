@@ -15,7 +15,7 @@ use tenure_claims::{ClaimFacts, PodFacts, Reference, Wanted};
 use tenure_cni::Failure;
 
 use super::known::Known;
-use super::{Claims, Reason, refusal};
+use super::{Claims, OptIn, Reason, refusal};
 use crate::node::Guest;
 use crate::objects::lock;
 use crate::objects::mirror::place;
@@ -29,6 +29,8 @@ pub(crate) struct Interface<'a> {
     pub(crate) network: &'a str,
     /// Its name in the pod.
     pub(crate) name: &'a str,
+    /// How its network opts in.
+    pub(crate) opt_in: OptIn,
 }
 
 /// What a look at the claims says.
@@ -82,9 +84,27 @@ impl Claims {
         if !pod.is(interface.pod) {
             return Err(refusal::pod_gone(interface));
         }
+        if interface.opt_in == OptIn::ByList && !self.is_named(&pod.facts, interface) {
+            return Ok(None);
+        }
         let wanted = tenure_claims::reference(&pod.facts, interface.network, interface.name)
             .map_err(|refusal| refusal::unreadable(&refusal))?;
         Ok(wanted.map(|wanted| (pod.facts, wanted)))
+    }
+
+    /// Whether the pod names a definition for this interface that opts its network in.
+    fn is_named(&self, pod: &PodFacts, interface: Interface<'_>) -> bool {
+        let selected = pod.selections.iter().find(|selection| selection.interface == interface.name);
+        let by_default = pod.default_network.as_ref().filter(|_| interface.name == DEFAULT_INTERFACE);
+        let networks = lock(&self.shared.networks);
+        match (selected, by_default) {
+            (Some(it), _) => {
+                let namespace = it.namespace.as_deref().unwrap_or(&pod.namespace);
+                networks.says(namespace, &it.name, interface.network)
+            }
+            (None, Some(it)) => networks.says(&it.namespace, &it.selection.name, interface.network),
+            (None, None) => false,
+        }
     }
 
     fn judge(&self, interface: Interface<'_>, pod: &PodFacts, wanted: &Wanted) -> Verdict {

@@ -1,14 +1,15 @@
 //! Networks that opt in by their list.
 //!
 //! A runtime gives a plugin its own part of a list of configurations and nothing of the list itself. What stands beside the
-//! plugins is seen here only: in the NetworkAttachmentDefinition, under the network's name.
+//! plugins is seen here only: in the NetworkAttachmentDefinition, under the network's name. Anybody may make one of any name in
+//! his own namespace, so it counts only for pods that name it.
 
 use std::collections::BTreeMap;
 
 use kube::{CustomResource, ResourceExt};
 use serde::{Deserialize, Serialize};
 
-use crate::objects::mirror::{Change, Heard, Mirror};
+use crate::objects::mirror::{Change, Heard, Mirror, place};
 
 /// Other people's kind, `k8s.cni.cncf.io/v1`: what we read of one.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,9 +51,14 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Whether a network opts in.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.names.contains_key(name)
+    /// Whether any definition says that the network of this name opts in.
+    pub(super) fn has(&self, network: &str) -> bool {
+        self.names.contains_key(network)
+    }
+
+    /// Whether this definition does.
+    pub(super) fn says(&self, namespace: &str, definition: &str, network: &str) -> bool {
+        self.definitions.get(&place(namespace, definition)).is_some_and(|it| it == network)
     }
 
     /// Whether a list has come in.

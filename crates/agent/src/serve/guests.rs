@@ -8,7 +8,7 @@ use tenure_whereabouts::Config;
 use tenure_whereabouts::config::RangeConfig;
 
 use super::request::PodName;
-use crate::claims::{Claims, Interface};
+use crate::claims::{Claims, Interface, OptIn};
 use crate::drive::Handle;
 use crate::key::HoldKey;
 use crate::node::{Guest, Had, PoolFacts};
@@ -34,7 +34,7 @@ pub(super) enum Due {
 
 /// What the interface of a call is to have. What it has already it keeps, and nobody is asked about it.
 pub(super) async fn due(
-    claims: &Claims,
+    (claims, opt_in): (&Claims, OptIn),
     node: &Handle,
     (key, pod): (&HoldKey, &PodName),
     network: &NetworkConfig,
@@ -46,7 +46,7 @@ pub(super) async fn due(
         Some(Had::Ordinary) => return Ok(Due::Ordinary),
         None => {}
     }
-    let interface = Interface { pod, network: &network.name, name: &call.ifname };
+    let interface = Interface { pod, network: &network.name, name: &call.ifname, opt_in };
     let found = claims.guest(interface).await?;
     Ok(found.map_or(Due::Ordinary, |(guest, pod_uid)| Due::New(Lodger { guest, pod_uid })))
 }

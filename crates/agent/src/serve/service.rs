@@ -20,7 +20,7 @@ use super::network::Network;
 use super::reply::{self, Gateways};
 use super::request::{PodName, Request, Resolve};
 use super::whereabouts::{Leave, Whereabouts};
-use crate::claims::Claims;
+use crate::claims::{Claims, OptIn};
 use crate::drive::Handle;
 use crate::inspect::Calls;
 use crate::key::Pod;
@@ -159,15 +159,16 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     async fn add(&self, request: Request) -> Result<Vec<u8>, Failure> {
         request.refuse_chain()?;
         let asked = request.asked()?;
-        let refers = match &self.dialects.claims {
-            Some(claims) if claims.opts_in(&request.config)? => asked.pod.clone().map(|pod| (claims, pod)),
-            _ => None,
+        let opts_in = match &self.dialects.claims {
+            Some(claims) => claims.opt_in(&request.config)?.map(|opt_in| (claims, opt_in)),
+            None => None,
         };
+        let refers = opts_in.and_then(|opts_in| Some((opts_in, asked.pod.clone()?)));
         let (pool, pod) = self.resolve.resolve(asked).await?;
         let network = if request.addresses_only { Some(self.network(&request, &pool).await?) } else { None };
         let attach = match refers {
             None => request.attach(pool, pod)?,
-            Some((claims, name)) => Box::pin(self.attach(claims, &request, &name, (pool, pod))).await?,
+            Some((opts_in, name)) => Box::pin(self.attach(opts_in, &request, &name, (pool, pod))).await?,
         };
         let done = self.node.call(move |ticket| Event::Add { ticket, attach }).await?;
         let Done::Added { addresses, subnet, link } = done else {
@@ -184,13 +185,13 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     /// What the node is asked for, on a network that opts in to claims.
     async fn attach(
         &self,
-        claims: &Claims,
+        opts_in: (&Claims, OptIn),
         request: &Request,
         name: &PodName,
         (pool, pod): (String, Pod),
     ) -> Result<Attach, Failure> {
         let due =
-            guests::due(claims, &self.node, (&request.key()?, name), &request.config, &request.call).await?;
+            guests::due(opts_in, &self.node, (&request.key()?, name), &request.config, &request.call).await?;
         let mut attach = request.attach(pool, pod)?;
         let addresses: Vec<tenure_ipam::Address> = match due {
             Due::Ordinary => return Ok(attach),

@@ -126,8 +126,9 @@ impl Whereabouts {
         // Whatever was left undone of this very container is not its business any more.
         tombstone::take_back(&self.tombstones, &asked.network.name, asked.call);
         if let Some(claims) = asked.claims
-            && claims.opts_in(asked.network)?
-            && let Some(held) = Box::pin(self.hold_of_claim(node, claims, &key, asked, &config)).await?
+            && let Some(opt_in) = claims.opt_in(asked.network)?
+            && let Some(held) =
+                Box::pin(self.hold_of_claim(node, (claims, opt_in), &key, asked, &config)).await?
         {
             return Ok(config.result(&held).to_json(config.version)?.to_string().into_bytes());
         }

@@ -1,6 +1,7 @@
 //! An embedded API server with faults before it, an agent without a kernel whose door is called as the plugin calls it, and the
 //! controller's writes, one at a time.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -70,6 +71,7 @@ pub(super) struct Agent {
     journal: Arc<Mutex<Image>>,
     /// What the kernel was asked for.
     pub(super) asked: Arc<Mutex<Vec<Action>>>,
+    tombstones: PathBuf,
     _life: DropGuard,
 }
 
@@ -410,11 +412,12 @@ impl Bed {
         if guests > 0 {
             claims.watch(Reason::Guests);
         }
-        let door = Whereabouts::new(ledgers, slices, pods, directory.join("tombstones"), false);
+        let tombstones = directory.join("tombstones");
+        let door = Whereabouts::new(ledgers, slices, pods, tombstones.clone(), false);
         let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
         let dialects = Dialects { whereabouts: Some(door), claims: Some(claims.clone()) };
         let service = Service::serving(node.clone(), Default, SystemClock, gateways, dialects);
-        let agent = Agent { node, claims, service, journal, asked, _life: stop.drop_guard() };
+        let agent = Agent { node, claims, service, journal, asked, tombstones, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent.claims.ready().await;
         agent
@@ -470,6 +473,11 @@ impl Agent {
 
     pub(super) async fn del(&self, network: &Value, at: &At) -> Result<Value, Failure> {
         self.ask(Verb::Del, network, at).await
+    }
+
+    /// How many DELs are left for later.
+    pub(super) fn left(&self) -> usize {
+        tenure_cni::tombstone::read_all(&self.tombstones).unwrap().len()
     }
 
     pub(super) async fn check(&self, network: &Value, at: &At, ips: &[String]) -> Result<Value, Failure> {

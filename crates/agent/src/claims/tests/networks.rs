@@ -17,14 +17,15 @@ fn part() -> serde_json::Value {
 async fn a_network_may_opt_in_where_its_plugin_does_not_see_it() {
     let bed = Bed::new().await;
     let list = json!({"cniVersion": "1.1.0", "name": "net", "allowPersistentIPs": true, "plugins": [{"type": "tenure"}]});
-    bed.network("anything", &list).await;
+    bed.network("any", &list).await;
     let pod = bed.refers("db-0", "db").await;
     bed.claim_for("db", &IPS, &pod).await;
     let agent = bed.agent().await;
     assert_eq!(agent.add(&part(), &pod).await.unwrap(), IPS);
     // One that comes later, under the definition's own name.
     let other = json!({"cniVersion": "1.1.0", "name": "late", "type": "tenure"});
-    let late = bed.refers("late-0", "late").await;
+    let networks = json!([{"name": "late", "ipam-claim-reference": "late"}]).to_string();
+    let late = bed.pod("late-0", json!({tenure_api::claims::annotation::NETWORKS: networks})).await;
     let claim = bed.claim_with(bed.namespace, json!({"name": "late"}), "late", "").await;
     bed.give(&claim, &["10.1.200.6/32", "fd01::c806/128"]).await;
     bed.let_in(&claim, &[&late]).await;
@@ -36,6 +37,26 @@ async fn a_network_may_opt_in_where_its_plugin_does_not_see_it() {
         (given == ["10.1.200.6/32", "fd01::c806/128"]).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_opts_in_a_network_of_others_by_a_definition_of_its_name() {
+    let bed = Bed::new().await;
+    let list = json!({"cniVersion": "1.1.0", "name": "net", "allowPersistentIPs": true, "plugins": [{"type": "tenure"}]});
+    bed.network("mine", &list).await;
+    let owner =
+        json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "7"}]);
+    let networks = json!({tenure_api::claims::annotation::NETWORKS: "theirs"});
+    let launcher = bed.pod_of("launcher", json!({"annotations": networks, "ownerReferences": owner})).await;
+    let agent = bed.hasty_agent().await;
+    for interface in ["net1", "eth0"] {
+        let at = At { interface: interface.into(), ..launcher.clone() };
+        agent.add(&part(), &at).await.unwrap();
+    }
+    let networks = json!({tenure_api::claims::annotation::NETWORKS: "mine"});
+    let launcher = bed.pod_of("own", json!({"annotations": networks, "ownerReferences": owner})).await;
+    let failure = agent.add(&part(), &launcher).await.unwrap_err();
+    assert!(failure.code == 11 && failure.message.contains("IPAMClaim of virtual machine"), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use tenure_ipam::Address;
 use tenure_whereabouts::config::Config;
 
 use super::{Asked, Whereabouts, pod_name};
-use crate::claims::Claims;
+use crate::claims::{Claims, OptIn};
 use crate::drive::Handle;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Done, Event, Guest, Had, Wish};
@@ -17,7 +17,7 @@ impl Whereabouts {
     pub(super) async fn hold_of_claim(
         &self,
         node: &Handle,
-        claims: &Claims,
+        opts_in: (&Claims, OptIn),
         key: &HoldKey,
         asked: &Asked<'_>,
         config: &Config,
@@ -30,7 +30,7 @@ impl Whereabouts {
             return Ok(None);
         }
         let mut attach = attach(key, asked, config);
-        let ordered = match guests::due(claims, node, (key, &pod), asked.network, asked.call).await? {
+        let ordered = match guests::due(opts_in, node, (key, &pod), asked.network, asked.call).await? {
             Due::Ordinary => return Ok(None),
             Due::Again(addresses) => guests::in_order(&addresses, config),
             Due::New(lodger) => {
