@@ -96,7 +96,6 @@ async fn five_thousand_claims_at_once_take_at_most_two_writes_each() {
     assert!(statuses + blocks <= 2 * 5000, "{statuses} writes of claims and {blocks} of blocks");
     assert!((5000..5010).contains(&statuses) && blocks <= 160, "{statuses} and {blocks}");
     assert!(took < Duration::from_secs(40), "it took {took:?}");
-    eprintln!("5000 claims: {statuses} status writes, {blocks} block writes, {took:?}");
     controller.stop().await;
 }
 

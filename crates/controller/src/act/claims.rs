@@ -111,7 +111,7 @@ impl Actor {
             match self.blocks.delete(&at.name, &DeleteParams::default().preconditions(exactly)).await {
                 Ok(deleted) => match deleted.left() {
                     Some(block) if is_kept(&block) => {
-                        at.version = block.resource_version().unwrap_or_default()
+                        at.version = block.resource_version().unwrap_or_default();
                     }
                     _ => return Ok((Outcome::Done, Some(Learned::BlockGone(at)))),
                 },

@@ -367,17 +367,15 @@ impl ClaimPlanner {
         if !self.pods_are_known {
             return Ok(DEFAULT_POOL.to_owned());
         }
-        match world.claims.namespaces.get(&claim.facts.namespace) {
-            Some(namespace) => Ok(namespace.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned())),
-            None => {
-                let lasted = self.missing.suspect(claim.facts.uid.clone(), now);
-                if lasted && world.claims.namespaces.is_complete() {
-                    let words = format!("there is no namespace \"{}\"", claim.facts.namespace);
-                    return Err(Verdict::No(Refused::new(Reason::InternalError, words)));
-                }
-                Err(Verdict::Waits)
-            }
+        if let Some(namespace) = world.claims.namespaces.get(&claim.facts.namespace) {
+            return Ok(namespace.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned()));
         }
+        let lasted = self.missing.suspect(claim.facts.uid.clone(), now);
+        if lasted && world.claims.namespaces.is_complete() {
+            let words = format!("there is no namespace \"{}\"", claim.facts.namespace);
+            return Err(Verdict::No(Refused::new(Reason::InternalError, words)));
+        }
+        Err(Verdict::Waits)
     }
 
     /// A claim waits for a slice: after a while it says so.

@@ -74,7 +74,7 @@ pub(super) fn tell(world: &mut World, news: News) {
         News::NodeGone(node) => world.delete_node(&node),
         News::Claim(claim) => world.claims.all.apply(Claim::of(claim)),
         News::ClaimGone(claim) => {
-            world.claims.all.remove(&Claim::of(claim.clone()).reference(), &claim.uid().unwrap())
+            world.claims.all.remove(&Claim::of(claim.clone()).reference(), &claim.uid().unwrap());
         }
         News::Pod(pod) => world.ledgers.pods.apply(pod),
         News::PodGone(pod) => world.ledgers.pods.remove(&pod.podref),

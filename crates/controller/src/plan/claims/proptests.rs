@@ -14,8 +14,6 @@ use crate::world::World;
 use crate::write::{ClaimWrite, Write};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-/// Three blocks of four, one address excluded.
-const ADDRESSES: usize = 11;
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -89,15 +89,14 @@ pub(super) fn by_range(config: &Config, wishes: &[Address]) -> Result<Vec<Option
                 format!("{wish} is excluded from its range of network \"{name}\": wish for another address");
             return Err(Refused::new(Reason::IpAddressConflict, words));
         }
-        match places.iter_mut().find(|(range, it)| it.is_none() && range.range.contains(*wish)) {
-            Some((_, place)) => **place = Some(*wish),
-            None => {
-                let words = format!(
-                    "{wish} and another wished address are of one range of network \"{name}\", which gives one to a claim"
-                );
-                return Err(Refused::new(Reason::Invalid, words));
-            }
-        }
+        let free = places.iter_mut().find(|(range, it)| it.is_none() && range.range.contains(*wish));
+        let Some((_, place)) = free else {
+            let words = format!(
+                "{wish} and another wished address are of one range of network \"{name}\", which gives one to a claim"
+            );
+            return Err(Refused::new(Reason::Invalid, words));
+        };
+        **place = Some(*wish);
     }
     Ok(found)
 }

@@ -172,7 +172,7 @@ impl<'a> Cut<'a> {
                 return Ok(Place::Open(free, Choice::LowestFree));
             }
             let usable = |slice: &Cidr| range.within(*slice);
-            let free: Vec<Cidr> = known.map(|pool| of_nobody(pool)).unwrap_or_default();
+            let free: Vec<Cidr> = known.map(of_nobody).unwrap_or_default();
             let unmade = self.unmade.values().any(|(of, _)| of == name);
             pool.make |= unmade;
             let next = free.iter().find_map(usable);
