@@ -113,3 +113,95 @@ impl World {
         self.knows_networks() && self.claims.all.is_complete() && self.ledgers.pods.is_complete()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::attachment::Attachment;
+    use crate::pods::PodSeen;
+
+    const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+
+    fn world(claims: &[(&str, &str, &str, Option<&str>)]) -> World {
+        let mut world = World::of_cluster_network(Some("tenure".to_owned()));
+        let nad = json!({
+            "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+            "metadata": {"name": "nad", "namespace": "ns"},
+            "spec": {"config": json!({"name": "blue", "allowPersistentIPs": true}).to_string()},
+        });
+        world.ledgers.attachments.apply(Attachment::of(&serde_json::from_value(nad).unwrap()));
+        for (name, network, interface, machine) in claims {
+            let labels = machine.map(|machine| json!({"kubevirt.io/vm": machine}));
+            let claim = json!({
+                "apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim",
+                "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": labels},
+                "spec": {"network": network, "interface": interface},
+            });
+            let mut claim: tenure_api::claims::IPAMClaim = serde_json::from_value(claim).unwrap();
+            claim.metadata.resource_version = Some("1".to_owned());
+            world.claims.all.apply(Claim::of(claim));
+        }
+        world
+    }
+
+    fn pod(world: &mut World, namespace: &str, name: &str, annotations: &Value, vmi: Option<&str>) {
+        let owner = vmi.map(|vmi| json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": vmi, "uid": vmi}]));
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": name, "annotations": annotations, "ownerReferences": owner,
+            },
+            "spec": {"nodeName": "node1"},
+        });
+        world.ledgers.pods.apply(PodSeen::of(&serde_json::from_value(pod).unwrap()));
+    }
+
+    fn users(world: &World, claim: &str) -> Vec<String> {
+        let users = Users::of(world);
+        users.of_claim(world.claims.get("ns", claim).unwrap()).iter().map(|pod| pod.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_claim_is_used_by_the_pods_of_its_namespace_that_name_it_on_its_network() {
+        let mut world = world(&[("c", "blue", "net1", None), ("d", "tenure", "eth0", None)]);
+        let named = |nad: &str, claim: &str| json!({NETWORKS: json!([{"name": nad, "namespace": "ns", "ipam-claim-reference": claim}]).to_string()});
+        pod(&mut world, "ns", "a", &named("nad", "c"), None);
+        pod(&mut world, "other", "thief", &named("nad", "c"), None);
+        pod(&mut world, "ns", "elsewhere", &named("unknown", "c"), None);
+        pod(&mut world, "ns", "wrong-network", &named("nad", "d"), None);
+        pod(&mut world, "ns", "by-default", &json!({"tenure/claim": "d"}), None);
+        pod(&mut world, "ns", "plain", &json!({NETWORKS: "nad"}), None);
+        assert_eq!(users(&world, "c"), ["a"]);
+        assert_eq!(users(&world, "d"), ["by-default"]);
+        let users = Users::of(&world);
+        let may: Vec<&str> = users.by_name("ns", "c").map(|pod| pod.name.as_str()).collect();
+        assert_eq!(may, ["a", "elsewhere"], "whatever has become of the network");
+    }
+
+    #[test]
+    fn a_machines_claim_is_used_by_its_launcher_pods_each_interface_by_its_own() {
+        let interface = tenure_claims::names::machine_interface;
+        let (one, two) = (interface("one"), interface("two"));
+        let mut world = world(&[
+            ("vm.one", "blue", &one, Some("vm")),
+            ("vm.two", "blue", &two, Some("vm")),
+            ("vm2.one", "blue", &one, Some("vm2")),
+        ]);
+        let on =
+            |interface: &str| json!({NETWORKS: json!([{"name": "nad", "interface": interface}]).to_string()});
+        pod(&mut world, "ns", "a", &on(&one), Some("vm"));
+        pod(&mut world, "ns", "b", &on(&two), Some("vm"));
+        assert_eq!(
+            [users(&world, "vm.one"), users(&world, "vm.two"), users(&world, "vm2.one")],
+            [vec!["a".to_owned()], vec!["b".to_owned()], vec![]]
+        );
+        let users = Users::of(&world);
+        assert_eq!(
+            users.by_name("ns", "vm.gone").count(),
+            2,
+            "a claim that is gone says no more of which interface it was"
+        );
+        assert_eq!(users.by_name("ns", "vm2.one").count(), 0);
+    }
+}

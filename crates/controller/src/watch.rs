@@ -120,7 +120,11 @@ impl News {
             Self::Instances(event) => tell(&mut world.makers.instances, event),
             Self::StatefulSets(event) => tell(&mut world.makers.stateful_sets, event),
             Self::Webhooks(event) => tell(&mut world.makers.webhooks, event),
-            Self::NoMakers(kind) => world.makers.forget(kind),
+            Self::NoMakers(kind) => {
+                // Whether the kind is there is not known any more, either.
+                world.note_lack(kind, false);
+                world.makers.forget(kind);
+            }
             Self::Namespaces(event) => tell(&mut world.claims.namespaces, event),
             Self::NoNamespaces => world.claims.namespaces = Cache::default(),
         }

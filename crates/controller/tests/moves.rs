@@ -114,6 +114,28 @@ async fn a_pod_has_the_claim_as_soon_as_it_is_scheduled_and_the_status_names_it(
 }
 
 #[tokio::test]
+async fn a_pod_names_a_claim_on_the_clusters_default_network_by_an_annotation() {
+    let client = prepared(718).await;
+    pool(&client, "default", 5, "10.20.0.0/16").await;
+    let settings =
+        tenure_controller::Settings { cluster_network: Some("tenure".to_owned()), ..settings("one") };
+    let controller = start_with(client.clone(), settings);
+    claim(&client, "c", "tenure", "eth0").await;
+    for (pod, node) in [("a", "node1"), ("b", "node2")] {
+        user_pod(&client, pod, &[]).await;
+        annotate(&client, pod, "tenure/claim", "c").await;
+        bind(&client, pod, node).await;
+        until(&format!("{pod} to be in"), async || {
+            slots(&client, "c").await?.both().any(|slot| slot.pod == pod).then_some(())
+        })
+        .await;
+    }
+    annotate(&client, "b", "tenure/active", "2026-11-16T06:00:00Z").await;
+    has(&client, "c", "b", Some("a")).await;
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_move_begins_with_the_second_pod_and_everybody_is_told() {
     let (client, controller) = moving(702).await;
     for about in ["vm.data", "a", "b"] {
