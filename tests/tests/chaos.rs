@@ -8,59 +8,45 @@
 
 #[path = "agent/bed.rs"]
 mod bed;
+#[path = "chaos/course.rs"]
+mod course;
 #[path = "chaos/egress.rs"]
 mod egress;
 #[path = "agent/gate.rs"]
 mod gate;
+#[path = "chaos/looks.rs"]
+mod looks;
 #[path = "chaos/oracle.rs"]
 mod oracle;
 #[path = "chaos/plan.rs"]
 mod plan;
 #[path = "chaos/programs.rs"]
 mod programs;
+#[path = "chaos/trouble.rs"]
+mod trouble;
 #[path = "chaos/verdict.rs"]
 mod verdict;
 #[path = "chaos/work.rs"]
 mod work;
 
-use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::Duration;
 
 use bed::{Cluster, Machine};
+use course::{Over, say, seed, until};
 use egress::Egress;
-use oracle::{Living, Oracle, now};
+use oracle::{Living, Oracle};
 use plan::{CONTROLLERS, NODES, Plan, WORKERS};
 use programs::{Agent, Controller, Programs};
 use serde_json::json;
-use tenure_handles::{Entropy, SystemEntropy};
 use tenure_testbed::control_plane::{Options, Part};
 use tenure_testbed::hosts::Segment;
 use work::Worker;
 
 /// How long a freed address cools.
 const COOLING: Duration = Duration::from_secs(3);
-/// Everything is well again before this.
-const HEALED: Duration = Duration::from_mins(1);
-
-/// What takes longer than this is talked about.
-const ALOUD: Duration = Duration::from_secs(5);
-
-/// Says something that is seen also when the test succeeds.
-fn say(what: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "chaos: {:.1} s: {what}", now().as_secs_f64());
-}
-
-/// What decides a run: given, or drawn.
-fn seed() -> u64 {
-    match std::env::var("TENURE_SEED") {
-        Ok(text) => text.parse().expect("TENURE_SEED is a number"),
-        Err(_) => SystemEntropy::new().unwrap().next_u64(),
-    }
-}
-
 #[test]
 fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     let seed = seed();
@@ -84,7 +70,7 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     let programs = Programs {
         cluster: &cluster,
         agents: machines.iter().map(Agent::start).collect(),
-        controllers: names[..CONTROLLERS].iter().map(|name| Controller::start(&cluster, name)).collect(),
+        controllers: names[..CONTROLLERS].iter().map(|name| Controller::start(&cluster, name, &[])).collect(),
     };
     let oracle = Oracle::new(COOLING);
     let mut workers: Vec<Worker<'_>> = (0..WORKERS)
@@ -149,14 +135,6 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], oracl
     programs.revive(Part::ApiServer);
 }
 
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 /// Lets all workers do something at once.
 fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
     thread::scope(|scope| {
@@ -183,24 +161,6 @@ fn heal(programs: &Programs<'_>, machines: &[Machine<'_>], workers: &[Worker<'_>
         }
         found
     });
-}
-
-/// Waits until there is nothing to complain about.
-#[track_caller]
-fn until(what: &str, look: impl Fn() -> Vec<String>) {
-    let (began, mut said) = (now(), now());
-    loop {
-        let found = look();
-        if found.is_empty() {
-            return;
-        }
-        if now().saturating_sub(said) > ALOUD {
-            say(&format!("waiting for {what}:\n  {}", found.join("\n  ")));
-            said = now();
-        }
-        assert!(now().saturating_sub(began) < HEALED, "waited {HEALED:?} for {what}:\n{}", found.join("\n"));
-        thread::sleep(Duration::from_millis(100));
-    }
 }
 
 /// Says after a failure what is needed to understand it.

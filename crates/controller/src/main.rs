@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use tenure_controller::{Controller, Settings, Timing, Whereabouts};
+use tenure_controller::{ClaimSettings, Controller, Settings, Timing, Whereabouts};
 use tenure_daemon::{
     LogFormat, connect, connect_unix, duration, hostname, listen, serve, start_logging, stop_on_signals,
 };
@@ -53,6 +53,12 @@ struct Flags {
     /// keep addresses of it by claims, too. Empty if it does not.
     #[arg(long, value_name = "NAME", default_value = "")]
     cluster_network: String,
+    /// How long an address that belonged to a claim is not given to another, where its pool does not say.
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    cooling: Duration,
+    /// How long a block or slice for claims rests empty before it is given back.
+    #[arg(long, default_value = "5m", value_parser = duration)]
+    rest: Duration,
     /// Where /metrics, /healthz and /readyz are served; on port 9386 of all addresses if not given.
     #[arg(long)]
     metrics_address: Option<SocketAddr>,
@@ -83,6 +89,7 @@ async fn main() -> Result<()> {
         workers: flags.workers.into(),
         tick: flags.check_interval,
         cluster_network: Some(flags.cluster_network).filter(|name| !name.is_empty()),
+        claims: ClaimSettings { empty_after: flags.rest, cooling: flags.cooling },
         whereabouts: Whereabouts { namespace: flags.whereabouts_namespace, ..Whereabouts::default() },
         ..Settings::new(&format!("{}_{}", hostname().unwrap_or_default(), entropy.uuid()))
     };

@@ -6,16 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_handles::{Clock, SystemClock};
-
+use crate::course::{Moment, now};
 use crate::plan::{NODES, Pool};
-
-/// What is counted from the start of the program by a clock that is never set back.
-pub type Moment = Duration;
-
-pub fn now() -> Moment {
-    SystemClock.elapsed()
-}
 
 /// A container that was told its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]

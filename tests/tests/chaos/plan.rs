@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_handles::{Entropy, SeededEntropy};
+use tenure_handles::Entropy;
+
+use crate::trouble::{Dice, Fault, Kind, Target, faults};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 4;
@@ -68,41 +70,10 @@ pub enum Manner {
     NamespaceFirst,
 }
 
-/// Who something goes wrong with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    Agent(usize),
-    Controller(usize),
-    ApiServer,
-    Etcd,
-    /// The way of a node to the API server.
-    Way(usize),
-}
-
-/// Something that goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// After so many steps of all workers together.
-    pub after: usize,
-    pub kind: Kind,
-    /// How long until it is put right; a program then takes a while to start.
-    pub lasts: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Ends at once.
-    Kill,
-    /// Is asked to end.
-    Stop,
-    /// Stands still, and goes on later as if nothing had been.
-    Freeze,
-}
-
 impl Plan {
     /// The plan of a seed.
     pub fn of(seed: u64) -> Self {
-        let mut dice = Dice(SeededEntropy::new(seed));
+        let mut dice = Dice::of(seed);
         let work: Vec<_> = (0..WORKERS).map(|_| work(&mut dice)).collect();
         let steps = work.iter().map(Vec::len).sum();
         let mut trouble = Vec::new();
@@ -167,38 +138,7 @@ fn work(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-fn faults(kinds: &[Kind], count: usize, longest: u64, steps: usize, dice: &mut Dice) -> Vec<Fault> {
-    // One is of the first kind whatever the dice say: nothing is spared.
-    let mut faults: Vec<Fault> = (0..count)
-        .map(|number| Fault {
-            after: steps / 50 + dice.below(steps * 9 / 10),
-            kind: if number == 0 { kinds[0] } else { kinds[dice.below(kinds.len())] },
-            lasts: dice.up_to(longest),
-        })
-        .collect();
-    faults.sort_by_key(|fault| fault.after);
-    faults
-}
-
-struct Dice(SeededEntropy);
-
 impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.0.next_u64() % end as u64).unwrap()
-    }
-
-    fn percent(&mut self, of: usize) -> bool {
-        self.below(100) < of
-    }
-
-    fn one_in(&mut self, of: usize) -> bool {
-        self.below(of) == 0
-    }
-
-    fn up_to(&mut self, millis: u64) -> Duration {
-        Duration::from_millis(self.0.next_u64() % millis)
-    }
-
     /// A slot that is used, or one that is not; there must be one.
     fn which(&mut self, living: &[bool; SLOTS], used: bool) -> usize {
         let matching: Vec<usize> = (0..SLOTS).filter(|slot| living[*slot] == used).collect();

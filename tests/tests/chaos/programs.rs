@@ -15,7 +15,7 @@ use tenure_testbed::process::{Process, Program};
 
 use crate::bed::{Cluster, Machine};
 use crate::oracle::Oracle;
-use crate::plan::{Fault, Kind, Target};
+use crate::trouble::{Fault, Kind, Target};
 
 const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
 /// What the API server and etcd may do by themselves when the other is away: they are started once more.
@@ -89,13 +89,15 @@ pub struct Controller {
 }
 
 impl Controller {
-    pub fn start(cluster: &Cluster, name: &str) -> Self {
+    /// Starts one, with these arguments beside the usual ones.
+    pub fn start(cluster: &Cluster, name: &str, arguments: &[&str]) -> Self {
         let plane = cluster.plane();
         let log: PathBuf = plane.logs().join(format!("{name}.log"));
         let program = Program::new(name, CONTROLLER, log)
             .flag("--kubeconfig", plane.kubeconfig())
             .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=300ms"])
             .args(["--check-interval=2s", "--metrics-address=127.0.0.1:0"])
+            .args(arguments)
             .env("NO_COLOR", "1");
         let process = Mutex::new(Some(program.start().unwrap()));
         Self { program, process }

@@ -1,18 +1,16 @@
 //! Afterwards: who lives, what the agents and their journals say, what the kernels have and what the API has are the same.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
 use std::net::IpAddr;
-use std::os::unix::net::UnixStream;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tenure_agent::journal::codec;
 use tenure_api::coil::{AddressBlock, BlockRequest};
 
 use crate::bed::{Cluster, Machine};
+use crate::looks::{every, journal_of, unwell, view_of};
 use crate::oracle::Living;
 
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
@@ -25,7 +23,7 @@ pub fn of_node(machine: &Machine<'_>, living: &[&Living]) -> Vec<String> {
     let expected: Holds =
         living.iter().map(|it| (it.container.clone(), it.addresses.iter().copied().collect())).collect();
     let mut found = Vec::new();
-    match view(machine) {
+    match view_of(machine) {
         Ok(view) => of_agent(machine, &view, &expected, &mut found),
         Err(problem) => found.push(problem),
     }
@@ -54,16 +52,7 @@ pub fn of_node(machine: &Machine<'_>, living: &[&Living]) -> Vec<String> {
 
 /// What an agent tells of itself.
 fn of_agent(machine: &Machine<'_>, view: &Value, expected: &Holds, found: &mut Vec<String>) {
-    if view["ready"] != true || !view["problem"].is_null() || !view["journal"]["problem"].is_null() {
-        found.push(format!("it is not well: {view}"));
-    }
-    let every = |of: &Value| of.as_array().cloned().unwrap_or_default();
-    if let Some(watch) = every(&view["api"]["watches"]).iter().find(|watch| !watch["problem"].is_null()) {
-        found.push(format!("a watch does not work: {watch}"));
-    }
-    for (what, of) in [("waits", &view["waiting"]), ("the kernel differs", &view["kernel"]["differences"])] {
-        found.extend(every(of).iter().map(|it| format!("{what}: {it}")));
-    }
+    found.extend(unwell(view));
     let holds = every(&view["holds"]);
     found.extend(holds.iter().filter(|it| it["block"].is_null()).map(|it| format!("of no block: {it}")));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -176,29 +165,11 @@ fn compare(who: &str, holds: &Holds, expected: &Holds, found: &mut Vec<String>) 
     }
 }
 
-/// What the agent says at its socket.
-fn view(machine: &Machine<'_>) -> Result<Value, String> {
-    let ask = || {
-        let mut stream = UnixStream::connect(machine.file("state.sock"))?;
-        write!(stream, "GET /v1/node HTTP/1.0\r\nHost: node\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    let answer = ask().map_err(|error: std::io::Error| format!("it does not answer: {error}"))?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).map_err(|_| format!("it answers {answer:?}"))
-}
-
-/// What the agent's journal says, read behind its back.
+/// The holds of an agent's journal.
 fn journal(machine: &Machine<'_>) -> Result<Holds, String> {
-    let bytes = std::fs::read(machine.file("journal")).map_err(|error| format!("the journal: {error}"))?;
-    let read = codec::read(&bytes).map_err(|error| format!("the journal: {error}"))?;
-    if (read.torn, read.damaged) != (0, 0) {
-        return Err(format!("the journal: {} bytes are torn, {} damaged", read.torn, read.damaged));
-    }
+    let image = journal_of(machine)?;
     let hold = |held: &tenure_agent::journal::Held| {
         (held.key.container().to_owned(), held.addresses.iter().map(IpAddr::from).collect())
     };
-    Ok(read.image.holds().map(hold).collect())
+    Ok(image.holds().map(hold).collect())
 }

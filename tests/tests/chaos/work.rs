@@ -10,7 +10,8 @@ use serde_json::Value;
 use tenure_testbed::hosts::{Host, Mounts};
 
 use crate::bed::{Called, Machine, config};
-use crate::oracle::{Living, Oracle, now};
+use crate::course::now;
+use crate::oracle::{Living, Oracle};
 use crate::plan::{Manner, Pool, SLOTS, Step};
 
 /// Whatever is down comes back before this.

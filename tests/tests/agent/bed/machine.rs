@@ -194,12 +194,25 @@ impl<'a> Machine<'a> {
     }
 
     fn start_plugin(&self, verb: &str, container: &str, netns: &Path, args: &str, config: &Value) -> Calling {
+        self.start_program(Path::new(PLUGIN), "eth0", verb, (container, netns, args), config)
+    }
+
+    /// Starts a plugin for an interface of a container in a namespace, with arguments; plugins that it calls are beside it.
+    pub fn start_program(
+        &self,
+        plugin: &Path,
+        interface: &str,
+        verb: &str,
+        (container, netns, args): (&str, &Path, &str),
+        config: &Value,
+    ) -> Calling {
         let mut input = tempfile::tempfile().unwrap();
         input.write_all(config.to_string().as_bytes()).unwrap();
         input.rewind().unwrap();
-        let command = self.host.command(PLUGIN).env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
+        let beside = plugin.parent().unwrap_or(Path::new("/"));
+        let command = self.host.command(plugin).env("CNI_COMMAND", verb).env("CNI_PATH", beside);
         let command = command.env("CNI_CONTAINERID", container).env("CNI_NETNS", netns);
-        let command = command.env("CNI_IFNAME", "eth0").env("CNI_ARGS", args);
+        let command = command.env("CNI_IFNAME", interface).env("CNI_ARGS", args);
         let began = SystemClock.elapsed();
         let command = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         Calling { child: command.spawn().unwrap(), began }

@@ -1,0 +1,75 @@
+//! What goes wrong, with whom and when: decided by one number before anything begins.
+
+use std::time::Duration;
+
+use tenure_handles::{Entropy, SeededEntropy};
+
+/// Who something goes wrong with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Agent(usize),
+    Controller(usize),
+    ApiServer,
+    Etcd,
+    /// The way of a node to the API server.
+    Way(usize),
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// After so many steps of all workers together.
+    pub after: usize,
+    pub kind: Kind,
+    /// How long until it is put right; a program then takes a while to start.
+    pub lasts: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ends at once.
+    Kill,
+    /// Is asked to end.
+    Stop,
+    /// Stands still, and goes on later as if nothing had been.
+    Freeze,
+}
+
+/// So many things that go wrong with somebody, in the course of so many steps.
+pub fn faults(kinds: &[Kind], count: usize, longest: u64, steps: usize, dice: &mut Dice) -> Vec<Fault> {
+    // One is of the first kind whatever the dice say: nothing is spared.
+    let mut faults: Vec<Fault> = (0..count)
+        .map(|number| Fault {
+            after: steps / 50 + dice.below(steps * 9 / 10),
+            kind: if number == 0 { kinds[0] } else { kinds[dice.below(kinds.len())] },
+            lasts: dice.up_to(longest),
+        })
+        .collect();
+    faults.sort_by_key(|fault| fault.after);
+    faults
+}
+
+/// Chance, from one number.
+pub struct Dice(pub SeededEntropy);
+
+impl Dice {
+    pub fn of(seed: u64) -> Self {
+        Self(SeededEntropy::new(seed))
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.0.next_u64() % end as u64).unwrap()
+    }
+
+    pub fn percent(&mut self, of: usize) -> bool {
+        self.below(100) < of
+    }
+
+    pub fn one_in(&mut self, of: usize) -> bool {
+        self.below(of) == 0
+    }
+
+    pub fn up_to(&mut self, millis: u64) -> Duration {
+        Duration::from_millis(self.0.next_u64() % millis)
+    }
+}
