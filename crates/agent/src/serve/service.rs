@@ -196,7 +196,11 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
         let addresses: Vec<tenure_ipam::Address> = match due {
             Due::Ordinary => return Ok(attach),
             Due::Again(addresses) => addresses,
-            Due::New(lodger) => {
+            Due::New(mut lodger) => {
+                // Here each address is a host's of its own, whatever a claim's status says.
+                for (address, prefix) in &mut lodger.guest.addresses {
+                    *prefix = address.family().bits();
+                }
                 let pool = attach.pool.clone();
                 let facts = self.node.look(move |node| node.pool_facts(&pool).cloned()).await?;
                 guests::fits_pool(&lodger.guest, &attach.pool, facts.as_ref())?;

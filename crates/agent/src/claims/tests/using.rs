@@ -217,3 +217,22 @@ async fn what_a_container_has_it_keeps_when_its_network_opts_in() {
         assert_eq!(agent.add(&network, &pod).await.unwrap(), ips);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_of_a_range_of_one_address_is_not_taken_for_a_routed_one() {
+    let bed = Bed::new().await;
+    let mut network = shared();
+    network["ipam"]["range"] = json!("10.0.0.7/32");
+    let pod = bed.refers("db-0", "db").await;
+    bed.claim_for("db", &["10.0.0.7/32"], &pod).await;
+    let agent = bed.agent().await;
+    assert_eq!(agent.add(&network, &pod).await.unwrap(), ["10.0.0.7/32"]);
+    a_moment().await;
+    let asked = agent.asked.lock().unwrap().clone();
+    let exported = asked.iter().filter_map(|action| match action {
+        Action::Export(networks) => Some(networks.iter().map(ToString::to_string)),
+        _ => None,
+    });
+    let exported: Vec<String> = exported.flatten().collect();
+    assert!(!exported.contains(&"10.0.0.7/32".to_owned()), "{exported:?}");
+}

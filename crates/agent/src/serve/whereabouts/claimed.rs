@@ -66,11 +66,12 @@ impl Whereabouts {
     }
 }
 
-/// The addresses have the length of their range, whatever a claim's status says: only single hosts are routed.
+/// The addresses have the length of their range, whatever a claim's status says: only single hosts are routed, and a range of
+/// one address is on a segment as well.
 fn on_segment(guest: Guest, config: &Config) -> Guest {
     let prefix = |address: Address| {
         let range = config.ranges.iter().find(|range| range.cidr().contains(address));
-        range.map_or(address.family().bits(), |range| range.cidr().prefix())
+        range.map_or(0, |range| range.cidr().prefix()).min(address.family().bits() - 1)
     };
     let addresses = guest.addresses.iter().map(|(address, _)| (*address, prefix(*address))).collect();
     Guest { addresses, ..guest }
