@@ -66,6 +66,13 @@ async fn a_claim_gets_an_address_of_each_family_as_soon_as_it_exists_and_says_so
         ready.message.contains("are for claims").then_some(ready.message)
     });
     assert_eq!(words.await, "7 of 8 blocks are free, 0 belong to nodes, 1 are for claims");
+    for line in [
+        "tenure_claims{network=\"cluster\",state=\"allocated\"} 2",
+        "tenure_pool_floating_blocks{pool=\"default\"} 1",
+        "tenure_pool_claimed_addresses{pool=\"default\",state=\"allocated\"} 2",
+    ] {
+        until(line, async || controller.metrics.text().unwrap().contains(line).then_some(())).await;
+    }
     controller.stop().await;
 }
 
