@@ -7,13 +7,17 @@
 //! | `lab` | API, controller, Ethernet, hosts |
 //! | `host` | a host with its agent and pods, and calls of the CNI plugin |
 //! | `programs` | where the programs are, and starting them |
+//! | `moving` | the scene in which an address moves to another host |
 //! | `ping`, `traffic` | echo requests, once and without end |
+//! | `asking` | who answers at an address that several have |
 //! | `proof` | the invariants over random operations |
 //! | `screen` | how it looks |
 
+mod asking;
 mod enclosure;
 mod host;
 mod lab;
+mod moving;
 mod ping;
 mod programs;
 mod proof;

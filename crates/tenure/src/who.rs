@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde::Serialize;
-use tenure_api::coil::{AddressBlock, EnginePool, block_name};
+use tenure_api::coil::{AddressBlock, ClaimRecord, EnginePool, block_name};
 use tenure_ipam::{Address, Subnet};
 use tenure_view::Holder;
 
@@ -171,6 +171,8 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
         answer.block = Some(block.name_any());
         answer.pool = block.pool().map(str::to_owned);
         answer.node = block.node().map(str::to_owned);
+        let held = record_of(block, address).filter(|record| record.freed.is_none());
+        answer.claim = held.map(|record| format!("{}/{}", record.namespace, record.name));
     }
     if !of_agents(snapshot, ip, &mut answer) && !ledgers::find(snapshot, address, &mut answer) {
         (answer.state, answer.summary) = of_objects(snapshot, address, &mut answer);
@@ -226,7 +228,7 @@ fn of_objects(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> (St
         .zip(snapshot::subnet(block))
         .is_some_and(|(engine, subnet)| is_excluded(engine, &subnet, address));
     if block.is_floating() {
-        return of_floating(block, address, excluded, answer);
+        return of_floating(block, address, excluded);
     }
     match snapshot.told(block) {
         _ if block.is_reserved() => (
@@ -255,31 +257,23 @@ fn of_objects(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> (St
     }
 }
 
+/// What a block that no node owns has on record for an address.
+fn record_of(block: &AddressBlock, address: Address) -> Option<&ClaimRecord> {
+    let subnet = snapshot::subnet(block)?;
+    let cidr = [subnet.ipv4, subnet.ipv6].into_iter().flatten().find(|cidr| cidr.contains(address))?;
+    block.spec.claims.get(&address.distance_from(cidr.first()).ok()?.to_string())
+}
+
 /// Which claim has it: a block that no node owns says so itself.
-fn of_floating(
-    block: &AddressBlock,
-    address: Address,
-    excluded: bool,
-    answer: &mut Answer,
-) -> (State, String) {
+fn of_floating(block: &AddressBlock, address: Address, excluded: bool) -> (State, String) {
     let (name, pool) = (block.name_any(), block.pool().unwrap_or_default());
-    let cidrs = snapshot::subnet(block).into_iter().flat_map(|it| [it.ipv4, it.ipv6]).flatten();
-    let offset = cidrs
-        .into_iter()
-        .find(|cidr| cidr.contains(address))
-        .and_then(|cidr| address.distance_from(cidr.first()).ok());
-    let record = offset.and_then(|offset| block.spec.claims.get(&offset.to_string()));
-    match record {
+    match record_of(block, address) {
         Some(record) => {
             let claim = format!("{}/{}", record.namespace, record.name);
-            answer.claim = Some(claim.clone());
             match &record.freed {
-                None => (
-                    State::Held,
-                    format!(
-                        "{address} belongs to claim {claim}, and no pod has it (block {name} of pool {pool})"
-                    ),
-                ),
+                None => {
+                    (State::Held, format!("{address} belongs to claim {claim} (block {name} of pool {pool})"))
+                }
                 Some(_) => (
                     State::Cooling,
                     format!(
@@ -366,6 +360,7 @@ fn text(answer: &Answer, now: Timestamp) -> String {
                 .map(ToString::to_string)
                 .unwrap_or_default(),
         ),
+        ("claim", answer.claim.clone().unwrap_or_default()),
         ("interface", container.unwrap_or_default()),
         ("host side", answer.host_interface.clone().unwrap_or_default()),
         ("node", answer.node.clone().unwrap_or_default()),

@@ -50,3 +50,14 @@ fn the_json_has_the_documented_shape() {
     assert_eq!(shown, expected);
     assert_eq!(said.notes, "", "programs find it in the JSON");
 }
+
+#[test]
+fn a_block_for_claims_is_counted_by_its_records() {
+    let mut snapshot = system();
+    snapshot.blocks = vec![crate::snapshot::example::floating()];
+    let expected = "\
+BLOCK       POOL      NODE   IPV4            IPV6   USED   COOLING   FREE   STATE
+default-5   default   -      10.64.0.80/28   -      1      1         14     for claims
+";
+    assert_eq!(say(&snapshot, Format::Table).unwrap().text, expected);
+}

@@ -380,3 +380,11 @@ fn a_slice_that_an_agent_hands_out_of_is_its_own() {
     let kinds: Vec<&str> = compare(&snapshot).differences.iter().map(|it| it.kind).collect();
     assert!(kinds.contains(&"slice-unknown-to-api"), "{kinds:?}");
 }
+
+#[test]
+fn a_block_for_claims_needs_no_node_and_its_records_no_pods() {
+    let mut snapshot = system();
+    snapshot.blocks.push(crate::snapshot::example::floating());
+    snapshot.pools[0] = pool("default", "10.64.0.0/24", 3);
+    assert_eq!(kinds(&snapshot), []);
+}

@@ -19,8 +19,12 @@ use tenure_linux::segment::Segment;
 
 use super::programs::{Programs, start_daemon};
 
+/// The name of the network.
+pub(crate) const NETWORK: &str = "demo";
 /// The link to the other hosts.
 const UPLINK: &str = "uplink";
+/// CNI's code for that.
+pub(crate) const TRY_AGAIN_LATER: u64 = 11;
 /// The directory of pods' namespaces on a host.
 const PODS: &str = "pods";
 
@@ -32,11 +36,15 @@ pub(crate) struct Host {
     namespace: NetNs,
     programs: Programs,
     agent: Option<Child>,
+    /// Whether the network's configuration lets addresses outlive pods.
+    pub(crate) opted_in: bool,
 }
 
 /// A pod: a network namespace, as a container runtime makes one.
 pub(crate) struct Pod {
     pub(crate) name: String,
+    /// Of its object, if there is one.
+    pub(crate) uid: Option<String>,
     /// What the plugin answered: IPv4 before IPv6.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) namespace: NetNs,
@@ -71,7 +79,7 @@ impl Host {
         let namespace = NetNs::make()?;
         segment.connect(&namespace, UPLINK, &addresses)?;
         let (name, programs) = (name.to_owned(), programs.clone());
-        Ok(Self { name, addresses, directory, namespace, programs, agent: None })
+        Ok(Self { name, addresses, directory, namespace, programs, agent: None, opted_in: false })
     }
 
     /// Where the agent tells of itself.
@@ -136,6 +144,16 @@ impl Host {
         Ok(called.took)
     }
 
+    /// The same for a pod that may have to wait; whether it has not.
+    pub(crate) fn add_or_wait(&self, pod: &mut Pod) -> Result<bool> {
+        let called = self.call("ADD", pod)?;
+        if called.refusal().is_some_and(|refusal| refusal.code == TRY_AGAIN_LATER) {
+            return Ok(false);
+        }
+        pod.addresses = called.addresses().with_context(|| format!("ADD of {}", pod.name))?;
+        Ok(true)
+    }
+
     /// A pod without an interface.
     pub(crate) fn make_pod(&self, name: &str) -> Result<Pod> {
         let namespace = NetNs::make()?;
@@ -144,7 +162,7 @@ impl Host {
         let open = format!("/proc/self/fd/{}", namespace.as_raw_fd());
         mount(Some(open.as_str()), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .context("cannot give a pod's namespace a name")?;
-        Ok(Pod { name: name.to_owned(), addresses: Vec::new(), namespace, path })
+        Ok(Pod { name: name.to_owned(), uid: None, addresses: Vec::new(), namespace, path })
     }
 
     /// Calls the plugin for a pod and takes its namespace away.
@@ -158,8 +176,12 @@ impl Host {
 
     /// Runs the plugin on this host, as a container runtime does.
     pub(crate) fn call(&self, verb: &str, pod: &Pod) -> Result<Called> {
-        let config =
-            json!({"cniVersion": "1.1.0", "name": "demo", "type": "tenure", "socket": self.socket()});
+        let mut config =
+            json!({"cniVersion": "1.1.0", "name": NETWORK, "type": "tenure", "socket": self.socket()});
+        if self.opted_in {
+            config["allowPersistentIPs"] = json!(true);
+        }
+        let uid = pod.uid.as_ref().map_or_else(String::new, |uid| format!(";K8S_POD_UID={uid}"));
         let mut command = Command::new(&self.programs.plugin);
         command
             .env_clear()
@@ -167,7 +189,7 @@ impl Host {
             .env("CNI_CONTAINERID", format!("demo-{}", pod.name))
             .env("CNI_NETNS", &pod.path)
             .env("CNI_IFNAME", "eth0")
-            .env("CNI_ARGS", format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={}", pod.name))
+            .env("CNI_ARGS", format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={}{uid}", pod.name))
             .env("CNI_PATH", self.programs.plugin.parent().unwrap_or(Path::new("/")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -18,7 +18,7 @@ use tenure_handles::{Clock, SystemClock, SystemEntropy};
 use tenure_linux::segment::Segment;
 use tenure_localapi::{LocalApi, Server};
 
-use super::host::Host;
+use super::host::{Host, NETWORK};
 use super::programs::{Programs, start_daemon};
 use crate::place::Source;
 
@@ -55,8 +55,8 @@ impl Lab {
         let mut command = Command::new(&programs.controller);
         let log = directory.join("controller");
         fs::create_dir_all(&log).context("cannot make the controller's directory")?;
-        let controller =
-            start_daemon(command.arg("--api-socket").arg(&api), segment.switch(), &log.join("log"))?;
+        let command = command.args(["--cluster-network", NETWORK, "--api-socket"]).arg(&api);
+        let controller = start_daemon(command, segment.switch(), &log.join("log"))?;
         Ok(Self {
             client,
             hosts: Vec::new(),
@@ -105,6 +105,11 @@ impl Lab {
         Ok(ready)
     }
 
+    /// Changes the network's configuration so that claims keep addresses of it.
+    pub(crate) fn let_addresses_outlive_pods(&mut self) {
+        self.hosts.iter_mut().for_each(|host| host.opted_in = true);
+    }
+
     /// Whom the other verbs of this program would ask.
     pub(crate) fn source(&self) -> Source {
         let sockets = self.hosts.iter().map(|host| (host.name.clone(), host.state_socket()));
@@ -120,6 +125,18 @@ pub(crate) fn until(what: &str, mut there: impl FnMut() -> Result<bool>) -> Resu
             bail!("waited {} s in vain for {what}", PATIENCE.as_secs());
         }
         std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The same for something that only others know.
+pub(crate) async fn until_async(what: &str, mut there: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    let began = SystemClock.elapsed();
+    while !there().await? {
+        if SystemClock.elapsed().saturating_sub(began) > PATIENCE {
+            bail!("waited {} s in vain for {what}", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(LOOK).await;
     }
     Ok(())
 }

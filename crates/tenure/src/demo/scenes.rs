@@ -12,8 +12,9 @@ use kube::{Api, Client};
 use tenure_api::coil::{AddressPool, AddressPoolSpec, EnginePool, SubnetSet};
 use tenure_handles::{Clock, SystemClock, SystemEntropy};
 
-use super::host::{Host, Pod};
+use super::host::{Host, Pod, TRY_AGAIN_LATER};
 use super::lab::{Lab, until};
+use super::moving::move_a_machine;
 use super::ping::Pings;
 use super::programs::Programs;
 use super::proof;
@@ -58,6 +59,8 @@ impl Stage<'_> {
         let mut pods = start_pods(&lab, screen).await?;
         ping_across(&pods, screen)?;
         lose_an_agent(&mut lab, &mut pods, screen).await?;
+        let (_, client) = pods.last().context("there are pods")?;
+        move_a_machine(&mut lab, client, screen).await?;
         ask_who(&lab, &pods, screen).await?;
         delete_all(&lab, pods, screen).await?;
         let (seed, operations) = (self.seed, self.operations);
@@ -219,7 +222,7 @@ async fn lose_an_agent(
     let waiting = host.make_pod(&pod_name(VICTIM, 4))?;
     let refused = host.call("ADD", &waiting)?;
     let code = refused.refusal().context("an ADD succeeded without an agent")?.code;
-    ensure!(code == 11, "an ADD without an agent failed with code {code}");
+    ensure!(code == TRY_AGAIN_LATER, "an ADD without an agent failed with code {code}");
     screen.say(&format!(
         "ADD of {} is told to try again later (code {code}), in {}.",
         waiting.name,

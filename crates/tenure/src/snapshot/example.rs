@@ -48,6 +48,19 @@ pub(crate) fn block(pool: &str, index: u32, node: &str, ipv4: &str) -> AddressBl
     }))
 }
 
+/// A block for claims: one has an address, and another had one.
+pub(crate) fn floating() -> AddressBlock {
+    let record = |name: &str, freed: Option<&str>| json!({"namespace": "ns", "name": name, "uid": name, "freed": freed});
+    let mut block = block("default", 5, "", "10.64.0.80/28");
+    let labels = block.metadata.labels.get_or_insert_default();
+    labels.remove("coil.cybozu.com/node");
+    labels.insert("tenure/floating".to_owned(), "true".to_owned());
+    let records =
+        json!({"1": record("vm.net", None), "2": record("old.net", Some("2026-11-15T11:59:50.000000Z"))});
+    block.spec.claims = read(records);
+    block
+}
+
 pub(crate) fn request(name: &str, node: &str, created: &str, status: &Value) -> BlockRequest {
     read(json!({
         "apiVersion": "coil.cybozu.com/v2", "kind": "BlockRequest",

@@ -146,3 +146,24 @@ fn an_address_of_whereabouts_ranges_is_found_in_ledgers_and_slices() {
         assert!(answer.state == state && answer.summary.contains(words), "{answer:?}");
     }
 }
+
+#[test]
+fn a_claims_address_is_said_to_be_the_claims_whether_a_pod_has_it_or_not() {
+    let mut snapshot = system();
+    snapshot.blocks.push(crate::snapshot::example::floating());
+    assert_eq!(
+        said(&snapshot, "10.64.0.81"),
+        "\
+10.64.0.81 belongs to claim ns/vm.net (block default-5 of pool default)
+claim:        ns/vm.net
+block:        default-5
+pool:         default
+"
+    );
+    let (state, summary) = first_line(&snapshot, "10.64.0.82");
+    assert_eq!(state, State::Cooling);
+    assert!(summary.contains("belonged to claim ns/old.net, which is gone"), "{summary}");
+    let (state, summary) = first_line(&snapshot, "10.64.0.83");
+    assert_eq!(state, State::Free);
+    assert!(summary.contains("which is for claims"), "{summary}");
+}
