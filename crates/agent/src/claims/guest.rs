@@ -38,6 +38,8 @@ enum Verdict {
     Guest(Guest),
     /// Not yet, and why.
     Wait(Failure),
+    /// There is no such claim, or not yet; in words.
+    Missing(Failure),
     /// Waiting would not help.
     Refused(Failure),
 }
@@ -50,13 +52,20 @@ impl Claims {
         self.watch(Reason::Reference);
         let mut heard = self.shared.heard.subscribe();
         let mut last = refusal::not_read(interface, &wanted.reference);
+        let mut asked = false;
         let waiting = async {
             loop {
                 heard.mark_unchanged();
                 match self.judge(interface, &pod, &wanted) {
-                    Verdict::Guest(guest) => return Ok(guest),
+                    Verdict::Guest(guest) => return Ok(Some((guest, pod.uid.clone()))),
                     Verdict::Refused(failure) => return Err(failure),
                     Verdict::Wait(failure) => last = failure,
+                    Verdict::Missing(failure) => {
+                        last = failure;
+                        if !std::mem::replace(&mut asked, true) && self.comes_never(interface, &pod, &wanted).await {
+                            return Ok(None);
+                        }
+                    }
                 }
                 if heard.changed().await.is_err() {
                     std::future::pending::<()>().await;
@@ -64,7 +73,7 @@ impl Claims {
             }
         };
         match tokio::time::timeout(self.shared.options.patience, waiting).await {
-            Ok(judged) => Ok(Some((judged?, pod.uid.clone()))),
+            Ok(judged) => judged,
             Err(_) => Err(last),
         }
     }
@@ -113,7 +122,7 @@ impl Claims {
             return Verdict::Wait(refusal::not_read(interface, &wanted.reference));
         }
         let Some(claim) = known.find(interface, pod, &wanted.reference) else {
-            return Verdict::Wait(refusal::no_claim(interface, &wanted.reference));
+            return Verdict::Missing(refusal::no_claim(interface, &wanted.reference));
         };
         if claim.network != interface.network {
             return Verdict::Refused(refusal::other_network(interface, claim));

@@ -2,7 +2,9 @@
 
 mod bed;
 mod finding;
+mod kinds;
 mod networks;
 mod using;
+mod verbs;
 mod waiting;
 mod whole;

@@ -14,7 +14,7 @@ use tenure_api::claims::{IPAMClaim, annotation};
 use tenure_api::coil::{AddressBlock, AddressPool};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_claims::{Slot, Slots, status};
-use tenure_cni::{Failure, Verb, rpc};
+use tenure_cni::Failure;
 use tenure_controller::{Controller, Settings as ControllerSettings};
 use tenure_handles::{Clock as _, SeededEntropy, SystemClock};
 use tenure_ipam::{Address, Cidr, Subnet};
@@ -23,6 +23,7 @@ use tenure_testbed::faults::{Calls, Faults, Rule};
 use tenure_whereabouts::slices::{NETWORK, slice_pools};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(super) use super::kinds::*;
 use crate::claims::{Claims, Options, Reason};
 use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
@@ -37,11 +38,11 @@ pub(super) use crate::testing::{a_moment, until};
 
 const SYSTEM: &str = "kube-system";
 /// One namespace for each kind of network, so that they can share a server.
-const NAMESPACES: [&str; 6] = ["shop", "shop-1", "shop-2", "shop-3", "shop-4", "shop-5"];
+pub(super) const NAMESPACES: [&str; 6] = ["shop", "shop-1", "shop-2", "shop-3", "shop-4", "shop-5"];
 
 /// An API server, and a namespace of it.
 pub(super) struct Bed {
-    server: LocalApi,
+    pub(super) server: LocalApi,
     /// Without faults.
     pub(super) client: Client,
     /// Between the agent and the server.
@@ -67,17 +68,17 @@ pub(super) struct At {
 pub(super) struct Agent {
     pub(super) node: Handle,
     pub(super) claims: Claims,
-    service: Service<Default, SystemClock>,
-    journal: Arc<Mutex<Image>>,
+    pub(super) service: Service<Default, SystemClock>,
+    pub(super) journal: Arc<Mutex<Image>>,
     /// What the kernel was asked for.
     pub(super) asked: Arc<Mutex<Vec<Action>>>,
-    tombstones: PathBuf,
+    pub(super) tombstones: PathBuf,
     _life: DropGuard,
 }
 
 /// Everybody has the pool `default`.
 #[derive(Debug)]
-struct Default;
+pub(super) struct Default;
 
 impl Resolve for Default {
     async fn resolve(&self, asked: Asked) -> Result<(String, Pod), Failure> {
@@ -185,7 +186,7 @@ impl Bed {
     }
 
     /// A namespace of a server.
-    fn of(server: LocalApi, namespace: &'static str, net: &str) -> Self {
+    pub(super) fn of(server: LocalApi, namespace: &'static str, net: &str) -> Self {
         let (client, directory) = (server.client(), tempfile::tempdir().unwrap());
         Self { server, client, faults: Faults::seeded(17), directory, namespace, net: net.to_owned() }
     }
@@ -317,7 +318,7 @@ impl Bed {
     }
 
     /// Cuts a network's ranges: the first slice is node-1's.
-    async fn cut(&self, network: &Value) {
+    pub(super) async fn cut(&self, network: &Value) {
         let config = tenure_whereabouts::Config::load(
             network,
             None,
@@ -424,94 +425,6 @@ impl Bed {
     }
 }
 
-impl Agent {
-    /// What a crash leaves.
-    pub(super) fn journal(&self) -> Image {
-        self.journal.lock().unwrap().clone()
-    }
-
-    pub(super) async fn ask(&self, verb: Verb, network: &Value, at: &At) -> Result<Value, Failure> {
-        let pairs = [
-            ("IgnoreUnknown", "1"),
-            ("K8S_POD_NAMESPACE", at.namespace),
-            ("K8S_POD_NAME", &at.pod),
-            ("K8S_POD_UID", &at.uid),
-        ];
-        let call = rpc::Call {
-            protocol: rpc::PROTOCOL,
-            container_id: at.container.clone(),
-            netns: format!("/run/netns/{}", at.container),
-            ifname: at.interface.clone(),
-            args: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-            config: network.to_string().into_bytes(),
-            plugin: "tenure".to_owned(),
-            ..rpc::Call::default()
-        };
-        let reply = self.service.answer(verb, call).await;
-        match reply.failure {
-            Some(failure) => Err(failure.into()),
-            None if reply.result.is_empty() => Ok(Value::Null),
-            None => Ok(serde_json::from_slice(&reply.result).unwrap()),
-        }
-    }
-
-    /// The addresses that an ADD answers, with their lengths.
-    pub(super) async fn add(&self, network: &Value, at: &At) -> Result<Vec<String>, Failure> {
-        let result = self.ask(Verb::Add, network, at).await?;
-        let ips = result["ips"].as_array().unwrap().iter();
-        Ok(ips.map(|ip| ip["address"].as_str().unwrap().to_owned()).collect())
-    }
-
-    /// Why an ADD is refused, when it is by these words: what is written is heard a moment later.
-    pub(super) async fn refused(&self, network: &Value, at: &At, words: &str) -> Failure {
-        until(words, async || {
-            let failure = self.add(network, at).await.unwrap_err();
-            failure.to_string().contains(words).then_some(failure)
-        })
-        .await
-    }
-
-    pub(super) async fn del(&self, network: &Value, at: &At) -> Result<Value, Failure> {
-        self.ask(Verb::Del, network, at).await
-    }
-
-    /// How many DELs are left for later.
-    pub(super) fn left(&self) -> usize {
-        tenure_cni::tombstone::read_all(&self.tombstones).unwrap().len()
-    }
-
-    pub(super) async fn check(&self, network: &Value, at: &At, ips: &[String]) -> Result<Value, Failure> {
-        let mut network = network.clone();
-        let ips: Vec<Value> = ips.iter().map(|ip| json!({"address": ip})).collect();
-        network["prevResult"] = json!({"cniVersion": "1.1.0", "ips": ips});
-        self.ask(Verb::Check, &network, at).await
-    }
-
-    pub(super) async fn gc(&self, network: &Value, alive: &[&At]) -> Result<Value, Failure> {
-        let mut network = network.clone();
-        let alive = alive.iter().map(|at| json!({"containerID": at.container, "ifname": at.interface}));
-        network["cni.dev/valid-attachments"] = alive.collect();
-        let nobody = At {
-            namespace: "",
-            pod: String::new(),
-            uid: String::new(),
-            container: String::new(),
-            interface: String::new(),
-        };
-        self.ask(Verb::Gc, &network, &nobody).await
-    }
-
-    /// Of all holds, container, claim and whether packets arrive there.
-    pub(super) async fn holds(&self) -> Vec<String> {
-        let holds = self.node.look(Node::holds).await.unwrap();
-        let text = |hold: &crate::node::view::HoldView| match &hold.claim {
-            Some(claim) => format!("{} {} {}", hold.key.container(), claim.name, claim.reached),
-            None => format!("{} {}", hold.key.container(), hold.addresses),
-        };
-        holds.iter().map(text).collect()
-    }
-}
-
 /// The pool `default`, and a block of this node's.
 fn routed_pool() -> [Event; 2] {
     let cidr = |text: &str| text.parse::<Cidr>().unwrap();
@@ -549,56 +462,4 @@ fn network_attachments() -> CustomResourceDefinition {
 pub(super) fn parsed(text: &str) -> (Address, u8) {
     let (address, prefix) = text.split_once('/').unwrap();
     (address.parse().unwrap(), prefix.parse().unwrap())
-}
-
-/// A network of ours whose interfaces we make.
-pub(super) fn routed() -> Value {
-    json!({"cniVersion": "1.1.0", "name": "net", "type": "tenure", "allowPersistentIPs": true})
-}
-
-/// A range that all nodes share.
-pub(super) fn shared() -> Value {
-    let ipam = json!({"type": "whereabouts", "range": "10.0.0.0/24", "allowPersistentIPs": true});
-    json!({"cniVersion": "1.1.0", "name": "net", "type": "macvlan", "ipam": ipam})
-}
-
-/// The same range in slices.
-pub(super) fn sliced() -> Value {
-    let mut network = shared();
-    network["ipam"]["node_slice_size"] = json!("/28");
-    network
-}
-
-/// The same with an IPv6 range beside it.
-pub(super) fn dual(mut network: Value) -> Value {
-    network["ipam"]["ipRanges"] = json!([{"range": "fd00::/120"}]);
-    network
-}
-
-/// A network of each kind in a namespace of its own, and the addresses of a claim there.
-pub(super) async fn every_kind() -> Vec<(Bed, Value, Vec<&'static str>)> {
-    let server = Bed::new().await.server;
-    let mut only_six = shared();
-    only_six["ipam"]["range"] = json!("fd00::/120");
-    let networks = [
-        (routed(), vec!["10.1.200.5/32", "fd01::c805/128"]),
-        (shared(), vec!["10.0.0.200/24"]),
-        (sliced(), vec!["10.0.0.200/24"]),
-        (only_six, vec!["fd00::c8/120"]),
-        (dual(shared()), vec!["10.0.0.200/24", "fd00::c8/120"]),
-        (dual(sliced()), vec!["10.0.0.200/24", "fd00::c8/120"]),
-    ];
-    let mut kinds = Vec::new();
-    for (namespace, (mut network, ips)) in NAMESPACES.into_iter().zip(networks) {
-        let bed = Bed::of(server.clone(), namespace, &format!("net-of-{namespace}"));
-        network["name"] = json!(bed.net);
-        if let Some(ipam) = network.get_mut("ipam") {
-            ipam["network_name"] = json!(namespace);
-            if ipam.get("node_slice_size").is_some() {
-                bed.cut(&network).await;
-            }
-        }
-        kinds.push((bed, network, ips));
-    }
-    kinds
 }
