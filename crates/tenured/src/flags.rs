@@ -98,6 +98,9 @@ pub struct Flags {
     /// Puts the network's configuration into this directory when it is ready, such as /etc/cni/net.d.
     #[arg(long)]
     pub install_config_to: Option<PathBuf>,
+    /// With --install-config-to: the network lets claims keep addresses. The controller needs `--cluster-network=tenure` then.
+    #[arg(long, requires = "install_config_to")]
+    pub persistent_ips: bool,
 }
 
 impl Flags {

@@ -43,8 +43,9 @@ pub async fn run(
     let local = tokio::spawn(serve(listen_unix(&paths.state_socket())?, pages.clone()));
     let remote = tokio::spawn(serve(listener, pages));
     let socket = paths.socket();
+    let network = install::Network { socket: &socket, persistent_ips: flags.persistent_ips };
     let configured =
-        install::configuration_once_serving(flags.install_config_to.as_deref(), &socket, agent.progress());
+        install::configuration_once_serving(flags.install_config_to.as_deref(), network, agent.progress());
     let configured = configured.inspect_err(|_| stop.cancel());
     let (configured, ended) = tokio::join!(configured, agent.wait());
     local.abort();

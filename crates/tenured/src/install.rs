@@ -90,30 +90,43 @@ fn is_anothers(path: &Path) -> Result<bool, InstallError> {
     }
 }
 
-/// Puts the network's configuration into `directory`, if one is given, as soon as the agent answers at `socket`: from then
+/// What the configuration of the cluster's network says.
+#[derive(Clone, Copy, Debug)]
+pub struct Network<'n> {
+    /// Where the agent answers.
+    pub socket: &'n Path,
+    /// Whether claims may keep its addresses.
+    pub persistent_ips: bool,
+}
+
+/// Puts the network's configuration into `directory`, if one is given, as soon as the agent answers at its socket: from then
 /// on the runtime says that its network is ready.
 pub async fn configuration_once_serving(
     directory: Option<&Path>,
-    socket: &Path,
+    network: Network<'_>,
     mut progress: Progress,
 ) -> Result<(), InstallError> {
     match directory {
-        Some(directory) if progress.serving().await => configuration(directory, socket),
+        Some(directory) if progress.serving().await => configuration(directory, network),
         _ => Ok(()),
     }
 }
 
-fn configuration(directory: &Path, socket: &Path) -> Result<(), InstallError> {
+fn configuration(directory: &Path, network: Network<'_>) -> Result<(), InstallError> {
     let path = directory.join(CONFIGURATION);
-    let installed = put("the network's configuration", &path, configuration_text(socket).as_bytes(), 0o644)?;
+    let installed = put("the network's configuration", &path, configuration_text(network).as_bytes(), 0o644)?;
     tracing::info!(path = %path.display(), ?installed, "the network's configuration is in place");
     Ok(())
 }
 
-fn configuration_text(socket: &Path) -> String {
+fn configuration_text(network: Network<'_>) -> String {
     let mut plugin = json!({"type": OURS});
-    if socket != Path::new(rpc::SOCKET) {
-        plugin["socket"] = json!(socket);
+    if network.socket != Path::new(rpc::SOCKET) {
+        plugin["socket"] = json!(network.socket);
+    }
+    if network.persistent_ips {
+        // At the plugin's level: a runtime does not pass on what a list says beside its plugins.
+        plugin["allowPersistentIPs"] = json!(true);
     }
     // From 1.1.0 on a runtime asks for the plugin's STATUS and calls the whole node unready when there is no answer or a
     // pool is exhausted. Pods that run would be evicted for an agent that is being upgraded.

@@ -37,7 +37,7 @@ fn a_program_that_runs_is_replaced_beside_it() {
 fn what_a_crash_left_half_written_is_in_nobodys_way() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("10-tenure.conflist.new"), "half of").unwrap();
-    configuration(directory.path(), Path::new(rpc::SOCKET)).unwrap();
+    configuration(directory.path(), of(rpc::SOCKET)).unwrap();
     let names: Vec<_> =
         fs::read_dir(directory.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(names, ["10-tenure.conflist"]);
@@ -50,21 +50,28 @@ fn the_configuration_is_one_that_the_plugin_reads_and_names_the_socket_only_wher
         let text = fs::read(directory.path().join("10-tenure.conflist")).unwrap();
         serde_json::from_slice(&text).unwrap()
     };
-    configuration(directory.path(), Path::new(rpc::SOCKET)).unwrap();
+    configuration(directory.path(), of(rpc::SOCKET)).unwrap();
     assert_eq!(
         read(),
         json!({"cniVersion": "1.0.0", "name": "tenure", "plugins": [{"type": "tenure"}]}),
         "what containerd makes the plugin's configuration of"
     );
-    configuration(directory.path(), Path::new("/run/other/tenured.sock")).unwrap();
+    configuration(directory.path(), of("/run/other/tenured.sock")).unwrap();
     assert_eq!(read()["plugins"][0]["socket"], "/run/other/tenured.sock");
+    configuration(directory.path(), Network { persistent_ips: true, ..of(rpc::SOCKET) }).unwrap();
+    assert_eq!(read()["plugins"], json!([{"type": "tenure", "allowPersistentIPs": true}]));
+}
+
+/// The network of an agent at this socket.
+fn of(socket: &str) -> Network<'_> {
+    Network { socket: Path::new(socket), persistent_ips: false }
 }
 
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("file"), "").unwrap();
-    let error = configuration(&directory.path().join("file/net.d"), Path::new(rpc::SOCKET)).unwrap_err();
+    let error = configuration(&directory.path().join("file/net.d"), of(rpc::SOCKET)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("the network's configuration") && text.ends_with("file/net.d"), "{text}");
 }
