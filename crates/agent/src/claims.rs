@@ -12,6 +12,7 @@
 //! | `networks` | the names of networks that opt in where a plugin does not see it |
 //! | `known` | the claims: told to the node as they change |
 //! | `guest` | from a pod's interface to the claim's addresses: waits for what is to come |
+//! | `machine` | whether a claim will come for a launcher pod's own interface |
 //! | `refusal` | what those are told who do not get what they refer to |
 //!
 //! What it promises: no write, and on the way of an ADD no read of claims at all. An ADD on a network that does not opt in looks
@@ -23,6 +24,7 @@
 
 mod guest;
 mod known;
+mod machine;
 mod networks;
 mod refusal;
 

@@ -62,7 +62,9 @@ impl Claims {
                     Verdict::Wait(failure) => last = failure,
                     Verdict::Missing(failure) => {
                         last = failure;
-                        if !std::mem::replace(&mut asked, true) && self.comes_never(interface, &pod, &wanted).await {
+                        if !std::mem::replace(&mut asked, true)
+                            && self.comes_never(interface, &pod, &wanted).await
+                        {
                             return Ok(None);
                         }
                     }

@@ -18,7 +18,12 @@ use super::guest::Interface;
 impl Claims {
     /// Whether the claim that an interface is to have will never be there, because its machine does not use the interface. What
     /// cannot be read now may come.
-    pub(super) async fn comes_never(&self, interface: Interface<'_>, pod: &PodFacts, wanted: &Wanted) -> bool {
+    pub(super) async fn comes_never(
+        &self,
+        interface: Interface<'_>,
+        pod: &PodFacts,
+        wanted: &Wanted,
+    ) -> bool {
         let Reference::Launcher { vmi, .. } = &wanted.reference else { return false };
         if interface.name != DEFAULT_INTERFACE || pod.default_network.is_some() {
             return false;
