@@ -248,7 +248,9 @@ pub const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 pub fn addresses_of_status(text: &str) -> Option<BTreeSet<Address>> {
     let networks: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
     let ips = networks.iter().filter_map(|network| network.get("ips")?.as_array()).flatten();
-    let addresses = ips.map(|ip| ip.as_str()?.parse::<std::net::IpAddr>().ok().map(Address::from));
+    // The standard shows them with their prefix lengths, and its client writes them without.
+    let bare = |ip: &str| ip.split('/').next().and_then(|ip| ip.parse::<std::net::IpAddr>().ok());
+    let addresses = ips.map(|ip| bare(ip.as_str()?).map(Address::from));
     addresses.collect()
 }
 

@@ -228,7 +228,7 @@ impl Attached<'_> {
 
     /// Writes the pod's network status.
     pub async fn publish(&self, client: &Client) -> Result<()> {
-        let own = self.addresses_of("eth0")?;
+        let own: Vec<IpAddr> = self.addresses_of("eth0")?.iter().map(ipnet::IpNet::addr).collect();
         let first = json!({"name": "tenure", "interface": "eth0", "ips": own, "default": true, "dns": {}});
         let mut status = vec![first];
         for delegate in &self.delegates {

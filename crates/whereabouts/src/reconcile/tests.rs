@@ -107,7 +107,7 @@ fn a_pod_that_has_ended_holds_nothing() {
 #[test]
 fn a_network_status_is_read_as_addresses_and_what_cannot_be_read_says_nothing() {
     let status =
-        r#"[{"name": "a", "ips": ["10.0.0.1", "fd00::1"]}, {"name": "b"}, {"name": "c", "ips": null}]"#;
+        r#"[{"name": "a", "ips": ["10.0.0.1", "fd00::1/64"]}, {"name": "b"}, {"name": "c", "ips": null}]"#;
     let expected = ["10.0.0.1", "fd00::1"].map(|text| text.parse().unwrap());
     assert_eq!(addresses_of_status(status), Some(BTreeSet::from(expected)));
     for unreadable in ["", "{}", "[", r#"[{"ips": ["10.0.0.x"]}]"#] {
