@@ -24,8 +24,8 @@ use tenure_testbed::control_plane::{ControlPlane, Options};
 
 use bed::claims::{CLUSTER, claim, claim_with, claiming, claims, delete_claim, given, import, refused};
 use bed::machines::{
-    active_pods, attachment, claimed, define_machines, end_instance, in_the, install_ipam_extensions, instance,
-    instances, machine, machines, unclaimed, webhooks,
+    active_pods, attachment, claimed, define_machines, end_instance, in_the, instance, instances, machine, machines,
+    unclaimed, webhooks,
 };
 use bed::ranges::{attachment_crd, define_attachments, told};
 use bed::{Running, node, pools, until};
@@ -193,7 +193,7 @@ async fn a_claim_has_its_addresses_before_any_pod_asks_and_gives_them_back_after
 #[tokio::test]
 async fn of_two_claims_with_one_address_the_older_has_it_and_the_younger_says_so() -> Result<()> {
     let (plane, client) = with_networks().await?;
-    let wishes = [["10.2.0.9/32", "fd02::9/128"], ["10.3.0.9/24", "fd03::9/120"], ["10.4.0.70/24", "fd04::46/120"]];
+    let wishes = [["10.2.0.9/32", "fd02::9/128"], ["10.3.0.9/24", "fd03::9/120"], ["10.4.0.200/24", "fd04::c8/120"]];
     // Both came with a status: imported, or restored from a backup.
     for name in ["older", "younger"] {
         for (network, ips) in NETWORKS.into_iter().zip(wishes) {
@@ -250,7 +250,7 @@ async fn a_claim_gets_addresses_of_both_families_or_none() -> Result<()> {
 async fn a_wished_address_is_refused_when_it_is_taken_or_not_of_the_network_and_never_replaced() -> Result<()> {
     let (plane, client) = with_networks().await?;
     let controller = start(&plane, "a")?;
-    let wishes = [["10.2.0.77", "fd02::4d"], ["10.3.0.77", "fd03::4d"], ["10.4.0.77", "fd04::4d"]];
+    let wishes = [["10.2.0.77", "fd02::4d"], ["10.3.0.77", "fd03::4d"], ["10.4.0.200", "fd04::c8"]];
     for (network, [four, six]) in NETWORKS.into_iter().zip(wishes) {
         claim_with(&client, &format!("has-{network}"), network, Some(&format!("{four},{six}"))).await;
         let has = addresses(&client, &format!("has-{network}")).await?;
@@ -372,25 +372,35 @@ async fn a_network_without_a_free_address_says_so_and_serves_a_claim_as_soon_as_
 #[tokio::test]
 async fn where_ipam_extensions_is_at_work_its_claims_get_addresses_and_none_are_made() -> Result<()> {
     let (plane, client) = with_networks().await?;
-    install_ipam_extensions(&client).await;
+    let name = "kubevirt-ipam-controller-mutating-webhook-configuration";
+    let service = json!({"service": {"name": "kubevirt-ipam-controller-webhook-service", "namespace": "kubevirt-ipam"}});
+    // Without rules: nobody is there to answer it.
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": name},
+        "webhooks": [{
+            "name": "ipam-claims.k8s.cni.cncf.io", "failurePolicy": "Fail", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "clientConfig": service,
+        }],
+    });
+    webhooks(&client).create(&PostParams::default(), &serde_json::from_value(webhook)?).await?;
     let controller = start(&plane, "a")?;
     let of: Vec<(&str, &str)> = vec![("red", "shared"), ("green", "sliced")];
     let vm = machine(&client, "vm", &of).await;
     let uid = vm.uid().context("a UID")?;
-    for (name, network) in &of {
+    for (network, definition) in &of {
         let theirs = json!({
             "apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim",
             "metadata": {
-                "name": format!("vm.{name}"), "labels": {"kubevirt.io/vm": "vm"}, "finalizers": [KUBEVIRT_FINALIZER],
+                "name": format!("vm.{network}"), "labels": {"kubevirt.io/vm": "vm"}, "finalizers": [KUBEVIRT_FINALIZER],
                 "ownerReferences": [{
                     "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm", "uid": uid,
                     "controller": true, "blockOwnerDeletion": true,
                 }],
             },
-            "spec": {"network": network, "interface": ""},
+            "spec": {"network": definition, "interface": ""},
         });
         claims(&client).create(&PostParams::default(), &serde_json::from_value(theirs)?).await?;
-        one_of_each(&addresses(&client, &format!("vm.{name}")).await?)?;
+        one_of_each(&addresses(&client, &format!("vm.{network}")).await?)?;
     }
     machine(&client, "other", &of).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -398,10 +408,9 @@ async fn where_ipam_extensions_is_at_work_its_claims_get_addresses_and_none_are_
         claims(&client).list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
     ensure!(all == ["vm.green", "vm.red"], "{all:?}");
     // It is uninstalled: from now on ours are made.
-    let webhook = "kubevirt-ipam-controller-mutating-webhook-configuration";
-    webhooks(&client).delete(webhook, &kube::api::DeleteParams::default()).await?;
-    for (name, _) in &of {
-        one_of_each(&addresses(&client, &format!("other.{name}")).await?)?;
+    webhooks(&client).delete(name, &kube::api::DeleteParams::default()).await?;
+    for (network, _) in &of {
+        one_of_each(&addresses(&client, &format!("other.{network}")).await?)?;
     }
     stop(controller).await
 }
