@@ -112,15 +112,27 @@ fn assert_it_played(output: &Output) {
         "ADD of pod-b4 is told to try again later (code 11), in ",
         "It holds 4 addresses for pod-b1 and pod-b2 as before, and has done the DEL of pod-b3.",
         "ADD of pod-b4, tried again, gives 10.64.0.",
+        "The network has allowPersistentIPs. Claim vm gets 10.64.0.",
+        "vm-1 is started ┆ vm-1 on node-a ┆ ┆ node-a",
+        "vm-2 is started ┆ vm-1 on node-a ┆ vm-2 on node-b ┆ node-a",
+        "vm-2 gets tenure/active ┆ vm-2 on node-b ┆ vm-1 on node-a ┆ node-b",
+        "vm-1 is deleted ┆ vm-2 on node-b ┆ ┆ node-b",
+        "node-b answers ",
+        "No pod is left: 10.64.0.",
+        "belongs to claim default/vm",
+        "belonged to claim default/vm, which is gone.",
         "is held by default/pod-c3",
         "9 DELs, the slowest in ",
         "POOL SIZE USED COOLING FREE BLOCKS BLOCKS PER NODE CONDITIONS",
-        "default 256 0 10 246 3/16 node-a 1, node-b 1, node-c 1 Ready",
-        "9. Prove the engine's invariants over 2000 random operations (replay with --seed 5).",
+        "default 256 0 11 245 4/16 (claims) 1, node-a 1, node-b 1, node-c 1 Ready",
+        "10. Prove the engine's invariants over 2000 random operations (replay with --seed 5).",
         "no address had two holders",
     ] {
         assert!(narrow.contains(line), "{line:?} is missing in\n{shown}");
     }
+    let questions = shown.lines().find(|line| line.contains("questions were answered")).unwrap();
+    let numbers: Vec<u64> = questions.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers[0] >= 400 && numbers[0] * 10 >= numbers[1] * 9, "{questions}");
     // Kernel and pods go on without an agent.
     let pings = shown.lines().find(|line| line.contains("pings were answered")).unwrap();
     let numbers: Vec<u64> = pings.split_whitespace().filter_map(|word| word.parse().ok()).collect();
