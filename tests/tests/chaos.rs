@@ -172,11 +172,7 @@ struct Logs<'a> {
 impl Drop for Logs<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            for controller in &self.programs.controllers {
-                let log = controller.log();
-                let lines: Vec<&str> = log.lines().collect();
-                say(&format!("a controller's log:\n{}", lines[lines.len().saturating_sub(40)..].join("\n")));
-            }
+            self.programs.tell();
             say(&format!(
                 "to see this again: TENURE_SEED={} cargo test -p tenure-tests --test chaos",
                 self.seed

@@ -14,6 +14,7 @@ use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
 
 use crate::bed::{Cluster, Machine};
+use crate::course::say;
 use crate::oracle::Oracle;
 use crate::trouble::{Fault, Kind, Target};
 
@@ -167,6 +168,15 @@ impl Programs<'_> {
                 Target::Etcd => self.strike(Part::Etcd, fault),
                 Target::Way(node) => self.cut(node, fault),
             }
+        }
+    }
+
+    /// Says what controllers have said last.
+    pub fn tell(&self) {
+        for controller in &self.controllers {
+            let log = controller.log();
+            let lines: Vec<&str> = log.lines().collect();
+            say(&format!("a controller's log:\n{}", lines[lines.len().saturating_sub(40)..].join("\n")));
         }
     }
 

@@ -1,0 +1,206 @@
+//! Random claims, pods, moves and deletions on three hosts made of namespaces, on a routed pool and on ranges with and
+//! without slices, while agents, controllers, the API server and the ways between them fail at random. Afterwards every
+//! address has one holder or none, every claim what its status says, and no route is without its pod. Needs root, iproute2,
+//! etcd, kube-apiserver and the reference plugins.
+//!
+//! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
+//! again: `TENURE_SEED=n cargo test -p tenure-tests --test claims_chaos`.
+
+#![allow(dead_code, reason = "what runs of trouble share does more than this one needs")]
+
+#[path = "agent/bed.rs"]
+mod bed;
+#[path = "chaos/course.rs"]
+mod course;
+#[path = "agent/gate.rs"]
+mod gate;
+#[path = "chaos/looks.rs"]
+mod looks;
+#[path = "claims_chaos/networks.rs"]
+mod networks;
+#[path = "claims_chaos/oracle.rs"]
+mod oracle;
+#[path = "claims_chaos/place.rs"]
+mod place;
+#[path = "claims_chaos/plan.rs"]
+mod plan;
+#[path = "chaos/programs.rs"]
+mod programs;
+#[path = "claims_cluster/records.rs"]
+mod records;
+#[path = "chaos/trouble.rs"]
+mod trouble;
+#[path = "claims_chaos/verdict.rs"]
+mod verdict;
+#[path = "claims_chaos/work.rs"]
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bed::{Cluster, Machine};
+use course::{Over, say, seed, until};
+use kube::api::ListParams;
+use networks::Network;
+use oracle::Oracle;
+use place::Place;
+use plan::{CONTROLLERS, NODES, Plan};
+use programs::{Agent, Controller, Programs};
+use serde_json::json;
+use tenure_testbed::control_plane::{Options, Part};
+use tenure_testbed::hosts::Segment;
+use verdict::Objects;
+use work::Worker;
+
+/// How often all claims are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[test]
+fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_every_route_its_pod() {
+    let seed = seed();
+    say(&format!("TENURE_SEED={seed}"));
+    let plan = Plan::of(seed);
+    let cluster = Cluster::without_controller(Options::default().without_controller_manager());
+    place::define_networks(&cluster);
+    cluster.pool("default", 3, json!([{"ipv4": "10.64.0.0/22", "ipv6": "fd64::/118"}]));
+    let wire = Arc::new(Segment::new("wire").unwrap());
+    let mut machines: Vec<Machine<'_>> =
+        (1..=NODES).map(|number| Machine::on(&cluster, &wire, u8::try_from(number).unwrap())).collect();
+    for (number, machine) in machines.iter_mut().enumerate() {
+        let arguments = ["--route-blocks", "--cooling", "2s", "--rest", "2s"];
+        machine.arguments = arguments.map(str::to_owned).to_vec();
+        for network in Network::ALL {
+            let own = network.of_host(number);
+            machine.host.address("uplink", &own.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        }
+    }
+    let names = ["controller-a", "controller-b"];
+    let told = ["--cluster-network", Network::Routed.name(), "--cooling=2s", "--rest=3s"];
+    let programs = Programs {
+        cluster: &cluster,
+        agents: machines.iter().map(Agent::start).collect(),
+        controllers: names[..CONTROLLERS]
+            .iter()
+            .map(|name| Controller::start(&cluster, name, &told))
+            .collect(),
+    };
+    let (oracle, plugins) = (Oracle::default(), place::plugins());
+    let place = Place { cluster: &cluster, machines: &machines, oracle: &oracle, plugins: plugins.path() };
+    let mut workers: Vec<Worker<'_>> =
+        plan.lanes.iter().enumerate().map(|(number, lane)| Worker::new(number, lane, &place)).collect();
+    let logs = Logs { programs: &programs, seed };
+    say("everything was started; the chaos begins");
+
+    chaos(&plan, &programs, &mut workers, &place);
+    say(&format!("the chaos is over: {:?}, {} live", oracle.count(), oracle.living().len()));
+    assert_eq!(oracle.wrong(), Vec::<String>::new());
+    oracle.count().is_enough();
+    heal(&programs, &workers, &place);
+    say("everything agrees");
+    programs.agents.iter().for_each(Agent::restart);
+    heal(&programs, &workers, &place);
+    say("everything agrees after all agents were killed once more");
+
+    each(&mut workers, Worker::end_all);
+    until("everything to go", || {
+        let objects = Objects::read(&place);
+        let mut found = objects.map_or_else(|error| vec![error], |objects| objects.left_over());
+        found.extend(different(&programs, &workers, &place));
+        found
+    });
+    assert_eq!(oracle.wrong(), Vec::<String>::new());
+    say(&format!("all went and nothing is left: {:?}", oracle.count()));
+    drop(logs);
+}
+
+/// Does the plan, and looks at all claims all the time.
+fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place: &Place<'_>) {
+    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (done, over) = (&done, &over);
+        scope.spawn(move || look(place, over));
+        for (target, faults) in &plan.trouble {
+            scope.spawn(move || programs.trouble(*target, faults, done, over, place.oracle));
+        }
+        // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
+        let _over = Over(over);
+        thread::scope(|scope| {
+            for worker in workers {
+                scope.spawn(move || worker.work(done));
+            }
+        });
+    });
+    programs.revive(Part::ApiServer);
+}
+
+fn look(place: &Place<'_>, over: &AtomicBool) {
+    while !over.load(Ordering::SeqCst) {
+        let (settled, claims, all) = (place.oracle.all_settled(), place.claims(), ListParams::default());
+        let listed = async { tokio::time::timeout(Duration::from_secs(5), claims.list(&all)).await };
+        if let Ok(Ok(claims)) = place.cluster.runtime.block_on(listed) {
+            place.oracle.saw(&claims.items, &settled);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Lets all workers do something at once.
+fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
+    thread::scope(|scope| {
+        for worker in workers {
+            let act = &act;
+            scope.spawn(move || act(worker));
+        }
+    });
+}
+
+/// Waits until nothing differs any more, anywhere; what nobody said the end of is collected.
+fn heal(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>) {
+    until("the agents to collect", || place.collect());
+    until("everything to agree", || different(programs, workers, place));
+    assert_eq!(place.oracle.wrong(), Vec::<String>::new());
+}
+
+fn different(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>) -> Vec<String> {
+    let (mut found, living) = (programs.ended(), place.oracle.living());
+    let objects = match Objects::read(place) {
+        Ok(objects) => objects,
+        Err(error) => return vec![error],
+    };
+    found.extend(objects.unlike(&living));
+    for (node, machine) in place.machines.iter().enumerate() {
+        found.extend(verdict::of_node(machine, &objects, &living, node));
+    }
+    found.extend(workers.iter().flat_map(Worker::unlike_told));
+    if found.is_empty() {
+        found.extend(verdict::unreached(place, &objects));
+    }
+    found
+}
+
+/// Says after a failure what is needed to understand it.
+struct Logs<'a> {
+    programs: &'a Programs<'a>,
+    seed: u64,
+}
+
+impl Drop for Logs<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.programs.tell();
+            let seed = self.seed;
+            say(&format!(
+                "to see this again: TENURE_SEED={seed} cargo test -p tenure-tests --test claims_chaos"
+            ));
+        }
+    }
+}
+
+impl oracle::Count {
+    /// A run in which little happened proves little.
+    fn is_enough(self) {
+        assert!(self.adds > 20 && self.claims > 12 && self.moves > 10 && self.looks > 20, "{self:?}");
+    }
+}
