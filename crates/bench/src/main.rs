@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; nothing is decided by it")]
 
 mod baseline;
+mod claims;
 mod engine;
 mod host;
 mod measure;
@@ -40,10 +41,10 @@ struct Options {
     /// 2.15. For whereabouts: the file of Whereabouts' CNI plugin
     #[arg(long)]
     peer: Option<PathBuf>,
-    /// For pods and whereabouts: the directory of `tenured` and `tenure-controller`; `cargo xtask` says it
+    /// For pods, whereabouts and claims: the directory of `tenured` and `tenure-controller`; `cargo xtask` says it
     #[arg(long, env = "TENURE_DAEMONS")]
     daemons: Option<PathBuf>,
-    /// For pods and whereabouts: the file of `tenure-cni`; `cargo xtask` says it
+    /// For pods, whereabouts and claims: the file of `tenure-cni`; `cargo xtask` says it
     #[arg(long, env = "TENURE_PLUGIN")]
     plugin: Option<PathBuf>,
     /// Be the container runtime on a host
@@ -85,6 +86,8 @@ enum What {
     Pods,
     /// Ranges of Whereabouts' dialect, beside Whereabouts and what the API server can do; needs root
     Whereabouts,
+    /// Claims and their moves, beside what the API server can do and beside pods without claims; needs root
+    Claims,
 }
 
 fn main() -> ExitCode {
@@ -110,6 +113,10 @@ fn main() -> ExitCode {
         if wanted(What::Whereabouts) {
             let peer = options.peer_of(What::Whereabouts);
             let reports = whereabouts::measure(effort, &options.programs()?, peer)?;
+            reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
+        }
+        if wanted(What::Claims) {
+            let reports = claims::measure(effort, &options.programs()?)?;
             reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
         }
         Ok(())
