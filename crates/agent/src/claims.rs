@@ -34,6 +34,7 @@ use std::time::Duration;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tenure_api::claims::IPAMClaim;
+use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_claims::ClaimFacts;
 use tenure_cni::{Code, Failure, NetworkConfig};
 use tenure_handles::Clock;
@@ -47,7 +48,7 @@ use crate::objects::watch::{Watching, watch};
 use crate::objects::{Objects, ObjectsHealth, Watched, lock};
 use crate::pods::Pods;
 use known::Known;
-use networks::{NetworkAttachmentDefinition, Networks};
+use networks::Networks;
 
 pub(crate) use guest::Interface;
 

@@ -18,6 +18,7 @@ pub mod definitions;
 pub mod examples;
 mod expressions;
 pub mod names;
+pub mod networks;
 pub mod overlap;
 pub mod whereabouts;
 

@@ -1,30 +1,12 @@
-//! NetworkAttachmentDefinitions, `k8s.cni.cncf.io/v1`: other people's kind, of which we read the configuration and nothing
-//! else. Its definition may be missing.
+//! What is kept of NetworkAttachmentDefinitions.
 
-use kube::{CustomResource, ResourceExt};
-use serde::{Deserialize, Serialize};
+use kube::ResourceExt;
+use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_claims::opt_in::{OptInError, network_of_definition};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::slices::AttachmentDefinition;
 
 use crate::cache::Known;
-
-/// What we read of one.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[kube(
-    group = "k8s.cni.cncf.io",
-    version = "v1",
-    kind = "NetworkAttachmentDefinition",
-    plural = "network-attachment-definitions",
-    namespaced,
-    derive = "PartialEq",
-    schema = "disabled"
-)]
-pub struct NetworkAttachmentDefinitionSpec {
-    /// A CNI configuration, or a list of them. Without one, a file on the node has it.
-    #[serde(default)]
-    pub config: String,
-}
 
 /// One that was heard of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ mod watch;
 mod world;
 mod write;
 
-pub use attachment::{Attachment, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
+pub use attachment::Attachment;
 pub use cache::{Cache, Known};
 pub use claims::{Claim, Claims, NamespaceSeen};
 pub use election::{Elector, Role, Step, Term, Timing, TimingError};

@@ -19,13 +19,14 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::attachment::{Attachment, NetworkAttachmentDefinition};
+use crate::attachment::Attachment;
 use crate::cache::{Cache, Known};
 use crate::claims::{Claim, NamespaceSeen};
 use crate::health::Health;

@@ -19,7 +19,6 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::claims::IPAMClaim;
 use tenure_claims::Slots;
-use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::faults::{Answer, Calls, Faults, Rule, Verb};
 
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -381,30 +380,28 @@ async fn a_swap_that_arrives_twice_or_whose_answer_is_lost_happens_once() {
 }
 
 #[tokio::test]
-async fn a_commit_takes_a_few_milliseconds_from_the_signal_to_the_written_annotation() {
+async fn twenty_signals_in_a_row_are_twenty_swaps_each_by_one_write() {
     let (client, controller) = moving(717).await;
-    let mut took = Vec::new();
     let events = claims(&client);
     let version = events.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut heard = Box::pin(events.watch(&WatchParams::default(), &version).await.unwrap());
+    let mut before = None;
     for (second, (pod, node)) in [("b", "node2"), ("a", "node1")].into_iter().cycle().take(20).enumerate() {
-        let began = SystemClock.elapsed();
         runs_in(&client, pod, node, Some(&format!("2026-11-16T06:01:{second:02}Z"))).await;
         loop {
             let event = futures::StreamExt::next(&mut heard).await.unwrap().unwrap();
             let WatchEvent::Modified(claim) = event else { continue };
-            if active(&claim).as_deref() == Some(pod) {
+            // Nothing is in between: it is the one before, or this one.
+            let now = active(&claim);
+            if now.as_deref() == Some(pod) {
+                before = now;
                 break;
             }
+            assert!(before.is_none() || now == before, "{now:?} after {before:?} and before {pod}");
         }
-        took.push(SystemClock.elapsed().saturating_sub(began));
         // Its status follows, and then all is quiet.
         has(&client, "vm.data", pod, Some(if pod == "a" { "b" } else { "a" })).await;
     }
-    took.sort();
-    let median = took[took.len() / 2];
-    // Debounce, write, and a machine that may be busy with other things.
-    assert!(median < Duration::from_millis(60), "{took:?}");
     controller.stop().await;
 }
 

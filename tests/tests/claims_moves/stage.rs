@@ -13,7 +13,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
-use tenure_controller::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
+use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::Options;
 use tenure_testbed::hosts::{Host, Mounts, Segment};

@@ -19,13 +19,12 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 use tenure_api::whereabouts::{
     Allocation, IPPool, IPPoolSpec, NodeSlicePool, OverlappingRangeIPReservation,
     OverlappingRangeIPReservationSpec,
 };
-use tenure_controller::{
-    Controller, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec, Settings, Timing, Whereabouts,
-};
+use tenure_controller::{Controller, Settings, Timing, Whereabouts};
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, Options};
 use tenure_testbed::hosts::NetworkNamespace;

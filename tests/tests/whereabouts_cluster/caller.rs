@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use tenure_controller::NetworkAttachmentDefinition;
+use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_testbed::cluster::{Cluster, Node};
 use tenure_testbed::hosts::NetworkNamespace;
 

@@ -6,26 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use kube::{CustomResource, ResourceExt};
-use serde::{Deserialize, Serialize};
+use kube::ResourceExt;
+use tenure_api::networks::NetworkAttachmentDefinition;
 
 use crate::objects::mirror::{Change, Heard, Mirror, place};
-
-/// Other people's kind, `k8s.cni.cncf.io/v1`: what we read of one.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[kube(
-    group = "k8s.cni.cncf.io",
-    version = "v1",
-    kind = "NetworkAttachmentDefinition",
-    plural = "network-attachment-definitions",
-    namespaced,
-    schema = "disabled"
-)]
-pub(super) struct NetworkAttachmentDefinitionSpec {
-    /// A CNI configuration, or a list of them. Without one, a file on the node has it.
-    #[serde(default)]
-    pub(super) config: String,
-}
 
 /// The network's name, if it opts in.
 pub(super) fn opted_in(definition: &NetworkAttachmentDefinition) -> Option<String> {

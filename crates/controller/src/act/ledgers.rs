@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Precon
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, label, reservation_name};
 use tenure_handles::Timestamp;
 use tenure_ipam::ledger::Offsets;
@@ -18,7 +19,7 @@ use tenure_whereabouts::slices::{
 };
 
 use super::{Actor, Answer, Learned, Outcome, settle};
-use crate::attachment::{Attachment, NetworkAttachmentDefinition};
+use crate::attachment::Attachment;
 use crate::pods::living;
 use crate::write::{At, LedgerWrite};
 

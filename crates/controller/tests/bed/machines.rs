@@ -14,7 +14,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, IPAMClaimSpec};
-use tenure_controller::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
+use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 
 use super::ranges::attachments;
 use super::{Running, until};

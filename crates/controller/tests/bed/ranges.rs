@@ -9,11 +9,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 use tenure_api::whereabouts::{
     Allocation, IPPool, IPPoolSpec, NodeSlicePool, OverlappingRangeIPReservation,
     OverlappingRangeIPReservationSpec,
 };
-use tenure_controller::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 
 use super::until;
 

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tenure_controller::NetworkAttachmentDefinition;
+use tenure_api::networks::NetworkAttachmentDefinition;
 
 use crate::bed::eventually;
 use crate::kubevirt::kinds::{Kind, Nic, devices};

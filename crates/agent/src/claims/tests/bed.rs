@@ -312,7 +312,7 @@ impl Bed {
             "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
             "metadata": {"name": name}, "spec": {"config": config.to_string()},
         });
-        let networks: Api<crate::claims::networks::NetworkAttachmentDefinition> =
+        let networks: Api<tenure_api::networks::NetworkAttachmentDefinition> =
             Api::namespaced(self.client.clone(), self.namespace);
         networks.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
     }

@@ -6,7 +6,8 @@ use serde_json::json;
 use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec, label};
 
 use super::*;
-use crate::attachment::{Attachment, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
+use crate::attachment::Attachment;
+use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 
 const GONE: Duration = Duration::from_secs(15);
 
