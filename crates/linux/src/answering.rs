@@ -1,12 +1,19 @@
 //! Whether an interface that somebody else made answers for its addresses on its segment: while an address is on two of
 //! them, one does.
 //!
-//! IPv4 has a parameter for it, `arp_ignore`. IPv6 has none; but there a second interface must not ask whether somebody has
-//! its address, because somebody does, and would lose it.
+//! An interface that does not answer is not quiet yet: its own questions for neighbours, which the kernel repeats seconds
+//! after the last packet, tell its address, too, and whoever hears them believes the latest. So it is told to do without
+//! neighbours (`NOARP`, for IPv6 as well), which takes back all that it knew of them. That must wait until it has its
+//! addresses, because the kernel takes no note of who asks for an IPv6 address that comes later. What can be done before is
+//! done before: not to answer over IPv4 (`arp_ignore`), and not to ask over IPv6 whether somebody has the address, because
+//! somebody does, and would lose it.
 
-use crate::link::Link;
+use std::net::IpAddr;
+
+use crate::link::{self, Link};
 use crate::netns::{self, NetNs};
-use crate::{Mac, announce, socket, sysctl};
+use crate::socket::{self, Socket};
+use crate::{Mac, address, announce, sysctl};
 
 /// Answers nobody, whatever is asked for.
 const IGNORE_ALL: &str = "8";
@@ -83,26 +90,45 @@ pub fn hush(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     })
 }
 
-/// Lets the interface answer again, if it was [hushed](hush). Says whether that was different.
+/// Makes a [hushed](hush) interface say nothing at all of itself any more, if it has these addresses. Says whether it has.
+pub fn mute(namespace: &NetNs, link: &str, addresses: &[IpAddr]) -> Result<bool, Error> {
+    let (mut socket, found) = find(namespace, link)?;
+    let failed = |source| Error::Kernel { link: link.to_owned(), source };
+    let has = address::of_link(&mut socket, found.index).map_err(failed)?;
+    let complete = found.up && addresses.iter().all(|it| has.iter().any(|own| own.address.addr() == *it));
+    if complete {
+        socket.apply(&[link::neighbours(found.index, false)]).map_err(failed)?;
+    }
+    Ok(complete)
+}
+
+/// Lets the interface answer again, if it was [hushed](hush) or [muted](mute). Says whether that was different.
 pub fn unhush(namespace: &NetNs, link: &str) -> Result<bool, Error> {
-    within(namespace, link, || {
-        // Whatever else somebody set is theirs.
-        let hushed = sysctl::read_of_link("ipv4", link, "arp_ignore")? == IGNORE_ALL;
-        if hushed { sysctl::set_of_link("ipv4", link, "arp_ignore", ANSWER) } else { Ok(false) }
-    })
+    // Whatever else somebody set is theirs.
+    let hushed =
+        within(namespace, link, || Ok(sysctl::read_of_link("ipv4", link, "arp_ignore")? == IGNORE_ALL))?;
+    if !hushed {
+        return Ok(false);
+    }
+    let (mut socket, found) = find(namespace, link)?;
+    let spoken = socket.apply(&[link::neighbours(found.index, true)]);
+    spoken.map_err(|source| Error::Kernel { link: link.to_owned(), source })?;
+    within(namespace, link, || sysctl::set_of_link("ipv4", link, "arp_ignore", ANSWER))
 }
 
 /// The Ethernet address of an interface.
 pub fn mac(namespace: &NetNs, link: &str) -> Result<Mac, Error> {
+    let (_, found) = find(namespace, link)?;
+    found.mac.ok_or_else(|| Error::NoMac { link: link.to_owned(), namespace: namespace.to_string() })
+}
+
+fn find(namespace: &NetNs, link: &str) -> Result<(Socket, Link), Error> {
     let mut socket =
         namespace.socket().map_err(|source| Error::Namespace { link: link.to_owned(), source })?;
     let found = Link::by_name(&mut socket, link);
     let found = found.map_err(|source| Error::Kernel { link: link.to_owned(), source })?;
-    let (link, namespace) = (link.to_owned(), namespace.to_string());
-    match found {
-        None => Err(Error::NoLink { link, namespace }),
-        Some(found) => found.mac.ok_or(Error::NoMac { link, namespace }),
-    }
+    let missing = || Error::NoLink { link: link.to_owned(), namespace: namespace.to_string() };
+    Ok((socket, found.ok_or_else(missing)?))
 }
 
 fn within(

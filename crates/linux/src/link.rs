@@ -195,6 +195,15 @@ pub fn up(index: u32) -> Request {
     Request::change(RouteNetlinkMessage::SetLink(message))
 }
 
+/// Lets a link ask for and tell neighbours' addresses, or not: then it sends nothing to them either.
+pub fn neighbours(index: u32, known: bool) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.header.flags = if known { LinkFlags::empty() } else { LinkFlags::Noarp };
+    message.header.change_mask = LinkFlags::Noarp;
+    Request::change(RouteNetlinkMessage::SetLink(message))
+}
+
 /// Deletes a link and waits until it is gone, which takes the kernel 15 ms and more: only for what cannot wait for the
 /// reaper.
 pub fn delete(index: u32) -> Request {

@@ -18,8 +18,8 @@ const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
 const MOVES: usize = 10;
 const INTERFACE: &str = "net1";
 const QUESTIONS: u16 = 7;
-/// How long after the mover's word both may answer, or none: two hosts do not hear of it in the same instant.
-const CHANGEOVER: Duration = Duration::from_millis(250);
+/// How long both may answer, or none: two hosts do not hear of a move in the same instant.
+const CHANGEOVER: Duration = Duration::from_millis(100);
 /// How long one pod has the address before it moves on.
 const BETWEEN: Duration = Duration::from_millis(600);
 
@@ -69,6 +69,15 @@ fn neighbour(wire: &Segment, number: u8) -> Host {
 fn forget_neighbours(host: &Host) {
     let forever = "while :; do ip neigh flush dev eth0; sleep 0.02; done";
     host.command("sh").args(["-c", forever]).stdin(Stdio::null()).spawn().unwrap();
+}
+
+/// A mover's word.
+struct Word {
+    /// Which pod is to have the address.
+    to: usize,
+    said: Duration,
+    /// When everyone who asks had an answer of that pod.
+    heard: Duration,
 }
 
 /// What a host heard of where an address is.
@@ -141,26 +150,25 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
     let capture = curious.capture().unwrap();
     forget_neighbours(&curious);
     // The second pod comes: it has the address, and nobody is to notice.
-    let came = now();
     assert_eq!(insist(names[1], || call(&pods[1], &directory, "ADD")).addresses(), addresses);
+    let came = now();
     let macs = [mac(&pods[0]), mac(&pods[1])];
     let second = answer(&pods[1]);
     std::thread::sleep(BETWEEN);
 
-    let mut words = vec![(came, 0)];
+    let mut words = vec![Word { to: 0, said: came, heard: came }];
     let mut times = Vec::new();
     for number in 1..=MOVES {
         let to = number % 2;
         let said = stage.change(names[to], &json!({"annotations": {"tenure/active": number.to_string()}}));
+        let mut heard = said;
         for asker in steady_asks.iter().chain(&curious_asks) {
             let reached = asker.wait_for(names[to], said, SOON);
-            times.push(
-                reached
-                    .unwrap_or_else(|| panic!("move {number}: {} is not reached", names[to]))
-                    .saturating_sub(said),
-            );
+            let reached = reached.unwrap_or_else(|| panic!("move {number}: {} is not reached", names[to]));
+            times.push(reached.saturating_sub(said));
+            heard = heard.max(reached);
         }
-        words.push((said, to));
+        words.push(Word { to, said, heard });
         std::thread::sleep(BETWEEN);
     }
     let ended = now();
@@ -172,16 +180,24 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
     for address in &addresses {
         judge(&packets, *address, &words, &macs, epoch, ended);
     }
-    let (steady, curious) = (steady_asks.into_iter().zip(&at), curious_asks.into_iter().zip(&at));
-    // Of two who answer an IPv6 neighbour that asks anew, either may be believed.
-    for (asker, at) in steady.chain(curious.filter(|(_, at)| at.is_ipv4())) {
+    let askers = [("steady", steady_asks), ("curious", curious_asks)];
+    let askers =
+        askers.into_iter().flat_map(|(who, askers)| askers.into_iter().map(move |asker| (who, asker)));
+    for ((who, asker), at) in askers.zip(at.iter().cycle()) {
         let questions = asker.stop();
         assert!(questions.iter().all(|question| question.answers.len() < 2), "a question is answered once");
-        for (number, (said, to)) in words.iter().enumerate() {
-            let next = words.get(number + 1).map_or(ended, |(next, _)| *next);
-            let settled = questions.iter().filter(|it| it.at >= *said + CHANGEOVER && it.at < next);
-            let other: Vec<_> = settled.flat_map(|it| &it.answers).filter(|it| it.by != names[*to]).collect();
-            assert!(other.is_empty(), "move {number} of {at}: {} answers of the other", other.len());
+        for (number, word) in words.iter().enumerate() {
+            let next = words.get(number + 1).map_or(ended, |next| next.said);
+            let settled = questions.iter().filter(|it| it.at >= word.heard + CHANGEOVER && it.at < next);
+            let (none, some): (Vec<_>, Vec<_>) = settled.partition(|it| it.answers.is_empty());
+            say(&format!("{who} {at} move {number}: {} answered, {} not", some.len(), none.len()));
+            let answers = some.iter().flat_map(|it| &it.answers);
+            let other: Vec<_> = answers.filter(|it| it.by != names[word.to]).collect();
+            assert!(
+                other.is_empty(),
+                "move {number} of {at}: the {who} neighbour has {} answers of the other",
+                other.len()
+            );
         }
     }
     for pod in &pods {
@@ -193,7 +209,7 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
 fn judge(
     packets: &[Packet],
     address: IpAddr,
-    words: &[(Duration, usize)],
+    words: &[Word],
     macs: &[String; 2],
     epoch: Duration,
     ended: Duration,
@@ -201,8 +217,8 @@ fn judge(
     let all: Vec<(Duration, Heard)> =
         packets.iter().filter_map(|it| Some((it.at.saturating_sub(epoch), heard(it, address)?))).collect();
     let (mut asked, mut doubled) = (0, 0);
-    for (number, (said, to)) in words.iter().enumerate() {
-        let next = words.get(number + 1).map_or(ended, |(next, _)| *next);
+    for (number, Word { to, said, heard }) in words.iter().enumerate() {
+        let next = words.get(number + 1).map_or(ended, |next| next.said);
         let here: Vec<&(Duration, Heard)> = all.iter().filter(|(at, _)| at >= said && *at < next).collect();
         let announced =
             here.iter().any(|(_, it)| matches!(it, Heard::Announced(mac) if mac.to_string() == macs[*to]));
@@ -218,8 +234,7 @@ fn judge(
         }
         for (at, told) in questions {
             asked += 1;
-            // IPv6 knows no way to be quiet: there the announcements decide, and whoever has heard them asks nobody.
-            let settled = at >= *said + CHANGEOVER && address.is_ipv4();
+            let settled = at >= *heard + CHANGEOVER;
             assert!(
                 !settled || told.iter().all(|mac| *mac == macs[*to]),
                 "move {number} of {address}: told by {told:?} {:?} after the mover's word",

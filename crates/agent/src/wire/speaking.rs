@@ -78,19 +78,21 @@ fn run(clock: &impl Clock, wishes: &Receiver<Wish>) {
 
 fn carry_out(wish: &Wish) -> Outcome {
     let link = wish.key.interface();
-    let try_it = || -> Result<(), Box<answering::Error>> {
+    let try_it = || -> Result<bool, Box<answering::Error>> {
         let namespace = NetNs::open(&wish.netns)
             .map_err(|source| answering::Error::Namespace { link: link.to_owned(), source })?;
         if !wish.reached {
             answering::hush(&namespace, link)?;
-            return Ok(());
+            return Ok(answering::mute(&namespace, link, &wish.addresses)?);
         }
         answering::unhush(&namespace, link)?;
         let mac = answering::mac(&namespace, link)?;
-        Ok(announce::announce(&namespace, link, mac, &wish.addresses).map_err(answering::Error::from)?)
+        announce::announce(&namespace, link, mac, &wish.addresses).map_err(answering::Error::from)?;
+        Ok(true)
     };
     match try_it() {
-        Ok(()) => Outcome::Done,
+        Ok(true) => Outcome::Done,
+        Ok(false) => Outcome::Incomplete,
         Err(error) if error.is_gone() => Outcome::Gone,
         Err(error) if error.is_early() => Outcome::Early(chain(&error)),
         Err(error) => Outcome::Failed(chain(&error)),
@@ -101,6 +103,8 @@ fn carry_out(wish: &Wish) -> Outcome {
 #[derive(Debug)]
 enum Outcome {
     Done,
+    /// It does not answer, but it has not got its addresses yet, or not any more.
+    Incomplete,
     /// There is nobody any more.
     Gone,
     /// There is nobody yet.
@@ -147,11 +151,12 @@ impl Speaker {
                 }
                 AGAIN_AFTER.get(round.said - 1).copied()
             }
-            Outcome::Done | Outcome::Gone => None,
-            Outcome::Early(_) if round.missed < RETRIES => {
+            Outcome::Early(_) | Outcome::Incomplete if round.missed < RETRIES => {
                 round.missed += 1;
                 Some(RETRY)
             }
+            // Whoever never gets the addresses has nothing to say of them: a machine may have taken them from its pod.
+            Outcome::Done | Outcome::Gone | Outcome::Incomplete => None,
             Outcome::Early(error) | Outcome::Failed(error) => {
                 let what = if reached { "announce a claim's addresses" } else { "keep an interface quiet" };
                 warn!(%key, addresses = ?round.wish.addresses, error, "cannot {what}");

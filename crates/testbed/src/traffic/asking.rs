@@ -14,6 +14,8 @@ use crate::hosts::{Ip, NetworkNamespace, Packet};
 
 /// How long a thread waits for a packet before it looks whether it shall end.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long an address is waited for that is not there yet.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Answers every question with its own name, until it is dropped.
 #[derive(Debug)]
@@ -197,7 +199,19 @@ fn read(message: &[u8]) -> Option<(u64, String)> {
 
 fn bound(namespace: &NetworkNamespace, address: SocketAddr) -> Result<UdpSocket, TrafficError> {
     let bind = || -> io::Result<UdpSocket> {
-        let socket = UdpSocket::bind(address)?;
+        let began = SystemClock.elapsed();
+        let socket = loop {
+            match UdpSocket::bind(address) {
+                // An IPv6 address is usable a moment after it was given to an interface.
+                Err(error)
+                    if error.kind() == io::ErrorKind::AddrNotAvailable
+                        && SystemClock.elapsed().saturating_sub(began) < PATIENCE =>
+                {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                bound => break bound?,
+            }
+        };
         socket.set_read_timeout(Some(LOOK))?;
         Ok(socket)
     };

@@ -74,15 +74,7 @@ impl Talker {
         let peer =
             stream.peer_addr().map_err(TrafficError::refused("asking for the other end", "a connection"))?;
         let (says, hears) = (Bytes::new(says << 48), Bytes::new(hears << 48));
-        Ok(Self {
-            stream,
-            peer,
-            pace,
-            says,
-            hears,
-            longest_silence: Duration::ZERO,
-            came_before: 0,
-        })
+        Ok(Self { stream, peer, pace, says, hears, longest_silence: Duration::ZERO, came_before: 0 })
     }
 
     /// Talks until it is stopped.
