@@ -15,8 +15,10 @@ use crate::world::World;
 pub(crate) struct Users<'a> {
     /// By `namespace/name` of claims that exist.
     of_claims: HashMap<String, Vec<&'a PodFacts>>,
-    /// All that may, by namespace.
-    guests: HashMap<&'a str, Vec<&'a PodFacts>>,
+    /// By namespace and name of claims, whether they exist or not: those that name them.
+    naming: HashMap<(&'a str, &'a str), Vec<&'a PodFacts>>,
+    /// By namespace and name of machines and replicas: their pods. The names of their claims begin so.
+    parts: HashMap<(&'a str, &'a str), Vec<&'a PodFacts>>,
 }
 
 impl<'a> Users<'a> {
@@ -30,7 +32,7 @@ impl<'a> Users<'a> {
             }
         }
         for pod in world.ledgers.pods.guests() {
-            users.guests.entry(&pod.namespace).or_default().push(pod);
+            users.note(pod);
             let network_of = |namespace: &str, name: &str| world.network(namespace, name).map(str::to_owned);
             for (network, _, wanted) in references(pod, network_of) {
                 let named = match &wanted.reference {
@@ -60,20 +62,30 @@ impl<'a> Users<'a> {
     /// The living pods that may have the addresses of a claim of this name, whether it still exists or not and whatever has
     /// become of its network since: those that name it, and those of its machine or of its replica.
     pub(crate) fn by_name(&self, namespace: &str, claim: &str) -> impl Iterator<Item = &'a PodFacts> {
-        let guests = self.guests.get(namespace).into_iter().flatten();
-        guests.copied().filter(move |pod| may_have(pod, claim))
+        let naming = self.naming.get(&(namespace, claim));
+        // Names have dots of their own: the owner's ends at any of them.
+        let owners = claim.match_indices('.').filter_map(|(dot, _)| claim.get(..dot));
+        let parts = owners.filter_map(|owner| self.parts.get(&(namespace, owner)));
+        let mut found: Vec<&PodFacts> = naming.into_iter().chain(parts).flatten().copied().collect();
+        found.sort_by_key(|pod| &pod.uid);
+        found.dedup_by_key(|pod| &pod.uid);
+        found.into_iter()
     }
-}
 
-fn may_have(pod: &PodFacts, claim: &str) -> bool {
-    let default = pod.default_network.as_ref().map(|network| &network.selection);
-    let mut selected =
-        pod.selections.iter().chain(default).filter_map(|selection| selection.claim.as_deref());
-    let is_of = |owner: &str| claim.strip_prefix(owner).is_some_and(|rest| rest.starts_with('.'));
-    selected.any(|name| name == claim)
-        || pod.default_claim.as_deref() == Some(claim)
-        || pod.launcher.as_ref().is_some_and(|launcher| is_of(&launcher.vmi))
-        || pod.stateful_set.is_some() && is_of(&pod.name)
+    /// Remembers by which names a pod may have claims.
+    fn note(&mut self, pod: &'a PodFacts) {
+        let default = pod.default_network.as_ref().map(|network| &network.selection);
+        let selected =
+            pod.selections.iter().chain(default).filter_map(|selection| selection.claim.as_deref());
+        for claim in selected.chain(pod.default_claim.as_deref()) {
+            self.naming.entry((&pod.namespace, claim)).or_default().push(pod);
+        }
+        let machine = pod.launcher.as_ref().map(|launcher| launcher.vmi.as_str());
+        let replica = pod.stateful_set.as_ref().map(|_| pod.name.as_str());
+        for owner in machine.into_iter().chain(replica) {
+            self.parts.entry((&pod.namespace, owner)).or_default().push(pod);
+        }
+    }
 }
 
 impl World {

@@ -71,11 +71,6 @@ impl Actor {
             ClaimWrite::Status { namespace, claim, status } => {
                 let claims: Api<IPAMClaim> = Api::namespaced(self.client.clone(), namespace);
                 let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
-                // A merge leaves what it does not mention, and a pod that is gone is the owner no more.
-                if status.get("ownerPod").is_none() {
-                    status["ownerPod"] = serde_json::Value::Null;
-                }
-                let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
                 // A merge leaves what it does not mention, and a claim that nobody has any more says so.
                 if status.get("ownerPod").is_none() {
                     status["ownerPod"] = Value::Null;

@@ -439,4 +439,6 @@ fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
 }
 
 #[cfg(test)]
+mod crowds;
+#[cfg(test)]
 mod proptests;

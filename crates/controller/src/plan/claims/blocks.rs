@@ -23,6 +23,10 @@ use super::Refused;
 use crate::world::World;
 use crate::write::{ClaimId, ClaimWrite, Write};
 
+/// As many records a block may have before another is carved: an object must stay far smaller than the API server and etcd
+/// let it be (1.5 MB), however long the names in it are, and each of its records costs each write of it.
+pub(super) const MOST: u128 = 1_024;
+
 /// The floating blocks, as they are to be.
 pub(super) struct Blocks<'a> {
     world: &'a World,
@@ -56,6 +60,8 @@ struct Shelf<'a> {
     blocks: BTreeMap<u128, Floating>,
     /// Those of them that may have a free address.
     open: BTreeSet<u128>,
+    /// Whether one was asked for in vain: nothing becomes free in the same plan.
+    used_up: bool,
 }
 
 /// A block that hands out.
@@ -63,6 +69,14 @@ struct Floating {
     block: Block<String>,
     /// The records of one that is to be made.
     made: Option<BTreeMap<String, ClaimRecord>>,
+}
+
+impl Floating {
+    /// Whether it has a free address, and not so many records that another block should have the next.
+    fn has_room(&self) -> bool {
+        let counts = self.block.counts();
+        counts.free > 0 && counts.held + counts.cooling < MOST
+    }
 }
 
 impl<'a> Blocks<'a> {
@@ -203,7 +217,15 @@ impl<'a> Blocks<'a> {
             taken.insert(index, index);
         }
         let rest = engine.rest().unwrap_or(self.rest);
-        let mut shelf = Shelf { pool, engine, taken, rest, blocks: BTreeMap::new(), open: BTreeSet::new() };
+        let mut shelf = Shelf {
+            pool,
+            engine,
+            taken,
+            rest,
+            blocks: BTreeMap::new(),
+            open: BTreeSet::new(),
+            used_up: false,
+        };
         for (block, draft) in &self.drafts {
             let index = split_block_name(block).filter(|(of, _)| *of == name).map(|(_, index)| index);
             let Some(index) = index.filter(|_| belongs_to(draft.block, pool)) else { continue };
@@ -315,28 +337,38 @@ impl Shelf<'_> {
         Some(block)
     }
 
-    /// What is free: of the lowest block, else of one more, else what has rested longest.
+    /// What is free: of the lowest block that has few records, else of one more, else of any, else what has rested longest.
     fn next(&mut self, uid: String, now: Timestamp) -> Result<(u128, u128), Refused> {
         while let Some(index) = self.open.first().copied() {
-            match self.blocks.get_mut(&index).filter(|floating| floating.block.counts().free > 0) {
+            match self.blocks.get_mut(&index).filter(|floating| floating.has_room()) {
                 Some(floating) => return hold(floating, index, uid, Choice::LowestFree, now),
                 None => _ = self.open.pop_first(),
             }
+        }
+        if self.used_up {
+            return Err(self.exhausted());
         }
         if let Some(index) = self.engine.pool().lowest_free(&self.taken)
             && let Some(floating) = self.carve(index)
         {
             return hold(floating, index, uid, Choice::LowestFree, now);
         }
-        let resting = self.blocks.iter().filter_map(|(index, floating)| {
-            let oldest = floating.block.cooling().next()?;
-            Some((oldest.until, *index))
-        });
-        match resting.min() {
-            Some((_, index)) if let Some(floating) = self.blocks.get_mut(&index) => {
+        let free = self.blocks.iter().find(|(_, floating)| floating.block.counts().free > 0);
+        let resting = || {
+            let oldest = self.blocks.iter().filter_map(|(index, floating)| {
+                let oldest = floating.block.cooling().next()?;
+                Some((oldest.until, *index))
+            });
+            oldest.min().map(|(_, index)| index)
+        };
+        match free.map(|(index, _)| *index).or_else(resting) {
+            Some(index) if let Some(floating) = self.blocks.get_mut(&index) => {
                 hold(floating, index, uid, Choice::LowestFree, now)
             }
-            _ => Err(self.exhausted()),
+            _ => {
+                self.used_up = true;
+                Err(self.exhausted())
+            }
         }
     }
 
