@@ -273,10 +273,7 @@ impl Shared {
 
     fn watch_others(self: &Arc<Self>) {
         let blocks: Api<AddressBlock> = Api::all(self.client.clone());
-        let keep = |block: &AddressBlock| {
-            let node = block.node()?.to_owned();
-            Some(RemoteBlock { node, subnet: block.spec.to_subnet().ok()? })
-        };
+        let keep = RemoteBlock::of;
         let hear = |shared: &Arc<Self>, heard| {
             drop(lock(&shared.remote.blocks).hear(heard));
             shared.remote.look();

@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use tenure_api::coil::AddressBlock;
 use tenure_ipam::{Address, Cidr, Family, Subnet};
 use tokio::sync::{Notify, watch};
 
@@ -25,9 +26,33 @@ pub type RemoteRoutes = BTreeMap<IpAddr, BTreeSet<Cidr>>;
 
 /// A block, as far as routes to it are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RemoteBlock {
-    pub(super) node: String,
-    pub(super) subnet: Subnet,
+pub(super) enum RemoteBlock {
+    /// A node's.
+    Node { node: String, subnet: Subnet },
+    /// One of claims, which no node owns: the UIDs of those that have addresses of it, also when their object is gone.
+    Claims(Vec<Box<str>>),
+}
+
+impl RemoteBlock {
+    pub(super) fn of(block: &AddressBlock) -> Option<Self> {
+        if block.is_floating() {
+            let held = block.spec.claims.values().filter(|record| record.freed.is_none());
+            return Some(Self::Claims(held.map(|record| record.uid.as_str().into()).collect()));
+        }
+        Some(Self::Node { node: block.node()?.to_owned(), subnet: block.spec.to_subnet().ok()? })
+    }
+
+    /// Whose it is, and its networks, if it is a node's.
+    fn of_node(&self) -> Option<(&str, &Subnet)> {
+        match self {
+            Self::Node { node, subnet } => Some((node, subnet)),
+            Self::Claims(_) => None,
+        }
+    }
+
+    fn has(&self, claim: &str) -> bool {
+        matches!(self, Self::Claims(held) if held.iter().any(|uid| **uid == *claim))
+    }
 }
 
 /// A node's internal addresses, the first one of each family.
@@ -65,8 +90,8 @@ struct RemoteClaims {
     /// Whether all are known.
     listed: bool,
     living: BTreeMap<String, RemoteClaim>,
-    /// Those whose object is gone. Their pod keeps the addresses until it ends, and nobody says when that is: they are routed
-    /// until somebody else has them.
+    /// Those whose object is gone. Their pod keeps the addresses until it ends: they are routed for as long as they are on
+    /// record for the claim, and nobody else has them.
     gone: BTreeMap<String, RemoteClaim>,
 }
 
@@ -170,9 +195,10 @@ fn routes(
     claims: &mut RemoteClaims,
 ) -> RemoteRoutes {
     let mut routes = RemoteRoutes::new();
-    for (_, block) in blocks.iter().filter(|(_, block)| block.node != own) {
-        let Some(node) = nodes.get(&block.node) else { continue };
-        for (network, gateway) in [(block.subnet.ipv4, node.ipv4), (block.subnet.ipv6, node.ipv6)] {
+    let of_nodes = blocks.iter().filter_map(|(_, block)| block.of_node());
+    for (node, subnet) in of_nodes.filter(|(node, _)| *node != own) {
+        let Some(node) = nodes.get(node) else { continue };
+        for (network, gateway) in [(subnet.ipv4, node.ipv4), (subnet.ipv6, node.ipv6)] {
             if let (Some(network), Some(gateway)) = (network, gateway) {
                 routes.entry(gateway).or_default().insert(network);
             }
@@ -192,19 +218,21 @@ fn routes(
 }
 
 impl RemoteClaims {
-    /// Where each address is. What is gone and somebody else's by now is forgotten.
+    /// Where each address is. What is gone and free or somebody else's by now is forgotten.
     fn places(&mut self, blocks: &Mirror<RemoteBlock>) -> BTreeMap<Address, String> {
         let mut places = BTreeMap::new();
         for claim in self.living.values() {
             places.extend(claim.addresses.iter().map(|address| (*address, claim.node.clone())));
         }
         let owned = |address: Address| {
-            let networks = blocks.iter().flat_map(|(_, block)| [block.subnet.ipv4, block.subnet.ipv6]);
+            let of_nodes = blocks.iter().filter_map(|(_, block)| block.of_node());
+            let networks = of_nodes.flat_map(|(_, subnet)| [subnet.ipv4, subnet.ipv6]);
             networks.flatten().any(|network| network.contains(address))
         };
-        self.gone.retain(|_, claim| {
+        let on_record = |uid: &str| blocks.iter().any(|(_, block)| block.has(uid));
+        self.gone.retain(|uid, claim| {
             claim.addresses.retain(|address| !places.contains_key(address) && !owned(*address));
-            !claim.addresses.is_empty()
+            !claim.addresses.is_empty() && on_record(uid)
         });
         for claim in self.gone.values() {
             places.extend(claim.addresses.iter().map(|address| (*address, claim.node.clone())));

@@ -86,6 +86,16 @@ async fn without_being_asked_for_other_nodes_are_not_looked_at() {
     assert!(agent.objects.remote_routes().borrow().is_none());
 }
 
+/// A block of claims, with these on record.
+async fn floating(bed: &Bed, index: u8, claims: &[&str]) {
+    let mut floating = super::bed::block("default", index, "");
+    floating["metadata"]["labels"] = json!({"coil.cybozu.com/pool": "default", "tenure/floating": "true"});
+    let record = |uid: &&str| json!({"namespace": "ns", "name": "c", "uid": uid});
+    let records = claims.iter().enumerate().map(|(offset, uid)| (offset.to_string(), record(uid)));
+    floating["claims"] = records.collect::<serde_json::Map<_, _>>().into();
+    bed.create::<AddressBlock>(floating).await;
+}
+
 fn seen(objects: &Objects, claim: &str, node: &str, addresses: &[&str]) {
     let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
     objects.claim_seen(claim, Some(RemoteClaim { node: node.into(), addresses }));
@@ -97,9 +107,7 @@ async fn claims_are_routed_to_the_node_of_the_pod_that_has_them_and_blocks_witho
     bed.node("node-2", &["10.0.0.2", "fd02::2"]).await;
     bed.node("node-3", &["10.0.0.3"]).await;
     dual(&bed, 1, "node-2").await;
-    let mut floating = super::bed::block("default", 8, "");
-    floating["metadata"]["labels"] = json!({"coil.cybozu.com/pool": "default", "tenure/floating": "true"});
-    bed.create::<AddressBlock>(floating).await;
+    floating(&bed, 8, &[]).await;
     let options = Options { remote_blocks: true, remote_claims: true, ..Options::new(NODE) };
     let agent = bed.agent_with(options);
     let mut told = agent.objects.remote_routes();
@@ -133,8 +141,10 @@ async fn claims_are_routed_to_the_node_of_the_pod_that_has_them_and_blocks_witho
 }
 
 #[tokio::test]
-async fn a_claim_whose_object_is_gone_is_routed_until_somebody_else_has_its_addresses() {
+async fn a_claim_whose_object_is_gone_is_routed_until_its_addresses_are_free_or_somebody_elses() {
     let bed = Bed::new(64).await;
+    floating(&bed, 7, &["a"]).await;
+    floating(&bed, 8, &["b", "c", "d"]).await;
     bed.node("node-2", &["10.0.0.2"]).await;
     bed.node("node-3", &["10.0.0.3"]).await;
     let agent = bed.agent_with(Options { remote_blocks: true, remote_claims: true, ..Options::new(NODE) });
@@ -156,4 +166,16 @@ async fn a_claim_whose_object_is_gone_is_routed_until_somebody_else_has_its_addr
     bed.block("default", 1, "node-3").await;
     seen(&agent.objects, "other", "node-3", &["10.1.0.32"]);
     until_told(&[("10.0.0.3", &["10.1.0.4/30", "10.1.0.32/32"])]).await;
+    // Nobody else has those of these, but their pods have ended: one cools, and the other is free.
+    seen(&agent.objects, "c", "node-2", &["10.1.0.33"]);
+    seen(&agent.objects, "d", "node-2", &["10.1.0.34"]);
+    agent.objects.claim_gone("c");
+    agent.objects.claim_gone("d");
+    let both: (&str, &[&str]) = ("10.0.0.3", &["10.1.0.4/30", "10.1.0.32/32"]);
+    until_told(&[("10.0.0.2", &["10.1.0.33/32", "10.1.0.34/32"]), both]).await;
+    let patch = json!({"claims": {"1": {"freed": "2026-01-01T00:00:00.000000Z"}}});
+    bed.merge::<AddressBlock>("default-8", patch).await;
+    until_told(&[("10.0.0.2", &["10.1.0.34/32"]), both]).await;
+    bed.merge::<AddressBlock>("default-8", json!({"claims": {"2": null}})).await;
+    until_told(&[both]).await;
 }
