@@ -181,7 +181,7 @@ impl Node {
             Event::UnwiringFailed { job, failure } => self.unwiring_failed(job, failure),
             Event::Inspected { job, differences } => self.inspected(job, &differences),
             Event::Looked { job, look } => self.looked(job, look),
-            Event::ClaimSeen { uid, active_pod } => self.claim_seen(&uid, active_pod),
+            Event::ClaimSeen { uid, active_pod, contested } => self.claim_seen(&uid, active_pod, contested),
             Event::ClaimGone { uid } => self.claim_gone(&uid),
             Event::ClaimsRead => self.judge_all(),
             Event::Tick => self.tick(),

@@ -20,6 +20,10 @@ const INTERFACE: &str = "net1";
 const QUESTIONS: u16 = 7;
 /// How long both may answer, or none: two hosts do not hear of a move in the same instant.
 const CHANGEOVER: Duration = Duration::from_millis(100);
+/// How long one who was told by the wrong one is wrong.
+const CORRECTED: Duration = Duration::from_millis(800);
+/// How long an announcement is repeated.
+const ANNOUNCED: Duration = Duration::from_millis(1200);
 /// How long one pod has the address before it moves on.
 const BETWEEN: Duration = Duration::from_millis(600);
 
@@ -149,14 +153,18 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
     }
     let capture = curious.capture().unwrap();
     forget_neighbours(&curious);
+    // Nothing of the first one's coming is said any more.
+    std::thread::sleep(ANNOUNCED);
     // The second pod comes: it has the address, and nobody is to notice.
     assert_eq!(insist(names[1], || call(&pods[1], &directory, "ADD")).addresses(), addresses);
+    // Who made its interface may have announced it, and the first one has to say that it is wrong.
     let came = now();
+    std::thread::sleep(ANNOUNCED);
     let macs = [mac(&pods[0]), mac(&pods[1])];
     let second = answer(&pods[1]);
     std::thread::sleep(BETWEEN);
 
-    let mut words = vec![Word { to: 0, said: came, heard: came }];
+    let mut words = vec![Word { to: 0, said: came, heard: came + CORRECTED }];
     let mut times = Vec::new();
     for number in 1..=MOVES {
         let to = number % 2;
@@ -190,7 +198,11 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
             let next = words.get(number + 1).map_or(ended, |next| next.said);
             let settled = questions.iter().filter(|it| it.at >= word.heard + CHANGEOVER && it.at < next);
             let (none, some): (Vec<_>, Vec<_>) = settled.partition(|it| it.answers.is_empty());
-            say(&format!("{who} {at} move {number}: {} answered, {} not", some.len(), none.len()));
+            let (lost, answered) = (none.len(), some.len());
+            assert!(
+                20 * lost < answered,
+                "move {number} of {at}: the {who} neighbour has {answered} answers and lacks {lost}"
+            );
             let answers = some.iter().flat_map(|it| &it.answers);
             let other: Vec<_> = answers.filter(|it| it.by != names[word.to]).collect();
             assert!(

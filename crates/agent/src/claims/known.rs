@@ -13,8 +13,8 @@ use crate::objects::{RemoteClaim, lock};
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) claims: Mirror<ClaimFacts>,
-    /// By UID: the pod that the node was told to have it.
-    told: BTreeMap<String, Option<String>>,
+    /// By UID: the pod that the node was told to have it, and whether another has it, too.
+    told: BTreeMap<String, (Option<String>, bool)>,
     /// Whether the node was told that all are known.
     told_all: bool,
 }
@@ -39,10 +39,12 @@ impl Shared {
                     if let Some(routes) = &self.routes {
                         routes.claim_seen(&uid, remote(&value));
                     }
+                    let contested = value.slots.incoming.is_some();
                     let active_pod = value.slots.active.map(|slot| slot.uid);
-                    if known.told.get(&uid) != Some(&active_pod) {
-                        known.told.insert(uid.clone(), active_pod.clone());
-                        self.node.tell(Event::ClaimSeen { uid, active_pod });
+                    let news = (active_pod.clone(), contested);
+                    if known.told.get(&uid) != Some(&news) {
+                        known.told.insert(uid.clone(), news);
+                        self.node.tell(Event::ClaimSeen { uid, active_pod, contested });
                     }
                 }
                 Change::Gone { uid, .. } => {

@@ -63,6 +63,9 @@ pub enum Action {
         addresses: Vec<Address>,
         /// Whether they are here.
         reached: bool,
+        /// Whether another interface has them, too, so that it has to be told again and again: whoever makes interfaces announces
+        /// their addresses, and does not ask us.
+        contested: bool,
     },
     /// Look at what the kernel has of ours.
     Look {

@@ -163,6 +163,8 @@ pub enum Event {
         uid: String,
         /// The UID of the pod in its active slot, if there is one.
         active_pod: Option<String>,
+        /// Whether another pod is in its other slot: coming in, or not gone yet.
+        contested: bool,
     },
     /// A claim's object is gone. Guests that use it stay as they are.
     ClaimGone {

@@ -23,6 +23,8 @@ use crate::key::HolderId;
 pub(super) struct Reach {
     /// The UID of the pod that has each claim now, by the claim's UID.
     claims: BTreeMap<Box<str>, Option<Box<str>>>,
+    /// The claims that another pod has as well.
+    contested: BTreeSet<Box<str>>,
     /// Who has addresses of each claim here.
     guests: BTreeMap<String, BTreeSet<HolderId>>,
     /// When routes to interfaces go that are not reached any more.
@@ -39,16 +41,27 @@ impl Reach {
 }
 
 impl Node {
-    pub(super) fn claim_seen(&mut self, uid: &str, active_pod: Option<String>) {
+    pub(super) fn claim_seen(&mut self, uid: &str, active_pod: Option<String>, contested: bool) {
         self.reach.claims.insert(uid.into(), active_pod.map(String::into_boxed_str));
+        let changed = if contested {
+            self.reach.contested.insert(uid.into())
+        } else {
+            self.reach.contested.remove(uid)
+        };
         if self.start.is_none() {
             self.judge(uid);
+            if changed {
+                self.speak_again(uid);
+            }
         }
     }
 
     /// Whoever uses a claim whose object is gone uses it still.
     pub(super) fn claim_gone(&mut self, uid: &str) {
         self.reach.claims.remove(uid);
+        if self.reach.contested.remove(uid) {
+            self.speak_again(uid);
+        }
     }
 
     /// All claims are known: whoever came back with a restart is judged by them.
@@ -56,6 +69,9 @@ impl Node {
         let claims: Vec<String> = self.reach.guests.keys().cloned().collect();
         for claim in claims {
             self.judge(&claim);
+            if self.reach.contested.contains(claim.as_str()) {
+                self.speak_again(&claim);
+            }
         }
     }
 
@@ -229,7 +245,21 @@ impl Node {
             netns: attachment.netns.clone(),
             addresses: lodging.every_address(),
             reached: lodging.reached,
+            contested: self.reach.contested.contains(lodging.claim.as_str()),
         });
+    }
+
+    /// Whoever of this node has a claim says so once more, and for as long as somebody else has it as well.
+    fn speak_again(&mut self, claim: &str) {
+        let guests = self.reach.guests.get(claim).into_iter().flatten().copied();
+        let reached = |id: &HolderId| {
+            let lodging = self.attachments.get(id).and_then(Attachment::lodging);
+            lodging.is_some_and(|lodging| lodging.reached)
+        };
+        let reached: Vec<HolderId> = guests.filter(reached).collect();
+        for id in reached {
+            self.speak(id);
+        }
     }
 
     /// What is exported for guests: what is reached, and what was until a moment ago.

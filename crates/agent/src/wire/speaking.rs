@@ -21,6 +21,8 @@ use crate::key::HoldKey;
 /// How long after one announcement the next follows. The first is the one that counts; the others are for those who missed it.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(250), Duration::from_millis(650)];
+/// How often it is said while another interface has the addresses as well: how long one who listened to that one is wrong.
+const CONTESTED: Duration = Duration::from_millis(500);
 /// How long after a look for an interface that was not there the next one follows.
 const RETRY: Duration = Duration::from_millis(50);
 /// How often it is looked for: ten seconds, in which a runtime has made it or given up.
@@ -35,6 +37,8 @@ pub(super) struct Wish {
     pub(super) addresses: Vec<IpAddr>,
     /// Whether it has the addresses; else it is quiet.
     pub(super) reached: bool,
+    /// Whether it says so for as long as nothing else is wished.
+    pub(super) contested: bool,
 }
 
 /// The way to the thread. It ends when this is dropped.
@@ -149,8 +153,10 @@ impl Speaker {
                 if round.said == 1 {
                     info!(%key, addresses = ?round.wish.addresses, "announced a claim's addresses");
                 }
-                AGAIN_AFTER.get(round.said - 1).copied()
+                AGAIN_AFTER.get(round.said - 1).copied().or(round.wish.contested.then_some(CONTESTED))
             }
+            // It was there, and went.
+            Outcome::Early(_) if round.said > 0 => None,
             Outcome::Early(_) | Outcome::Incomplete if round.missed < RETRIES => {
                 round.missed += 1;
                 Some(RETRY)
@@ -176,7 +182,7 @@ mod tests {
 
     fn wish(reached: bool) -> Wish {
         let key = HoldKey::new("net", "c1", "net1").unwrap();
-        Wish { key, netns: "/run/netns/c1".into(), addresses: Vec::new(), reached }
+        Wish { key, netns: "/run/netns/c1".into(), addresses: Vec::new(), reached, contested: false }
     }
 
     /// Plays wishes with an interface that is there from `there` on; says when which wish worked.
@@ -203,6 +209,32 @@ mod tests {
         let mut speaker = Speaker::default();
         speaker.take(wish(true), moment(0));
         assert_eq!(play(speaker, 120), [150, 250, 500, 1150].map(|at| (at, true)));
+    }
+
+    #[test]
+    fn an_address_that_another_interface_has_as_well_is_announced_until_it_has_it_no_longer() {
+        let mut speaker = Speaker::default();
+        speaker.take(Wish { contested: true, ..wish(true) }, moment(0));
+        for at in [0, 100, 350, 1000, 1500, 2000, 2500] {
+            assert_eq!(speaker.next(), Some(moment(at)));
+            let wish = speaker.due(moment(at)).unwrap();
+            speaker.done(&wish.key, Outcome::Done, moment(at));
+        }
+        speaker.take(wish(true), moment(2600));
+        assert_eq!(play(speaker, 0), [2600, 2700, 2950, 3600].map(|at| (at, true)));
+    }
+
+    #[test]
+    fn an_interface_that_never_gets_its_addresses_is_left_alone_after_a_while() {
+        let mut speaker = Speaker::default();
+        speaker.take(wish(false), moment(0));
+        let mut looks = 0;
+        while let Some(at) = speaker.next() {
+            let wish = speaker.due(at).unwrap();
+            speaker.done(&wish.key, Outcome::Incomplete, at);
+            looks += 1;
+        }
+        assert_eq!(looks, RETRIES + 1);
     }
 
     #[test]

@@ -109,9 +109,9 @@ impl Worker {
     fn sort_out(&mut self, job: Action) {
         match job {
             Action::Reach { key, pod, addresses, reached } => self.reach(&key, &pod, &addresses, reached),
-            Action::Announce { key, netns, addresses, reached } => {
+            Action::Announce { key, netns, addresses, reached, contested } => {
                 let addresses = addresses.into_iter().map(tenure_ipam::Address::to_ip).collect();
-                self.speaking.wish(Wish { key, netns, addresses, reached });
+                self.speaking.wish(Wish { key, netns, addresses, reached, contested });
             }
             Action::Repair(holds) => {
                 if let Err(error) = self.repair(&holds) {

@@ -81,7 +81,8 @@ impl Claims {
     }
 
     fn told(&self, number: usize) -> Event {
-        Event::ClaimSeen { uid: self.uid(number), active_pod: self.all[&number].active.clone() }
+        let active_pod = self.all[&number].active.clone();
+        Event::ClaimSeen { uid: self.uid(number), active_pod, contested: number % 2 == 1 }
     }
 
     pub(super) fn list(&self) -> Vec<Event> {

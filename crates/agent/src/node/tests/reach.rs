@@ -8,20 +8,29 @@ use crate::journal::Record;
 use crate::node::{Action, Attach, Event, Guest, Look, Report};
 
 fn seen(rig: &mut Rig, active: Option<&str>) {
-    rig.event(Event::ClaimSeen { uid: "vm-uid".into(), active_pod: active.map(str::to_owned) });
+    seen_with(rig, active, false);
+}
+
+fn seen_with(rig: &mut Rig, active: Option<&str>, contested: bool) {
+    rig.event(Event::ClaimSeen { uid: "vm-uid".into(), active_pod: active.map(str::to_owned), contested });
 }
 
 /// What was asked about reach since the last time: `+a` routes lead to a's interface, `-a` they do not, `!a` it is announced,
-/// `.a` it is quiet.
+/// again and again `!!a`, `.a` it is quiet.
 fn asked(rig: &mut Rig) -> String {
     let asked = rig.reaches.drain(..).map(|action| match action {
         Action::Reach { key, addresses, reached, .. } => {
             assert_eq!(addresses.to_string(), ADDRESS);
             format!("{}{}", if reached { "+" } else { "-" }, key.container())
         }
-        Action::Announce { key, netns, reached, .. } => {
+        Action::Announce { key, netns, reached, contested, .. } => {
             assert_eq!(netns, format!("/run/netns/{}", key.container()));
-            format!("{}{}", if reached { "!" } else { "." }, key.container())
+            let what = match (reached, contested) {
+                (true, true) => "!!",
+                (true, false) => "!",
+                (false, _) => ".",
+            };
+            format!("{what}{}", key.container())
         }
         other => panic!("{other:?}"),
     });
@@ -320,6 +329,23 @@ fn on_a_segment_whoever_gains_an_address_says_so_and_whoever_has_it_not_is_quiet
     assert_eq!(asked(&mut rig), ".b");
     let restarted = rig.restarted(Vec::new());
     assert_eq!(restarted.reaches, [], "a restart disturbs nobody");
+}
+
+#[test]
+fn on_a_segment_whoever_has_an_address_says_so_for_as_long_as_somebody_else_has_it_too() {
+    let mut rig = Rig::with_blocks([0]);
+    rig.add_of(on_segment("a", true));
+    assert_eq!(asked(&mut rig), "!a");
+    seen_with(&mut rig, Some("a"), true);
+    assert_eq!(asked(&mut rig), "!!a");
+    seen_with(&mut rig, Some("a"), true);
+    assert_eq!(asked(&mut rig), "", "it does already");
+    seen_with(&mut rig, Some("elsewhere"), true);
+    assert_eq!(asked(&mut rig), ".a");
+    seen_with(&mut rig, Some("a"), true);
+    assert_eq!(asked(&mut rig), "!!a");
+    seen(&mut rig, Some("a"));
+    assert_eq!(asked(&mut rig), "!a", "nobody else has it any more");
 }
 
 #[test]
