@@ -1,8 +1,10 @@
 //! Thousands of claims at once: how many writes that takes, and how large objects become.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tenure_claims::ClaimFacts;
+use tenure_handles::{Clock, SystemClock};
 
 use super::super::Planner;
 use super::super::model::Server;
@@ -73,4 +75,41 @@ fn what_does_not_fit_is_refused_at_once_and_given_when_there_is_more() {
     server.now += 60_000;
     server.settle(&mut planner);
     assert_eq!(given(&server), 256, "the address of one that is gone is given to one that waited");
+}
+
+#[test]
+fn thousands_of_claims_beside_thousands_of_pods_are_planned_without_squares() {
+    /// To give, to say so, and to free, each the longest of its kind.
+    fn planned_in(count: usize) -> Duration {
+        let mut server = Server::default();
+        server.pool("default", 5, &["10.0.0.0/8"], &[]);
+        server.settle(&mut Planner::default());
+        for number in 0..count {
+            server.claim(&format!("claim-{number}"), None);
+            server.pod(&format!("pod-{number}"), &format!("other-{number}"), None);
+        }
+        let mut planner = Planner::default();
+        let mut took = Duration::ZERO;
+        let mut plan = |server: &mut Server| {
+            let world = server.world();
+            let before = SystemClock.now();
+            let writes = planner.plan(&world, server.timestamp());
+            took += SystemClock.now().since(before);
+            writes.iter().for_each(|write| _ = server.write(write));
+            writes.len()
+        };
+        assert!(plan(&mut server) >= count / 32, "blocks");
+        assert!(plan(&mut server) >= count, "statuses");
+        for number in 0..count {
+            server.delete_claim(&format!("claim-{number}"));
+        }
+        plan(&mut server);
+        server.now += 3_000;
+        assert!(plan(&mut server) >= count / 32, "records that are freed");
+        took
+    }
+    let best = |count| (0..3).map(|_| planned_in(count)).min().unwrap();
+    let (small, large) = (best(500), best(5_000));
+    let allowed = small.max(Duration::from_millis(20)) * 40;
+    assert!(large < allowed, "500 took {small:?}, 5,000 took {large:?}");
 }
