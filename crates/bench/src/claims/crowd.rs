@@ -6,12 +6,14 @@ use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use tenure_testbed::control_plane::ApiRequests;
+use tenure_testbed::control_plane::{ApiRequests, Part};
+use tenure_testbed::process::Process;
 
 use super::cluster::{AT_ONCE, Cluster, runs};
 use super::heard::Heard;
 use super::size::Size;
 use crate::host::machine::until;
+use crate::host::process::processor_time;
 use crate::host::sampled::count;
 use crate::host::say;
 
@@ -30,6 +32,10 @@ pub(super) struct Crowd {
     pub(super) both: Vec<f64>,
     /// Writes of everybody but the creates, a claim.
     pub(super) writes: Vec<f64>,
+    /// Processor time a claim, in milliseconds, of controller, kube-apiserver and etcd: of claims at once.
+    pub(super) processor: Vec<[f64; 3]>,
+    /// The same of plain creates and updates.
+    pub(super) plain_processor: Vec<[f64; 3]>,
 }
 
 impl Crowd {
@@ -50,6 +56,7 @@ impl Crowd {
     /// Without a controller.
     fn plainly(&mut self, cluster: &Cluster, size: &Size, kind: &str, status: &Value) -> Result<()> {
         let names = names(kind, size.claims);
+        let used = processor(cluster, None)?;
         let began = Instant::now();
         cluster.make_claims(names.clone())?;
         let made = Instant::now();
@@ -66,6 +73,7 @@ impl Crowd {
         let ended = Instant::now();
         self.updates.push(rate(size.claims, made, ended));
         self.both.push(rate(size.claims, began, ended));
+        self.plain_processor.push(each(processor(cluster, None)?, used, size.claims));
         cluster.delete_claims()
     }
 
@@ -80,10 +88,12 @@ impl Crowd {
         cluster.wait_until_all_are_free()?;
         let heard = Heard::begin(cluster)?;
         let before = cluster.requests()?;
+        let used = processor(cluster, Some(&controller))?;
         let began = Instant::now();
         cluster.make_claims(names(kind, size.claims))?;
         let (_, last) = heard.wait(size.claims, &controller)?;
         self.at_once.push(rate(size.claims, began, last));
+        self.processor.push(each(processor(cluster, Some(&controller))?, used, size.claims));
         self.writes.push(writes(&cluster.requests()?.since(&before)) / count(size.claims));
         cluster.delete_claims()?;
         runs(&controller)?;
@@ -135,6 +145,19 @@ fn writes(requests: &ApiRequests) -> f64 {
         !reads && !our_own && request.resource != "leases"
     });
     changed as f64
+}
+
+/// How much processor time controller, kube-apiserver and etcd have had so far, in nanoseconds.
+fn processor(cluster: &Cluster, controller: Option<&Process>) -> Result<[f64; 3]> {
+    let of = |pid: u32| Ok::<_, anyhow::Error>(processor_time(i32::try_from(pid)?)?.0);
+    let part = |part| of(cluster.plane.process_id(part).context("the API server has ended")?);
+    let controller = controller.map_or(Ok(0.0), |controller| of(controller.id()))?;
+    Ok([controller, part(Part::ApiServer)?, part(Part::Etcd)?])
+}
+
+/// What each of so many claims took of it, in milliseconds.
+fn each(after: [f64; 3], before: [f64; 3], claims: usize) -> [f64; 3] {
+    std::array::from_fn(|part| (after[part] - before[part]) / 1e6 / count(claims))
 }
 
 /// As long as the names of other rounds.

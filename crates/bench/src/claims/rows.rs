@@ -24,6 +24,9 @@ pub(super) fn report(size: &Size, crowd: &Crowd, adds: &Adds, moves: &Moves) -> 
     report.fact("the same, from the start of its program", &from_start, "", "");
     let writes = format!("{:.2}", median(crowd.writes.clone()));
     report.fact("writes to the API server a claim, but for its creation", &writes, "", "≤ 2");
+    let what =
+        "processor time a claim, controller + kube-apiserver + etcd (beside: plain creates, then updates)";
+    report.fact(what, &processor(&crowd.processor), &processor(&crowd.plain_processor), "");
     let kinds = [("without a claim", &adds.unclaimed), ("on a network that does not opt in", &adds.ordinary)];
     for (than, other) in kinds {
         for (percentile, of) in [("p50", 50), ("p99", 99)] {
@@ -52,4 +55,9 @@ pub(super) fn report(size: &Size, crowd: &Crowd, adds: &Adds, moves: &Moves) -> 
     report.fact("of that, until the API server has the signal, p50", &signal, "", "");
     report.fact("calls that failed", &format!("{} of {}", adds.failed, adds.calls), "", "0");
     report
+}
+
+fn processor(rounds: &[[f64; 3]]) -> String {
+    let part = |part: usize| format!("{:.2}", median(rounds.iter().map(|round| round[part]).collect()));
+    format!("{} ms", [0, 1, 2].map(part).join(" + "))
 }
