@@ -287,8 +287,11 @@ fn of_remote_routes(
     let gone = |it: &&Living| {
         it.node != node && it.claim.as_ref().is_some_and(|(_, uid)| !objects.claims.contains_key(uid))
     };
-    let tolerated: BTreeSet<IpAddr> =
+    let mut tolerated: BTreeSet<IpAddr> =
         living.iter().filter(gone).flat_map(|it| it.addresses.clone()).collect();
+    // So they may what is on record for one that is gone, because a pod perhaps has it.
+    let is_gone = |record: &String| !objects.claims.keys().any(|uid| record.contains(uid.as_str()));
+    tolerated.extend(objects.records.iter().filter(|(_, it)| is_gone(it)).map(|(address, _)| *address));
     let mut routes = BTreeSet::new();
     for family in ["-4", "-6"] {
         let shown = machine.host.namespace().ip_json(&[family, "route", "show", "table", "all"]);
