@@ -24,8 +24,8 @@ use tenure_testbed::control_plane::{ControlPlane, Options};
 
 use bed::claims::{CLUSTER, claim, claim_with, claiming, claims, delete_claim, given, import, refused};
 use bed::machines::{
-    active_pods, attachment, claimed, define_machines, end_instance, in_the, instance, instances, machine, machines,
-    unclaimed, webhooks,
+    active_pods, attachment, claimed, define_machines, end_instance, in_the, instance, instances, machine,
+    machines, unclaimed, webhooks,
 };
 use bed::ranges::{attachment_crd, define_attachments, told};
 use bed::{Running, node, pools, until};
@@ -133,7 +133,9 @@ async fn addresses(client: &Client, name: &str) -> Result<BTreeSet<IpAddr>> {
 
 /// One of each family.
 fn one_of_each(addresses: &BTreeSet<IpAddr>) -> Result<(IpAddr, IpAddr)> {
-    let [four, six] = addresses.iter().copied().collect::<Vec<_>>()[..] else { anyhow::bail!("{addresses:?}") };
+    let [four, six] = addresses.iter().copied().collect::<Vec<_>>()[..] else {
+        anyhow::bail!("{addresses:?}")
+    };
     ensure!(four.is_ipv4() && six.is_ipv6(), "{addresses:?}");
     Ok((four, six))
 }
@@ -151,7 +153,9 @@ async fn on_record(client: &Client, names: &[String]) -> Result<()> {
             Err(error) => return Some(format!("{error:#}")),
         };
         let right = now.len() == expected.len()
-            && expected.iter().all(|(address, uid)| now.get(address).is_some_and(|it| it.contains(uid.as_str())));
+            && expected
+                .iter()
+                .all(|(address, uid)| now.get(address).is_some_and(|it| it.contains(uid.as_str())));
         (!right).then(|| format!("{now:#?}\nand not {expected:#?}"))
     };
     let start = std::cell::RefCell::new(String::new());
@@ -175,7 +179,10 @@ async fn a_claim_has_its_addresses_before_any_pod_asks_and_gives_them_back_after
             claim(&client, &name, network).await;
             names.push(name.clone());
             let ips = given(&client, &name).await;
-            ensure!(ips.len() == 2 && ips.iter().zip(lengths).all(|(ip, length)| ip.ends_with(length)), "{ips:?}");
+            ensure!(
+                ips.len() == 2 && ips.iter().zip(lengths).all(|(ip, length)| ip.ends_with(length)),
+                "{ips:?}"
+            );
             one_of_each(&addresses(&client, &name).await?)?;
         }
     }
@@ -193,7 +200,8 @@ async fn a_claim_has_its_addresses_before_any_pod_asks_and_gives_them_back_after
 #[tokio::test]
 async fn of_two_claims_with_one_address_the_older_has_it_and_the_younger_says_so() -> Result<()> {
     let (plane, client) = with_networks().await?;
-    let wishes = [["10.2.0.9/32", "fd02::9/128"], ["10.3.0.9/24", "fd03::9/120"], ["10.4.0.200/24", "fd04::c8/120"]];
+    let wishes =
+        [["10.2.0.9/32", "fd02::9/128"], ["10.3.0.9/24", "fd03::9/120"], ["10.4.0.200/24", "fd04::c8/120"]];
     // Both came with a status: imported, or restored from a backup.
     for name in ["older", "younger"] {
         for (network, ips) in NETWORKS.into_iter().zip(wishes) {
@@ -209,7 +217,10 @@ async fn of_two_claims_with_one_address_the_older_has_it_and_the_younger_says_so
         ensure!(ips == wished, "{network}: {ips:?}");
         let younger = format!("younger-{network}");
         let (reason, message) = refused(&client, &younger).await;
-        ensure!(reason == "IPAddressConflict" && message.contains(&format!("older-{network}")), "{reason}: {message}");
+        ensure!(
+            reason == "IPAddressConflict" && message.contains(&format!("older-{network}")),
+            "{reason}: {message}"
+        );
         told(&client, "default", "IPAddressConflict", &younger).await;
     }
     on_record(&client, &NETWORKS.map(|network| format!("older-{network}"))).await?;
@@ -247,7 +258,8 @@ async fn a_claim_gets_addresses_of_both_families_or_none() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wished_address_is_refused_when_it_is_taken_or_not_of_the_network_and_never_replaced() -> Result<()> {
+async fn a_wished_address_is_refused_when_it_is_taken_or_not_of_the_network_and_never_replaced() -> Result<()>
+{
     let (plane, client) = with_networks().await?;
     let controller = start(&plane, "a")?;
     let wishes = [["10.2.0.77", "fd02::4d"], ["10.3.0.77", "fd03::4d"], ["10.4.0.200", "fd04::c8"]];
@@ -418,7 +430,8 @@ async fn where_ipam_extensions_is_at_work_its_claims_get_addresses_and_none_are_
 /// The four ways in which a machine is deleted, with the real garbage collector: what it deletes before the machine in the
 /// foreground, and after it in the background.
 #[tokio::test]
-async fn a_machines_claims_go_with_it_and_not_before_its_instance_in_the_foreground_and_in_the_background() -> Result<()> {
+async fn a_machines_claims_go_with_it_and_not_before_its_instance_in_the_foreground_and_in_the_background()
+-> Result<()> {
     let (plane, client) = with_networks().await?;
     let controller = start(&plane, "a")?;
     let of = [("default", "pod"), ("red", "shared"), ("green", "sliced")];
@@ -495,7 +508,10 @@ async fn the_definition_of_claims_is_brought_where_it_is_missing_and_else_left_a
     claim(&client, "one", CLUSTER).await;
     one_of_each(&addresses(&client, "one").await?)?;
     let after = definitions.get(name).await?;
-    ensure!(after.spec == before.spec && after.metadata.annotations == before.metadata.annotations, "{after:?}");
+    ensure!(
+        after.spec == before.spec && after.metadata.annotations == before.metadata.annotations,
+        "{after:?}"
+    );
     stop(controller).await
 }
 
@@ -515,7 +531,9 @@ async fn what_others_write_into_a_claims_status_is_put_right() -> Result<()> {
             (!status.ips.iter().any(|ip| ip.starts_with("192.0.2.7"))).then_some(())
         })
         .await;
-        ensure!(addresses(&client, &name).await? == has && claims(&client).get(&name).await?.uid() == made.uid());
+        ensure!(
+            addresses(&client, &name).await? == has && claims(&client).get(&name).await?.uid() == made.uid()
+        );
     }
     stop(controller).await
 }

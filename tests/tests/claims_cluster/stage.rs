@@ -16,8 +16,6 @@ use crate::kubevirt::kinds;
 use crate::multus::Multus;
 use crate::networks::{NETS, Network, Wires, bridge, macvlan, range};
 
-/// Comes before the configuration that the agent brings, and is the same but for the opt-in.
-const CONFIGURATION: &str = "/etc/cni/net.d/05-claims.conflist";
 /// The name of the cluster's network.
 pub const CLUSTER_NETWORK: &str = "tenure";
 
@@ -63,11 +61,6 @@ pub struct Stage<'c> {
 impl<'c> Stage<'c> {
     /// Installs the product and defines the networks.
     pub async fn set(cluster: &'c Cluster, multus: &'c Multus<'c>) -> Result<Self> {
-        let plugin = json!({"type": "tenure", "allowPersistentIPs": true});
-        let list = json!({"cniVersion": "1.0.0", "name": CLUSTER_NETWORK, "plugins": [plugin]});
-        for node in cluster.nodes() {
-            node.write(CONFIGURATION, &list.to_string())?;
-        }
         // What others have defined is there before the product is.
         let attachments = format!("{DEPLOY}/optional/network-attachment-definitions.yaml");
         cluster.kubectl(&["apply", "-f", &attachments]).await?;
@@ -102,7 +95,7 @@ fn beside(range: &crate::networks::Range) -> Option<String> {
     Some(format!("{first}/{}", range.cidr.prefix_len()))
 }
 
-/// Our manifests, with the flag by which claims are for the cluster's network, too.
+/// Our manifests, with the flags by which claims are for the cluster's network, too.
 fn kustomization(scratch: &Path) -> Result<PathBuf> {
     let directory = scratch.join("kustomization");
     fs::create_dir_all(&directory)?;
@@ -110,12 +103,16 @@ fn kustomization(scratch: &Path) -> Result<PathBuf> {
     let up = directory.components().count() - 1;
     let deploy = fs::canonicalize(DEPLOY)?;
     let base = format!("{}{}", "../".repeat(up), deploy.strip_prefix("/")?.display());
-    let flag = format!("--cluster-network={CLUSTER_NETWORK}");
-    let patch = json!([{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": flag}]);
-    let target = json!({"kind": "Deployment", "name": "tenure-controller"});
+    let flag = |kind: &str, name: &str, flag: String| {
+        let patch = json!([{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": flag}]);
+        json!({"target": {"kind": kind, "name": name}, "patch": patch.to_string()})
+    };
     let text = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "resources": [base], "patches": [{"target": target, "patch": patch.to_string()}],
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [base],
+        "patches": [
+            flag("DaemonSet", "tenured", "--persistent-ips".to_owned()),
+            flag("Deployment", "tenure-controller", format!("--cluster-network={CLUSTER_NETWORK}")),
+        ],
     });
     fs::write(directory.join("kustomization.yaml"), text.to_string())?;
     Ok(directory)

@@ -34,7 +34,7 @@ async fn define(place: &Place<'_>, name: &str, config: &str) -> Result<()> {
 pub async fn defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim(
     place: &Place<'_>,
 ) -> Result<()> {
-    define(place, "own", &network("own", 1, &json!("yes")).to_string()).await?;
+    define(place, "own", &network("own-unreadable", 1, &json!("yes")).to_string()).await?;
     let nics = [Nic::on("red", "own")];
     place.create_machine("web", &nics).await?;
     let pods = kube::api::ListParams::default();
@@ -46,7 +46,7 @@ pub async fn defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_star
     ensure!(place.running(&pod).await?.is_none(), "it runs without a claim");
     ensure!(place.claims().get_opt("web.red").await?.is_none());
     // As soon as it can be read, the same pod gets what it was to have.
-    define(place, "own", &network("own", 1, &json!(true)).to_string()).await?;
+    define(place, "own", &network("own-unreadable", 1, &json!(true)).to_string()).await?;
     let claims = place.claims_of("web", &nics).await?;
     let pod = place.runs("web", None).await?;
     place.has(&pod, &nics, &claims)
@@ -64,7 +64,7 @@ pub async fn defect_a_a_definition_that_comes_late_never_lets_a_machine_start_wi
     })
     .await?;
     place.is_refused(&pod, &["own"]).await?;
-    define(place, "own", &network("own", 2, &json!(true)).to_string()).await?;
+    define(place, "own", &network("own-late", 2, &json!(true)).to_string()).await?;
     let claims = place.claims_of("web", &nics).await?;
     let pod = place.runs("web", None).await?;
     place.has(&pod, &nics, &claims)

@@ -63,7 +63,7 @@ pub async fn a_restarted_machine_keeps_its_addresses_and_its_claims_name_the_new
     place: &Place<'_>,
 ) -> Result<()> {
     let (nics, claims, before) = running(place, "web").await?;
-    place.is_active(&before, &nics).await?;
+    place.is_active(&before, &nics).await.context("before")?;
     place.restart("web").await?;
     let after = place.runs("web", Some(&before)).await?;
     ensure!(after.uid != before.uid);
@@ -135,19 +135,19 @@ async fn moves(
     claims: &BTreeMap<&'static str, Claimed>,
     source: Running,
 ) -> Result<Running> {
-    place.is_active(&source, nics).await?;
+    place.is_active(&source, nics).await.context("before the move")?;
     place.migrate("away", "web", true).await?;
     let target = target_of(place, "web", &source).await?;
     ensure!(target.node != source.node);
     place.has(&target, nics, claims)?;
     // The machine still runs where it was.
-    place.is_active(&source, nics).await?;
+    place.is_active(&source, nics).await.context("while the target waits")?;
     place.owner_is(claims.values(), &source.name).await?;
     place.go_on("away").await?;
     let after = place.runs("web", Some(&source)).await?;
     ensure!(after.uid == target.uid);
     place.owner_is(claims.values(), &target.name).await?;
-    place.is_active(&target, nics).await?;
+    place.is_active(&target, nics).await.context("after the move")?;
     eventually("the source has finished", async || {
         let pod = place.pods().get(&source.name).await?;
         Ok(pod.status.and_then(|status| status.phase).filter(|phase| phase == "Succeeded").map(drop))
@@ -158,7 +158,7 @@ async fn moves(
         Ok(place.stage.multus.seen(&source.uid).ended.then_some(()))
     })
     .await?;
-    place.is_active(&target, nics).await?;
+    place.is_active(&target, nics).await.context("after the end of the source")?;
     place.are_held(claims.values()).await?;
     Ok(target)
 }
@@ -183,7 +183,7 @@ pub async fn an_aborted_migration_leaves_everything_with_the_source(place: &Plac
     place.delete(Kind::Migration, "away", PropagationPolicy::Background).await?;
     place.pod_is_gone(&target.name, &target.uid).await?;
     place.owner_is(claims.values(), &source.name).await?;
-    place.is_active(&source, &nics).await?;
+    place.is_active(&source, &nics).await.context("after the move was taken back")?;
     place.are_held(claims.values()).await?;
     // And the next one works.
     place.migrate("again", "web", false).await?;
