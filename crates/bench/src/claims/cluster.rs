@@ -58,7 +58,7 @@ impl Cluster {
 
     /// Starts the controller.
     pub(super) fn controller(&self) -> Result<Process> {
-        Ok(Program::new("tenure-controller", &self.controller, &self.log())
+        Ok(Program::new("tenure-controller", &self.controller, self.log())
             .flag("--kubeconfig", self.plane.kubeconfig())
             .flag("--metrics-address", "127.0.0.1:0")
             .flag("--cluster-network", NETWORK)

@@ -95,7 +95,9 @@ fn thousands_of_claims_beside_thousands_of_pods_are_planned_without_squares() {
             let before = SystemClock.now();
             let writes = planner.plan(&world, server.timestamp());
             took += SystemClock.now().since(before);
-            writes.iter().for_each(|write| _ = server.write(write));
+            for write in &writes {
+                _ = server.write(write);
+            }
             writes.len()
         };
         assert!(plan(&mut server) >= count / 32, "blocks");
