@@ -1,8 +1,13 @@
 //! Kernel parameters of the network, by their files under `/proc/sys/net`; every error names the file.
 //!
-//! They belong to the network namespace of the calling thread.
+//! They belong to the network namespace of the calling thread. Container runtimes show them read-only; where the manifest mounts
+//! the host's beside them, they are written there, and belong to the calling thread's namespace all the same.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where a container has the parameters for writing.
+const WRITABLE: &str = "/host/proc/sys/net";
 
 /// A parameter that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +41,7 @@ pub fn set(name: &str, value: &str) -> Result<bool, Error> {
         return Ok(false);
     }
     let file = file(name);
-    match std::fs::write(&file, value) {
+    match write(&file, name, value) {
         Ok(()) => Ok(true),
         Err(source) => Err(Error { act: format!("write {value:?} to"), file, source }),
     }
@@ -79,6 +84,17 @@ pub fn enable_forwarding(uplink: Option<&str>) -> Result<Vec<&'static str>, Erro
         Err(error) => return Err(error),
     }
     Ok(changed)
+}
+
+fn write(file: &Path, name: &str, value: &str) -> io::Result<()> {
+    let written = std::fs::write(file, value);
+    let writable = Path::new(WRITABLE);
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem && writable.exists() => {
+            std::fs::write(writable.join(name), value)
+        }
+        written => written,
+    }
 }
 
 fn file(name: &str) -> PathBuf {
