@@ -14,7 +14,7 @@ use tenure_claims::ClaimFacts;
 use tenure_testbed::hosts::{Host, Mounts};
 
 use crate::bed::Called;
-use crate::course::now;
+use crate::course::{now, say};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
 use crate::place::{PATIENCE, Place};
@@ -22,6 +22,8 @@ use crate::plan::{Lane, Manner, Start, Step, Wish};
 
 /// A link that is out of service is deleted before this, if there is an agent.
 const REAPED: Duration = Duration::from_secs(1);
+/// What takes longer than this is talked about.
+const LONG: Duration = Duration::from_secs(15);
 /// CNI's "try again later".
 const LATER: u64 = 11;
 
@@ -36,6 +38,8 @@ pub struct Worker<'a> {
     /// Pods, containers and namespaces are never named twice.
     names: usize,
     stamp: u64,
+    /// The last refusal.
+    last: Value,
 }
 
 /// A pod.
@@ -68,12 +72,13 @@ enum Given {
 
 impl<'a> Worker<'a> {
     pub fn new(number: usize, lane: &'a Lane, place: &'a Place<'a>) -> Self {
-        Self { number, lane, place, claim: None, pods: [None, None], names: 0, stamp: 0 }
+        Self { number, lane, place, claim: None, pods: [None, None], names: 0, stamp: 0, last: Value::Null }
     }
 
     /// Does all steps.
     pub fn work(&mut self, done: &AtomicUsize) {
         for step in &self.lane.steps {
+            let began = now();
             match *step {
                 Step::Claim(wish) => self.make_claim(wish),
                 Step::Unclaim => self.delete_claim(),
@@ -91,6 +96,13 @@ impl<'a> Worker<'a> {
                 Step::Rest(time) => sleep(time),
             }
             done.fetch_add(1, Ordering::SeqCst);
+            let took = now().saturating_sub(began);
+            if took > LONG {
+                say(&format!(
+                    "lane {} on {:?}: {step:?} took {took:?}: {}",
+                    self.number, self.lane.network, self.last
+                ));
+            }
         }
     }
 
@@ -290,6 +302,7 @@ impl<'a> Worker<'a> {
     /// What every runtime does after an ADD that failed: DEL, and once more, in another sandbox or in the same.
     fn refused(&mut self, pod: &mut Running<'a>, start: Start, attempt: u32, called: &Called) {
         self.place.oracle.counting(|count| count.refused += 1);
+        self.last = called.json.clone();
         if called.json["code"] != LATER {
             self.blame(&format!("ADD of {}: {called:?}", pod.name));
         }
