@@ -44,9 +44,9 @@ const PLAIN: &str = "default";
 const NODES: [&str; 2] = ["measured-0", "measured-1"];
 
 /// All figures, in one table.
-pub(crate) fn measure(effort: Effort, programs: &Programs) -> Result<Vec<Report>> {
+pub(crate) fn measure(effort: Effort, claims: Option<usize>, programs: &Programs) -> Result<Vec<Report>> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let size = Size::of(effort);
+    let size = Size::of(effort, claims);
     say("start an API server");
     let cluster = Cluster::start(runtime.handle(), programs)?;
     let crowd = Crowd::measure(&cluster, &size).with_context(|| cluster.last_words())?;

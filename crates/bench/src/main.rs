@@ -37,6 +37,9 @@ struct Options {
     /// For pods: 10,000 ADDs at once on nodes without blocks, to count failures
     #[arg(long)]
     long: bool,
+    /// For claims: how many are made at once, in place of 5,000 (500 if `--quick`)
+    #[arg(long)]
+    claims: Option<usize>,
     /// A peer to be measured in the same run. For pods: a directory with `coil`, `coild` and `coil-ipam-controller` of Coil
     /// 2.15. For whereabouts: the file of Whereabouts' CNI plugin
     #[arg(long)]
@@ -116,7 +119,7 @@ fn main() -> ExitCode {
             reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
         }
         if wanted(What::Claims) {
-            let reports = claims::measure(effort, &options.programs()?)?;
+            let reports = claims::measure(effort, options.claims, &options.programs()?)?;
             reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
         }
         Ok(())

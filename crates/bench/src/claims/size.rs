@@ -14,10 +14,12 @@ pub(super) struct Size {
 }
 
 impl Size {
-    pub(super) fn of(effort: Effort) -> Self {
-        match effort {
+    /// That of an effort, with another number of claims if one is given.
+    pub(super) fn of(effort: Effort, claims: Option<usize>) -> Self {
+        let size = match effort {
             Effort::Full => Self { claims: 5_000, rounds: 3, pods: 100, pod_rounds: 5, moves: 50 },
             Effort::Quick => Self { claims: 500, rounds: 1, pods: 20, pod_rounds: 2, moves: 10 },
-        }
+        };
+        Self { claims: claims.unwrap_or(size.claims), ..size }
     }
 }
