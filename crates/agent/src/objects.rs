@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use health::{ObjectsHealth, WatchHealth, Watched};
 pub(crate) use remote::RemoteClaim;
-pub use remote::RemoteRoutes;
+pub use remote::{RemoteRoutes, with_lingering};
 pub use resolver::Resolver;
 
 use crate::node::{Action, Event, PoolFacts, SeenBlock};

@@ -54,6 +54,8 @@ use tombstones::Tombstones;
 
 /// Longer than any agent runs.
 const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
+/// How long routes to other nodes stay that lead nowhere else now.
+const REMOTE_LINGERS: Duration = Duration::from_millis(30);
 /// What tells this boot of the kernel from all others.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -319,15 +321,28 @@ fn open(
     Ok((journal, guests, kernel, host()?))
 }
 
-/// Tells the kernel's thread of other nodes' blocks, until one of the two ends.
+/// Tells the kernel's thread of other nodes' blocks and claims, until one of the two ends.
+///
+/// What has nowhere to go any more goes a moment later than what goes somewhere else: a claim that came to this node has the
+/// route to its pod here by then, and at every moment one of the two.
 async fn route_blocks(mut routes: watch::Receiver<Option<RemoteRoutes>>, kernel: Weak<Wirer>) {
+    let tell = |routes: RemoteRoutes| kernel.upgrade().map(|kernel| kernel.remote(routes));
+    let mut told = RemoteRoutes::new();
     loop {
-        let known = routes.borrow_and_update().clone();
-        let Some(kernel) = kernel.upgrade() else { return };
-        if let Some(known) = known {
-            kernel.remote(known);
+        let next = routes.borrow_and_update().clone();
+        if let Some(next) = next {
+            let lingering = objects::with_lingering(&next, &told);
+            if lingering != next {
+                if tell(lingering).is_none() {
+                    return;
+                }
+                tokio::time::sleep(REMOTE_LINGERS).await;
+            }
+            if tell(next.clone()).is_none() {
+                return;
+            }
+            told = next;
         }
-        drop(kernel);
         if routes.changed().await.is_err() {
             return;
         }

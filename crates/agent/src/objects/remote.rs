@@ -24,6 +24,18 @@ use super::mirror::Mirror;
 /// The networks behind each gateway.
 pub type RemoteRoutes = BTreeMap<IpAddr, BTreeSet<Cidr>>;
 
+/// These routes, and those of `before` to networks that they do not lead to.
+pub fn with_lingering(routes: &RemoteRoutes, before: &RemoteRoutes) -> RemoteRoutes {
+    let known: BTreeSet<Cidr> = routes.values().flatten().copied().collect();
+    let mut all = routes.clone();
+    for (gateway, networks) in before {
+        for network in networks.iter().filter(|network| !known.contains(network)) {
+            all.entry(*gateway).or_default().insert(*network);
+        }
+    }
+    all
+}
+
 /// A block, as far as routes to it are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RemoteBlock {

@@ -9,11 +9,23 @@ use tenure_api::coil::AddressBlock;
 
 use super::bed::{Bed, NODE, a_moment, until};
 use crate::objects::remote::NodeAddresses;
-use crate::objects::{Objects, Options, RemoteClaim, RemoteRoutes};
+use crate::objects::{Objects, Options, RemoteClaim, RemoteRoutes, with_lingering};
 
 fn routes(expected: &[(&str, &[&str])]) -> RemoteRoutes {
     let networks = |list: &[&str]| list.iter().map(|it| it.parse().unwrap()).collect::<BTreeSet<_>>();
     expected.iter().map(|(gateway, list)| (gateway.parse().unwrap(), networks(list))).collect()
+}
+
+#[test]
+fn a_network_that_leads_nowhere_any_more_lingers_and_one_that_leads_elsewhere_does_not() {
+    let before = routes(&[("10.0.0.2", &["10.1.0.1/32", "10.1.0.2/32"]), ("10.0.0.3", &["10.1.0.3/32"])]);
+    let next = routes(&[("10.0.0.3", &["10.1.0.2/32", "10.1.0.4/32"])]);
+    let both = routes(&[
+        ("10.0.0.2", &["10.1.0.1/32"]),
+        ("10.0.0.3", &["10.1.0.2/32", "10.1.0.3/32", "10.1.0.4/32"]),
+    ]);
+    assert_eq!(with_lingering(&next, &before), both);
+    assert_eq!(with_lingering(&next, &RemoteRoutes::new()), next);
 }
 
 async fn dual(bed: &Bed, index: u8, node: &str) {
