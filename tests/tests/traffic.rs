@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(20);
 struct Places {
     wire: Segment,
     client: Host,
-    places: [Host; 2],
+    hosts: [Host; 2],
     addresses: [IpAddr; 2],
 }
 
@@ -29,17 +29,17 @@ impl Places {
         wire.connect(&here, "eth0", &["192.0.2.9/24", "2001:db8::9/64"])?;
         wire.connect(&there, "eth0", &[])?;
         let addresses = ["192.0.2.9".parse()?, "2001:db8::9".parse()?];
-        Ok(Self { wire, client, places: [here, there], addresses })
+        Ok(Self { wire, client, hosts: [here, there], addresses })
     }
 
     /// Takes the addresses from one place to the other; what was frozen is thawed there by `thaw`.
     fn swap<T>(&mut self, thaw: impl FnOnce(&NetworkNamespace) -> Result<T, TrafficError>) -> Result<T> {
-        self.places[0].ip("address flush dev eth0 scope global\n")?;
-        self.places[1].address("eth0", &["192.0.2.9/24", "2001:db8::9/64"])?;
-        let thawed = thaw(self.places[1].namespace())?;
+        self.hosts[0].ip("address flush dev eth0 scope global\n")?;
+        self.hosts[1].address("eth0", &["192.0.2.9/24", "2001:db8::9/64"])?;
+        let thawed = thaw(self.hosts[1].namespace())?;
         // Only now is the new place found, as it would be by an announcement: before, it did not know the connection.
         self.client.ip("neigh flush dev eth0\n")?;
-        self.places.swap(0, 1);
+        self.hosts.swap(0, 1);
         Ok(thawed)
     }
 }
@@ -57,7 +57,7 @@ fn a_connection_goes_on_in_another_namespace_and_comes_back() -> Result {
         for pace in [Pace::STREAM, Pace::TICKS] {
             let at = SocketAddr::new(address, 8080);
             let (calling, called) =
-                Talker::connected(bed.client.namespace(), bed.places[0].namespace(), at, pace)?;
+                Talker::connected(bed.client.namespace(), bed.hosts[0].namespace(), at, pace)?;
             let calling = calling.start()?;
             let mut called = called;
             for _ in 0..4 {
@@ -70,11 +70,6 @@ fn a_connection_goes_on_in_another_namespace_and_comes_back() -> Result {
             let talking = called.start()?;
             std::thread::sleep(Duration::from_millis(300));
             let (called, calling) = (talking.stop()?, calling.stop()?);
-            println!(
-                "{address} {pace:?}: {:?} bytes, silence {:?}",
-                calling.counts(),
-                calling.longest_silence
-            );
             assert!(calling.counts().1 > 0 && called.counts().1 > 0);
             Talker::finish(calling, called, SOON)?;
         }
@@ -93,7 +88,7 @@ fn what_is_in_full_queues_goes_along() -> Result {
     let mut bed = Places::new()?;
     for address in bed.addresses {
         let at = SocketAddr::new(address, 8080);
-        let listener = bed.places[0].run(|| TcpListener::bind(at))??;
+        let listener = bed.hosts[0].run(|| TcpListener::bind(at))??;
         let mut client = bed.client.run(|| TcpStream::connect(at))??;
         let (server, _) = listener.accept()?;
         let (to_server, to_client) = (Bytes::new(1), Bytes::new(2));
@@ -106,7 +101,7 @@ fn what_is_in_full_queues_goes_along() -> Result {
         }
         server.set_nonblocking(false)?;
         let mut one = [0];
-        assert_eq!((&server).peek(&mut one)?, 1);
+        assert_eq!(server.peek(&mut one)?, 1);
 
         let frozen = Frozen::freeze(server)?;
         let image = frozen.image().clone();
@@ -139,7 +134,7 @@ fn what_is_in_full_queues_goes_along() -> Result {
 fn a_frozen_connection_takes_nothing_in_and_is_left_without_a_word() -> Result {
     let bed = Places::new()?;
     let at = SocketAddr::new(bed.addresses[0], 8080);
-    let listener = bed.places[0].run(|| TcpListener::bind(at))??;
+    let listener = bed.hosts[0].run(|| TcpListener::bind(at))??;
     let mut client = bed.client.run(|| TcpStream::connect(at))??;
     let (server, _) = listener.accept()?;
     let frozen = Frozen::freeze(server)?;
@@ -159,7 +154,7 @@ fn a_frozen_connection_takes_nothing_in_and_is_left_without_a_word() -> Result {
 fn a_connection_that_has_ended_cannot_be_frozen() -> Result {
     let bed = Places::new()?;
     let at = SocketAddr::new(bed.addresses[1], 8080);
-    let listener = bed.places[0].run(|| TcpListener::bind(at))??;
+    let listener = bed.hosts[0].run(|| TcpListener::bind(at))??;
     let client = bed.client.run(|| TcpStream::connect(at))??;
     let (mut server, _) = listener.accept()?;
     drop(client);
@@ -174,13 +169,13 @@ fn questions_are_answered_by_the_one_who_has_the_address() -> Result {
     let bed = Places::new()?;
     let at = SocketAddr::new(bed.addresses[0], 7);
     let from = SocketAddr::new("192.0.2.1".parse()?, 7000);
-    let here = Answerer::start(bed.places[0].namespace(), at, "here")?;
+    let here = Answerer::start(bed.hosts[0].namespace(), at, "here")?;
     let asker = Asker::start(bed.client.namespace(), from, at, Duration::from_millis(2))?;
     asker.wait_for("here", Duration::ZERO, SOON).unwrap();
     let left = SystemClock.elapsed();
-    bed.places[0].ip("address flush dev eth0 scope global\n")?;
-    bed.places[1].address("eth0", &["192.0.2.9/24"])?;
-    let there = Answerer::start(bed.places[1].namespace(), at, "there")?;
+    bed.hosts[0].ip("address flush dev eth0 scope global\n")?;
+    bed.hosts[1].address("eth0", &["192.0.2.9/24"])?;
+    let there = Answerer::start(bed.hosts[1].namespace(), at, "there")?;
     bed.client.ip("neigh flush dev eth0\n")?;
     let reached = asker.wait_for("there", left, SOON).unwrap();
     assert!(reached > left);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure_testbed::hosts::{Direction, Packet, Segment};
+use tenure_testbed::hosts::{Capture, Direction, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker, Question, answered};
 
 use crate::bed::SOON;
-use crate::stage::{NETWORK, Stage, figures, now, routes_to, say};
+use crate::stage::{NETWORK, Stage, figures, now, routes_to, say, until};
 
 const MOVES: usize = 100;
 /// How often somebody asks.
@@ -81,7 +81,7 @@ fn over_a_hundred_moves_never_two_answer_for_one_address() {
         judge(&asker.stop(), moves, ended);
     }
     drop(answerers);
-    judge_captures(captures.map(|capture| capture.stop()), &names, &at);
+    judge_captures(&captures.map(Capture::stop), &names, &at);
     assert_eq!(
         claimed_on_segment(&on_wire.stop(), &addresses),
         Vec::<String>::new(),
@@ -96,7 +96,7 @@ fn over_a_hundred_moves_never_two_answer_for_one_address() {
     stage.delete_pod(names[0]);
     stage.delete_pod(names[1]);
     stage.delete_claim("service");
-    stage.until("all routes to go", || {
+    until("all routes to go", || {
         let left =
             machines.iter().flat_map(|machine| addresses.iter().flat_map(|it| routes_to(machine, *it)));
         let left: Vec<String> = left.collect();
@@ -135,7 +135,7 @@ fn judge(questions: &[Question], moves: &[Move], ended: Duration) {
 }
 
 /// That on their way out of the hosts no two answers are to one question.
-fn judge_captures(captures: [Vec<Packet>; 2], names: &[&str], at: &[SocketAddr]) {
+fn judge_captures(captures: &[Vec<Packet>; 2], names: &[&str], at: &[SocketAddr]) {
     for at in at {
         let mut seen: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         for (packets, name) in captures.iter().zip(names) {

@@ -14,7 +14,7 @@ use tenure_testbed::traffic::{Answerer, Asker, Frozen, Pace, Talker, Talking};
 
 use crate::bed::SOON;
 use crate::route_log::RouteLog;
-use crate::stage::{NETWORK, Placed, Stage, figures, now, say};
+use crate::stage::{NETWORK, Placed, Stage, figures, now, say, until};
 
 /// No blackout is as long as this, also on a machine that is busy with other things. (What it is to be is a measurement.)
 const BOUND: Duration = Duration::from_secs(5);
@@ -163,7 +163,6 @@ impl Blackouts {
 
 /// Ends the pod's part of `talking`, lets it go on in `to`, tells the mover's word, and waits until `to` is reached.
 fn carry<'a>(
-    stage: &Stage,
     traffic: &mut Traffic,
     talking: Vec<Talking>,
     from: &Placed<'a>,
@@ -180,7 +179,7 @@ fn carry<'a>(
     word();
     traffic.measure(to, gone_on, blackouts);
     // Whatever still arrived at the source would be answered with a reset, if its connections were closed before.
-    stage.until("the source to give up the address", || {
+    until("the source to give up the address", || {
         (!traffic.addresses.iter().any(|address| from.has_route(116, *address))).then_some(())
     });
     drop(frozen);
@@ -241,9 +240,9 @@ fn connections_live_through_moves_that_any_mover_tells_by_an_annotation() {
         let (from, to) = (number % 2, (number + 1) % 2);
         let active = json!({"annotations": {"tenure/active": format!("{}", number + 1)}});
         let word = || _ = stage.change(&pods[to].name, &active);
-        talking = carry(&stage, &mut traffic, talking, pods[from], pods[to], word, &mut blackouts);
+        talking = carry(&mut traffic, talking, pods[from], pods[to], word, &mut blackouts);
         moves.push((from, to));
-        stage.until("the source to export the address no longer", || {
+        until("the source to export the address no longer", || {
             (!addresses.iter().any(|address| pods[from].has_route(119, *address))).then_some(())
         });
         assert!(addresses.iter().all(|address| pods[to].has_route(119, *address)), "the target exports it");
@@ -280,7 +279,7 @@ fn connections_live_through_migrations_that_kubevirt_tells_by_its_labels() {
             "annotations": {"kubevirt.io/migration-target-ready-timestamp": format!("2026-11-16T05:31:0{number}Z")},
         });
         let word = || _ = stage.change(&target.name, &ready);
-        talking = carry(&stage, &mut traffic, talking, &running, &target, word, &mut blackouts);
+        talking = carry(&mut traffic, talking, &running, &target, word, &mut blackouts);
         // The source's launcher ends when the machine is gone from it, and its sandbox later.
         stage.finish(&running.name);
         running.del();

@@ -107,10 +107,10 @@ impl Stage {
         }))
         .unwrap();
         // The controller brings the kind, so it may not be there yet.
-        self.until("a claim", || {
+        until("a claim", || {
             self.cluster.runtime.block_on(self.claims().create(&PostParams::default(), &claim)).ok()
         });
-        self.until("the addresses of the claim", || {
+        until("the addresses of the claim", || {
             let claim = self.cluster.runtime.block_on(self.claims().get(name)).unwrap();
             let ips = claim.status.map(|status| json!(status)["ips"].clone()).unwrap_or_default();
             let ips = ips.as_array().cloned().unwrap_or_default();
@@ -176,18 +176,18 @@ impl Stage {
         let at_once = DeleteParams::default().grace_period(0);
         self.cluster.runtime.block_on(self.pods().delete(pod, &at_once)).unwrap();
     }
+}
 
-    /// Waits until there is something.
-    #[track_caller]
-    pub fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let began = now();
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            assert!(now().saturating_sub(began) < SOON, "waited {SOON:?} for {what}");
-            std::thread::sleep(Duration::from_millis(10));
+/// Waits until there is something.
+#[track_caller]
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = now();
+    loop {
+        if let Some(found) = look() {
+            return found;
         }
+        assert!(now().saturating_sub(began) < SOON, "waited {SOON:?} for {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
