@@ -35,8 +35,8 @@ mod verdict;
 #[path = "claims_chaos/work.rs"]
 mod work;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -87,7 +87,13 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
             .collect(),
     };
     let (oracle, plugins) = (Oracle::default(), place::plugins());
-    let place = Place { cluster: &cluster, machines: &machines, oracle: &oracle, plugins: plugins.path() };
+    let place = Place {
+        cluster: &cluster,
+        machines: &machines,
+        oracle: &oracle,
+        plugins: plugins.path(),
+        lost: Mutex::default(),
+    };
     let mut workers: Vec<Worker<'_>> =
         plan.lanes.iter().enumerate().map(|(number, lane)| Worker::new(number, lane, &place)).collect();
     let logs = Logs { programs: &programs, seed };

@@ -1,6 +1,7 @@
 //! Where it all happens: the hosts, and the API, whose answers are waited for also while it is down.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -35,6 +36,19 @@ pub struct Place<'a> {
     pub oracle: &'a Oracle,
     /// Where the plugins are.
     pub plugins: &'a Path,
+    /// Containers that nobody has said DEL for, though their pods are gone.
+    pub lost: Mutex<Vec<Lost>>,
+}
+
+/// A container that nobody has said DEL for, though its pod is gone.
+pub struct Lost {
+    pub network: Network,
+    pub node: usize,
+    pub container: String,
+    /// Where its namespace was.
+    pub path: PathBuf,
+    /// `CNI_ARGS`.
+    pub args: String,
 }
 
 impl Place<'_> {
@@ -118,6 +132,18 @@ impl Place<'_> {
         };
         let interface = network.interface();
         self.machines[node].start_program(&plugin, interface, verb, (container, netns, args), config).join()
+    }
+
+    /// A runtime comes round to what it has left: sooner than the agent finds out by itself.
+    pub fn come_round(&self, node: usize) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        for it in lost.extract_if(.., |it| it.node == node) {
+            let about = (it.container.as_str(), it.path.as_path(), it.args.as_str());
+            let called = self.call((it.network, node), "DEL", about, &it.network.config());
+            if called.code != 0 {
+                self.oracle.blame(format!("late DEL of {} on node {node}: {called:?}", it.container));
+            }
+        }
     }
 
     /// What every runtime does now and then: says to each node who is alive.

@@ -94,7 +94,7 @@ pub enum Manner {
     NamespaceFirst,
     /// The object goes first, and DEL is late.
     Forced,
-    /// The object goes, and nobody ever says DEL.
+    /// The object goes, and nobody says DEL, unless somebody waits for it for long.
     Lost,
 }
 

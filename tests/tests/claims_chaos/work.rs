@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::bed::Called;
 use crate::course::{now, say};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
-use crate::place::{PATIENCE, Place};
+use crate::place::{Lost, PATIENCE, Place};
 use crate::plan::{Lane, Manner, Start, Step, Wish};
 
 /// A link that is out of service is deleted before this, if there is an agent.
@@ -269,6 +270,9 @@ impl<'a> Worker<'a> {
                 return self.told(pod, start, called, expected);
             }
             self.refused(pod, start, attempt, &called);
+            if now().saturating_sub(began) > LONG / 2 {
+                self.place.come_round(pod.node);
+            }
             if now().saturating_sub(began) > PATIENCE {
                 return self.blame(&format!("no ADD of {} succeeds: {called:?}", pod.name));
             }
@@ -376,7 +380,17 @@ impl<'a> Worker<'a> {
                 pod.end();
             }
             Manner::NamespaceFirst => {}
-            Manner::Lost => pod.end(),
+            Manner::Lost => {
+                let lost = Lost {
+                    network: pod.network,
+                    node: pod.node,
+                    container: pod.container.clone(),
+                    path: pod.space.path.clone(),
+                    args: pod.args(),
+                };
+                self.place.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
+                pod.end();
+            }
         }
         self.place.delete(&pods, &pod.name, &pod.uid, 0);
     }
@@ -438,14 +452,18 @@ impl Running<'_> {
     }
 
     fn call_at(&self, verb: &str, path: &Path, result: Option<&Value>) -> Called {
-        let Self { name, uid, .. } = self;
-        let args =
-            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={NAMESPACE};K8S_POD_NAME={name};K8S_POD_UID={uid}");
+        let args = self.args();
         let mut config = self.network.config();
         if let Some(result) = result {
             config["prevResult"] = result.clone();
         }
         self.place.call((self.network, self.node), verb, (&self.container, path, &args), &config)
+    }
+
+    /// `CNI_ARGS`.
+    fn args(&self) -> String {
+        let Self { name, uid, .. } = self;
+        format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={NAMESPACE};K8S_POD_NAME={name};K8S_POD_UID={uid}")
     }
 
     /// A DEL, which succeeds whatever is down.
