@@ -50,11 +50,14 @@ use stage::Family::{Both, Four, Six};
 use stage::{Family, Stage};
 use steps::Steps;
 
+/// What happens in a scenario.
+type Play<'p> = Pin<Box<dyn Future<Output = Result<()>> + 'p>>;
+
 /// A scenario: what it is called, where it plays, and what happens.
 struct Scenario {
     name: &'static str,
     family: Family,
-    play: for<'p> fn(&'p Place<'p>) -> Pin<Box<dyn Future<Output = Result<()>> + 'p>>,
+    play: for<'p> fn(&'p Place<'p>) -> Play<'p>,
 }
 
 /// Each scenario with the families that it plays for.

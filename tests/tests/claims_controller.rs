@@ -187,7 +187,7 @@ async fn a_claim_has_its_addresses_before_any_pod_asks_and_gives_them_back_after
         }
     }
     on_record(&client, &names).await?;
-    for name in names.drain(..).collect::<Vec<_>>() {
+    for name in std::mem::take(&mut names) {
         let finalizers = claims(&client).get(&name).await?.finalizers().to_vec();
         ensure!(finalizers.is_empty(), "{finalizers:?} would keep {name} when we are uninstalled");
         delete_claim(&client, &name).await;

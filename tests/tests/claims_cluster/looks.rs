@@ -82,15 +82,6 @@ impl Place<'_> {
         Ok(all)
     }
 
-    /// The pod's interfaces have exactly the addresses of the machine's claims.
-    pub fn has(&self, pod: &Running, nics: &[Nic], claims: &BTreeMap<&'static str, Claimed>) -> Result<()> {
-        for nic in nics {
-            let has = pod.interfaces.get(nic.interface()?);
-            ensure!(has == Some(&claims[nic.name].addresses), "{pod:?} and not {:?}", claims[nic.name]);
-        }
-        Ok(())
-    }
-
     /// The claims say that this pod has them now.
     pub async fn owner_is(&self, claims: impl IntoIterator<Item = &Claimed>, pod: &str) -> Result<()> {
         for claim in claims {
@@ -113,7 +104,7 @@ impl Place<'_> {
         for claim in claims {
             eventually(&format!("claim {} is gone", claim.name), async || {
                 let now = self.claims().get_opt(&claim.name).await?;
-                Ok(now.filter(|now| now.uid().as_deref() == Some(&claim.uid)).is_none().then_some(()))
+                Ok(now.is_none_or(|now| now.uid().as_deref() != Some(&claim.uid)).then_some(()))
             })
             .await?;
             eventually(&format!("the addresses of {} are freed", claim.name), async || {
@@ -225,6 +216,15 @@ impl Place<'_> {
         })
         .await
     }
+}
+
+/// The pod's interfaces have exactly the addresses of the machine's claims.
+pub fn has(pod: &Running, nics: &[Nic], claims: &BTreeMap<&'static str, Claimed>) -> Result<()> {
+    for nic in nics {
+        let has = pod.interfaces.get(nic.interface()?);
+        ensure!(has == Some(&claims[nic.name].addresses), "{pod:?} and not {:?}", claims[nic.name]);
+    }
+    Ok(())
 }
 
 /// The tables in which a host has a route to this one address.

@@ -172,12 +172,7 @@ impl<'s> Place<'s> {
             let events: Api<k8s_openapi::api::core::v1::Event> =
                 Api::namespaced(self.stage.client.clone(), &self.namespace);
             let told = events.list(&kube::api::ListParams::default().fields(&field)).await?;
-            let told = told
-                .items
-                .into_iter()
-                .filter_map(|it| it.message)
-                .filter(|it| it.contains("fail"))
-                .next_back();
+            let told = told.items.into_iter().filter_map(|it| it.message).rfind(|it| it.contains("fail"));
             words.push(format!(
                 "{} is {phase}: {:?} {:?}",
                 pod.name_any(),
@@ -268,22 +263,6 @@ impl<'s> Place<'s> {
         });
         Ok(self.claims().create(&PostParams::default(), &serde_json::from_value(claim)?).await?)
     }
-
-    /// Nothing of what was asked for happens for so long.
-    pub async fn stays<T: PartialEq + std::fmt::Debug>(
-        &self,
-        what: &str,
-        so_long: Duration,
-        mut get: impl AsyncFnMut() -> Result<T>,
-    ) -> Result<()> {
-        let (start, before) = (SystemClock.now(), get().await?);
-        while SystemClock.now().since(start) < so_long {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            let now = get().await.with_context(|| what.to_owned())?;
-            ensure!(now == before, "{what}: it was {before:?} and is {now:?}");
-        }
-        Ok(())
-    }
 }
 
 /// What a pod of a scenario is made of.
@@ -294,4 +273,19 @@ pub fn pod_spec(node: Option<&str>, command: &str) -> Value {
         "nodeSelector": selector,
         "containers": [{"name": "c", "image": images::BUSYBOX, "command": ["sh", "-c", command]}],
     })
+}
+
+/// Nothing of what was asked for changes for so long.
+pub async fn stays<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    so_long: Duration,
+    mut get: impl AsyncFnMut() -> Result<T>,
+) -> Result<()> {
+    let (start, before) = (SystemClock.now(), get().await?);
+    while SystemClock.now().since(start) < so_long {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = get().await.with_context(|| what.to_owned())?;
+        ensure!(now == before, "{what}: it was {before:?} and is {now:?}");
+    }
+    Ok(())
 }

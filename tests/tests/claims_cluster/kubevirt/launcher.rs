@@ -59,7 +59,7 @@ impl Launcher<'_> {
     }
 
     fn interfaces(&self) -> Vec<String> {
-        let status = self.0.annotations().get(STATUS).map(String::as_str).unwrap_or("[]");
+        let status = self.0.annotations().get(STATUS).map_or("[]", String::as_str);
         let status: Vec<Value> = serde_json::from_str(status).unwrap_or_default();
         status.iter().filter_map(|it| it["interface"].as_str().map(str::to_owned)).collect()
     }

@@ -8,6 +8,7 @@ use tenure_api::networks::NetworkAttachmentDefinition;
 
 use crate::bed::eventually;
 use crate::kubevirt::kinds::{Kind, Nic, devices};
+use crate::looks::has;
 use crate::networks::NETS;
 use crate::place::Place;
 
@@ -49,7 +50,7 @@ pub async fn defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_star
     define(place, "own", &network("own-unreadable", 1, &json!(true)).to_string()).await?;
     let claims = place.claims_of("web", &nics).await?;
     let pod = place.runs("web", None).await?;
-    place.has(&pod, &nics, &claims)
+    has(&pod, &nics, &claims)
 }
 
 /// The same, of one that comes later than the machine.
@@ -67,7 +68,7 @@ pub async fn defect_a_a_definition_that_comes_late_never_lets_a_machine_start_wi
     define(place, "own", &network("own-late", 2, &json!(true)).to_string()).await?;
     let claims = place.claims_of("web", &nics).await?;
     let pod = place.runs("web", None).await?;
-    place.has(&pod, &nics, &claims)
+    has(&pod, &nics, &claims)
 }
 
 /// Defect (b): two interfaces on one definition get the same claim.
@@ -77,11 +78,11 @@ pub async fn defect_b_two_interfaces_on_one_network_are_two_claims(place: &Place
     place.create_machine("web", &nics).await?;
     let claims = place.claims_of("web", &nics).await?;
     let before = place.runs("web", None).await?;
-    place.has(&before, &nics, &claims)?;
+    has(&before, &nics, &claims)?;
     ensure!(claims["red"].addresses.is_disjoint(&claims["green"].addresses), "{claims:?}");
     place.restart("web").await?;
     let after = place.runs("web", Some(&before)).await?;
-    place.has(&after, &nics, &claims)
+    has(&after, &nics, &claims)
 }
 
 /// Defect (c): an interface that is unplugged keeps its address until the machine is deleted.
@@ -94,7 +95,7 @@ pub async fn defect_c_hot_unplug_deletes_the_claim_and_frees_and_hot_plug_makes_
     place.create_machine("web", &first).await?;
     let claims = place.claims_of("web", &first).await?;
     let pod = place.runs("web", None).await?;
-    place.has(&pod, &first, &claims)?;
+    has(&pod, &first, &claims)?;
 
     let both = [Nic::of_pods(), red, green.clone()];
     let template = |devices: &Value| json!({"spec": {"template": {"spec": devices}}});
@@ -105,7 +106,7 @@ pub async fn defect_c_hot_unplug_deletes_the_claim_and_frees_and_hot_plug_makes_
     })
     .await?;
     ensure!(with_both.uid == pod.uid, "the pod was made again");
-    place.has(&with_both, &both, &plugged)?;
+    has(&with_both, &both, &plugged)?;
 
     let mut absent = devices(&both);
     absent["domain"]["devices"]["interfaces"][1]["state"] = json!("absent");
@@ -117,7 +118,7 @@ pub async fn defect_c_hot_unplug_deletes_the_claim_and_frees_and_hot_plug_makes_
     .await?;
     ensure!(after.uid == pod.uid, "the pod was made again");
     let left = [Nic::of_pods(), green];
-    place.has(&after, &left, &plugged)?;
+    has(&after, &left, &plugged)?;
     eventually("the machine's list is without it", async || {
         let machine = place.objects(Kind::Machine).get("web").await?;
         let networks =

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::bed::eventually;
 use crate::kubevirt::kinds::{Kind, Nic};
-use crate::looks::Claimed;
-use crate::place::{Place, Running};
+use crate::looks::{Claimed, has};
+use crate::place::{Place, Running, stays};
 
 /// A machine that runs, with its claims.
 async fn running(
@@ -22,7 +22,7 @@ async fn running(
     place.create_machine(name, &nics).await?;
     let claims = place.claims_of(name, &nics).await?;
     let pod = place.runs(name, None).await?;
-    place.has(&pod, &nics, &claims)?;
+    has(&pod, &nics, &claims)?;
     place.owner_is(claims.values(), &pod.name).await?;
     Ok((nics, claims, pod))
 }
@@ -67,7 +67,7 @@ pub async fn a_restarted_machine_keeps_its_addresses_and_its_claims_name_the_new
     place.restart("web").await?;
     let after = place.runs("web", Some(&before)).await?;
     ensure!(after.uid != before.uid);
-    place.has(&after, &nics, &claims)?;
+    has(&after, &nics, &claims)?;
     place.owner_is(claims.values(), &after.name).await?;
     place.is_active(&after, &nics).await?;
     ensure!(
@@ -99,7 +99,7 @@ pub async fn a_stopped_machine_keeps_its_addresses_and_starts_with_them_on_anoth
     place.start("web", Some(node)).await?;
     let after = place.runs("web", None).await?;
     ensure!(after.node == node);
-    place.has(&after, &nics, &claims)?;
+    has(&after, &nics, &claims)?;
     place.owner_is(claims.values(), &after.name).await?;
     place.is_active(&after, &nics).await
 }
@@ -120,7 +120,7 @@ pub async fn a_bare_instance_keeps_its_addresses_over_a_live_migration_and_frees
     place.create_instance("web", &nics).await?;
     let claims = place.claims_of("web", &nics).await?;
     let source = place.runs("web", None).await?;
-    place.has(&source, &nics, &claims)?;
+    has(&source, &nics, &claims)?;
     let owners = place.claims().get(&claims["default"].name).await?.owner_references().to_vec();
     ensure!(owners.len() == 1 && owners[0].kind == "VirtualMachineInstance", "{owners:?}");
     moves(place, &nics, &claims, source).await?;
@@ -139,7 +139,7 @@ async fn moves(
     place.migrate("away", "web", true).await?;
     let target = target_of(place, "web", &source).await?;
     ensure!(target.node != source.node);
-    place.has(&target, nics, claims)?;
+    has(&target, nics, claims)?;
     // The machine still runs where it was.
     place.is_active(&source, nics).await.context("while the target waits")?;
     place.owner_is(claims.values(), &source.name).await?;
@@ -179,7 +179,7 @@ pub async fn an_aborted_migration_leaves_everything_with_the_source(place: &Plac
     let (nics, claims, source) = running(place, "web").await?;
     place.migrate("away", "web", true).await?;
     let target = target_of(place, "web", &source).await?;
-    place.has(&target, &nics, &claims)?;
+    has(&target, &nics, &claims)?;
     place.delete(Kind::Migration, "away", PropagationPolicy::Background).await?;
     place.pod_is_gone(&target.name, &target.uid).await?;
     place.owner_is(claims.values(), &source.name).await?;
@@ -188,7 +188,7 @@ pub async fn an_aborted_migration_leaves_everything_with_the_source(place: &Plac
     // And the next one works.
     place.migrate("again", "web", false).await?;
     let after = place.runs("web", Some(&source)).await?;
-    place.has(&after, &nics, &claims)?;
+    has(&after, &nics, &claims)?;
     place.owner_is(claims.values(), &after.name).await?;
     place.is_active(&after, &nics).await
 }
@@ -256,12 +256,11 @@ pub async fn a_foreground_deletion_keeps_the_claims_until_an_instance_with_anoth
         Ok(Some(()))
     })
     .await?;
-    place
-        .stays("the claims are held", Duration::from_secs(5), async || {
-            place.are_held(claims.values()).await?;
-            Ok(place.claims().list(&kube::api::ListParams::default()).await?.items.len())
-        })
-        .await?;
+    stays("the claims are held", Duration::from_secs(5), async || {
+        place.are_held(claims.values()).await?;
+        Ok(place.claims().list(&kube::api::ListParams::default()).await?.items.len())
+    })
+    .await?;
     instances.patch("web", &PatchParams::default(), &finalizers(&[])).await?;
     place.is_gone(Kind::Machine, "web").await?;
     place.are_freed(claims.values()).await

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::bed::eventually;
 use crate::looks::{Claimed, condition};
 use crate::networks::NETS;
-use crate::place::{Place, Running};
+use crate::place::{Place, Running, stays};
 use crate::stage::CLUSTER_NETWORK;
 
 /// The interfaces of a pod that uses [`three`] claims.
@@ -103,8 +103,7 @@ pub async fn a_claim_deleted_while_a_pod_uses_it_keeps_the_addresses_until_the_p
     for claim in &claims {
         place.claims().delete(&claim.name, &DeleteParams::default()).await?;
     }
-    place
-        .stays("the addresses stay the pod's", Duration::from_secs(6), async || place.are_held(&claims).await)
+    stays("the addresses stay the pod's", Duration::from_secs(6), async || place.are_held(&claims).await)
         .await?;
     place.is_delivered_at(&claims[0].addresses, &pod.node).await?;
     // One of the same name is another one: it gets others.
@@ -224,10 +223,7 @@ pub async fn any_other_mover_says_by_an_annotation_which_of_two_pods_is_reached(
     }
     // One that is not newer says nothing.
     says(&pods[0].name, "3").await?;
-    place
-        .stays("the active pod", Duration::from_secs(3), async || {
-            Ok(place.claimed("kept-own").await?.owner_pod)
-        })
+    stays("the active pod", Duration::from_secs(3), async || Ok(place.claimed("kept-own").await?.owner_pod))
         .await?;
     // Without any word, the other one follows when the active one goes, and the third comes in.
     place.delete_pod("second").await?;

@@ -1,4 +1,4 @@
-//! StatefulSets whose pods keep their addresses.
+//! `StatefulSet`s whose pods keep their addresses.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
