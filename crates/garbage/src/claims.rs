@@ -99,7 +99,7 @@ fn claim(claim: &IPAMClaim) -> Result<(), Broken> {
     let now = Timestamp::from_millis(1);
     let mut given = claim.clone();
     given.status = Some(status::allocated(claim, &facts.addresses, now));
-    hold(status::is_held(&given) == !facts.uid.is_empty(), || format!("{given:?} has no proof"))?;
+    hold(status::is_held(&given) != facts.uid.is_empty(), || format!("{given:?} has no proof"))?;
     given.status = Some(status::failed(&given, status::Reason::Invalid, "words", now));
     hold(!status::is_held(&given), || format!("{given:?} has a proof"))
 }
