@@ -44,7 +44,11 @@ async fn add(agent: &Agent, attach: Attach) -> Option<String> {
 }
 
 fn seen(agent: &Agent, active: &str) {
-    agent.node.tell(Event::ClaimSeen { uid: "claim-uid".into(), active_pod: Some(active.into()) });
+    agent.node.tell(Event::ClaimSeen {
+        uid: "claim-uid".into(),
+        active_pod: Some(active.into()),
+        contested: false,
+    });
 }
 
 /// The number of the link that the claim's address leads to.
