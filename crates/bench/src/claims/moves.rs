@@ -67,16 +67,19 @@ impl Moves {
         let pods = cluster.pods(CLAIMED);
         let mut moves = Self::default();
         for number in 1..=size.moves {
-            let (name, routes) = (names[number % 2], &routes[number % 2]);
+            let (name, [target, source]) =
+                (names[number % 2], [&routes[number % 2], &routes[(number + 1) % 2]]);
             std::thread::sleep(BETWEEN);
-            routes.forget();
+            [target, source].into_iter().for_each(Routes::forget);
             let patch =
                 Patch::Merge(json!({"metadata": {"annotations": {annotation::ACTIVE: number.to_string()}}}));
             let asked = Instant::now();
             cluster.runtime.block_on(pods.patch(name, &PatchParams::default(), &patch))?;
             moves.signals.push(nanoseconds(&asked.elapsed()));
-            let at = routes.wait_for(&address).with_context(|| format!("move {number}, to {name}"))?;
+            let at = target.wait_for(&address, false).with_context(|| format!("move {number}, to {name}"))?;
             moves.commits.push(nanoseconds(&at.saturating_duration_since(asked)));
+            // A route that is still there when its turn comes again would not be put there again.
+            source.wait_for(&address, true).with_context(|| format!("after move {number}, to {name}"))?;
             std::thread::sleep(BETWEEN);
             moves.chains.push(nanoseconds(&chain.once(cluster, number)?));
         }
@@ -110,18 +113,19 @@ impl Routes {
         while self.lines.try_recv().is_ok() {}
     }
 
-    /// When a route to a pod with this address came.
-    fn wait_for(&self, address: &str) -> Result<Instant> {
+    /// When a route to a pod with this address came, or went.
+    fn wait_for(&self, address: &str, goes: bool) -> Result<Instant> {
         loop {
             match self.lines.recv_timeout(SOON) {
                 Ok((at, line)) => {
-                    let words: Vec<&str> = line.split_whitespace().collect();
+                    let gone = line.starts_with("Deleted ");
+                    let words: Vec<&str> = line.split_whitespace().skip(usize::from(gone)).collect();
                     let in_table = words.windows(2).any(|pair| pair == ["table", POD_TABLE]);
-                    if in_table && words.first() == Some(&address) {
+                    if gone == goes && in_table && words.first() == Some(&address) {
                         return Ok(at);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => bail!("no route to {address} in {SOON:?}"),
+                Err(RecvTimeoutError::Timeout) => bail!("no route to {address} came or went in {SOON:?}"),
                 Err(RecvTimeoutError::Disconnected) => bail!("ip monitor has ended"),
             }
         }
