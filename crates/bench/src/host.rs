@@ -5,6 +5,7 @@
 //! | `machine` | a host, with a container runtime on it |
 //! | `runtime` | that runtime: executes plugins and takes the time |
 //! | `way` | the way from a host to an API server of the machine |
+//! | `objects` | what is prepared on that API server |
 //! | `programs` | our own programs, as they are installed |
 //! | `process` | what a process, and an agent, tell of themselves |
 //! | `sampled` | rounds of calls, and their middle |
@@ -13,6 +14,7 @@
 
 pub(crate) mod log;
 pub(crate) mod machine;
+pub(crate) mod objects;
 pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod runtime;

@@ -4,12 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::claims::{DEFAULT_INTERFACE, IPAMClaim, IPAMClaimSpec, annotation};
 use tenure_api::coil::{AddressBlock, AddressPool};
@@ -19,7 +16,8 @@ use tokio::runtime::Handle;
 
 use super::{CLAIMED, NETWORK, NODES};
 use crate::host::log;
-use crate::host::machine::{Machine, SOON, until};
+use crate::host::machine::until;
+use crate::host::objects::{self, create};
 use crate::host::programs::Programs;
 
 /// Requests under way at once, as many as the controller has.
@@ -42,9 +40,9 @@ impl Cluster {
                 ControlPlane::start(Options::default().without_controller_manager().durable()).await?;
             let (runtime, client) = (runtime.clone(), plane.client()?);
             let cluster = Self { runtime, client, plane, controller: programs.controller.clone(), directory };
-            cluster.install().await?;
+            objects::install(&cluster.client, []).await?;
             for node in NODES {
-                cluster.node(node).await?;
+                objects::node(&cluster.client, node).await?;
             }
             // Pods without claims never wait for a block; claims have blocks of the usual size.
             cluster.pool("default", 14, "10.64.0.0/14").await?;
@@ -166,29 +164,6 @@ impl Cluster {
         Ok(self.runtime.block_on(self.plane.api_requests())?)
     }
 
-    async fn install(&self) -> Result<()> {
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for crd in tenure_api::crds() {
-            definitions.create(&PostParams::default(), &crd).await?;
-        }
-        for crd in tenure_api::crds() {
-            let name = crd.name_any();
-            let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-            let waited = tokio::time::timeout(SOON, established).await;
-            waited.with_context(|| format!("the API server does not serve {name}"))??;
-        }
-        Ok(())
-    }
-
-    async fn node(&self, name: &str) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        create(&nodes, json!({"metadata": {"name": name}})).await?;
-        let addresses = json!([{"type": "InternalIP", "address": Machine::ADDRESS}]);
-        let status = Patch::Merge(json!({"status": {"addresses": addresses}}));
-        nodes.patch_status(name, &PatchParams::default(), &status).await?;
-        Ok(())
-    }
-
     async fn pool(&self, name: &str, bits: u8, subnet: &str) -> Result<()> {
         let pools: Api<AddressPool> = Api::all(self.client.clone());
         let spec = json!({"blockSizeBits": bits, "subnets": [{"ipv4": subnet}]});
@@ -206,18 +181,5 @@ fn holders(claim: &IPAMClaim) -> usize {
 /// Checks that a program still runs.
 pub(super) fn runs(controller: &Process) -> Result<()> {
     ensure!(controller.is_running(), "the controller has ended");
-    Ok(())
-}
-
-/// Makes an object out of JSON.
-async fn create<K>(objects: &Api<K>, mut object: Value) -> Result<()>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + serde::Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    object["apiVersion"] = json!(K::api_version(&()));
-    object["kind"] = json!(K::kind(&()));
-    let object: K = serde_json::from_value(object)?;
-    let made = objects.create(&PostParams::default(), &object).await;
-    made.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))?;
     Ok(())
 }

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use serde_json::json;
 use tenure_testbed::hosts::HostChild;
 
 use super::cluster::Cluster;
 use super::{NETWORK, PLAIN};
 use crate::host::log;
-use crate::host::machine::{Machine, until};
+use crate::host::machine::Machine;
 use crate::host::programs::Programs;
 use crate::host::runtime::{Calls, Container, Order, Timings};
 use crate::host::way::Way;
@@ -48,15 +48,7 @@ impl Node {
         let kubeconfig = directory.path().join("kubeconfig");
         way.kubeconfig(&cluster.plane, None, &kubeconfig)?;
         let log = directory.path().join("tenured.log");
-        let kubeconfig = kubeconfig.display().to_string();
-        let arguments =
-            ["--node-name", name, "--kubeconfig", &kubeconfig, "--metrics-address", "127.0.0.1:0"];
-        let agent = machine.daemon(&programs.agent, &arguments, &[("NO_COLOR", "1")], &log)?;
-        let socket = machine.path("/run/tenure/tenured.sock")?;
-        until("tenured to answer", || {
-            ensure!(agent.try_wait().is_none(), "tenured has ended: {}", log::tail(&log));
-            Ok(socket.exists().then_some(()))
-        })?;
+        let agent = machine.agent(&programs.agent, &kubeconfig, &log)?;
         let mut node = Self {
             name: name.to_owned(),
             machine,

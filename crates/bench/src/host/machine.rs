@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use tenure_testbed::hosts::{Host, HostChild, Port, Segment};
 
+use super::log::tail;
 use super::process::processor_time;
 use super::runtime::{Order, Timings};
 
@@ -75,6 +76,21 @@ impl Machine {
             command = command.env(key, value);
         }
         Ok(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?)
+    }
+
+    /// Starts our agent, and waits until it answers.
+    pub(crate) fn agent(&self, program: &Path, kubeconfig: &Path, log: &Path) -> Result<HostChild> {
+        let kubeconfig = kubeconfig.display().to_string();
+        let name = self.host.name();
+        let arguments =
+            ["--node-name", name, "--kubeconfig", &kubeconfig, "--metrics-address", "127.0.0.1:0"];
+        let agent = self.daemon(program, &arguments, &[("NO_COLOR", "1")], log)?;
+        let socket = self.path("/run/tenure/tenured.sock")?;
+        until("tenured to answer", || {
+            ensure!(agent.try_wait().is_none(), "tenured has ended: {}", tail(log));
+            Ok(socket.exists().then_some(()))
+        })?;
+        Ok(agent)
     }
 
     /// A file of the host, for this process.

@@ -2,20 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{Api, Client, ResourceExt as _};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure_api::coil::AddressPool;
 use tenure_testbed::control_plane::{ControlPlane, Options};
 use tokio::runtime::Handle;
 
-use crate::host::machine::{Machine, SOON};
+use crate::host::machine::Machine;
+use crate::host::objects::{self, create};
 use crate::host::way::Way;
 
 /// The name of the node, and of its object.
@@ -56,8 +53,8 @@ impl Cluster {
             let plane =
                 ControlPlane::start(Options::default().without_controller_manager().durable()).await?;
             let cluster = Self { runtime: runtime.clone(), client: plane.client()?, plane };
-            cluster.install().await?;
-            cluster.node().await?;
+            objects::install(&cluster.client, []).await?;
+            objects::node(&cluster.client, NODE).await?;
             // Large blocks, so that an ADD elsewhere than in the tries below never needs one.
             cluster.pool("default", 14, "10.64.0.0/14").await?;
             let tries = (0..pools.crowds)
@@ -99,29 +96,6 @@ impl Cluster {
         self.runtime.block_on(made.buffer_unordered(AT_ONCE).try_collect::<()>())
     }
 
-    async fn install(&self) -> Result<()> {
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for crd in tenure_api::crds() {
-            definitions.create(&PostParams::default(), &crd).await?;
-        }
-        for crd in tenure_api::crds() {
-            let name = crd.name_any();
-            let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-            let waited = tokio::time::timeout(SOON, established).await;
-            waited.with_context(|| format!("the API server does not serve {name}"))??;
-        }
-        Ok(())
-    }
-
-    async fn node(&self) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        create(&nodes, json!({"metadata": {"name": NODE}})).await?;
-        let addresses = json!([{"type": "InternalIP", "address": Machine::ADDRESS}]);
-        let status = Patch::Merge(json!({"status": {"addresses": addresses}}));
-        nodes.patch_status(NODE, &PatchParams::default(), &status).await?;
-        Ok(())
-    }
-
     async fn pool(&self, name: &str, bits: u8, subnet: &str) -> Result<()> {
         let pools: Api<AddressPool> = Api::all(self.client.clone());
         let spec = json!({"blockSizeBits": bits, "subnets": [{"ipv4": subnet}]});
@@ -135,17 +109,4 @@ impl Cluster {
         let annotations = json!({"coil.cybozu.com/pool": name});
         create(&namespaces, json!({"metadata": {"name": name, "annotations": annotations}})).await
     }
-}
-
-/// Makes an object out of JSON.
-async fn create<K>(objects: &Api<K>, mut object: Value) -> Result<()>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + serde::Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    object["apiVersion"] = json!(K::api_version(&()));
-    object["kind"] = json!(K::kind(&()));
-    let object: K = serde_json::from_value(object)?;
-    let made = objects.create(&PostParams::default(), &object).await;
-    made.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))?;
-    Ok(())
 }

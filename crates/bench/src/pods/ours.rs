@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::json;
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
 
 use super::cluster::{Cluster, NODE, Pools};
 use super::side::{Pace, Side};
-use crate::host::machine::{Machine, until};
+use crate::host::machine::Machine;
 use crate::host::programs::Programs;
 use crate::host::way::Way;
 use crate::host::{log, process};
@@ -39,15 +39,7 @@ impl Ours {
         let machine = Machine::start(NODE)?;
         let (kubeconfig, way) = cluster.reach(&machine, directory.path())?;
         let log = directory.path().join("tenured.log");
-        let kubeconfig = kubeconfig.display().to_string();
-        let arguments =
-            ["--node-name", NODE, "--kubeconfig", &kubeconfig, "--metrics-address", "127.0.0.1:0"];
-        let agent = machine.daemon(&programs.agent, &arguments, &[("NO_COLOR", "1")], &log)?;
-        let socket = machine.path("/run/tenure/tenured.sock")?;
-        until("tenured to answer", || {
-            ensure!(agent.try_wait().is_none(), "tenured has ended: {}", log::tail(&log));
-            Ok(socket.exists().then_some(()))
-        })?;
+        let agent = machine.agent(&programs.agent, &kubeconfig, &log)?;
         let config = json!({"cniVersion": "1.0.0", "name": "measured", "type": "tenure"});
         let nowhere = PathBuf::from("/nonexistent");
         let side = Side::new("Tenure", machine, programs.plugin.clone(), nowhere, &config);

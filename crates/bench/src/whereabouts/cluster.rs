@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{Allocation, GROUP, IPPool, IPPoolSpec, NodeSlicePool, label, pool_name};
@@ -16,7 +15,7 @@ use tenure_testbed::control_plane::{ControlPlane, Options};
 use tokio::runtime::Handle;
 
 use super::{NAMESPACE, NODE, caller};
-use crate::host::machine::SOON;
+use crate::host::objects;
 use crate::host::runtime::Timings;
 
 /// The kind that networks of Multus are made with.
@@ -40,8 +39,7 @@ impl Cluster {
                 ControlPlane::start(Options::default().without_controller_manager().durable()).await?;
             let cluster = Self { runtime: runtime.clone(), client: plane.client()?, plane };
             cluster.install().await?;
-            let node: Node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
-            Api::all(cluster.client.clone()).create(&PostParams::default(), &node).await?;
+            objects::node(&cluster.client, NODE).await?;
             Ok(cluster)
         })
     }
@@ -49,17 +47,7 @@ impl Cluster {
     async fn install(&self) -> Result<()> {
         let attachments: CustomResourceDefinition =
             serde_saphyr::from_str(ATTACHMENTS).context("cannot read the definition of attachments")?;
-        let all: Vec<_> = tenure_api::crds().into_iter().chain([attachments]).collect();
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for definition in &all {
-            definitions.create(&PostParams::default(), definition).await?;
-        }
-        for name in all.iter().map(kube::ResourceExt::name_any) {
-            let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-            let waited = tokio::time::timeout(SOON, established).await;
-            waited.with_context(|| format!("the API server does not serve {name}"))??;
-        }
-        Ok(())
+        objects::install(&self.client, [attachments]).await
     }
 
     /// A namespace for objects.

@@ -37,16 +37,8 @@ impl Ours {
         let way = Way::to(&cluster.plane, &cluster.runtime, &machine)?;
         let kubeconfig = directory.path().join("kubeconfig");
         way.kubeconfig(&cluster.plane, None, &kubeconfig)?;
-        let kubeconfig = kubeconfig.display().to_string();
         let log = directory.path().join("tenured.log");
-        let arguments =
-            ["--node-name", NODE, "--kubeconfig", &kubeconfig, "--metrics-address", "127.0.0.1:0"];
-        let agent = machine.daemon(&programs.agent, &arguments, &[("NO_COLOR", "1")], &log)?;
-        let socket = machine.path("/run/tenure/tenured.sock")?;
-        until("tenured to answer", || {
-            ensure!(agent.try_wait().is_none(), "tenured has ended: {}", log::tail(&log));
-            Ok(socket.exists().then_some(()))
-        })?;
+        let agent = machine.agent(&programs.agent, &kubeconfig, &log)?;
         let plugin = directory.path().join("whereabouts");
         std::fs::copy(&programs.plugin, &plugin)
             .with_context(|| format!("cannot copy {}", programs.plugin.display()))?;
