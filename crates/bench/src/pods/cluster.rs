@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use serde_json::json;
 use tenure_api::coil::AddressPool;
 use tenure_testbed::control_plane::{ControlPlane, Options};
