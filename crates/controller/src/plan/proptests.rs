@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use proptest::prelude::*;
 use tenure_api::coil::RequestOutcome;
 
-use super::model::{Outcome, Server, tell};
+use super::model::{Leader, Outcome, Server, tell};
 use super::*;
 
 const POOLS: [&str; 3] = ["p", "q", "r"];
@@ -66,14 +66,6 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-struct Leader {
-    world: World,
-    planner: Planner,
-    /// How much of the log it has heard.
-    heard: usize,
-    on_their_way: Vec<Write>,
-}
-
 struct Run {
     server: Server,
     leaders: Vec<Leader>,
@@ -95,12 +87,7 @@ impl Run {
         for node in NODES {
             server.node(node, None);
         }
-        let leaders = (0..2).map(|_| Leader {
-            world: server.world(),
-            planner: Planner::default(),
-            heard: server.log.len(),
-            on_their_way: Vec::new(),
-        });
+        let leaders = (0..2).map(|_| Leader::of(&server));
         let leaders = leaders.collect();
         Self { server, leaders, asked: 0, askers: BTreeMap::new(), late: BTreeSet::new() }
     }
@@ -142,35 +129,17 @@ impl Run {
                     self.server.put_pool(known);
                 }
             }
-            Op::Hear { leader, changes } => {
-                let leader = &mut self.leaders[leader];
-                let news = self.server.log.iter().skip(leader.heard).take(changes).cloned();
-                news.for_each(|news| {
-                    leader.heard += 1;
-                    tell(&mut leader.world, news);
-                });
-            }
-            Op::Plan { leader } => {
-                let leader = &mut self.leaders[leader];
-                let plan = leader.planner.plan(&leader.world, self.server.timestamp());
-                leader.on_their_way.extend(plan);
-            }
+            Op::Hear { leader, changes } => self.leaders[leader].hear(&self.server, changes),
+            Op::Plan { leader } => self.leaders[leader].plan(&self.server),
             Op::Arrive { leader, write, heard } => self.arrive(leader, write, heard),
-            Op::Crash { leader } => {
-                let on_their_way = std::mem::take(&mut self.leaders[leader].on_their_way);
-                let (world, heard) = (self.server.world(), self.server.log.len());
-                self.leaders[leader] = Leader { world, planner: Planner::default(), heard, on_their_way };
-            }
+            Op::Crash { leader } => self.leaders[leader].crash(&self.server),
             Op::Pass(millis) => self.server.now += millis,
         }
     }
 
     fn arrive(&mut self, leader: usize, number: usize, heard: bool) {
         let leader = &mut self.leaders[leader];
-        if leader.on_their_way.is_empty() {
-            return;
-        }
-        let write = leader.on_their_way.swap_remove(number % leader.on_their_way.len());
+        let Some(write) = leader.next_to_arrive(number) else { return };
         let mut late = false;
         if let Write::Create { block } = &write {
             // No creation outlives the term in which its pool was there.

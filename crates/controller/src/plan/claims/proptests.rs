@@ -9,8 +9,7 @@ use tenure_claims::ClaimFacts;
 use tenure_ipam::Address;
 
 use super::super::Planner;
-use super::super::model::{Outcome, Server, tell};
-use crate::world::World;
+use super::super::model::{Leader, Outcome, Server, tell};
 use crate::write::{ClaimWrite, Write};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -67,13 +66,6 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-struct Leader {
-    world: World,
-    planner: Planner,
-    heard: usize,
-    on_their_way: Vec<Write>,
-}
-
 struct Run {
     server: Server,
     leaders: Vec<Leader>,
@@ -87,12 +79,7 @@ impl Run {
         let mut server = Server::default();
         server.pool("default", 2, &["10.0.0.0/30", "10.0.1.0/29"], &["10.0.0.0"]);
         server.node("n", None);
-        let leaders = (0..2).map(|_| Leader {
-            world: server.world(),
-            planner: Planner::default(),
-            heard: server.log.len(),
-            on_their_way: Vec::new(),
-        });
+        let leaders = (0..2).map(|_| Leader::of(&server));
         let leaders = leaders.collect();
         Self { server, leaders, asked: 0, uses: BTreeMap::new() }
     }
@@ -135,35 +122,17 @@ impl Run {
                     self.server.return_block(&of_node[number % of_node.len()]);
                 }
             }
-            Op::Hear { leader, changes } => {
-                let leader = &mut self.leaders[leader];
-                let news = self.server.log.iter().skip(leader.heard).take(changes).cloned();
-                news.for_each(|news| {
-                    leader.heard += 1;
-                    tell(&mut leader.world, news);
-                });
-            }
-            Op::Plan { leader } => {
-                let leader = &mut self.leaders[leader];
-                let plan = leader.planner.plan(&leader.world, self.server.timestamp());
-                leader.on_their_way.extend(plan);
-            }
+            Op::Hear { leader, changes } => self.leaders[leader].hear(&self.server, changes),
+            Op::Plan { leader } => self.leaders[leader].plan(&self.server),
             Op::Arrive { leader, write, heard } => self.arrive(leader, write, heard),
-            Op::Crash { leader } => {
-                let on_their_way = std::mem::take(&mut self.leaders[leader].on_their_way);
-                let (world, heard) = (self.server.world(), self.server.log.len());
-                self.leaders[leader] = Leader { world, planner: Planner::default(), heard, on_their_way };
-            }
+            Op::Crash { leader } => self.leaders[leader].crash(&self.server),
             Op::Pass(millis) => self.server.now += millis,
         }
     }
 
     fn arrive(&mut self, leader: usize, number: usize, heard: bool) {
         let leader = &mut self.leaders[leader];
-        if leader.on_their_way.is_empty() {
-            return;
-        }
-        let write = leader.on_their_way.swap_remove(number % leader.on_their_way.len());
+        let Some(write) = leader.next_to_arrive(number) else { return };
         let before = self.server.log.len();
         let outcome = self.server.write(&write);
         if heard && outcome == Outcome::Done {
