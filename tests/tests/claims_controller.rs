@@ -103,8 +103,8 @@ async fn range(client: &Client, name: &str, ipv4: &str, ipv6: &str, slices: Opti
 
 fn settings(identity: &str) -> Settings {
     let timing = Timing {
-        duration: Duration::from_secs(3),
-        renew_deadline: Duration::from_secs(2),
+        duration: Duration::from_secs(8),
+        renew_deadline: Duration::from_secs(6),
         retry: Duration::from_millis(300),
     };
     Settings { timing, tick: Duration::from_secs(1), ..claiming(identity) }
@@ -116,10 +116,15 @@ fn start(plane: &ControlPlane, identity: &str) -> Result<Running> {
     Ok(bed::start_with(plane.client_as(ACCOUNT, &groups)?, settings(identity)))
 }
 
-/// Ends it; no right was missing, and no write was wrong.
+/// Ends it; no right was missing, and no write was wrong. One that failed because the server was late was done later.
 async fn stop(controller: Running) -> Result<()> {
     let text = controller.metrics.text()?;
-    ensure!(!text.contains("outcome=\"failed\""), "a right is missing, or a write is wrong:\n{text}");
+    let failed =
+        text.lines().filter_map(|line| line.split_once("outcome=\"failed\"")).map(|(write, _)| write);
+    for write in failed {
+        let done = text.contains(&format!("{write}outcome=\"done\""));
+        ensure!(done, "a right is missing, or a write is wrong: {write}\n{text}");
+    }
     controller.stop().await;
     Ok(())
 }

@@ -271,14 +271,29 @@ impl Agent {
 
 /// Calls are read, decided, carried out and answered on one thread: each that took part in one would have to be woken up for
 /// it, which takes the kernel as long as all that is to be decided.
+///
+/// The thread ends with the runtime that it was started on, wherever it stands: without the watches that run there, it would
+/// answer for an agent that is not there any more.
 fn on_own_thread<T: Send + 'static>(
     life: impl Future<Output = T> + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (end, ended) = oneshot::channel();
+    let (mut around, gone) = oneshot::channel::<()>();
+    tokio::spawn(async move { around.closed().await });
     std::thread::Builder::new().name("calls".into()).spawn(move || {
-        // Nobody waits for it any more only when the process is ending.
-        let _ = end.send(runtime.block_on(life));
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                outcome = life => Some(outcome),
+                _ = gone => None,
+            }
+        });
+        // What is still being done here goes with the runtime, before anybody hears of the end.
+        drop(runtime);
+        if let Some(outcome) = outcome {
+            // Nobody waits for it any more only when the process is ending.
+            let _ = end.send(outcome);
+        }
     })?;
     Ok(ended)
 }
