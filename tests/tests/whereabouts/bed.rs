@@ -46,7 +46,7 @@ pub const NODE: &str = "whereabouts.cni.cncf.io/node";
 const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
 /// Much longer than anything takes, also on a machine that is busy with other things.
-pub const SOON: Duration = Duration::from_mins(1);
+pub const SOON: Duration = Duration::from_mins(2);
 
 /// The time since the start of the machine's clock.
 pub fn now() -> Duration {
