@@ -47,6 +47,7 @@ use work::Worker;
 
 /// How long a freed address cools.
 const COOLING: Duration = Duration::from_secs(3);
+
 #[test]
 fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     let seed = seed();

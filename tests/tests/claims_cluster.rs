@@ -38,11 +38,11 @@ use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::cluster::{Cluster, CniChoice, Options};
+use tenure_testbed::cluster::Cluster;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use bed::image;
+use bed::three_nodes;
 use kubevirt::KubeVirt;
 use multus::Multus;
 use place::Place;
@@ -104,11 +104,7 @@ fn scenarios() -> Vec<Scenario> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn machines_stateful_sets_and_people_keep_their_addresses_on_every_kind_of_network() -> Result<()> {
     let steps = Steps(SystemClock.now());
-    let image = image().await?;
-    steps.done("the image is there");
-    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::None }).await?;
-    cluster.import_saved(&image).await?;
-    steps.done("three nodes without a network have the image");
+    let cluster = three_nodes(&steps).await?;
     let outcome = live(&cluster, &steps).await;
     outcome.inspect_err(|_| cluster.keep_logs())
 }

@@ -21,7 +21,7 @@ use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Options};
 
-use bed::{DEPLOY, await_pods, eventually, image, install, pods, product, start_pods};
+use bed::{DEPLOY, await_pods, eventually, install, pods, product, start_pods, three_nodes};
 use steps::Steps;
 use traffic::{Connection, Namespaces, get};
 
@@ -31,11 +31,7 @@ const PODS: usize = 90;
 async fn e1_e3_e4_e5_e6_e7_applied_by_kubectl_it_serves_ninety_pods_through_an_upgrade_and_leaves_nothing()
 -> Result<()> {
     let steps = Steps(SystemClock.now());
-    let image = image().await?;
-    steps.done("the image is there");
-    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::None }).await?;
-    cluster.import_saved(&image).await?;
-    steps.done("three nodes without a network have the image");
+    let cluster = three_nodes(&steps).await?;
     let ours = ended(&cluster, live(&cluster, &steps).await)?;
     drop(cluster);
     steps.done("ended");

@@ -27,10 +27,10 @@ use kube::Client;
 use serde_json::{Value, json};
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::cluster::{Cluster, CniChoice, Options, images};
+use tenure_testbed::cluster::{Cluster, images};
 use tenure_testbed::hosts::{Host, Mounts, NetworkNamespace};
 
-use bed::{DEPLOY, eventually, image, install, product, within};
+use bed::{DEPLOY, eventually, install, product, three_nodes, within};
 use caller::{Attached, find};
 use ledgers::{expected, records, reservations, reserved, slice_pools};
 use networks::{APPS, NETS, Network, Wires};
@@ -55,11 +55,7 @@ const LOOKS: Duration = Duration::from_secs(100);
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn pods_with_ten_networks_on_a_cluster_that_had_whereabouts() -> Result<()> {
     let steps = Steps(SystemClock.now());
-    let image = image().await?;
-    steps.done("the image is there");
-    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::None }).await?;
-    cluster.import_saved(&image).await?;
-    steps.done("three nodes without a network have the image");
+    let cluster = three_nodes(&steps).await?;
     let outcome = live(&cluster, &steps).await;
     outcome.inspect_err(|_| cluster.keep_logs())
 }

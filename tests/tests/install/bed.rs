@@ -13,7 +13,9 @@ use k8s_openapi::api::core::v1 as core;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::cluster::Cluster;
+use tenure_testbed::cluster::{Cluster, CniChoice, Options};
+
+use crate::steps::Steps;
 
 pub const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
@@ -53,7 +55,7 @@ pub struct Pod {
 }
 
 /// Builds the image, as a user would, if it is not up to date. `TENURE_IMAGE` names another one to try instead.
-pub async fn image() -> Result<PathBuf> {
+async fn image() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("TENURE_IMAGE") {
         return Ok(given.into());
     }
@@ -67,6 +69,16 @@ pub async fn image() -> Result<PathBuf> {
     ensure!(made.status.success(), "cargo xtask image: {}", String::from_utf8_lossy(&made.stderr));
     let said = String::from_utf8(made.stdout)?;
     Ok(said.lines().next().context("cargo xtask image says where the image is")?.into())
+}
+
+/// Three nodes without a network that have the image.
+pub async fn three_nodes(steps: &Steps) -> Result<Cluster> {
+    let image = image().await?;
+    steps.done("the image is there");
+    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::None }).await?;
+    cluster.import_saved(&image).await?;
+    steps.done("three nodes without a network have the image");
+    Ok(cluster)
 }
 
 /// Installs the product and a pool as a user would, and waits until the nodes are ready by it.

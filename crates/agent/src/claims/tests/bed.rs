@@ -34,6 +34,7 @@ use crate::objects::Watched;
 use crate::pods::Pods;
 use crate::serve::{Asked, Dialects, Resolve, Service, Whereabouts};
 use crate::slices::{self, Slices};
+use crate::testing::Obedient;
 pub(super) use crate::testing::{a_moment, until};
 
 const SYSTEM: &str = "kube-system";
@@ -89,36 +90,29 @@ impl Resolve for Default {
 
 /// Does everything at once, and remembers what.
 struct Kernelless {
-    node: Handle,
-    slices: Slices,
-    journal: Arc<Mutex<Image>>,
+    /// Commits, and says what is different of slices.
+    within: Obedient,
     asked: Arc<Mutex<Vec<Action>>>,
-    position: u64,
 }
 
 impl Hands for Kernelless {
     fn record(&mut self, records: Vec<Record>) {
-        self.position += records.len() as u64;
-        for record in records {
-            let uid = record.block().to_owned();
-            self.journal.lock().unwrap().apply(record);
-            self.slices.dirty(&uid);
-        }
-        self.node.tell(Event::Committed { up_to: self.position });
+        self.within.record(records);
     }
 
     fn carry_out(&mut self, action: Action) {
         self.asked.lock().unwrap().push(action.clone());
+        let node = &self.within.node;
         match action {
             Action::Wire(job) => {
                 let pod_mac = job.wiring.mac.unwrap_or_else(|| "02:00:00:00:00:07".into());
                 let (host_name, host_mac) = ("tnr1".into(), "0a:54:65:6e:75:72".into());
                 let link = Link { host_name, host_mac, pod_mac, mtu: 1500 };
-                self.node.tell(Event::Wired { job: job.job, link });
+                node.tell(Event::Wired { job: job.job, link });
             }
-            Action::Unwire { job, .. } => self.node.tell(Event::Unwired { job }),
+            Action::Unwire { job, .. } => node.tell(Event::Unwired { job }),
             Action::Inspect(job) => {
-                self.node.tell(Event::Inspected { job: job.job, differences: Vec::new() });
+                node.tell(Event::Inspected { job: job.job, differences: Vec::new() });
             }
             _ => {}
         }
@@ -391,13 +385,13 @@ impl Bed {
             slices::Options { debounce: Duration::from_millis(20), ..slices::Options::new("node-1", SYSTEM) };
         let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), stop.clone());
         let (journal, asked) = (Arc::new(Mutex::new(journal)), Arc::default());
-        let hands = Kernelless {
+        let within = Obedient {
             node: node.clone(),
             slices: slices.clone(),
             journal: Arc::clone(&journal),
-            asked: Arc::clone(&asked),
             position: 0,
         };
+        let hands = Kernelless { within, asked: Arc::clone(&asked) };
         let settings = Settings { slices: true, ..Settings::new("node-1") };
         let driver = entrance.driver(Node::new(settings), SystemClock, hands);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
