@@ -227,9 +227,7 @@ impl Desk {
                 () = sleep(rest) => {}
             }
             while !stop.is_cancelled() {
-                while let Ok(heard) = news.try_recv() {
-                    heard.tell(&mut self.world);
-                }
+                self.hear(&mut news);
                 let pods_are_here = self.settings.whereabouts.release_after.is_some();
                 let matter = pods_are_here && self.world.needs_pods();
                 self.pods_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
@@ -238,13 +236,20 @@ impl Desk {
                 let matter = self.world.needs_makers();
                 self.makers_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
                 self.health.beat(self.world.is_complete());
-                if !self.round().await {
+                if !self.round(&mut news).await {
                     break;
                 }
             }
             let (leads, now) = (self.term_end().is_some(), self.clock.now());
             self.metrics.observe(&self.world, leads);
             self.metrics.observe_ledgers(&self.world.ledgers, leads, self.planner.suspects(), now);
+        }
+    }
+
+    /// Takes in what has been heard so far.
+    fn hear(&mut self, news: &mut UnboundedReceiver<News>) {
+        while let Ok(heard) = news.try_recv() {
+            heard.tell(&mut self.world);
         }
     }
 
@@ -265,7 +270,7 @@ impl Desk {
     }
 
     /// Plans and writes once, if this one leads; whether there was anything to do.
-    async fn round(&mut self) -> bool {
+    async fn round(&mut self, news: &mut UnboundedReceiver<News>) -> bool {
         let leads = self.term_end().is_some();
         if leads != self.led {
             // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
@@ -295,6 +300,9 @@ impl Desk {
             (write, done)
         });
         let done: Vec<_> = writes.buffer_unordered(self.settings.workers.max(1)).collect().await;
+        // First what was heard meanwhile: a list that began before an object was made does not mention it, and one of which
+        // the answer tells only afterwards is not taken for vanished.
+        self.hear(news);
         for (write, done) in done {
             self.settle(&write, done);
         }

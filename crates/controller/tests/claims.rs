@@ -386,3 +386,22 @@ async fn a_status_that_is_restored_a_moment_after_the_claim_is_what_the_claim_ge
     assert_eq!(check_claims(&client).await, 1);
     controller.stop().await;
 }
+
+/// The list is taken before the block is made, and heard of after the answer: the block is there all the same.
+#[tokio::test]
+async fn a_block_that_is_made_while_blocks_are_listed_anew_is_not_taken_for_vanished() {
+    let server = server(117).await;
+    let client = server.client();
+    pool(&client, "default", 2, "10.2.0.0/24").await;
+    let faults = Faults::seeded(117);
+    let blocks = |verb| Calls::of(verb).to("addressblocks");
+    let late = Duration::from_millis(600);
+    let late = faults.add(Rule::delay(late..=late).on(blocks(Verb::Create)).times(1));
+    let controller = start_with(faults.client(server.clone(), "default"), claiming("a"));
+    claim(&client, "one", CLUSTER).await;
+    until("a block to be asked for", async || (faults.struck(late) == 1).then_some(())).await;
+    faults.expire_watches(&blocks(Verb::Watch));
+    assert_eq!(given(&client, "one").await, ["10.2.0.0/32"]);
+    assert_eq!(faults.tally(&blocks(Verb::List)).asked, 2, "listed at the start and once anew");
+    controller.stop().await;
+}

@@ -8,7 +8,11 @@ use http_body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
 use super::layer::Lost;
-use super::watches::{Gate, OpenWatch};
+use super::watches::{End, Gate, OpenWatch};
+
+/// The last event of a watch whose place the server has forgotten.
+const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}
+"#;
 
 /// The body of an answer that came through a [`super::FaultLayer`].
 #[derive(Debug)]
@@ -55,9 +59,12 @@ where
                 match open.gate(context) {
                     Gate::Open => body.as_mut().poll_frame(context).map_err(Into::into),
                     Gate::Held => Poll::Pending,
-                    Gate::Cut => {
+                    Gate::Ends(end) => {
                         *watch = None;
-                        Poll::Ready(Some(Err(Lost::Watch.into())))
+                        Poll::Ready(Some(match end {
+                            End::Cut => Err(Lost::Watch.into()),
+                            End::Expired => Ok(Frame::data(Bytes::from_static(EXPIRED))),
+                        }))
                     }
                 }
             }

@@ -43,7 +43,7 @@ pub use rule::{Answer, Rule};
 pub use watches::Hold;
 
 use rule::Plan;
-use watches::Watches;
+use watches::{End, Watches};
 
 /// The faults between one or more clients and their server. Clones are the same faults.
 #[derive(Clone)]
@@ -157,7 +157,12 @@ impl Faults {
 
     /// Breaks these watches off, as a lost connection does. Held ones, too.
     pub fn cut_watches(&self, of: &Calls) {
-        self.shared.watches.cut(of);
+        self.shared.watches.end(of, End::Cut);
+    }
+
+    /// Ends these watches as a server does that has forgotten where they were, so that all has to be listed anew.
+    pub fn expire_watches(&self, of: &Calls) {
+        self.shared.watches.end(of, End::Expired);
     }
 
     /// How many requests there were of those that `calls` describes. Names and paths are not counted by, so those of

@@ -20,8 +20,17 @@ struct State {
 #[derive(Debug)]
 struct Open {
     call: Call,
-    cut: bool,
+    end: Option<End>,
     waker: Option<Waker>,
+}
+
+/// How a watch ends before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// As a lost connection does.
+    Cut,
+    /// The server says that it has forgotten where the watch was, so that all has to be listed anew.
+    Expired,
 }
 
 /// Holds watches back until it is dropped.
@@ -45,8 +54,8 @@ pub(super) enum Gate {
     Open,
     /// Wait; it will be woken.
     Held,
-    /// End with an error.
-    Cut,
+    /// End.
+    Ends(End),
 }
 
 impl Watches {
@@ -57,10 +66,10 @@ impl Watches {
         Hold { watches: Arc::clone(watches), id }
     }
 
-    pub(super) fn cut(&self, calls: &Calls) {
+    pub(super) fn end(&self, calls: &Calls, end: End) {
         let mut state = self.state();
         for open in state.open.values_mut().filter(|open| calls.describes(&open.call)) {
-            open.cut = true;
+            open.end = Some(end);
             open.waker.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -68,7 +77,7 @@ impl Watches {
     pub(super) fn open(watches: &Arc<Self>, call: Call) -> OpenWatch {
         let mut state = watches.state();
         let id = state.number();
-        state.open.insert(id, Open { call, cut: false, waker: None });
+        state.open.insert(id, Open { call, end: None, waker: None });
         OpenWatch { watches: Arc::clone(watches), id }
     }
 
@@ -89,10 +98,10 @@ impl OpenWatch {
     pub(super) fn gate(&self, context: &Context<'_>) -> Gate {
         let mut state = self.watches.state();
         let State { open, holds, .. } = &mut *state;
-        let Some(open) = open.get_mut(&self.id) else { return Gate::Cut };
+        let Some(open) = open.get_mut(&self.id) else { return Gate::Ends(End::Cut) };
         open.waker = Some(context.waker().clone());
-        if open.cut {
-            Gate::Cut
+        if let Some(end) = open.end {
+            Gate::Ends(end)
         } else if holds.values().any(|calls| calls.describes(&open.call)) {
             Gate::Held
         } else {
