@@ -45,7 +45,7 @@ pub struct Settings {
     pub workers: usize,
     /// How many writes are planned at once.
     pub round: usize,
-    /// How long to listen for more after something was heard, before planning.
+    /// What is heard is planned for at once, unless the last plan is not so old yet: then what comes meanwhile is heard, too.
     pub debounce: Duration,
     /// How long a write may take.
     pub patience: Duration,
@@ -214,6 +214,7 @@ struct Desk {
 impl Desk {
     async fn work(&mut self, mut news: UnboundedReceiver<News>) {
         let stop = self.stop.clone();
+        let mut planned = Duration::ZERO;
         loop {
             let rest = self.rest();
             tokio::select! {
@@ -221,7 +222,10 @@ impl Desk {
                 heard = news.recv() => {
                     let Some(heard) = heard else { return pending().await };
                     heard.tell(&mut self.world);
-                    sleep(self.settings.debounce).await;
+                    let old = self.clock.elapsed().saturating_sub(planned);
+                    if let Some(young) = self.settings.debounce.checked_sub(old) {
+                        sleep(young).await;
+                    }
                 }
                 _ = self.role.changed() => {}
                 () = sleep(rest) => {}
@@ -240,6 +244,7 @@ impl Desk {
                     break;
                 }
             }
+            planned = self.clock.elapsed();
             let (leads, now) = (self.term_end().is_some(), self.clock.now());
             self.metrics.observe(&self.world, leads);
             self.metrics.observe_ledgers(&self.world.ledgers, leads, self.planner.suspects(), now);
