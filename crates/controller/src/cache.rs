@@ -33,6 +33,41 @@ impl<K: Resource> Known for K {
     }
 }
 
+/// What matters of an object, in place of all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen<F> {
+    /// What matters.
+    pub facts: F,
+    key: String,
+    uid: Option<String>,
+    version: u128,
+}
+
+impl<F> Seen<F> {
+    /// Of `object` these facts matter. It is kept under its name, with its namespace if it has one.
+    pub fn of(object: &impl Resource<DynamicType = ()>, facts: F) -> Self {
+        let key = match object.namespace() {
+            Some(namespace) => format!("{namespace}/{}", object.name_any()),
+            None => object.name_any(),
+        };
+        Self { facts, key, uid: object.uid(), version: object.known_version() }
+    }
+}
+
+impl<F> Known for Seen<F> {
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+
+    fn known_uid(&self) -> Option<String> {
+        self.uid.clone()
+    }
+
+    fn known_version(&self) -> u128 {
+        self.version
+    }
+}
+
 /// Objects by name. The newer one of two versions stays, whichever arrives first, and what is gone stays gone.
 #[derive(Debug)]
 pub struct Cache<K> {

@@ -10,7 +10,7 @@ use tenure_api::coil::annotation;
 use tenure_claims::ClaimFacts;
 use tenure_claims::makers::Existing;
 
-use crate::cache::{Cache, Known};
+use crate::cache::{Cache, Known, Seen};
 
 /// Claims, as far as they are known.
 #[derive(Debug, Default)]
@@ -32,12 +32,12 @@ pub struct Claim {
     pub object: IPAMClaim,
 }
 
+/// A namespace that was heard of.
+pub type NamespaceSeen = Seen<NamespaceFacts>;
+
 /// What matters of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceSeen {
-    name: String,
-    uid: String,
-    version: u128,
+pub struct NamespaceFacts {
     /// The pool that its annotation names.
     pub pool: Option<String>,
 }
@@ -81,28 +81,7 @@ impl Known for Claim {
     }
 }
 
-impl NamespaceSeen {
-    /// What is kept of a namespace's metadata.
-    pub(crate) fn of(namespace: &PartialObjectMeta<Namespace>) -> Self {
-        Self {
-            name: namespace.name_any(),
-            uid: namespace.uid().unwrap_or_default(),
-            version: namespace.known_version(),
-            pool: namespace.annotations().get(annotation::POOL).cloned(),
-        }
-    }
-}
-
-impl Known for NamespaceSeen {
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn known_uid(&self) -> Option<String> {
-        Some(self.uid.clone())
-    }
-
-    fn known_version(&self) -> u128 {
-        self.version
-    }
+pub(crate) fn namespace_seen(namespace: &PartialObjectMeta<Namespace>) -> NamespaceSeen {
+    let pool = namespace.annotations().get(annotation::POOL).cloned();
+    Seen::of(namespace, NamespaceFacts { pool })
 }

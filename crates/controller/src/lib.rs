@@ -34,14 +34,14 @@ mod world;
 mod write;
 
 pub use attachment::Attachment;
-pub use cache::{Cache, Known};
-pub use claims::{Claim, Claims, NamespaceSeen};
+pub use cache::{Cache, Known, Seen};
+pub use claims::{Claim, Claims, NamespaceFacts, NamespaceSeen};
 pub use election::{Elector, Role, Step, Term, Timing, TimingError};
 pub use health::Health;
 pub use ledgers::{Ledger, Ledgers};
 pub use makers::{
     MachineSeen, Makers, StatefulSeen, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec,
-    VirtualMachineSpec, WebhookSeen,
+    VirtualMachineSpec, WebhookFacts, WebhookSeen,
 };
 pub use metrics::Metrics;
 pub use plan::{ClaimSettings, Planner, Whereabouts};

@@ -4,12 +4,12 @@
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::{CustomResource, ResourceExt};
+use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tenure_claims::makers::{EXTENSIONS_WEBHOOK, MachineFacts, StatefulFacts};
 
-use crate::cache::{Cache, Known};
+use crate::cache::{Cache, Seen};
 
 /// A VirtualMachine as it is.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,27 +60,15 @@ pub struct Makers {
 }
 
 /// A machine, or an instance of one, that was heard of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineSeen {
-    /// What matters of it.
-    pub facts: MachineFacts,
-    version: u128,
-}
-
+pub type MachineSeen = Seen<MachineFacts>;
 /// A StatefulSet that was heard of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatefulSeen {
-    /// What matters of it.
-    pub facts: StatefulFacts,
-    version: u128,
-}
-
+pub type StatefulSeen = Seen<StatefulFacts>;
 /// A MutatingWebhookConfiguration that was heard of.
+pub type WebhookSeen = Seen<WebhookFacts>;
+
+/// What matters of a MutatingWebhookConfiguration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookSeen {
-    name: String,
-    uid: String,
-    version: u128,
+pub struct WebhookFacts {
     /// Whether it is the one of KubeVirt's ipam-extensions, whatever it is called: its webhook is.
     pub is_of_extensions: bool,
 }
@@ -129,72 +117,20 @@ fn plain(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-impl MachineSeen {
-    pub(crate) fn of_machine(machine: &VirtualMachine) -> Self {
-        Self { facts: machine_facts(machine), version: machine.known_version() }
-    }
-
-    pub(crate) fn of_instance(instance: &VirtualMachineInstance) -> Self {
-        Self { facts: instance_facts(instance), version: instance.known_version() }
-    }
+pub(crate) fn machine_seen(machine: &VirtualMachine) -> MachineSeen {
+    Seen::of(machine, machine_facts(machine))
 }
 
-impl StatefulSeen {
-    pub(crate) fn of(set: &StatefulSet) -> Self {
-        Self { facts: stateful_facts(set), version: set.known_version() }
-    }
+pub(crate) fn instance_seen(instance: &VirtualMachineInstance) -> MachineSeen {
+    Seen::of(instance, instance_facts(instance))
 }
 
-impl WebhookSeen {
-    pub(crate) fn of(configuration: &MutatingWebhookConfiguration) -> Self {
-        let webhooks = configuration.webhooks.iter().flatten();
-        Self {
-            name: configuration.name_any(),
-            uid: configuration.uid().unwrap_or_default(),
-            version: configuration.known_version(),
-            is_of_extensions: webhooks.map(|it| it.name.as_str()).any(|name| name == EXTENSIONS_WEBHOOK),
-        }
-    }
+pub(crate) fn stateful_seen(set: &StatefulSet) -> StatefulSeen {
+    Seen::of(set, stateful_facts(set))
 }
 
-impl Known for MachineSeen {
-    fn key(&self) -> String {
-        format!("{}/{}", self.facts.namespace, self.facts.name)
-    }
-
-    fn known_uid(&self) -> Option<String> {
-        Some(self.facts.uid.clone())
-    }
-
-    fn known_version(&self) -> u128 {
-        self.version
-    }
-}
-
-impl Known for StatefulSeen {
-    fn key(&self) -> String {
-        format!("{}/{}", self.facts.namespace, self.facts.name)
-    }
-
-    fn known_uid(&self) -> Option<String> {
-        Some(self.facts.uid.clone())
-    }
-
-    fn known_version(&self) -> u128 {
-        self.version
-    }
-}
-
-impl Known for WebhookSeen {
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn known_uid(&self) -> Option<String> {
-        Some(self.uid.clone())
-    }
-
-    fn known_version(&self) -> u128 {
-        self.version
-    }
+pub(crate) fn webhook_seen(configuration: &MutatingWebhookConfiguration) -> WebhookSeen {
+    let mut webhooks = configuration.webhooks.iter().flatten();
+    let is_of_extensions = webhooks.any(|webhook| webhook.name == EXTENSIONS_WEBHOOK);
+    Seen::of(configuration, WebhookFacts { is_of_extensions })
 }

@@ -28,11 +28,11 @@ use tokio::time::sleep;
 
 use crate::attachment::Attachment;
 use crate::cache::{Cache, Known};
-use crate::claims::{Claim, NamespaceSeen};
+use crate::claims::{Claim, NamespaceSeen, namespace_seen};
 use crate::health::Health;
 use crate::makers::{
     CLAIM, INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, StatefulSeen, VirtualMachine,
-    VirtualMachineInstance, WEBHOOK, WebhookSeen,
+    VirtualMachineInstance, WEBHOOK, WebhookSeen, instance_seen, machine_seen, stateful_seen, webhook_seen,
 };
 use crate::pods::{PodBrief, PodSeen};
 use crate::retry::wait_after;
@@ -199,8 +199,7 @@ impl Watches<'_> {
         let seen = |event| News::Pods(kept(event, PodSeen::of));
         tasks.spawn(self.watch_while("Pod", pods, living, &self.pods, seen, |_| News::NoPods));
         let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client());
-        let (all, seen) =
-            (watcher::Config::default(), |event| News::Namespaces(kept(event, NamespaceSeen::of)));
+        let (all, seen) = (watcher::Config::default(), |event| News::Namespaces(kept(event, namespace_seen)));
         let matter = &self.namespaces;
         tasks.spawn(self.watch_while("Namespace", namespaces, all, matter, seen, |_| News::NoNamespaces));
         self.start_makers(tasks);
@@ -210,16 +209,16 @@ impl Watches<'_> {
     fn start_makers(&self, tasks: &mut JoinSet<()>) {
         let (client, all, matter) = (|| self.client.clone(), watcher::Config::default, &self.makers);
         let machines: Api<VirtualMachine> = Api::all(client());
-        let seen = |event| News::Machines(kept(event, MachineSeen::of_machine));
+        let seen = |event| News::Machines(kept(event, machine_seen));
         tasks.spawn(self.watch_while(MACHINE, machines, all(), matter, seen, News::NoMakers));
         let instances: Api<VirtualMachineInstance> = Api::all(client());
-        let seen = |event| News::Instances(kept(event, MachineSeen::of_instance));
+        let seen = |event| News::Instances(kept(event, instance_seen));
         tasks.spawn(self.watch_while(INSTANCE, instances, all(), matter, seen, News::NoMakers));
         let sets: Api<StatefulSet> = Api::all(client());
-        let seen = |event| News::StatefulSets(kept(event, StatefulSeen::of));
+        let seen = |event| News::StatefulSets(kept(event, stateful_seen));
         tasks.spawn(self.watch_while(STATEFUL_SET, sets, all(), matter, seen, News::NoMakers));
         let webhooks: Api<MutatingWebhookConfiguration> = Api::all(client());
-        let seen = |event| News::Webhooks(kept(event, WebhookSeen::of));
+        let seen = |event| News::Webhooks(kept(event, webhook_seen));
         tasks.spawn(self.watch_while(WEBHOOK, webhooks, all(), matter, seen, News::NoMakers));
     }
 

@@ -361,7 +361,7 @@ impl ClaimPlanner {
             return Ok(DEFAULT_POOL.to_owned());
         }
         if let Some(namespace) = world.claims.namespaces.get(&claim.facts.namespace) {
-            return Ok(namespace.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned()));
+            return Ok(namespace.facts.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned()));
         }
         let lasted = self.missing.suspect(claim.facts.uid.clone(), now);
         if lasted && world.claims.namespaces.is_complete() {

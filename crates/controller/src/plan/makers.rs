@@ -63,7 +63,7 @@ impl MakerPlanner {
             return Vec::new();
         }
         let webhook =
-            makers.webhooks.is_complete().then(|| makers.webhooks.iter().any(|it| it.is_of_extensions));
+            makers.webhooks.is_complete().then(|| makers.webhooks.iter().any(|it| it.facts.is_of_extensions));
         if extensions_at_work(webhook, labelled.values().flatten().copied()) {
             return Vec::new();
         }

@@ -13,12 +13,16 @@ use tenure_claims::PodFacts;
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 
-use super::{Planner, time};
+use super::time;
 use crate::cache::Cache;
-use crate::claims::{Claim, NamespaceSeen};
+use crate::claims::{Claim, namespace_seen};
 use crate::pods::PodSeen;
 use crate::world::World;
 use crate::write::{At, Because, ClaimId, ClaimWrite, Write};
+
+mod leaders;
+
+pub(super) use leaders::{Leaders, Turn, turn};
 
 #[derive(Clone)]
 pub(super) enum News {
@@ -34,48 +38,6 @@ pub(super) enum News {
     ClaimGone(IPAMClaim),
     Pod(PodSeen),
     PodGone(PodSeen),
-}
-
-/// One that leads, or thinks so: what it has heard, and what it has written that has not arrived.
-pub(super) struct Leader {
-    pub(super) world: World,
-    pub(super) planner: Planner,
-    /// How much of the log it has heard.
-    heard: usize,
-    pub(super) on_their_way: Vec<Write>,
-}
-
-impl Leader {
-    /// One that has heard everything.
-    pub(super) fn of(server: &Server) -> Self {
-        let (world, heard) = (server.world(), server.log.len());
-        Self { world, planner: Planner::default(), heard, on_their_way: Vec::new() }
-    }
-
-    /// Hears so many changes more.
-    pub(super) fn hear(&mut self, server: &Server, changes: usize) {
-        for news in server.log.iter().skip(self.heard).take(changes).cloned() {
-            self.heard += 1;
-            tell(&mut self.world, news);
-        }
-    }
-
-    /// Plans, and sends what it planned on its way.
-    pub(super) fn plan(&mut self, server: &Server) {
-        self.on_their_way.extend(self.planner.plan(&self.world, server.timestamp()));
-    }
-
-    /// Begins anew. What is on its way arrives all the same.
-    pub(super) fn crash(&mut self, server: &Server) {
-        let on_their_way = std::mem::take(&mut self.on_their_way);
-        *self = Self { on_their_way, ..Self::of(server) };
-    }
-
-    /// Takes one of the writes that are on their way.
-    pub(super) fn next_to_arrive(&mut self, number: usize) -> Option<Write> {
-        let there = self.on_their_way.len();
-        (there > 0).then(|| self.on_their_way.swap_remove(number % there))
-    }
 }
 
 /// What became of a write.
@@ -155,7 +117,7 @@ impl Server {
         self.pods.values().cloned().for_each(|pod| ledgers.pods.apply(pod));
         ledgers.pods.finish();
         let claims = &mut world.claims;
-        claims.namespaces.apply(NamespaceSeen::of(&namespace("ns")));
+        claims.namespaces.apply(namespace_seen(&namespace("ns")));
         claims.namespaces.finish();
         claims.all.begin();
         self.claims.values().cloned().for_each(|claim| claims.all.apply(Claim::of(claim)));

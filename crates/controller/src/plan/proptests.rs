@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use proptest::prelude::*;
 use tenure_api::coil::RequestOutcome;
 
-use super::model::{Leader, Outcome, Server, tell};
+use super::model::{Leaders, Outcome, Server, Turn, turn};
 use super::*;
 
 const POOLS: [&str; 3] = ["p", "q", "r"];
@@ -15,40 +15,17 @@ const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
 #[derive(Clone, Debug)]
 enum Op {
-    Request {
-        node: usize,
-        pool: usize,
-    },
+    Request { node: usize, pool: usize },
     ForgetRequest(usize),
     ReturnBlock(usize),
     DeletePool(usize),
     DeleteNode(usize),
     AddNode(usize),
     GrowPool(usize),
-    /// A leader hears of so many changes.
-    Hear {
-        leader: usize,
-        changes: usize,
-    },
-    /// A leader plans; what it planned before and has not written yet may still arrive.
-    Plan {
-        leader: usize,
-    },
-    /// A write arrives at the server, in any order; its answer may get lost.
-    Arrive {
-        leader: usize,
-        write: usize,
-        heard: bool,
-    },
-    /// A leader starts anew. Its writes stay on their way.
-    Crash {
-        leader: usize,
-    },
-    Pass(u64),
+    Turn(Turn),
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let leader = 0_usize..2;
     prop_oneof![
         6 => (0..NODES.len(), 0..POOLS.len()).prop_map(|(node, pool)| Op::Request { node, pool }),
         1 => any::<usize>().prop_map(Op::ForgetRequest),
@@ -57,18 +34,13 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..NODES.len()).prop_map(Op::DeleteNode),
         1 => (0..NODES.len()).prop_map(Op::AddNode),
         1 => (0..POOLS.len()).prop_map(Op::GrowPool),
-        8 => (leader.clone(), 1_usize..8).prop_map(|(leader, changes)| Op::Hear { leader, changes }),
-        8 => leader.clone().prop_map(|leader| Op::Plan { leader }),
-        16 => (leader.clone(), any::<usize>(), any::<bool>())
-            .prop_map(|(leader, write, heard)| Op::Arrive { leader, write, heard }),
-        1 => leader.prop_map(|leader| Op::Crash { leader }),
-        3 => (1_u64..15_000).prop_map(Op::Pass),
+        37 => turn().prop_map(Op::Turn),
     ]
 }
 
 struct Run {
     server: Server,
-    leaders: Vec<Leader>,
+    leaders: Leaders,
     asked: u32,
     /// Which node each request came from, by UID.
     askers: BTreeMap<String, String>,
@@ -87,8 +59,7 @@ impl Run {
         for node in NODES {
             server.node(node, None);
         }
-        let leaders = (0..2).map(|_| Leader::of(&server));
-        let leaders = leaders.collect();
+        let leaders = Leaders::of(&server);
         Self { server, leaders, asked: 0, askers: BTreeMap::new(), late: BTreeSet::new() }
     }
 
@@ -129,48 +100,9 @@ impl Run {
                     self.server.put_pool(known);
                 }
             }
-            Op::Hear { leader, changes } => self.leaders[leader].hear(&self.server, changes),
-            Op::Plan { leader } => self.leaders[leader].plan(&self.server),
-            Op::Arrive { leader, write, heard } => self.arrive(leader, write, heard),
-            Op::Crash { leader } => self.leaders[leader].crash(&self.server),
-            Op::Pass(millis) => self.server.now += millis,
-        }
-    }
-
-    fn arrive(&mut self, leader: usize, number: usize, heard: bool) {
-        let leader = &mut self.leaders[leader];
-        let Some(write) = leader.next_to_arrive(number) else { return };
-        let mut late = false;
-        if let Write::Create { block } = &write {
-            // No creation outlives the term in which its pool was there.
-            let pool = self.server.pools.get(block.pool().unwrap());
-            if pool.and_then(ResourceExt::uid) != Some(block.owner_references()[0].uid.clone()) {
-                return;
-            }
-            let request =
-                self.server.requests.values().find(|request| request.uid().as_deref() == block.request_uid());
-            let promised = request
-                .filter(|request| request.outcome() == RequestOutcome::Pending)
-                .and_then(|request| request.status.as_ref()?.address_block_name.clone());
-            late = promised != Some(block.name_any());
-        }
-        let before = self.server.log.len();
-        let outcome = self.server.write(&write);
-        if let (Write::Create { block }, Outcome::Done) = (&write, &outcome)
-            && late
-        {
-            self.late.insert(self.server.blocks[&block.name_any()].uid().unwrap());
-        }
-        if heard {
-            // The answer shows the object as it is, or what stands in the way.
-            match (&write, outcome) {
-                (_, Outcome::Done) => {
-                    self.server.log[before..].iter().cloned().for_each(|news| tell(&mut leader.world, news));
-                }
-                (Write::Create { block }, Outcome::AlreadyExists) => {
-                    leader.world.blocks.apply(self.server.blocks[&block.name_any()].clone());
-                }
-                _ => {}
+            Op::Turn(ref turn) => {
+                let Self { server, leaders, late, .. } = self;
+                leaders.take(turn, server, |server, write| arrive(server, late, write));
             }
         }
     }
@@ -243,6 +175,25 @@ impl Run {
     }
 }
 
+/// A write arrives. One that outlives its term is noted.
+fn arrive(server: &mut Server, late: &mut BTreeSet<String>, write: &Write) -> Option<Outcome> {
+    let Write::Create { block } = write else { return Some(server.write(write)) };
+    // No creation outlives the term in which its pool was there.
+    let pool = server.pools.get(block.pool().unwrap());
+    if pool.and_then(ResourceExt::uid) != Some(block.owner_references()[0].uid.clone()) {
+        return None;
+    }
+    let request = server.requests.values().find(|request| request.uid().as_deref() == block.request_uid());
+    let promised = request
+        .filter(|request| request.outcome() == RequestOutcome::Pending)
+        .and_then(|request| request.status.as_ref()?.address_block_name.clone());
+    let outcome = server.write(write);
+    if promised != Some(block.name_any()) && outcome == Outcome::Done {
+        late.insert(server.blocks[&block.name_any()].uid().unwrap());
+    }
+    Some(outcome)
+}
+
 fn pick<'a>(names: impl ExactSizeIterator<Item = &'a String>, number: usize) -> Option<String> {
     let count = names.len();
     let mut names = names;
@@ -259,7 +210,6 @@ proptest! {
             run.apply(op);
             run.check()?;
         }
-        run.leaders.clear();
         run.settle()?;
     }
 

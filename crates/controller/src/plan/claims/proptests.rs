@@ -9,7 +9,7 @@ use tenure_claims::ClaimFacts;
 use tenure_ipam::Address;
 
 use super::super::Planner;
-use super::super::model::{Leader, Outcome, Server, tell};
+use super::super::model::{Leaders, Outcome, Server, Turn, turn};
 use crate::write::{ClaimWrite, Write};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -30,26 +30,11 @@ enum Op {
     Leave(usize),
     Request,
     ReturnBlock(usize),
-    Hear {
-        leader: usize,
-        changes: usize,
-    },
-    Plan {
-        leader: usize,
-    },
-    Arrive {
-        leader: usize,
-        write: usize,
-        heard: bool,
-    },
-    Crash {
-        leader: usize,
-    },
-    Pass(u64),
+    Turn(Turn),
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let (leader, name) = (0_usize..2, 0..NAMES.len());
+    let name = 0..NAMES.len();
     prop_oneof![
         6 => (name.clone(), proptest::option::weighted(0.3, 0_u8..14)).prop_map(|(name, wish)| Op::Claim { name, wish }),
         4 => name.clone().prop_map(Op::Delete),
@@ -57,18 +42,13 @@ fn op() -> impl Strategy<Value = Op> {
         4 => name.prop_map(Op::Leave),
         1 => Just(Op::Request),
         1 => any::<usize>().prop_map(Op::ReturnBlock),
-        8 => (leader.clone(), 1_usize..8).prop_map(|(leader, changes)| Op::Hear { leader, changes }),
-        8 => leader.clone().prop_map(|leader| Op::Plan { leader }),
-        16 => (leader.clone(), any::<usize>(), any::<bool>())
-            .prop_map(|(leader, write, heard)| Op::Arrive { leader, write, heard }),
-        1 => leader.prop_map(|leader| Op::Crash { leader }),
-        3 => (1_u64..15_000).prop_map(Op::Pass),
+        37 => turn().prop_map(Op::Turn),
     ]
 }
 
 struct Run {
     server: Server,
-    leaders: Vec<Leader>,
+    leaders: Leaders,
     asked: u32,
     /// What pods have, by name: the claim's UID and the addresses that they were given.
     uses: BTreeMap<String, (String, Vec<Address>)>,
@@ -79,8 +59,7 @@ impl Run {
         let mut server = Server::default();
         server.pool("default", 2, &["10.0.0.0/30", "10.0.1.0/29"], &["10.0.0.0"]);
         server.node("n", None);
-        let leaders = (0..2).map(|_| Leader::of(&server));
-        let leaders = leaders.collect();
+        let leaders = Leaders::of(&server);
         Self { server, leaders, asked: 0, uses: BTreeMap::new() }
     }
 
@@ -122,24 +101,9 @@ impl Run {
                     self.server.return_block(&of_node[number % of_node.len()]);
                 }
             }
-            Op::Hear { leader, changes } => self.leaders[leader].hear(&self.server, changes),
-            Op::Plan { leader } => self.leaders[leader].plan(&self.server),
-            Op::Arrive { leader, write, heard } => self.arrive(leader, write, heard),
-            Op::Crash { leader } => self.leaders[leader].crash(&self.server),
-            Op::Pass(millis) => self.server.now += millis,
-        }
-    }
-
-    fn arrive(&mut self, leader: usize, number: usize, heard: bool) {
-        let leader = &mut self.leaders[leader];
-        let Some(write) = leader.next_to_arrive(number) else { return };
-        let before = self.server.log.len();
-        let outcome = self.server.write(&write);
-        if heard && outcome == Outcome::Done {
-            self.server.log[before..].iter().cloned().for_each(|news| tell(&mut leader.world, news));
-        }
-        if let (Write::Create { block }, Outcome::AlreadyExists, true) = (&write, outcome, heard) {
-            leader.world.blocks.apply(self.server.blocks[&block.name_any()].clone());
+            Op::Turn(ref turn) => {
+                self.leaders.take(turn, &mut self.server, |server, write| Some(server.write(write)));
+            }
         }
     }
 
@@ -173,7 +137,6 @@ impl Run {
 
     /// What holds in the end, with one leader that hears everything, and nothing on its way.
     fn settle(&mut self) -> Result<(), TestCaseError> {
-        self.leaders.clear();
         let mut planner = Planner::default();
         for _ in 0..4 {
             self.server.settle(&mut planner);
@@ -234,8 +197,8 @@ proptest! {
         let mut planner = Planner::default();
         for op in &ops {
             match op {
-                Op::Crash { .. } => planner = Planner::default(),
-                Op::Hear { .. } | Op::Plan { .. } | Op::Arrive { .. } => {
+                Op::Turn(Turn::Crash { .. }) => planner = Planner::default(),
+                Op::Turn(Turn::Hear { .. } | Turn::Plan { .. } | Turn::Arrive { .. }) => {
                     for write in planner.plan(&run.server.world(), run.server.timestamp()) {
                         prop_assert_eq!(run.server.write(&write), Outcome::Done, "{:?}", write);
                     }

@@ -1,0 +1,143 @@
+//! Two that lead, or think so: each hears late, and what each writes arrives in any order.
+
+use kube::ResourceExt;
+use proptest::prelude::*;
+
+use super::{Outcome, Server, tell};
+use crate::plan::Planner;
+use crate::world::World;
+use crate::write::Write;
+
+/// What happens to leaders while the world goes on.
+#[derive(Clone, Debug)]
+pub(in crate::plan) enum Turn {
+    /// A leader hears of so many changes.
+    Hear {
+        leader: usize,
+        changes: usize,
+    },
+    /// A leader lists blocks anew, before it hears of what led to them.
+    List {
+        leader: usize,
+    },
+    /// A leader plans; what it planned before and has not written yet may still arrive.
+    Plan {
+        leader: usize,
+    },
+    /// A write arrives at the server, in any order; its answer may get lost.
+    Arrive {
+        leader: usize,
+        write: usize,
+        heard: bool,
+    },
+    /// A leader starts anew. Its writes stay on their way.
+    Crash {
+        leader: usize,
+    },
+    Pass(u64),
+}
+
+/// Any turn.
+pub(in crate::plan) fn turn() -> impl Strategy<Value = Turn> {
+    let leader = 0_usize..2;
+    prop_oneof![
+        8 => (leader.clone(), 1_usize..8).prop_map(|(leader, changes)| Turn::Hear { leader, changes }),
+        1 => leader.clone().prop_map(|leader| Turn::List { leader }),
+        8 => leader.clone().prop_map(|leader| Turn::Plan { leader }),
+        16 => (leader.clone(), any::<usize>(), any::<bool>())
+            .prop_map(|(leader, write, heard)| Turn::Arrive { leader, write, heard }),
+        1 => leader.prop_map(|leader| Turn::Crash { leader }),
+        3 => (1_u64..15_000).prop_map(Turn::Pass),
+    ]
+}
+
+/// Both of them.
+pub(in crate::plan) struct Leaders(Vec<Leader>);
+
+impl Leaders {
+    /// Two that have heard everything.
+    pub(in crate::plan) fn of(server: &Server) -> Self {
+        Self((0..2).map(|_| Leader::of(server)).collect())
+    }
+
+    /// Takes a turn. `write` is how a write that arrives is done; nothing if it does not arrive after all.
+    pub(in crate::plan) fn take(
+        &mut self,
+        turn: &Turn,
+        server: &mut Server,
+        write: impl FnOnce(&mut Server, &Write) -> Option<Outcome>,
+    ) {
+        match *turn {
+            Turn::Hear { leader, changes } => self.0[leader].hear(server, changes),
+            Turn::List { leader } => self.0[leader].list(server),
+            Turn::Plan { leader } => self.0[leader].plan(server),
+            Turn::Arrive { leader, write: number, heard } => {
+                let leader = &mut self.0[leader];
+                let Some(next) = leader.next_to_arrive(number) else { return };
+                let before = server.log.len();
+                if let Some(outcome) = write(server, &next).filter(|_| heard) {
+                    leader.learn(server, before, &next, &outcome);
+                }
+            }
+            Turn::Crash { leader } => self.0[leader].crash(server),
+            Turn::Pass(millis) => server.now += millis,
+        }
+    }
+}
+
+/// One that leads, or thinks so: what it has heard, and what it has written that has not arrived.
+struct Leader {
+    world: World,
+    planner: Planner,
+    /// How much of the log it has heard.
+    heard: usize,
+    on_their_way: Vec<Write>,
+}
+
+impl Leader {
+    /// One that has heard everything.
+    fn of(server: &Server) -> Self {
+        let (world, heard) = (server.world(), server.log.len());
+        Self { world, planner: Planner::default(), heard, on_their_way: Vec::new() }
+    }
+
+    fn hear(&mut self, server: &Server, changes: usize) {
+        for news in server.log.iter().skip(self.heard).take(changes).cloned() {
+            self.heard += 1;
+            tell(&mut self.world, news);
+        }
+    }
+
+    fn list(&mut self, server: &Server) {
+        self.world.blocks.begin();
+        server.blocks.values().cloned().for_each(|block| self.world.blocks.apply(block));
+        self.world.blocks.finish();
+    }
+
+    fn plan(&mut self, server: &Server) {
+        self.on_their_way.extend(self.planner.plan(&self.world, server.timestamp()));
+    }
+
+    fn crash(&mut self, server: &Server) {
+        let on_their_way = std::mem::take(&mut self.on_their_way);
+        *self = Self { on_their_way, ..Self::of(server) };
+    }
+
+    fn next_to_arrive(&mut self, number: usize) -> Option<Write> {
+        let there = self.on_their_way.len();
+        (there > 0).then(|| self.on_their_way.swap_remove(number % there))
+    }
+
+    /// The answer to a write shows the object as it is, or what stands in the way.
+    fn learn(&mut self, server: &Server, before: usize, write: &Write, outcome: &Outcome) {
+        match (write, outcome) {
+            (_, Outcome::Done) => {
+                server.log[before..].iter().cloned().for_each(|news| tell(&mut self.world, news));
+            }
+            (Write::Create { block }, Outcome::AlreadyExists) => {
+                self.world.blocks.apply(server.blocks[&block.name_any()].clone());
+            }
+            _ => {}
+        }
+    }
+}
