@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, EnginePool};
+use tenure_claims::Slots;
 use tenure_handles::{Clock, SystemClock};
 use tenure_ipam::{Address, Cidr, Subnet};
 use tenure_view::Counts;
@@ -40,6 +41,8 @@ pub(crate) struct Snapshot {
     pub(crate) agents: Answers,
     /// The pods of the cluster; nothing where there is no Kubernetes.
     pub(crate) pods: Option<Vec<PodFacts>>,
+    /// Which pods have a claim, by its namespace and name: of claims that were asked for.
+    pub(crate) claims: BTreeMap<String, Slots>,
 }
 
 /// A pod, as far as its addresses are concerned.
@@ -71,6 +74,7 @@ impl Snapshot {
             nodes: BTreeSet::new(),
             agents: Answers::new(),
             pods: None,
+            claims: BTreeMap::new(),
         }
     }
 

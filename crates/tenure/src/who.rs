@@ -7,11 +7,13 @@ use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
+use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, ClaimRecord, EnginePool, block_name};
+use tenure_claims::{ClaimFacts, Slot, Slots};
 use tenure_ipam::{Address, Subnet};
-use tenure_view::Holder;
+use tenure_view::{Hold, Holder};
 
 use crate::place::{Place, Source};
 use crate::snapshot::{self, PodFacts, Snapshot, has};
@@ -45,6 +47,12 @@ struct Answer {
     /// The claim that it belongs to, as `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<String>,
+    /// The pod of the claim that packets arrive at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active: Option<User>,
+    /// The pod that they are to arrive at next, or did before, while the claim moves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other: Option<User>,
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<Holder>,
@@ -64,6 +72,27 @@ struct Answer {
     /// Pods whose status has the address, as `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pods: Vec<String>,
+}
+
+/// A pod that has a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct User {
+    /// As `namespace/name`.
+    pod: String,
+    node: String,
+}
+
+impl User {
+    fn of(claim: &str, slot: &Slot) -> Self {
+        let namespace = claim.split_once('/').map_or("", |(namespace, _)| namespace);
+        Self { pod: format!("{namespace}/{}", slot.pod), node: slot.node.clone() }
+    }
+}
+
+impl std::fmt::Display for User {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} on node {}", self.pod, self.node)
+    }
 }
 
 /// What became of an address.
@@ -102,7 +131,8 @@ pub(crate) async fn look(source: &Source, address: IpAddr, format: Format) -> Re
     Ok(Said { code, ..said })
 }
 
-/// Asks only those who can know: the agent of the block's node, and the pods that say that they have the address.
+/// Asks only those who can know: the agent of the block's node, the pods that say that they have the address, and those that
+/// have its claim.
 async fn gather(source: &Source, address: IpAddr) -> Result<Snapshot> {
     let mut snapshot = match source.client() {
         Ok(_) => Snapshot::of_objects(source).await?,
@@ -112,12 +142,19 @@ async fn gather(source: &Source, address: IpAddr) -> Result<Snapshot> {
     if source.cluster {
         snapshot.pods = pods_with(source, address).await;
     }
+    if let (Ok(client), Some(claim)) = (source.client(), claim_of(&snapshot, address.into()))
+        && let Some(slots) = slots_of(client, &claim).await
+    {
+        snapshot.claims.insert(claim, slots);
+    }
     let owners =
         snapshot.blocks.iter().filter(|block| has(block, address.into())).filter_map(AddressBlock::node);
     let pods = snapshot.pods.iter().flatten().map(|pod| pod.node.as_str());
     let slices = snapshot.ranges.slices().filter(|slice| slice.cidr.contains(address.into()));
     let slices: Vec<&str> = slices.map(|slice| slice.node).collect();
-    let mut asked: Vec<String> = owners.chain(pods).chain(slices).map(str::to_owned).collect();
+    let slots = snapshot.claims.values().flat_map(|slots| slots.active.iter().chain(&slots.incoming));
+    let users = slots.map(|slot| slot.node.as_str());
+    let mut asked: Vec<String> = owners.chain(pods).chain(slices).chain(users).map(str::to_owned).collect();
     asked.sort();
     asked.dedup();
     if !source.cluster {
@@ -147,6 +184,21 @@ async fn pods_with(source: &Source, address: IpAddr) -> Option<Vec<PodFacts>> {
     Some(facts.filter(|pod| !pod.over && pod.addresses.contains(&address)).collect())
 }
 
+/// The claim that an address belongs to, as `namespace/name`.
+fn claim_of(snapshot: &Snapshot, address: Address) -> Option<String> {
+    let mut blocks = snapshot.blocks.iter().filter(|block| has(block, address));
+    let record = blocks.find_map(|block| record_of(block, address)).filter(|record| record.freed.is_none());
+    let on_record = record.map(|record| format!("{}/{}", record.namespace, record.name));
+    on_record.or_else(|| ledgers::claim_of(snapshot, address))
+}
+
+/// Which pods have a claim; nothing where the server cannot say.
+async fn slots_of(client: &Client, claim: &str) -> Option<Slots> {
+    let (namespace, name) = claim.split_once('/')?;
+    let claims: Api<IPAMClaim> = Api::namespaced(client.clone(), namespace);
+    Some(ClaimFacts::of(&claims.get_opt(name).await.ok()??).slots)
+}
+
 /// The answer, from what was gathered.
 fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
     let address = Address::from(ip);
@@ -158,7 +210,9 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
         pool: None,
         block: None,
         node: None,
-        claim: None,
+        claim: claim_of(snapshot, address),
+        active: None,
+        other: None,
         holder: None,
         addresses: Vec::new(),
         since: None,
@@ -171,8 +225,11 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
         answer.block = Some(block.name_any());
         answer.pool = block.pool().map(str::to_owned);
         answer.node = block.node().map(str::to_owned);
-        let held = record_of(block, address).filter(|record| record.freed.is_none());
-        answer.claim = held.map(|record| format!("{}/{}", record.namespace, record.name));
+    }
+    if let Some((claim, slots)) = answer.claim.as_ref().and_then(|claim| snapshot.claims.get_key_value(claim))
+    {
+        let user = |slot: &Option<Slot>| slot.as_ref().map(|slot| User::of(claim, slot));
+        (answer.active, answer.other) = (user(&slots.active), user(&slots.incoming));
     }
     if !of_agents(snapshot, ip, &mut answer) && !ledgers::find(snapshot, address, &mut answer) {
         (answer.state, answer.summary) = of_objects(snapshot, address, &mut answer);
@@ -188,8 +245,11 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
 /// Held or cooling, as an agent says.
 fn of_agents(snapshot: &Snapshot, ip: IpAddr, answer: &mut Answer) -> bool {
     let told = || snapshot.agents.values().filter_map(|told| told.as_ref().ok());
-    let mut holds = told().flat_map(|node| node.holds.iter().map(move |hold| (node, hold)));
-    if let Some((node, hold)) = holds.find(|(_, hold)| hold.addresses.contains(&ip)) {
+    let holds = told().flat_map(|node| node.holds.iter().map(move |hold| (node, hold)));
+    let holds = holds.filter(|(_, hold)| hold.addresses.contains(&ip));
+    // While a claim moves two have it.
+    let is_reached = |hold: &Hold| hold.claim.as_ref().is_some_and(|claim| claim.reached);
+    if let Some((node, hold)) = holds.min_by_key(|(_, hold)| !is_reached(hold)) {
         answer.state = State::Held;
         answer.summary = format!("{ip} is held by {} on node {}", hold.holder, node.node);
         answer.node = Some(node.node.clone());
@@ -361,6 +421,8 @@ fn text(answer: &Answer, now: Timestamp) -> String {
                 .unwrap_or_default(),
         ),
         ("claim", answer.claim.clone().unwrap_or_default()),
+        ("active pod", answer.active.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("other pod", answer.other.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("interface", container.unwrap_or_default()),
         ("host side", answer.host_interface.clone().unwrap_or_default()),
         ("node", answer.node.clone().unwrap_or_default()),

@@ -17,6 +17,12 @@ pub(super) fn find(snapshot: &Snapshot, address: Address, answer: &mut Answer) -
         || in_a_range(snapshot, address, answer)
 }
 
+/// The claim that a ledger has it on record for, as `namespace/name`.
+pub(super) fn claim_of(snapshot: &Snapshot, address: Address) -> Option<String> {
+    let mut records = snapshot.ranges.records().filter(|it| it.address == address);
+    records.find(|it| it.record.id.starts_with(RECORD_PREFIX)).map(|it| it.record.podref.clone())
+}
+
 /// A record names it. Networks with names of their own may have the same address; all are said.
 fn held(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> bool {
     let records: Vec<Recorded<'_>> = snapshot.ranges.records().filter(|it| it.address == address).collect();
@@ -35,7 +41,6 @@ fn held(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> bool {
     answer.node = first.node.map(str::to_owned);
     answer.addresses = vec![address.to_ip()];
     if first.record.id.starts_with(RECORD_PREFIX) {
-        answer.claim = Some(first.record.podref.clone());
         return true;
     }
     answer.holder = Some(Holder {

@@ -167,3 +167,27 @@ pool:         default
     assert_eq!(state, State::Free);
     assert!(summary.contains("which is for claims"), "{summary}");
 }
+
+#[test]
+fn while_a_claim_moves_both_pods_are_shown_and_the_one_that_is_reached_first() {
+    let mut snapshot = system();
+    snapshot.blocks.push(crate::snapshot::example::floating());
+    let slot =
+        |pod: &str, node: &str| Slot { pod: pod.into(), uid: pod.into(), node: node.into(), stamp: None };
+    let slots = Slots {
+        active: Some(slot("vm-a", "node1")),
+        incoming: Some(slot("vm-b", "node2")),
+        ..Slots::default()
+    };
+    snapshot.claims.insert("ns/vm.net".into(), slots);
+    let rows = said(&snapshot, "10.64.0.81");
+    let pods = "active pod:   ns/vm-a on node node1\nother pod:    ns/vm-b on node node2\n";
+    assert!(rows.contains(pods), "{rows}");
+    for (node, pod, reached) in [("node1", "vm-b", false), ("node2", "vm-a", true)] {
+        let claim = tenure_view::Claim { name: "ns/vm.net".into(), reached, ..tenure_view::Claim::default() };
+        let hold =
+            Hold { claim: Some(claim), ..crate::snapshot::example::hold(pod, "default-5", "10.64.0.81") };
+        snapshot.agents.get_mut(node).unwrap().as_mut().unwrap().holds.push(hold);
+    }
+    assert_eq!(first_line(&snapshot, "10.64.0.81").1, "10.64.0.81 is held by ns/vm-a on node node2");
+}
