@@ -13,9 +13,11 @@ use bed::ranges::{
     define_attachments, delete_pod, ledger, ledgers, pod, record, reservations, slice_pools, slices, state,
 };
 use bed::*;
+use http::StatusCode;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 
 async fn attach(client: &Client, name: &str, ipam: &Value) {
     let mut config = json!({
@@ -211,5 +213,31 @@ async fn a_cut_range_without_a_slice_left_says_so_and_gives_one_when_a_node_goes
     .await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(recorded(&client).await, before);
+    controller.stop().await;
+}
+
+/// A slice of one range does not go back while the other range's is still to come.
+#[tokio::test]
+async fn a_slice_waits_for_the_other_range_of_a_claim_and_its_ledger_is_made_once() {
+    let server = server(129).await;
+    let client = server.client();
+    define_attachments(&client).await;
+    node(&client, "node1").await;
+    let faults = Faults::seeded(129);
+    let controller = start_with(faults.client(server.clone(), "default"), claiming("a"));
+    let ranges =
+        json!({"range": "10.4.0.0/24", "ipRanges": [{"range": "fd04::/120"}], "node_slice_size": "/26"});
+    attach(&client, "dual", &ranges).await;
+    slices(&client, "dual", &["node1"]).await;
+    let second = "dual-fd04---120";
+    slices(&client, second, &["node1"]).await;
+    let writes = Calls::of(Verb::Update).to("nodeslicepools").named(second);
+    let failing = faults.add(Rule::fail(StatusCode::INTERNAL_SERVER_ERROR).on(writes).times(6));
+    faults.reset_tallies();
+    claim(&client, "one", "dual").await;
+    assert_eq!(given(&client, "one").await.len(), 2);
+    assert_eq!(faults.struck(failing), 6);
+    assert_eq!(faults.tally(&Calls::of(Verb::Delete).to("ippools")).asked, 0);
+    assert_eq!(faults.tally(&Calls::of(Verb::Create).to("ippools")).asked, 2);
     controller.stop().await;
 }

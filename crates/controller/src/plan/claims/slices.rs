@@ -5,7 +5,7 @@
 //!   nothing is on record for a while ─▶ the ledger is deleted ─▶ the slice is given back
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -61,6 +61,8 @@ struct Pool {
     addresses: usize,
     /// Whether claims wait for the ledgers of slices that have none.
     make: bool,
+    /// Whether a claim that waits for another range's slice will be given out of this one's.
+    wanted: bool,
 }
 
 /// Where an address of a range can come from.
@@ -131,6 +133,9 @@ impl<'a> Cut<'a> {
             places.push((pool.clone(), self.place(config, range, pool, cut, *wish, &id)?));
         }
         if places.iter().any(|(_, place)| matches!(place, Place::Later)) {
+            for (pool, _) in &places {
+                self.pools.entry(pool.clone()).or_default().wanted = true;
+            }
             return Ok(false);
         }
         for (pool, place) in places {
@@ -281,14 +286,18 @@ impl<'a> Cut<'a> {
             }
             needs.entry(pool).or_default().slices.insert(id.range);
         }
+        let mut wanted = BTreeSet::new();
         for (name, pool) in self.pools {
+            if pool.wanted {
+                wanted.insert(name.clone());
+            }
             let need = needs.entry(name).or_default();
             need.slices.extend(pool.need.slices);
             need.more = pool.waiting.div_ceil(pool.addresses);
         }
         idle.look_again();
         for (name, draft) in self.drafts {
-            let empty = draft.records.is_empty();
+            let empty = draft.records.is_empty() && !wanted.contains(&draft.pool);
             let ledger = at(&draft.ledger.pool);
             let lasted = empty && !draft.changed && idle.suspect(name, self.now);
             if draft.changed {
