@@ -286,7 +286,7 @@ impl Desk {
         if !leads {
             return false;
         }
-        let now = self.clock.now();
+        let (now, known) = (self.clock.now(), self.world.changes());
         let mut plan = self.planner.plan(&self.world, now);
         for event in self.planner.take_events() {
             self.tell(events::of_slices(&event, &self.world));
@@ -308,8 +308,18 @@ impl Desk {
         // First what was heard meanwhile: a list that began before an object was made does not mention it, and one of which
         // the answer tells only afterwards is not taken for vanished.
         self.hear(news);
+        let mut superseded = Vec::new();
         for (write, done) in done {
+            if matches!(done, (Outcome::Superseded, Some(_))) {
+                superseded.push(write.subject().to_owned());
+            }
             self.settle(&write, done);
+        }
+        // Without news the next plan would be the same: wait for some.
+        if self.world.changes() == known {
+            for subject in superseded {
+                self.retry.failed(&subject, now);
+            }
         }
         true
     }
@@ -337,7 +347,6 @@ impl Desk {
             }
             Outcome::Superseded => {
                 self.health.answered();
-                // Without news the next plan would be the same: wait for some.
                 if learned.is_none() {
                     self.retry.failed(subject, now);
                 }

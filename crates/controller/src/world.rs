@@ -53,6 +53,18 @@ impl World {
             && self.nodes.is_complete()
     }
 
+    /// How often something has changed, all in all.
+    pub fn changes(&self) -> u64 {
+        let Self { pools, blocks, requests, ledgers, claims, makers, nodes, .. } = self;
+        let of_blocks = pools.changes() + blocks.changes() + requests.changes() + nodes.changes();
+        let of_ranges = ledgers.attachments.changes() + ledgers.slices.changes() + ledgers.pools.changes();
+        let of_use = ledgers.reservations.changes() + ledgers.pods.changes();
+        let of_claims = claims.all.changes() + claims.namespaces.changes();
+        let of_machines = makers.machines.changes() + makers.instances.changes();
+        let of_others = makers.stateful_sets.changes() + makers.webhooks.changes();
+        of_blocks + of_ranges + of_use + of_claims + of_machines + of_others
+    }
+
     /// Whether the API server does not know this kind.
     pub fn lacks(&self, kind: &'static str) -> bool {
         self.lacking.contains(kind)
