@@ -11,12 +11,16 @@ use jiff::{SignedDuration, Timestamp};
 use kube_cel::cel;
 use serde_json::Value;
 
-use super::super::correlate::composite_key;
 use super::super::format;
-use super::super::node::{ListType, Node};
+use super::super::node::Node;
 use super::super::wording::{self, GoNumber};
 use super::EvalError;
-use super::escape::{escape, unescape};
+
+mod list;
+mod map;
+
+pub(in crate::schema) use list::List;
+pub(in crate::schema) use map::Map;
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -38,29 +42,6 @@ pub(in crate::schema) enum Val<'a> {
     Cidr(IpAddr, u8),
     /// A value of one of kube-cel's own types: a quantity, a URL, a version.
     Foreign(cel::Value),
-}
-
-/// A list: of the resource, or made by an expression.
-#[derive(Clone, Debug)]
-pub(in crate::schema) struct List<'a> {
-    items: Items<'a>,
-    /// The schema of the list, if it came from the resource.
-    node: Option<&'a Node>,
-}
-
-#[derive(Clone, Debug)]
-enum Items<'a> {
-    Json(&'a [Value]),
-    Owned(Rc<Vec<Val<'a>>>),
-}
-
-/// A map: an object of the resource, or made by an expression.
-#[derive(Clone, Debug)]
-pub(in crate::schema) enum Map<'a> {
-    /// An object, its schema, and whether it is a resource (so that it has `metadata`).
-    Json(&'a serde_json::Map<String, Value>, &'a Node, bool),
-    /// Entries in the order in which they were made.
-    Owned(Rc<Vec<(Val<'a>, Val<'a>)>>),
 }
 
 /// What every resource has, whatever its schema says.
@@ -118,7 +99,7 @@ impl<'a> Val<'a> {
                 Err(EvalError::new("invalid data, expected a map for the provided schema with type=object"))
             }
             ("array", Value::Array(items)) => {
-                Ok(Self::List(List { items: Items::Json(items), node: Some(node) }))
+                Ok(Self::List(List::of(items, node)))
             }
             ("array", _) => {
                 Err(EvalError::new("invalid data, expected an array for the provided schema with type=array"))
@@ -175,7 +156,7 @@ impl<'a> Val<'a> {
     }
 
     pub(super) fn list(items: Vec<Val<'a>>) -> Self {
-        Self::List(List { items: Items::Owned(Rc::new(items)), node: None })
+        Self::List(List::made(items))
     }
 
     pub(super) fn map(entries: Vec<(Val<'a>, Val<'a>)>) -> Self {
@@ -314,225 +295,6 @@ fn parse_date_time(text: &str) -> Option<Timestamp> {
         let local: jiff::civil::DateTime = text.parse().ok()?;
         Some(local.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
     })
-}
-
-impl<'a> List<'a> {
-    pub(super) fn len(&self) -> usize {
-        match &self.items {
-            Items::Json(items) => items.len(),
-            Items::Owned(items) => items.len(),
-        }
-    }
-
-    pub(super) fn get(&self, index: usize) -> Result<Option<Val<'a>>, EvalError> {
-        match &self.items {
-            Items::Json(items) => match items.get(index) {
-                Some(item) => self.convert(item).map(Some),
-                None => Ok(None),
-            },
-            Items::Owned(items) => Ok(items.get(index).cloned()),
-        }
-    }
-
-    fn convert(&self, item: &'a Value) -> Result<Val<'a>, EvalError> {
-        match self.node.and_then(|n| n.items.as_deref()) {
-            Some(node) => Val::of(item, node, false),
-            None => Err(EvalError::new("invalid array type, expected Items with a non-empty Schema")),
-        }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = Result<Val<'a>, EvalError>> + '_ {
-        (0..self.len()).filter_map(|index| self.get(index).transpose())
-    }
-
-    pub(super) fn to_vec(&self) -> Result<Vec<Val<'a>>, EvalError> {
-        self.iter().collect()
-    }
-
-    pub(super) fn contains(&self, value: &Val<'a>) -> Result<bool, EvalError> {
-        let mut failure = None;
-        for item in self.iter() {
-            match item.and_then(|item| item.equals(value)) {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        failure.map_or(Ok(false), Err)
-    }
-
-    fn list_type(&self) -> ListType {
-        self.node.map_or(ListType::Atomic, |n| n.list_type)
-    }
-
-    /// Sets and keyed lists are equal in any order.
-    fn equals(&self, other: &List<'a>) -> Result<bool, EvalError> {
-        if self.len() != other.len() {
-            return Ok(false);
-        }
-        if self.list_type() == ListType::Atomic {
-            for index in 0..self.len() {
-                match (self.get(index)?, other.get(index)?) {
-                    (Some(a), Some(b)) if a.equals(&b)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            return Ok(true);
-        }
-        if let (Items::Json(a), Items::Json(b), Some(node), ListType::Map) =
-            (&self.items, &other.items, self.node, self.list_type())
-        {
-            return self.equal_by_key(a, b, node);
-        }
-        for item in self.iter() {
-            if !other.contains(&item?)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn equal_by_key(&self, a: &'a [Value], b: &'a [Value], node: &Node) -> Result<bool, EvalError> {
-        let key =
-            |item: &Value| item.as_object().and_then(|fields| composite_key(fields, &node.list_map_keys));
-        let known: std::collections::HashMap<_, _> =
-            a.iter().filter_map(|item| Some((key(item)?, item))).collect();
-        for item in b {
-            let Some(same) = key(item).and_then(|k| known.get(&k).copied()) else { return Ok(false) };
-            if !self.convert(same)?.equals(&self.convert(item)?)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Concatenation; a set takes only what it has not, a keyed list replaces what it has.
-    pub(super) fn add(&self, other: &List<'a>) -> Result<List<'a>, EvalError> {
-        let mut items = self.to_vec()?;
-        for item in other.iter() {
-            let item = item?;
-            match self.list_type() {
-                ListType::Atomic => items.push(item),
-                ListType::Set => {
-                    let mut known = false;
-                    for other in &items {
-                        known = known || other.equals(&item)?;
-                    }
-                    if !known {
-                        items.push(item);
-                    }
-                }
-                ListType::Map => {
-                    let keys = self.node.map(|n| n.list_map_keys.as_slice()).unwrap_or_default();
-                    let mut place = None;
-                    for (index, known) in items.iter().enumerate() {
-                        if same_keys(known, &item, keys)? {
-                            place = Some(index);
-                        }
-                    }
-                    match place {
-                        Some(index) => items[index] = item,
-                        None => items.push(item),
-                    }
-                }
-            }
-        }
-        Ok(List { items: Items::Owned(Rc::new(items)), node: self.node })
-    }
-}
-
-fn same_keys<'a>(a: &Val<'a>, b: &Val<'a>, keys: &[String]) -> Result<bool, EvalError> {
-    for key in keys {
-        let key = Val::text(escape(key).unwrap_or_else(|| key.clone()));
-        match (a.get(&key)?, b.get(&key)?) {
-            (Some(a), Some(b)) if a.equals(&b)? => {}
-            (None, None) => {}
-            _ => return Ok(false),
-        }
-    }
-    Ok(true)
-}
-
-impl<'a> Map<'a> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Json(fields, ..) => fields.len(),
-            Self::Owned(entries) => entries.len(),
-        }
-    }
-
-    /// The value of a key. Null fields of objects with properties count as absent.
-    pub(super) fn get(&self, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
-        match self {
-            Self::Json(fields, node, resource) => {
-                let Val::Text(name) = key else { return Err(EvalError::no_such_overload()) };
-                let object = *resource || !node.properties.is_empty();
-                let name = if object {
-                    match unescape(name) {
-                        Some(name) => Cow::Owned(name),
-                        None => return Ok(None),
-                    }
-                } else {
-                    name.clone()
-                };
-                match (fields.get(name.as_ref()), property(node, *resource, &name)) {
-                    (Some(Value::Null), _) if object => Ok(None),
-                    (Some(value), Some(node)) => Val::of(value, node, false).map(Some),
-                    _ => Ok(None),
-                }
-            }
-            Self::Owned(entries) => {
-                for (known, value) in entries.iter() {
-                    if known.equals(key)? {
-                        return Ok(Some(value.clone()));
-                    }
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// The keys that an expression can see, sorted when they come from the resource.
-    pub(super) fn keys(&self) -> Vec<Val<'a>> {
-        match self {
-            Self::Json(fields, node, resource) => {
-                let object = *resource || !node.properties.is_empty();
-                let mut names: Vec<&'a String> =
-                    fields.keys().filter(|name| property(node, *resource, name).is_some()).collect();
-                names.sort();
-                names
-                    .into_iter()
-                    .map(|name| match escape(name) {
-                        Some(escaped) if object => Val::text(escaped),
-                        _ => Val::Text(Cow::Borrowed(name.as_str())),
-                    })
-                    .collect()
-            }
-            Self::Owned(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
-        }
-    }
-
-    fn equals(&self, other: &Map<'a>) -> Result<bool, EvalError> {
-        if self.len() != other.len() {
-            return Ok(false);
-        }
-        if let (Self::Json(a, node, resource), Self::Json(b, ..)) = (self, other) {
-            // What the schema does not know is compared as it is.
-            for (name, value) in a.iter().filter(|(name, _)| property(node, *resource, name).is_none()) {
-                if b.get(name).is_some_and(|other| other != value) {
-                    return Ok(false);
-                }
-            }
-        }
-        for key in self.keys() {
-            match (self.get(&key)?, other.get(&key)?) {
-                (Some(a), Some(b)) if a.equals(&b)? => {}
-                (None, None) => {}
-                _ => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
 }
 
 /// The schema of a field as rules see it.
