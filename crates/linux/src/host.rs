@@ -3,7 +3,7 @@
 use crate::netns::{self, NetNs};
 use crate::rule;
 use crate::settings::{Invalid, Settings};
-use crate::socket::{self, Socket};
+use crate::socket::{self, Memory, Socket};
 use crate::sysctl;
 use crate::uplink;
 
@@ -16,7 +16,7 @@ pub struct Host {
     pub(crate) settings: Settings,
     pub(crate) socket: Socket,
     /// Of sockets to pods' namespaces, one after the other.
-    pub(crate) memory: Vec<u8>,
+    pub(crate) memory: Memory,
 }
 
 /// Why there is no host to work with, or it could not be prepared.
@@ -62,7 +62,7 @@ impl Host {
     pub fn of(namespace: NetNs, settings: Settings) -> Result<Self, HostError> {
         settings.validate()?;
         let socket = namespace.socket()?;
-        Ok(Self { namespace, settings, socket, memory: Vec::new() })
+        Ok(Self { namespace, settings, socket, memory: Memory::default() })
     }
 
     /// Makes the host able to carry pods' traffic: forwarding, and the rule to the pod table. Changes only what is

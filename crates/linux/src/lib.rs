@@ -8,7 +8,7 @@
 //!   packets to them.
 //! - [`export`] is the table that a routing daemon reads; [`remote`] routes to other nodes without one; [`announce`]
 //!   tells neighbours on a segment, and [`answering`] says whether an interface answers them.
-//! - [`uplink`] and [`sysctl`] are what a node already has.
+//! - [`uplink`] and [`sysctl`] are what a node already has; [`memory`] says whether a file waits for no disk.
 //! - [`segment`] connects hosts that are made of namespaces, to show or try nodes on one machine.
 //! - Below them: [`netns`] and [`socket`], and the objects [`link`](mod@link), [`address`] and [`route`].
 //!
@@ -35,6 +35,7 @@ pub mod host;
 pub mod inventory;
 pub mod link;
 mod mac;
+pub mod memory;
 mod neighbour;
 pub mod netns;
 pub mod pod;

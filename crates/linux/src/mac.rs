@@ -31,9 +31,14 @@ impl Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, rest @ ..] = self.0;
-        write!(f, "{first:02x}")?;
-        rest.iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b':'; 17];
+        for (pair, byte) in text.chunks_mut(3).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        // In one piece: every pod's has two of them.
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

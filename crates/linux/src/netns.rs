@@ -2,7 +2,9 @@
 //!
 //! It promises that no thread of the caller is ever left in another namespace: what happens inside one happens on a thread
 //! of its own that ends there, and a thread that goes inside itself, to open a socket, is back before it does anything else.
+//! Where that is it remembers from the first time: whoever moves a thread by other means does so before.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -13,7 +15,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 
-use crate::socket::{self, Socket};
+use crate::socket::{self, Memory, Socket};
 
 /// The namespace of the thread that asks.
 const CURRENT: &str = "/proc/thread-self/ns/net";
@@ -153,40 +155,69 @@ impl NetNs {
 
     /// Opens a netlink socket that acts inside, from whichever thread it is used later.
     pub fn socket(&self) -> Result<Socket, Error> {
-        self.socket_with(Vec::new())
+        self.visit(Socket::open)?.map_err(|source| self.without_socket(source))
     }
 
-    /// The same, with the memory of a socket that is not needed any more.
-    pub(crate) fn socket_with(&self, memory: Vec<u8>) -> Result<Socket, Error> {
-        self.visit(|| Socket::open_with(memory))?
-            .map_err(|source| Error::Socket { namespace: self.to_string(), source })
+    /// Opens one for some changes, with the memory of a socket that is not needed any more.
+    pub(crate) fn socket_for_changes(&self, memory: Memory) -> Result<Socket, Error> {
+        self.visit(|| Socket::open_for_changes(memory))?.map_err(|source| self.without_socket(source))
+    }
+
+    fn without_socket(&self, source: socket::Error) -> Error {
+        Error::Socket { namespace: self.to_string(), source }
     }
 
     /// Runs `work` inside, on the calling thread if that can come back, which is many times as fast as a thread of its own.
     fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
-        let home =
-            File::open(CURRENT).map_err(|source| Error::Open { path: PathBuf::from(CURRENT), source })?;
+        HOME.with(|home| {
+            let home = match home.get() {
+                Some(home) => home,
+                None => {
+                    let found = Home::find()?;
+                    home.get_or_init(|| found)
+                }
+            };
+            let Home::Open(home) = home else { return self.run(work) };
+            debug_assert_eq!(Self::current()?.id(), home.id(), "somebody else moved this thread meanwhile");
+            let away = Away { home };
+            setns(&self.fd, CloneFlags::CLONE_NEWNET)
+                .map_err(|errno| Error::Enter { namespace: self.to_string(), errno })?;
+            let done = work();
+            drop(away);
+            Ok(done)
+        })
+    }
+}
+
+thread_local! {
+    /// Looking for it anew for every pod would take longer than the way there and back.
+    static HOME: OnceCell<Home> = const { OnceCell::new() };
+}
+
+/// The namespace that a thread is in when it does not visit another.
+enum Home {
+    Open(NetNs),
+    /// The thread could leave and not come back.
+    Closed,
+}
+
+impl Home {
+    fn find() -> Result<Self, Error> {
+        let here = NetNs::current()?;
         // Going where one is takes the same right as coming back.
-        if setns(&home, CloneFlags::CLONE_NEWNET).is_err() {
-            return self.run(work);
-        }
-        let away = Away { home };
-        setns(&self.fd, CloneFlags::CLONE_NEWNET)
-            .map_err(|errno| Error::Enter { namespace: self.to_string(), errno })?;
-        let done = work();
-        drop(away);
-        Ok(done)
+        let back = setns(&here.fd, CloneFlags::CLONE_NEWNET);
+        Ok(if back.is_ok() { Self::Open(here) } else { Self::Closed })
     }
 }
 
 /// A thread that is away, until this is dropped.
-struct Away {
-    home: File,
+struct Away<'a> {
+    home: &'a NetNs,
 }
 
-impl Drop for Away {
+impl Drop for Away<'_> {
     fn drop(&mut self) {
-        if let Err(errno) = setns(&self.home, CloneFlags::CLONE_NEWNET) {
+        if let Err(errno) = setns(&self.home.fd, CloneFlags::CLONE_NEWNET) {
             // Whatever this thread did next, it would do to the wrong network, and nobody would notice.
             let _ = writeln!(
                 std::io::stderr(),

@@ -6,7 +6,7 @@
 //! Not an alternative name of the link: those must differ from all others, and a pod that comes again under its name
 //! would meet its predecessor, which still waits to be deleted.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// Longest alias that the kernel keeps: 256 bytes, less one for its own terminating zero and one for ours.
 const ALIAS_MAX: usize = 254;
@@ -93,7 +93,9 @@ impl Identity {
     /// The text for the host end.
     pub fn alias(&self) -> String {
         let Self { container, interface, network, namespace, pod } = self;
-        let mut text = format!("{MARK}{container}/{interface}/{network}/{namespace}/{pod}");
+        let mut text = String::with_capacity(ALIAS_MAX);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{MARK}{container}/{interface}/{network}/{namespace}/{pod}");
         if text.len() > ALIAS_MAX {
             // All parts are ASCII, so that every byte is a place to cut at.
             text.truncate(ALIAS_MAX - 1);

@@ -22,38 +22,36 @@ const MAIN_TABLE: u32 = 254;
 /// The kernel's number for routes that were made by hand, as those inside a pod look to the pod.
 const PROTOCOL_BOOT: u8 = 3;
 
-/// Makes both ends in one message, the pod's end straight in its namespace, and asks for what was made, or for what is
-/// in its place.
+/// Makes both ends in one message, the pod's end straight in its namespace, and asks for what was made.
 ///
 /// Both ends are born down: an end that is set up before it has its other end is refused by the kernel.
-pub(super) fn create(plan: &PodPlan, settings: &Settings, namespace: RawFd) -> [Request; 2] {
-    let queues = [
-        LinkAttribute::NumTxQueues(settings.queues),
-        LinkAttribute::NumRxQueues(settings.queues),
-        LinkAttribute::TxQueueLen(settings.queue_length),
-    ];
+pub(super) fn create(plan: &PodPlan, settings: &Settings, namespace: RawFd) -> Request {
+    let sending = LinkAttribute::NumTxQueues(settings.queues);
+    let receiving = LinkAttribute::NumRxQueues(settings.queues);
+    let length = LinkAttribute::TxQueueLen(settings.queue_length);
     let mut inside = LinkMessage::default();
     inside.attributes = vec![
         LinkAttribute::IfName(plan.identity.interface.clone()),
         LinkAttribute::NetNsFd(namespace),
         LinkAttribute::Mtu(plan.mtu),
         LinkAttribute::Address(plan.pod_mac().0.to_vec()),
+        sending.clone(),
+        receiving.clone(),
+        length.clone(),
     ];
-    inside.attributes.extend(queues.clone());
-    let name = plan.host_name(settings);
+    let pair = vec![LinkInfo::Kind(InfoKind::Veth), LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside)))];
     let mut outside = LinkMessage::default();
     outside.attributes = vec![
-        LinkAttribute::IfName(name.clone()),
+        LinkAttribute::IfName(plan.host_name(settings)),
         LinkAttribute::Group(settings.pod_group),
         LinkAttribute::Mtu(plan.mtu),
         LinkAttribute::Address(settings.host_mac.0.to_vec()),
+        sending,
+        receiving,
+        length,
+        LinkAttribute::LinkInfo(pair),
     ];
-    outside.attributes.extend(queues);
-    outside.attributes.push(LinkAttribute::LinkInfo(vec![
-        LinkInfo::Kind(InfoKind::Veth),
-        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside))),
-    ]));
-    [Request::create(RouteNetlinkMessage::NewLink(outside)), link::look_up(&name)]
+    Request::create(RouteNetlinkMessage::NewLink(outside)).echoed()
 }
 
 /// What happens in the pod's namespace, once its end has the number `index`.

@@ -10,7 +10,7 @@ use super::{messages, reach};
 use crate::host::Host;
 use crate::link::{self, Link};
 use crate::netns::{self, NetNs};
-use crate::socket::{self, Kind, Outcome, Request, Socket};
+use crate::socket::{self, Answer, Kind, Request, Socket};
 use crate::{Mac, Settings, sysctl};
 
 /// A pod's interface that is in place.
@@ -186,17 +186,23 @@ impl Attempt<'_> {
     }
 
     fn try_create(&mut self) -> Result<Met, SetupError> {
-        let requests = messages::create(self.plan, &self.host.settings, self.namespace.as_raw_fd());
-        let outcomes = self.host.socket.exchange(&requests);
-        let mut outcomes = outcomes.map_err(|source| self.step(MAKE, source))?.into_iter();
-        let made = outcomes.next().unwrap_or(Ok(None));
-        let found = outcomes.next().and_then(Outcome::ok).flatten();
-        match (made, found.and_then(Link::of_answer)) {
-            (Ok(_), Some(link)) => Ok(Met::Nothing(link)),
-            (Err(refusal), Some(link)) if refusal.kind() == Kind::Exists => Ok(Met::Link(link)),
-            (Err(refusal), None) if refusal.kind() == Kind::Exists => Ok(Met::Interface),
-            (Err(refusal), _) => Err(self.step(MAKE, refusal.into())),
-            (Ok(_), None) => Err(self.step(MAKE, socket::Error::Unanswered { act: requests[1].describe() })),
+        let create = messages::create(self.plan, &self.host.settings, self.namespace.as_raw_fd());
+        let outcomes = self.host.socket.exchange(std::slice::from_ref(&create));
+        let outcome = outcomes.map_err(|source| self.step(MAKE, source))?.pop().unwrap_or(Ok(None));
+        let made = match outcome {
+            Ok(Some(Answer::Link(made))) => return Ok(Met::Nothing(made)),
+            Ok(_) => true,
+            Err(refusal) if refusal.kind() == Kind::Exists => false,
+            Err(refusal) => return Err(self.step(MAKE, refusal.into())),
+        };
+        // A kernel that does not say what it made is asked for it, and so is one that refuses for what is in its place.
+        let name = self.plan.host_name(&self.host.settings);
+        let found = Link::by_name(&mut self.host.socket, &name).map_err(|source| self.step(MAKE, source))?;
+        match found {
+            Some(link) if made => Ok(Met::Nothing(link)),
+            Some(link) => Ok(Met::Link(link)),
+            None if made => Err(self.step(MAKE, socket::Error::Unanswered { act: create.describe() })),
+            None => Ok(Met::Interface),
         }
     }
 
@@ -205,7 +211,7 @@ impl Attempt<'_> {
         let wired = self.wired(link, false);
         let inside = messages::inside(self.plan, &self.host.settings, wired.pod_index);
         let memory = std::mem::take(&mut self.host.memory);
-        let mut pod = self.namespace.socket_with(memory).map_err(|source| self.in_namespace(source))?;
+        let mut pod = self.namespace.socket_for_changes(memory).map_err(|source| self.in_namespace(source))?;
         apply(&mut pod, self.namespace, &self.plan.identity.interface, self.plan, &inside)
             .map_err(|source| self.step("inside the pod", source))?;
         self.host.memory = pod.into_memory();

@@ -1,7 +1,7 @@
 //! The messages of a pod's life, byte for byte: what changes here changes in the kernel.
 
 use super::*;
-use crate::Settings;
+use crate::{Settings, link};
 use crate::socket::Request;
 
 fn plan() -> PodPlan {
@@ -30,10 +30,10 @@ fn assert_encodes(request: &Request, expected: &str) {
 
 #[test]
 fn one_message_makes_both_ends_each_in_its_namespace() {
-    let [create, look] = messages::create(&plan(), &Settings::default(), 9);
+    let create = messages::create(&plan(), &Settings::default(), 9);
     assert_encodes(
         &create,
-        "d0000000 1000 0506 01000000 00000000        # NEWLINK, request, acknowledge, create, exclusive
+        "d0000000 1000 0d06 01000000 00000000        # NEWLINK, request, acknowledge, echo, create, exclusive
          00000000 00000000 00000000 00000000         # no flags: both ends are born down
          1400 0300 746e7237 62333063 64363738 38333800 # IFNAME tnr7b30cd678838
          0800 1b00 502d0000                          # GROUP 11600
@@ -51,12 +51,23 @@ fn one_message_makes_both_ends_each_in_its_namespace() {
              0a00 0100 0a678838 f2d90000             #     ADDRESS, from the identity
              0800 1f00 01000000 0800 2000 01000000 0800 0d00 e8030000",
     );
+}
+
+#[test]
+fn a_question_needs_no_acknowledgement_beside_its_answer() {
     assert_encodes(
-        &look,
-        "3c000000 1200 0500 01000000 00000000        # GETLINK
+        &link::look_up("tnr7b30cd678838"),
+        "3c000000 1200 0100 01000000 00000000        # GETLINK
          00000000 00000000 00000000 00000000
          1400 0300 746e7237 62333063 64363738 38333800
          0800 1d00 08000000                          # EXT_MASK, without IPv6 statistics",
+    );
+    assert_encodes(
+        &link::look_into(3, 2),
+        "30000000 1200 0100 01000000 00000000
+         00000000 02000000 00000000 00000000
+         0800 2e00 03000000                          # TARGET_NETNSID
+         0800 1d00 08000000",
     );
 }
 

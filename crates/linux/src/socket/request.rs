@@ -1,6 +1,6 @@
 //! One request to the kernel: the message, how it is meant, and which refusals are as good as success.
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_packet_route::RouteNetlinkMessage;
 use nix::errno::Errno;
 
@@ -11,6 +11,7 @@ use super::{describe, encode};
 pub struct Request {
     message: RouteNetlinkMessage,
     flags: u16,
+    asks: bool,
     tolerated: &'static [Errno],
 }
 
@@ -43,11 +44,23 @@ impl Request {
 
     /// Asks for one object.
     pub fn get(message: RouteNetlinkMessage) -> Self {
-        Self::with(message, 0)
+        Self { asks: true, ..Self::with(message, 0) }
     }
 
     fn with(message: RouteNetlinkMessage, flags: u16) -> Self {
-        Self { message, flags: flags | NLM_F_REQUEST, tolerated: &[] }
+        Self { message, flags: flags | NLM_F_REQUEST, asks: false, tolerated: &[] }
+    }
+
+    /// The same request, answered with the object as it is then, by kernels that know how to (for links, since 6.2).
+    #[must_use]
+    pub fn echoed(mut self) -> Self {
+        self.flags |= NLM_F_ECHO;
+        self
+    }
+
+    /// Whether it asks for something, so that it is always answered or refused.
+    pub(super) fn asks(&self) -> bool {
+        self.asks
     }
 
     /// The same request, content with being refused for one of these reasons.
@@ -72,10 +85,10 @@ impl Request {
         describe::message(&self.message)
     }
 
-    /// Appends the request as it travels. One that is not to be acknowledged is answered only if it asks for something or is
-    /// refused.
-    pub fn encode(&self, sequence: u32, acknowledged: bool, buffer: &mut Vec<u8>) {
-        let flags = if acknowledged { self.flags | NLM_F_ACK } else { self.flags };
+    /// Appends the request as it travels. One that is not to be answered for is heard of again only if it asks for something or
+    /// is refused.
+    pub fn encode(&self, sequence: u32, answered: bool, buffer: &mut Vec<u8>) {
+        let flags = if answered && !self.asks { self.flags | NLM_F_ACK } else { self.flags };
         encode(&self.message, flags, sequence, buffer);
     }
 }
