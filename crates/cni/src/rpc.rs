@@ -1,5 +1,5 @@
-//! The messages of the call to the agent. `proto/tenure/cni/v1/cni.proto` is the contract; a test of the agent,
-//! whose server is generated from that file, keeps the two equal.
+//! The messages of the call to the agent. `proto/tenure/cni/v1/cni.proto` is the contract; tests of the agent keep
+//! the two equal.
 
 use std::collections::HashMap;
 
@@ -97,14 +97,30 @@ impl From<Failure> for PluginFailure {
     }
 }
 
+/// The gRPC paths of all methods.
+pub const METHODS: [&str; 5] = [
+    "/tenure.cni.v1.CNI/Add",
+    "/tenure.cni.v1.CNI/Del",
+    "/tenure.cni.v1.CNI/Check",
+    "/tenure.cni.v1.CNI/Status",
+    "/tenure.cni.v1.CNI/Gc",
+];
+
 /// The gRPC path of a verb; `None` for VERSION, which the plugin answers itself.
 pub fn path(verb: Verb) -> Option<&'static str> {
+    let [add, del, check, status, gc] = METHODS;
     match verb {
-        Verb::Add => Some("/tenure.cni.v1.CNI/Add"),
-        Verb::Del => Some("/tenure.cni.v1.CNI/Del"),
-        Verb::Check => Some("/tenure.cni.v1.CNI/Check"),
-        Verb::Status => Some("/tenure.cni.v1.CNI/Status"),
-        Verb::Gc => Some("/tenure.cni.v1.CNI/Gc"),
+        Verb::Add => Some(add),
+        Verb::Del => Some(del),
+        Verb::Check => Some(check),
+        Verb::Status => Some(status),
+        Verb::Gc => Some(gc),
         Verb::Version => None,
     }
+}
+
+/// The verb of a gRPC path.
+pub fn verb(path: &str) -> Option<Verb> {
+    let verbs = [Verb::Add, Verb::Del, Verb::Check, Verb::Status, Verb::Gc];
+    verbs.into_iter().find(|verb| self::path(*verb) == Some(path))
 }

@@ -4,17 +4,18 @@
 //! program that makes one call never uses. This one writes preface, settings, headers and message at once,
 //! then reads frames until the stream ends, and answers before it waits for more of them: what came together with
 //! the end needs no answer. It honours the peer's flow control and nothing more of HTTP/2 than a correct client must.
+//! Behind the message it says that it is going, so that the peer can let go of the connection with its answer.
 
-mod frames;
-mod hpack;
-mod huffman;
+mod head;
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use frames::{Frame, Kind, flags};
+use crate::frame::{self, Frame, HEADER, Header, Kind, LARGEST_PAYLOAD, Reason, flags, setting};
+use crate::{LARGEST_MESSAGE, MESSAGE_PREFIX, hpack};
+use head::Head;
 
 /// What to call and how long to wait for it.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +62,13 @@ pub enum CallError {
     },
 }
 
-/// The largest answer that is accepted: a CNI result is a few kilobytes.
-const LARGEST_ANSWER: usize = 4 << 20;
+impl From<frame::Malformed> for CallError {
+    fn from(malformed: frame::Malformed) -> Self {
+        Self::Protocol(malformed.to_string())
+    }
+}
+
 const STREAM: u32 = 1;
-const INITIAL_WINDOW: i64 = 65_535;
-const LARGEST_WINDOW: u32 = 0x7fff_ffff;
 
 impl UnaryCall<'_> {
     /// Connects to `socket`, makes the call and gives the answer's message.
@@ -86,7 +89,7 @@ impl UnaryCall<'_> {
     }
 
     fn framed_message(&self) -> Vec<u8> {
-        let mut framed = Vec::with_capacity(self.message.len() + 5);
+        let mut framed = Vec::with_capacity(self.message.len() + MESSAGE_PREFIX);
         framed.push(0);
         framed.extend_from_slice(&u32::try_from(self.message.len()).unwrap_or(u32::MAX).to_be_bytes());
         framed.extend_from_slice(self.message);
@@ -95,7 +98,7 @@ impl UnaryCall<'_> {
 
     fn headers(&self) -> Vec<u8> {
         let timeout = format!("{}m", self.patience.as_millis().clamp(1, 99_999_999));
-        let mut block = hpack::request_line(self.path);
+        let mut block = head::request_line(self.path);
         for (name, value) in
             [("te", "trailers"), ("content-type", "application/grpc"), ("grpc-timeout", &timeout)]
         {
@@ -118,12 +121,15 @@ struct Connection<S> {
     replies: Vec<u8>,
     /// What of the request is not sent yet.
     outgoing: Vec<u8>,
+    /// Whether the peer was sent all of it.
+    is_asked: bool,
     /// How much the peer allows on the connection and on the stream.
     connection_window: i64,
     stream_window: i64,
     peers_initial_window: i64,
     answer: Vec<u8>,
-    head: hpack::Head,
+    head: Head,
+    headers: hpack::Decoder,
 }
 
 impl<S: Read + Write> Connection<S> {
@@ -132,27 +138,29 @@ impl<S: Read + Write> Connection<S> {
             stream: BufReader::with_capacity(READ, stream),
             replies: Vec::new(),
             outgoing,
-            connection_window: INITIAL_WINDOW,
-            stream_window: INITIAL_WINDOW,
-            peers_initial_window: INITIAL_WINDOW,
+            is_asked: false,
+            connection_window: frame::INITIAL_WINDOW,
+            stream_window: frame::INITIAL_WINDOW,
+            peers_initial_window: frame::INITIAL_WINDOW,
             answer: Vec::new(),
-            head: hpack::Head::default(),
+            head: Head::default(),
+            headers: hpack::Decoder::default(),
         }
     }
 
     /// Preface, settings, headers and as much of the message as an unknown peer allows, in one write.
     fn open(&mut self, headers: &[u8]) -> Result<(), CallError> {
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        frames::settings(
+        let mut bytes = frame::PREFACE.to_vec();
+        frame::settings(
             &mut bytes,
             &[
-                (frames::HEADER_TABLE_SIZE, 0),
-                (frames::ENABLE_PUSH, 0),
-                (frames::INITIAL_WINDOW_SIZE, LARGEST_WINDOW),
+                (setting::HEADER_TABLE_SIZE, 0),
+                (setting::ENABLE_PUSH, 0),
+                (setting::INITIAL_WINDOW_SIZE, frame::LARGEST),
             ],
         );
-        frames::window_update(&mut bytes, 0, LARGEST_WINDOW - 65_535);
-        frames::headers(&mut bytes, STREAM, headers);
+        frame::window_update(&mut bytes, 0, frame::LARGEST - 65_535);
+        frame::headers(&mut bytes, STREAM, headers, false);
         self.push_data(&mut bytes);
         self.replies = bytes;
         self.reply()
@@ -164,48 +172,68 @@ impl<S: Read + Write> Connection<S> {
             if self.stream.buffer().is_empty() {
                 self.reply()?;
             }
-            let frame = Frame::read(&mut self.stream)?;
-            if self.receive(&frame)? {
+            let (header, payload) = self.read()?;
+            if self.receive(Frame { header, payload: &payload })? {
                 return self.finish();
             }
         }
     }
 
+    /// The next frame.
+    fn read(&mut self) -> Result<(Header, Vec<u8>), CallError> {
+        let broken = |source| CallError::Broken { act: "waiting for the answer", source };
+        let mut header = [0; HEADER];
+        self.stream.read_exact(&mut header).map_err(broken)?;
+        let header = Header::read(header);
+        if header.length > LARGEST_PAYLOAD {
+            let length = header.length;
+            return Err(CallError::Protocol(format!("a frame of {length} bytes exceeds {LARGEST_PAYLOAD}")));
+        }
+        let mut payload = vec![0; header.length];
+        self.stream.read_exact(&mut payload).map_err(broken)?;
+        Ok((header, payload))
+    }
+
     /// Takes one frame; true when it ended the stream.
-    fn receive(&mut self, frame: &Frame) -> Result<bool, CallError> {
-        match frame.kind {
+    fn receive(&mut self, frame: Frame<'_>) -> Result<bool, CallError> {
+        match frame.header.kind {
             Kind::Settings if frame.has(flags::ACK) => {}
             Kind::Settings => {
                 for (setting, value) in frame.settings()? {
-                    if setting == frames::INITIAL_WINDOW_SIZE {
+                    if setting == setting::INITIAL_WINDOW_SIZE {
                         let value = i64::from(value);
                         self.stream_window += value - self.peers_initial_window;
                         self.peers_initial_window = value;
                     }
                 }
-                frames::settings_ack(&mut self.replies);
+                frame::settings_ack(&mut self.replies);
             }
-            Kind::Ping if !frame.has(flags::ACK) => frames::ping_ack(&mut self.replies, &frame.payload),
+            Kind::Ping if !frame.has(flags::ACK) => frame::ping_ack(&mut self.replies, frame.payload),
             Kind::WindowUpdate => {
-                let window =
-                    if frame.stream == 0 { &mut self.connection_window } else { &mut self.stream_window };
-                *window += i64::from(frame.u32_at(0)? & LARGEST_WINDOW);
+                let window = if frame.header.stream == 0 {
+                    &mut self.connection_window
+                } else {
+                    &mut self.stream_window
+                };
+                *window += i64::from(frame.u32_at(0)? & frame::LARGEST);
             }
-            Kind::Headers if frame.stream == STREAM => {
+            Kind::Headers if frame.header.stream == STREAM => {
                 let (block, ends) = self.header_block(frame)?;
-                self.head.read(&block).map_err(CallError::Protocol)?;
+                let head = &mut self.head;
+                let read = self.headers.decode(&block, &mut |name, value| head.field(name, value));
+                read.map_err(|malformed| CallError::Protocol(malformed.to_string()))?;
                 return Ok(ends);
             }
-            Kind::Data if frame.stream == STREAM => {
+            Kind::Data if frame.header.stream == STREAM => {
                 self.answer.extend_from_slice(frame.unpadded()?);
-                if self.answer.len() > LARGEST_ANSWER {
+                if self.answer.len() > LARGEST_MESSAGE + MESSAGE_PREFIX {
                     return Err(CallError::Protocol(format!(
-                        "the answer is larger than {LARGEST_ANSWER} bytes"
+                        "the answer is larger than {LARGEST_MESSAGE} bytes"
                     )));
                 }
                 return Ok(frame.has(flags::END_STREAM));
             }
-            Kind::ResetStream if frame.stream == STREAM => {
+            Kind::ResetStream if frame.header.stream == STREAM => {
                 return Err(CallError::Protocol(format!(
                     "it reset the stream with code {}",
                     frame.u32_at(0)?
@@ -223,45 +251,56 @@ impl<S: Read + Write> Connection<S> {
     }
 
     /// A header block with its continuations; true when the stream ends with it.
-    fn header_block(&mut self, frame: &Frame) -> Result<(Vec<u8>, bool), CallError> {
+    fn header_block(&mut self, frame: Frame<'_>) -> Result<(Vec<u8>, bool), CallError> {
         let ends_stream = frame.has(flags::END_STREAM);
         let mut complete = frame.has(flags::END_HEADERS);
         let mut block = frame.header_fragment()?.to_vec();
         while !complete {
-            let next = Frame::read(&mut self.stream)?;
-            if next.kind != Kind::Continuation || block.len() > LARGEST_ANSWER {
+            let (header, payload) = self.read()?;
+            if header.kind != Kind::Continuation || block.len() > LARGEST_MESSAGE {
                 return Err(CallError::Protocol("a header block was not continued".into()));
             }
-            complete = next.has(flags::END_HEADERS);
-            block.extend_from_slice(&next.payload);
+            complete = header.has(flags::END_HEADERS);
+            block.extend_from_slice(&payload);
         }
         Ok((block, ends_stream))
     }
 
-    /// Appends as many data frames as the peer's windows allow.
+    /// Appends as many data frames as the peer's windows allow, and farewell behind the last of them.
     fn push_data(&mut self, bytes: &mut Vec<u8>) {
         while !self.outgoing.is_empty() {
             let allowed = usize::try_from(self.connection_window.min(self.stream_window)).unwrap_or(0);
-            let size = self.outgoing.len().min(allowed).min(frames::LARGEST_PAYLOAD);
+            let size = self.outgoing.len().min(allowed).min(LARGEST_PAYLOAD);
             if size == 0 {
                 return;
             }
-            let chunk: Vec<u8> = self.outgoing.drain(..size).collect();
-            frames::data(bytes, STREAM, &chunk, self.outgoing.is_empty());
+            let last = size == self.outgoing.len();
+            frame::data(bytes, STREAM, size, last);
+            bytes.extend(self.outgoing.drain(..size));
+            if last {
+                frame::go_away(bytes, frame::LARGEST, Reason::NoError, "");
+            }
             let sent = i64::try_from(size).unwrap_or(i64::MAX);
             self.connection_window -= sent;
             self.stream_window -= sent;
         }
     }
 
-    /// Says what is to be said.
+    /// Says what is to be said. Who has all of the request need not listen any more, and may have gone with his answer.
     fn reply(&mut self) -> Result<(), CallError> {
         if self.replies.is_empty() {
             return Ok(());
         }
         let sent = self.stream.get_mut().write_all(&self.replies);
         self.replies.clear();
-        sent.map_err(|source| CallError::Broken { act: "sending", source })
+        match sent {
+            Err(error) if self.is_asked && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(source) => Err(CallError::Broken { act: "sending", source }),
+            Ok(()) => {
+                self.is_asked = self.outgoing.is_empty();
+                Ok(())
+            }
+        }
     }
 
     /// The stream has ended: the status decides, then the message is taken out of its frame.
