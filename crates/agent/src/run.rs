@@ -101,7 +101,7 @@ pub enum RunError {
     Listen(#[from] ListenError),
     /// The socket cannot be served.
     #[error("cannot serve the plugin's socket")]
-    Serve(#[source] tonic::transport::Error),
+    Serve(#[source] io::Error),
     /// A task ended that must not.
     #[error("a task ended early")]
     Task(#[from] JoinError),

@@ -3,27 +3,32 @@
 //! A call is read strictly into what the node is asked, and the node's answer becomes a CNI result in the version that the
 //! configuration asks for. A refusal is an answer like any other; a gRPC status other than OK is for what is no call.
 
-mod codec;
+mod conversation;
 mod guests;
 mod network;
 mod place;
 mod reply;
 mod request;
 mod service;
-mod terse;
 mod whereabouts;
 
+use std::io;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-use futures::stream;
 use tenure_handles::Clock;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::UnixListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use conversation::{Kept, converse};
 
 pub use place::ListenError;
 pub use request::{Asked, PodName, Resolve};
 pub use service::{Dialects, Service};
-use terse::Terse;
 pub use whereabouts::Whereabouts;
 
 /// A socket that is being listened on.
@@ -44,20 +49,46 @@ impl Listening {
         self,
         service: Service<R, C>,
         ended: impl Future<Output = ()>,
-    ) -> Result<(), tonic::transport::Error> {
-        let incoming = stream::unfold(self.listener, |listener| async {
-            let accepted = listener.accept().await.map(|(stream, _)| Terse::new(stream));
-            if accepted.is_err() {
+    ) -> io::Result<()> {
+        let listener = watched(self.listener.into_std()?)?;
+        let accept = async || -> io::Result<UnixStream> {
+            let (stream, _) = listener.async_io(Interest::READABLE, StdUnixListener::accept).await?;
+            stream.set_nonblocking(true)?;
+            Ok(stream)
+        };
+        let (conversations, ending, kept) = (TaskTracker::new(), CancellationToken::new(), Kept::default());
+        let told = ending.clone().drop_guard();
+        let mut ended = std::pin::pin!(ended);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut ended => break,
+                accepted = accept() => accepted,
+            };
+            match accepted {
+                Ok(stream) => {
+                    conversations.spawn(converse(stream, service.clone(), kept.clone(), ending.clone()));
+                }
                 // Too many open files, most likely: asking again at once would not help.
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
-            Some((accepted, listener))
-        });
-        // The listener ends the moment that `ended` does, so that a runtime that comes too late meets a closed door and
-        // not silence.
-        let incoming = Box::pin(incoming);
-        tonic::transport::Server::builder().serve_with_incoming_shutdown(service, incoming, ended).await
+        }
+        // The listener goes first, so that a runtime that comes too late meets a closed door and not silence.
+        drop(listener);
+        drop(told);
+        conversations.close();
+        conversations.wait().await;
+        Ok(())
     }
+}
+
+/// Not tokio's own listener: what that accepts is watched from the beginning, and most callers need not be.
+#[expect(
+    deprecated,
+    reason = "what took its place asks in unsafe code that the file stays open, as a listener does by itself"
+)]
+fn watched(listener: StdUnixListener) -> io::Result<AsyncFd<StdUnixListener>> {
+    AsyncFd::with_interest(listener, Interest::READABLE)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use tenure_cni::grpc::{CallError, UnaryCall};
+use tenure_grpc::{CallError, UnaryCall};
 
 use crate::{Broken, hold};
 
@@ -20,7 +20,7 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
 }
 
 /// Says what it has to say, and listens to nothing.
-struct Peer<'a>(&'a [u8]);
+pub(crate) struct Peer<'a>(pub(crate) &'a [u8]);
 
 impl Read for Peer<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -16,6 +16,7 @@ mod agent;
 mod answer;
 mod change;
 mod claims;
+mod connection;
 mod journal;
 mod message;
 mod objects;
@@ -33,7 +34,9 @@ pub enum Door {
     Plugin,
     /// The same, with an agent.
     Agent,
-    /// What the agent reads from its socket.
+    /// The agent's socket, byte by byte.
+    Connection,
+    /// A call's message on the agent's socket.
     Message,
     /// What the plugin reads from the agent's socket.
     Answer,
@@ -54,9 +57,10 @@ pub type Broken = String;
 
 impl Door {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Plugin,
         Self::Agent,
+        Self::Connection,
         Self::Message,
         Self::Answer,
         Self::Journal,
@@ -71,6 +75,7 @@ impl Door {
         match self {
             Self::Plugin => "plugin",
             Self::Agent => "agent",
+            Self::Connection => "connection",
             Self::Message => "message",
             Self::Answer => "answer",
             Self::Journal => "journal",
@@ -86,6 +91,7 @@ impl Door {
         match self {
             Self::Plugin => plugin::enter(input),
             Self::Agent => agent::enter(input),
+            Self::Connection => connection::enter(input),
             Self::Message => message::enter(input),
             Self::Answer => answer::enter(input),
             Self::Journal => journal::enter(input),

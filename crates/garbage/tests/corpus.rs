@@ -20,7 +20,12 @@ fn changes(door: Door) -> usize {
         // Each is a file that is written, synced and read twice.
         Door::Journal => 200,
         Door::Plugin | Door::Agent | Door::Message => 1_000,
-        Door::Answer | Door::Records | Door::Objects | Door::Whereabouts | Door::Claims => 3_000,
+        Door::Connection
+        | Door::Answer
+        | Door::Records
+        | Door::Objects
+        | Door::Whereabouts
+        | Door::Claims => 3_000,
     }
 }
 
@@ -95,6 +100,11 @@ fn invariant_10_no_call_of_a_runtime_makes_the_agent_panic() {
 #[test]
 fn invariant_10_no_bytes_on_its_socket_make_the_agent_panic() {
     replay(Door::Message);
+}
+
+#[test]
+fn invariant_10_no_connection_makes_the_agent_panic_hoard_or_hear_something_else() {
+    replay(Door::Connection);
 }
 
 #[test]

@@ -1,20 +1,15 @@
 //! The service: one method a verb.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
+use prost::Message as _;
 use tenure_cni::{Code, Failure, NetworkConfig, Verb, rpc};
+use tenure_grpc::{Status, server};
 use tenure_handles::{Clock, Timestamp};
-use tonic::body::Body;
-use tonic::server::{Grpc, UnaryService};
-use tonic::{Response, Status};
-use tower::Service as TowerService;
 use tracing::{Instrument, info, info_span};
 
-use super::codec::Prost;
+use super::conversation::{Answer, Outcome};
 use super::guests::{self, Due};
 use super::network::Network;
 use super::reply::{self, Gateways};
@@ -25,9 +20,6 @@ use crate::drive::Handle;
 use crate::inspect::Calls;
 use crate::key::Pod;
 use crate::node::{Attach, Done, Event};
-
-/// The largest call: a configuration of 1 MiB is refused with words, and these need to get through.
-const LARGEST_CALL: usize = 4 << 20;
 
 /// The service. Cheap to clone.
 #[derive(Debug)]
@@ -87,6 +79,21 @@ impl<R: Resolve, C: Clock> Service<R, C> {
     /// Answers a call, counts it, and writes one line about it.
     pub async fn answer(&self, verb: Verb, call: rpc::Call) -> rpc::Reply {
         self.answer_or_leave(verb, call, Leave::Tombstone).await
+    }
+
+    /// Answers a call as it comes over the wire.
+    pub async fn respond(&self, call: server::Call) -> Result<Vec<u8>, Status> {
+        let Some(verb) = rpc::verb(call.path) else {
+            let message = format!("there is no method {}", call.path);
+            return Err(Status::new(tenure_grpc::Code::Unimplemented, message));
+        };
+        let mut message = rpc::Call::decode(call.message()).map_err(|error| {
+            Status::new(tenure_grpc::Code::InvalidArgument, format!("cannot read the call: {error}"))
+        })?;
+        if message.traceparent.is_empty() {
+            message.traceparent = call.traceparent.unwrap_or_default();
+        }
+        Ok(self.answer(verb, message).await.encode_to_vec())
     }
 
     /// Does a DEL that was left as a tombstone. It stays one if it cannot be done.
@@ -233,44 +240,11 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     }
 }
 
-type Answering<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+impl<R: Resolve, C: Clock> Answer for Service<R, C> {
+    const METHODS: &'static [&'static str] = &rpc::METHODS;
 
-impl<R: Resolve, C: Clock> TowerService<http::Request<Body>> for Service<R, C> {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Answering<Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let verbs = [Verb::Add, Verb::Del, Verb::Check, Verb::Status, Verb::Gc];
-        let verb = verbs.into_iter().find(|verb| rpc::path(*verb) == Some(request.uri().path()));
+    fn outcome(&self, call: server::Call) -> impl Future<Output = Outcome> + Send + 'static {
         let service = self.clone();
-        Box::pin(async move {
-            let Some(verb) = verb else {
-                let message = format!("there is no method {}", request.uri().path());
-                return Ok(Status::unimplemented(message).into_http());
-            };
-            let mut grpc = Grpc::new(Prost::new()).max_decoding_message_size(LARGEST_CALL);
-            Ok(grpc.unary(Method { service, verb }, request).await)
-        })
-    }
-}
-
-/// One verb of the service.
-struct Method<R, C> {
-    service: Service<R, C>,
-    verb: Verb,
-}
-
-impl<R: Resolve, C: Clock> UnaryService<rpc::Call> for Method<R, C> {
-    type Response = rpc::Reply;
-    type Future = Answering<Result<Response<rpc::Reply>, Status>>;
-
-    fn call(&mut self, request: tonic::Request<rpc::Call>) -> Self::Future {
-        let (service, verb) = (self.service.clone(), self.verb);
-        Box::pin(async move { Ok(Response::new(service.answer(verb, request.into_inner()).await)) })
+        async move { service.respond(call).await }
     }
 }

@@ -12,8 +12,8 @@ use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Response, Status};
 
+use super::codec::Prost;
 use super::rig::*;
-use crate::serve::codec::Prost;
 use crate::serve::listen;
 
 const PROTO: &str = include_str!("../../../../../proto/tenure/cni/v1/cni.proto");

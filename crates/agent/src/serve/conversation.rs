@@ -1,0 +1,271 @@
+//! One caller's connection: reads what it says, has its calls answered, writes the answers.
+//!
+//! Most connections are of plugins: one call, all of it there when the connection is, and an answer within a millisecond. Such
+//! a one costs an accept, a read, a write and a close: the kernel is asked to tell of more only when there is somebody to wait
+//! for, and greeting and answer travel together. Buffers are those of a connection before.
+
+use std::io::{self, Read as _, Write as _};
+use std::mem;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tenure_grpc::Status;
+use tenure_grpc::server::{Call, Connection, Event};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// How long a greeting waits for an answer that it could travel with, and a caller who will not ask more for being listened to.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// As much is read at once. A usual call is a tenth of it.
+const READ: usize = 8 << 10;
+/// After so many turns others have theirs.
+const MOST_TURNS: usize = 16;
+/// How many connections' buffers are kept.
+const MOST_KEPT: usize = 16;
+
+/// What a call comes to: the answer's message, or why there is none.
+pub(super) type Outcome = Result<Vec<u8>, Status>;
+
+/// Somebody who answers calls.
+pub(super) trait Answer: Send + 'static {
+    /// The paths of all methods.
+    const METHODS: &'static [&'static str];
+
+    /// Answers a call.
+    fn outcome(&self, call: Call) -> impl Future<Output = Outcome> + Send + 'static;
+}
+
+/// Connections that are over, for those to come. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept(Arc<Mutex<Vec<Connection>>>);
+
+impl Kept {
+    fn take(&self, methods: &'static [&'static str]) -> Connection {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.unwrap_or_else(|| Connection::new(methods))
+    }
+
+    fn put(&self, connection: Connection) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST_KEPT {
+            kept.push(connection.renewed());
+        }
+    }
+}
+
+/// Converses with a caller until one of the two goes, or until `ending` and all its calls are answered.
+pub(super) async fn converse<A: Answer>(
+    stream: StdUnixStream,
+    answer: A,
+    kept: Kept,
+    ending: CancellationToken,
+) {
+    let mut conversation = Conversation {
+        socket: Socket::Fresh { stream, drained: false },
+        connection: kept.take(A::METHODS),
+        answer,
+        under_way: Vec::new(),
+        patient: true,
+        ending: false,
+    };
+    let (mut patience, mut ended) = (pin!(sleep(PATIENCE)), pin!(ending.cancelled()));
+    // Why a connection broke is of no use to anybody: the caller knows, or is gone.
+    let _: io::Result<()> =
+        std::future::poll_fn(|context| conversation.poll(context, patience.as_mut(), ended.as_mut())).await;
+    kept.put(conversation.connection);
+}
+
+struct Conversation<A> {
+    socket: Socket,
+    connection: Connection,
+    answer: A,
+    under_way: Vec<UnderWay>,
+    /// Whether the time has not passed that a greeting waits.
+    patient: bool,
+    ending: bool,
+}
+
+/// A call that is being answered.
+struct UnderWay {
+    stream: u32,
+    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+}
+
+impl<A: Answer> Conversation<A> {
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        mut patience: Pin<&mut impl Future<Output = ()>>,
+        mut ended: Pin<&mut impl Future<Output = ()>>,
+    ) -> Poll<io::Result<()>> {
+        for _ in 0..MOST_TURNS {
+            let mut moved = self.poll_read(context)?;
+            while let Some(event) = self.connection.event() {
+                self.hear(event);
+            }
+            moved |= self.poll_answers(context);
+            moved |= self.poll_write(context)?;
+            if self.connection.is_over() {
+                return Poll::Ready(Ok(()));
+            }
+            if moved {
+                continue;
+            }
+            if self.is_answered_soon() {
+                if patience.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                self.patient = false;
+            } else if self.ending || ended.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            } else {
+                self.ending = true;
+                self.connection.shut_down();
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether there is nothing to do but to wait for answers, and not for long.
+    fn is_answered_soon(&self) -> bool {
+        self.patient && !self.under_way.is_empty() && self.connection.may_wait()
+    }
+
+    /// Reads what there is; true if it was anything.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        let needless = self.is_answered_soon() && self.socket.is_drained() && self.connection.is_all_asked();
+        if needless || !self.connection.wants_input() {
+            return Ok(false);
+        }
+        match self.socket.poll_read(context, &mut self.connection) {
+            Poll::Ready(Ok(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Poll::Ready(Ok(_)) => Ok(true),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Call(call) => {
+                let (stream, timeout) = (call.stream, call.timeout);
+                let outcome = self.answer.outcome(call);
+                let outcome: Pin<Box<dyn Future<Output = Outcome> + Send>> = match timeout {
+                    None => Box::pin(outcome),
+                    Some(timeout) => Box::pin(within(timeout, outcome)),
+                };
+                self.under_way.push(UnderWay { stream, outcome });
+            }
+            Event::Cancelled(stream) => self.under_way.retain(|under_way| under_way.stream != stream),
+        }
+    }
+
+    /// Takes answers that are there; true if there were any.
+    fn poll_answers(&mut self, context: &mut Context<'_>) -> bool {
+        let before = self.under_way.len();
+        self.under_way.retain_mut(|under_way| {
+            let Poll::Ready(outcome) = under_way.outcome.as_mut().poll(context) else { return true };
+            self.connection.answer(under_way.stream, outcome);
+            false
+        });
+        self.under_way.len() < before
+    }
+
+    /// Writes what nobody should wait for; true if it was anything.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        if self.connection.outgoing().is_empty() || self.is_answered_soon() {
+            return Ok(false);
+        }
+        match self.socket.poll_write(context, self.connection.outgoing()) {
+            Poll::Ready(Ok(0)) => Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(Ok(count)) => {
+                self.connection.wrote(count);
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(false),
+        }
+    }
+}
+
+/// A call's outcome, or that it took longer than its caller waits.
+async fn within(timeout: Duration, outcome: impl Future<Output = Outcome>) -> Outcome {
+    tokio::time::timeout(timeout, outcome).await.unwrap_or_else(|_| {
+        let message = format!("not answered within {timeout:?}, which is how long the caller waits");
+        Err(Status::new(tenure_grpc::Code::DeadlineExceeded, message))
+    })
+}
+
+/// A caller's socket. The kernel is asked to tell of it only when there is something to wait for.
+enum Socket {
+    /// Nobody waits for it.
+    Fresh {
+        stream: StdUnixStream,
+        /// Whether all that there was is read.
+        drained: bool,
+    },
+    /// Somebody does, or did.
+    Watched(UnixStream),
+    /// Between the two, or nowhere.
+    Lost,
+}
+
+impl Socket {
+    fn is_drained(&self) -> bool {
+        matches!(self, Self::Fresh { drained: true, .. })
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, into: &mut Connection) -> Poll<io::Result<usize>> {
+        let mut buffer = [0; READ];
+        if let Self::Fresh { stream, drained } = self
+            && !*drained
+        {
+            match stream.read(&mut buffer) {
+                Err(error) if is_for_later(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(count) => {
+                    *drained = count < READ;
+                    into.receive(&buffer[..count]);
+                    return Poll::Ready(Ok(count));
+                }
+            }
+        }
+        let mut buffer = ReadBuf::new(&mut buffer);
+        ready!(Pin::new(self.watched()?).poll_read(context, &mut buffer))?;
+        into.receive(buffer.filled());
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Self::Fresh { stream, .. } = self {
+            match stream.write(bytes) {
+                Err(error) if is_for_later(&error) => {}
+                written => return Poll::Ready(written),
+            }
+        }
+        Pin::new(self.watched()?).poll_write(context, bytes)
+    }
+
+    /// The socket, watched from now on.
+    fn watched(&mut self) -> io::Result<&mut UnixStream> {
+        if let Self::Fresh { .. } = self
+            && let Self::Fresh { stream, .. } = mem::replace(self, Self::Lost)
+        {
+            *self = Self::Watched(UnixStream::from_std(stream)?);
+        }
+        match self {
+            Self::Watched(stream) => Ok(stream),
+            Self::Fresh { .. } | Self::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
