@@ -17,6 +17,11 @@ use crate::node::{Action, Done, Event, Node, Ticket};
 pub trait Hands: Send + 'static {
     /// Appends to the journal; [`Event::Committed`] comes back.
     fn record(&mut self, records: Vec<Record>);
+    /// Appends to the journal here and now, if that takes less than handing it on to another thread, and says what came of it;
+    /// gives the records back otherwise.
+    fn record_at_once(&mut self, records: Vec<Record>) -> Result<Event, Vec<Record>> {
+        Err(records)
+    }
     /// Carries out any other action than an answer or a record. May not block.
     fn carry_out(&mut self, action: Action);
     /// Carries an action out here and now if that takes less than a millisecond or so, because handing it on to another
@@ -191,7 +196,10 @@ impl<C: Clock, H: Hands> Driver<C, H> {
             }
             // First, because they are written while the rest is done.
             if !records.is_empty() {
-                self.hands.record(records);
+                match self.hands.record_at_once(records) {
+                    Ok(event) => events.push_back(event),
+                    Err(records) => self.hands.record(records),
+                }
             }
             for job in jobs {
                 match self.hands.at_once(job) {
@@ -223,17 +231,63 @@ mod tests {
     use std::sync::Arc;
 
     use tenure_handles::{ManualClock, Timestamp};
+    use tenure_ipam::Subnet;
 
     use super::*;
     use crate::journal::Image;
     use crate::key::{HoldKey, Pod};
-    use crate::node::{Attach, PoolFacts, Settings, Wish};
+    use crate::node::{Attach, PoolFacts, SeenBlock, Settings, Wish};
 
     struct Idle;
 
     impl Hands for Idle {
         fn record(&mut self, _: Vec<Record>) {}
         fn carry_out(&mut self, _: Action) {}
+    }
+
+    /// Writes everything down here and now.
+    struct Prompt(u64);
+
+    impl Hands for Prompt {
+        fn record(&mut self, records: Vec<Record>) {
+            panic!("these were written already: {records:?}");
+        }
+        fn record_at_once(&mut self, records: Vec<Record>) -> Result<Event, Vec<Record>> {
+            self.0 += records.len() as u64;
+            Ok(Event::Committed { up_to: self.0 })
+        }
+        fn carry_out(&mut self, _: Action) {}
+    }
+
+    #[tokio::test]
+    async fn what_is_written_at_once_is_answered_without_anybody_else() {
+        let entrance = Entrance::new();
+        let node = entrance.handle();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
+        let driver = entrance.driver(Node::new(Settings::new("node-1")), clock, Prompt(0));
+        tokio::spawn(driver.run(std::future::pending()));
+        let facts = PoolFacts { block_bits: 3, ..PoolFacts::default() };
+        node.tell(Event::PoolChanged { name: "default".into(), facts });
+        node.tell(Event::BlockSeen(SeenBlock {
+            name: "default-0".into(),
+            uid: "uid-1".into(),
+            node: "node-1".into(),
+            pool: "default".into(),
+            subnet: Subnet::single("10.1.0.0/29".parse().unwrap()),
+            reserved: false,
+            deleting: false,
+        }));
+        node.tell(Event::Journal(Image::default()));
+        node.tell(Event::Kernel(Vec::new()));
+        node.tell(Event::ApiRead);
+        let key = HoldKey::new("net", "a", "eth0").unwrap();
+        let (pool, pod, netns) = ("default".into(), Pod::default(), String::new());
+        let attach =
+            Attach { key: key.clone(), pool, pod, netns, wiring: None, wish: Wish::default(), guest: None };
+        let added = node.call(move |ticket| Event::Add { ticket, attach }).await.unwrap();
+        assert!(matches!(added, Done::Added { .. }), "{added:?}");
+        let removed = node.call(move |ticket| Event::Del { ticket, key, interface: false }).await.unwrap();
+        assert_eq!(removed, Done::Removed);
     }
 
     #[tokio::test]

@@ -4,6 +4,9 @@
 //! then whoever asked is told up to where the journal is committed. When the file has grown to several times of what it
 //! says, it is written anew, beside, and renamed into place.
 //!
+//! Where the file is in memory, as in `/run`, writing takes less than waking a thread for it. Then whoever has records writes
+//! them himself, unless others wait.
+//!
 //! A write that fails (a full `/run`) is told and tried again every second: records stay in order and none is dropped.
 
 mod open;
@@ -11,7 +14,9 @@ mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 pub use open::{Note, OpenError, Reason};
@@ -43,6 +48,11 @@ pub enum Commit {
 #[derive(Debug)]
 pub struct Journal {
     orders: Sender<Order>,
+    /// How many of them the thread has not taken.
+    waiting: Arc<AtomicUsize>,
+    writer: Arc<Mutex<Writer>>,
+    /// Whether the file is in memory.
+    prompt: bool,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
     _lock: Lock,
@@ -71,24 +81,51 @@ impl Journal {
     ) -> Result<Opened, OpenError> {
         let found = open::open(directory, origin)?;
         let image = found.image.clone();
+        let prompt = tenure_linux::memory::holds(&found.file);
         let writer = Writer::new(found.path.clone(), found.file, found.len, origin.clone(), found.image);
+        let writer = Arc::new(Mutex::new(writer));
+        let waiting = Arc::<AtomicUsize>::default();
         let (orders, received) = mpsc::channel();
-        let thread = std::thread::Builder::new()
-            .name("journal".into())
-            .spawn(move || writer.run(&received, told))
-            .map_err(|source| OpenError::Act {
-                act: "start the thread of",
-                path: found.path.clone(),
-                source,
-            })?;
-        let journal = Self { orders, thread: Some(thread), path: found.path, _lock: found.lock };
+        let run = {
+            let (writer, waiting) = (Arc::clone(&writer), Arc::clone(&waiting));
+            move || writer::run(&writer, &received, &waiting, told)
+        };
+        let fail = |source| OpenError::Act { act: "start the thread of", path: found.path.clone(), source };
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(run).map_err(fail)?;
+        let (thread, path, _lock) = (Some(thread), found.path, found.lock);
+        let journal = Self { orders, waiting, writer, prompt, thread, path, _lock };
         Ok(Opened { journal, image, notes: found.notes })
     }
 
-    /// Appends records, in this order. Returns at once.
+    /// Appends records, in this order. Returns at once; what came of it is told.
     pub fn append(&self, records: Vec<Record>) -> io::Result<()> {
-        let gone = |_| io::Error::other("the journal's thread has ended");
-        self.orders.send(Order::Append(records)).map_err(gone)
+        self.give(Order::Append(records)).map_err(|_| io::Error::other("the journal's thread has ended"))
+    }
+
+    /// Appends records here and now, and says what came of it, which is not told then; gives them back if that may take
+    /// time, or others come before them.
+    pub fn append_now(&self, records: Vec<Record>) -> Result<Commit, Vec<Record>> {
+        if !self.prompt {
+            return Err(records);
+        }
+        // Who has the writer and finds nothing waiting comes after all that was given before.
+        let Ok(mut writer) = self.writer.try_lock() else { return Err(records) };
+        if self.waiting.load(Ordering::Acquire) > 0 || writer.is_waiting() {
+            return Err(records);
+        }
+        writer.take(Order::Append(records));
+        let commit = writer.commit();
+        if writer.is_waiting() || writer.is_due() {
+            // Neither trying again nor writing anew is a matter of microseconds. Without the thread it is not done; whoever
+            // appends next will hear of that.
+            let _ = self.give(Order::Look);
+        }
+        Ok(commit)
+    }
+
+    fn give(&self, order: Order) -> Result<(), mpsc::SendError<Order>> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.orders.send(order)
     }
 
     /// Where the file is.
@@ -99,7 +136,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        let _ = self.orders.send(Order::Stop);
+        let _ = self.give(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

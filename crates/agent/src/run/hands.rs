@@ -6,7 +6,7 @@ use tracing::error;
 
 use super::stage::Stages;
 use crate::drive::{Handle, Hands};
-use crate::journal::{Journal, Record};
+use crate::journal::{Commit, Journal, Record};
 use crate::node::{Action, Event, Report};
 use crate::objects::Objects;
 use crate::slices::Slices;
@@ -24,11 +24,24 @@ pub(super) struct Body {
     pub(super) mtu: Option<u32>,
 }
 
+impl Body {
+    /// Lets those know who write down elsewhere what is held.
+    fn note(&self, records: &[Record]) {
+        records.iter().for_each(|record| self.slices.dirty(record.block()));
+    }
+}
+
 impl Hands for Body {
+    fn record_at_once(&mut self, records: Vec<Record>) -> Result<Event, Vec<Record>> {
+        self.note(&records);
+        self.journal.append_now(records).map(|commit| match commit {
+            Commit::UpTo(up_to) => Event::Committed { up_to },
+            Commit::Failed(message) => Event::JournalFailed { message },
+        })
+    }
+
     fn record(&mut self, records: Vec<Record>) {
-        for record in &records {
-            self.slices.dirty(record.block());
-        }
+        self.note(&records);
         if let Err(error) = self.journal.append(records) {
             // Its thread ends only with the agent, unless it panicked. Then nothing may be handed out any more.
             error!(%error, "cannot append to the journal");

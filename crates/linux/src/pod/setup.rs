@@ -211,7 +211,8 @@ impl Attempt<'_> {
         let wired = self.wired(link, false);
         let inside = messages::inside(self.plan, &self.host.settings, wired.pod_index);
         let memory = std::mem::take(&mut self.host.memory);
-        let mut pod = self.namespace.socket_for_changes(memory).map_err(|source| self.in_namespace(source))?;
+        let mut pod =
+            self.namespace.socket_for_changes(memory).map_err(|source| self.in_namespace(source))?;
         apply(&mut pod, self.namespace, &self.plan.identity.interface, self.plan, &inside)
             .map_err(|source| self.step("inside the pod", source))?;
         self.host.memory = pod.into_memory();

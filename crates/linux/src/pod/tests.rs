@@ -1,8 +1,8 @@
 //! The messages of a pod's life, byte for byte: what changes here changes in the kernel.
 
 use super::*;
-use crate::{Settings, link};
 use crate::socket::Request;
+use crate::{Settings, link};
 
 fn plan() -> PodPlan {
     let identity = Identity {

@@ -89,6 +89,100 @@ fn many_records_share_few_writes_and_all_are_committed_in_order() {
     assert_eq!(open(directory.path(), &here()).0.image.holds().count(), 500);
 }
 
+/// A directory in memory, where journals are.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
+#[test]
+fn in_memory_a_record_is_committed_when_the_call_returns() {
+    let directory = in_memory();
+    let (opened, tells) = open(directory.path(), &here());
+    for number in 1..=3 {
+        let committed = opened.journal.append_now(vec![Record::Held(held(number))]).unwrap();
+        assert_eq!(committed, Commit::UpTo(number));
+    }
+    let bytes = fs::read(opened.journal.path()).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    fs::write(copy.path().join("journal"), bytes).unwrap();
+    assert_eq!(containers(&open(copy.path(), &here()).0.image), ["c1", "c2", "c3"]);
+    // What others were told to write counts as well, and nobody is told twice.
+    append(&opened, &tells, vec![Record::Held(held(4))], 4);
+    assert_eq!(opened.journal.append_now(vec![Record::Held(held(5))]), Ok(Commit::UpTo(5)));
+    assert!(tells.try_recv().is_err());
+}
+
+#[test]
+fn records_overtake_none_that_were_given_before_them() {
+    let directory = in_memory();
+    let (opened, tells) = open(directory.path(), &here());
+    let mut told = 0;
+    for number in 1..=500 {
+        let records = vec![Record::Held(held(number))];
+        let records = if number % 3 == 0 { Err(records) } else { opened.journal.append_now(records) };
+        match records {
+            Ok(commit) => assert_eq!(commit, Commit::UpTo(number), "all before it are committed, too"),
+            Err(records) => {
+                opened.journal.append(records).unwrap();
+                told = number;
+            }
+        }
+    }
+    while tells.recv_timeout(Duration::from_secs(10)).unwrap() != Commit::UpTo(told) {}
+    drop(opened);
+    let (opened, _) = open(directory.path(), &here());
+    assert_eq!((opened.image.holds().count(), opened.notes.len()), (500, 0));
+}
+
+#[test]
+fn what_was_written_here_and_now_does_not_make_the_file_grow_either() {
+    let directory = in_memory();
+    let (opened, tells) = open(directory.path(), &here());
+    for round in 0..5_000 {
+        let (hold, at) = (held(round), Timestamp::from_millis(round));
+        let released = Record::Released(Released { hold: hold.clone(), at, until: at });
+        if let Err(records) = opened.journal.append_now(vec![Record::Held(hold), released]) {
+            append(&opened, &tells, records, 2 * (round + 1));
+        }
+    }
+    let path = opened.journal.path().to_owned();
+    drop(opened);
+    let len = fs::metadata(&path).unwrap().len();
+    assert!(len < 300_000, "10,000 records of about 100 bytes leave {len}");
+}
+
+#[test]
+fn where_a_write_may_wait_for_a_disk_the_thread_does_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut opened, tells) = open(directory.path(), &here());
+    let file = fs::File::open(opened.journal.path()).unwrap();
+    assert_eq!(opened.journal.prompt, tenure_linux::memory::holds(file));
+    opened.journal.prompt = false;
+    let records = opened.journal.append_now(vec![Record::Held(held(1))]).unwrap_err();
+    append(&opened, &tells, records, 1);
+}
+
+#[test]
+fn a_write_here_and_now_that_fails_is_left_to_the_thread_and_all_that_comes_later_as_well() {
+    let directory = in_memory();
+    let (opened, tells) = open(directory.path(), &here());
+    let path = opened.journal.path().to_owned();
+    let whole = {
+        let read_only = fs::File::open(&path).unwrap();
+        let mut writer = opened.journal.writer.lock().unwrap();
+        let whole = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        writer.replace_file(read_only);
+        whole
+    };
+    let failed = opened.journal.append_now(vec![Record::Held(held(1))]).unwrap();
+    assert!(matches!(failed, Commit::Failed(_)), "{failed:?}");
+    let later = opened.journal.append_now(vec![Record::Held(held(2))]).unwrap_err();
+    opened.journal.writer.lock().unwrap().replace_file(whole);
+    append(&opened, &tells, later, 2);
+    drop(opened);
+    assert_eq!(containers(&open(directory.path(), &here()).0.image), ["c1", "c2"]);
+}
+
 #[test]
 fn what_waits_when_it_is_closed_is_written() {
     let directory = tempfile::tempdir().unwrap();
@@ -214,11 +308,11 @@ fn a_full_disk_is_said_and_everything_is_written_when_it_is_not_full_any_more() 
     let (told, tells) = mpsc::channel();
     let path = directory.path().join("journal");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let writer = Writer::new(path.clone(), full, 0, here(), Image::default());
+    let writer = Mutex::new(Writer::new(path.clone(), full, 0, here(), Image::default()));
     let (orders, received) = mpsc::channel();
     orders.send(Order::Append(vec![Record::Held(held(1))])).unwrap();
     orders.send(Order::Stop).unwrap();
-    writer.run(&received, move |commit| drop(told.send(commit)));
+    writer::run(&writer, &received, &AtomicUsize::new(2), move |commit| drop(told.send(commit)));
     let Commit::Failed(message) = tells.recv().unwrap() else { panic!("written to a full disk") };
     assert!(message.contains("No space left"), "{message}");
     // A file that refuses once: the record is still there for the next attempt.

@@ -1,10 +1,12 @@
-//! The journal's thread.
+//! What is written to the journal's file, and the thread that writes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Commit, Origin};
@@ -22,9 +24,52 @@ const GROWTH: u64 = 4;
 #[derive(Debug)]
 pub(super) enum Order {
     Append(Vec<Record>),
+    /// See whether something is left to do.
+    Look,
     Stop,
 }
 
+/// Writes what it is ordered to until it is told to stop.
+pub(super) fn run(
+    writer: &Mutex<Writer>,
+    orders: &Receiver<Order>,
+    waiting: &AtomicUsize,
+    mut told: impl FnMut(Commit),
+) {
+    loop {
+        let retrying = lock(writer).is_waiting();
+        let first = if retrying {
+            orders.recv_timeout(RETRY)
+        } else {
+            orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        };
+        let mut writer = lock(writer);
+        let mut stop = matches!(first, Err(RecvTimeoutError::Disconnected));
+        let mut next = first.ok();
+        while let Some(order) = next {
+            stop |= writer.take(order);
+            waiting.fetch_sub(1, Ordering::AcqRel);
+            // Whatever else waits shares the write.
+            next = if stop { None } else { orders.try_recv().ok() };
+        }
+        if writer.is_waiting() {
+            told(writer.commit());
+        }
+        if writer.is_due() {
+            writer.compact();
+        }
+        if stop {
+            return;
+        }
+    }
+}
+
+/// What a thread left when it panicked is in the file, or waits; neither is worse for it.
+fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
 pub(super) struct Writer {
     path: PathBuf,
     origin: Origin,
@@ -56,52 +101,39 @@ impl Writer {
         }
     }
 
-    pub(super) fn run(mut self, orders: &Receiver<Order>, mut told: impl FnMut(Commit)) {
-        loop {
-            let retrying = !self.waiting.is_empty();
-            let first = if retrying {
-                orders.recv_timeout(RETRY)
-            } else {
-                orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            };
-            let mut stop = false;
-            match first {
-                Ok(order) => stop |= self.take(order),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => stop = true,
-            }
-            // Whatever else waits shares the write.
-            while !stop && let Ok(order) = orders.try_recv() {
-                stop |= self.take(order);
-            }
-            if !self.waiting.is_empty() {
-                match self.commit() {
-                    Ok(()) => told(Commit::UpTo(self.committed)),
-                    Err(error) => told(Commit::Failed(format!(
-                        "cannot write to the journal {}: {error}",
-                        self.path.display()
-                    ))),
-                }
-            }
-            if stop {
-                return;
-            }
-        }
+    /// Whether records are not in the file yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether the file is to be written anew.
+    pub(super) fn is_due(&self) -> bool {
+        self.len > SMALLEST_TO_COMPACT.max(GROWTH * self.compact_len)
     }
 
     /// Takes an order; true if it is the last.
-    fn take(&mut self, order: Order) -> bool {
+    pub(super) fn take(&mut self, order: Order) -> bool {
         match order {
             Order::Append(records) => {
                 self.waiting.extend(records);
                 false
             }
+            Order::Look => false,
             Order::Stop => true,
         }
     }
 
     /// Writes all that waits, or nothing.
-    fn commit(&mut self) -> io::Result<()> {
+    pub(super) fn commit(&mut self) -> Commit {
+        match self.write() {
+            Ok(()) => Commit::UpTo(self.committed),
+            Err(error) => {
+                Commit::Failed(format!("cannot write to the journal {}: {error}", self.path.display()))
+            }
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.waiting.iter().for_each(|record| codec::put(record, &mut bytes));
         if std::mem::replace(&mut self.tainted, true) {
@@ -114,9 +146,6 @@ impl Writer {
         self.len += bytes.len() as u64;
         self.committed += self.waiting.len() as u64;
         self.waiting.drain(..).for_each(|record| self.image.apply(record));
-        if self.len > SMALLEST_TO_COMPACT.max(GROWTH * self.compact_len) {
-            self.compact();
-        }
         Ok(())
     }
 
@@ -136,7 +165,7 @@ impl Writer {
     /// One attempt to write, as the thread makes it.
     pub(super) fn try_commit(&mut self, records: Vec<Record>) -> io::Result<u64> {
         self.take(Order::Append(records));
-        self.commit().map(|()| self.committed)
+        self.write().map(|()| self.committed)
     }
 
     /// What comes of an operator who makes room.
