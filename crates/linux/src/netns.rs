@@ -170,12 +170,11 @@ impl NetNs {
     /// Runs `work` inside, on the calling thread if that can come back, which is many times as fast as a thread of its own.
     fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         HOME.with(|home| {
-            let home = match home.get() {
-                Some(home) => home,
-                None => {
-                    let found = Home::find()?;
-                    home.get_or_init(|| found)
-                }
+            let home = if let Some(home) = home.get() {
+                home
+            } else {
+                let found = Home::find()?;
+                home.get_or_init(|| found)
             };
             let Home::Open(home) = home else { return self.run(work) };
             debug_assert_eq!(Self::current()?.id(), home.id(), "somebody else moved this thread meanwhile");

@@ -92,8 +92,8 @@ impl Journal {
         };
         let fail = |source| OpenError::Act { act: "start the thread of", path: found.path.clone(), source };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(run).map_err(fail)?;
-        let (thread, path, _lock) = (Some(thread), found.path, found.lock);
-        let journal = Self { orders, waiting, writer, prompt, thread, path, _lock };
+        let (thread, path) = (Some(thread), found.path);
+        let journal = Self { orders, waiting, writer, prompt, thread, path, _lock: found.lock };
         Ok(Opened { journal, image, notes: found.notes })
     }
 

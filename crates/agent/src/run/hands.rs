@@ -27,7 +27,9 @@ pub(super) struct Body {
 impl Body {
     /// Lets those know who write down elsewhere what is held.
     fn note(&self, records: &[Record]) {
-        records.iter().for_each(|record| self.slices.dirty(record.block()));
+        for record in records {
+            self.slices.dirty(record.block());
+        }
     }
 }
 
