@@ -140,7 +140,8 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
             && Whereabouts::is_for(config)
         {
             let claims = self.dialects.claims.as_ref();
-            return whereabouts.answer((&self.node, claims), verb, config, &call, leave).await;
+            // Apart, because it is larger than all the rest, and most calls do not need it.
+            return Box::pin(whereabouts.answer((&self.node, claims), verb, config, &call, leave)).await;
         }
         if verb == Verb::Status {
             self.node.look(crate::node::Node::status).await??;
@@ -246,29 +247,5 @@ impl<R: Resolve, C: Clock> Answer for Service<R, C> {
     fn outcome(&self, call: server::Call) -> impl Future<Output = Outcome> + Send + 'static {
         let service = self.clone();
         async move { service.respond(call).await }
-    }
-}
-#[cfg(test)]
-impl<R: Resolve, C: Clock> Service<R, C> {
-    pub(super) fn sizes(&self) {
-        let c = rpc::Call::default;
-        eprintln!("inner answer {}", std::mem::size_of_val(&self.inner.answer(Verb::Add, c(), Leave::Tombstone)));
-        eprintln!("answer_or_leave {}", std::mem::size_of_val(&self.answer_or_leave(Verb::Add, c(), Leave::Tombstone)));
-        if false {
-            let config = NetworkConfig::parse(b"").unwrap();
-            let call = c();
-            let w = self.inner.dialects.whereabouts.as_ref().unwrap();
-            eprintln!("w {}", std::mem::size_of_val(&w.answer((&self.inner.node, None), Verb::Add, &config, &call, Leave::Tombstone)));
-        }
-        let config = NetworkConfig::parse(br#"{"cniVersion":"1.0.0","name":"k8s","type":"tenure"}"#).unwrap();
-        let r = Request::read(config, c()).unwrap();
-        eprintln!("request {} call {}", std::mem::size_of::<Request>(), std::mem::size_of::<rpc::Call>());
-        eprintln!("add {}", std::mem::size_of_val(&self.inner.add(r)));
-        let config = NetworkConfig::parse(br#"{"cniVersion":"1.0.0","name":"k8s","type":"tenure"}"#).unwrap();
-        let r = Request::read(config, c()).unwrap();
-        eprintln!("network {}", std::mem::size_of_val(&self.inner.network(&r, "")));
-        eprintln!("call {}", std::mem::size_of_val(&self.inner.node.call(|ticket| Event::Add { ticket, attach: todo!() })));
-        eprintln!("attach {} event {}", std::mem::size_of::<Attach>(), std::mem::size_of::<Event>());
-        eprintln!("inner.check {}", std::mem::size_of_val(&self.inner.check(r)));
     }
 }
