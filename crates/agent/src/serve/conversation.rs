@@ -8,16 +8,17 @@ use std::io::{self, Read as _, Write as _};
 use std::mem;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tenure_grpc::Status;
+use futures::FutureExt as _;
 use tenure_grpc::server::{Call, Connection, Event};
+use tenure_grpc::{Code, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, ReusableBoxFuture};
 
 /// How long a greeting waits for an answer that it could travel with, and a caller who will not ask more for being listened to.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(2);
 const READ: usize = 8 << 10;
 /// After so many turns others have theirs.
 const MOST_TURNS: usize = 16;
-/// How many connections' buffers are kept.
+/// How many connections' buffers are kept, and how many calls' memory.
 const MOST_KEPT: usize = 16;
 
 /// What a call comes to: the answer's message, or why there is none.
@@ -40,21 +41,47 @@ pub(super) trait Answer: Send + 'static {
     fn outcome(&self, call: Call) -> impl Future<Output = Outcome> + Send + 'static;
 }
 
-/// Connections that are over, for those to come. Cheap to clone.
+/// A call that is being answered, in memory that others were answered in before.
+type Answering = ReusableBoxFuture<'static, Outcome>;
+
+/// What connections leave behind, for those to come. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept(Arc<Mutex<Vec<Connection>>>);
+pub(super) struct Kept(Arc<Mutex<Left>>);
+
+#[derive(Debug, Default)]
+struct Left {
+    connections: Vec<Connection>,
+    answered: Vec<Answering>,
+}
 
 impl Kept {
-    fn take(&self, methods: &'static [&'static str]) -> Connection {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.unwrap_or_else(|| Connection::new(methods))
+    fn connection(&self, methods: &'static [&'static str]) -> Connection {
+        self.left().connections.pop().unwrap_or_else(|| Connection::new(methods))
     }
 
-    fn put(&self, connection: Connection) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < MOST_KEPT {
-            kept.push(connection.renewed());
+    fn answering(&self, outcome: impl Future<Output = Outcome> + Send + 'static) -> Answering {
+        let Some(mut answering) = self.left().answered.pop() else { return Answering::new(outcome) };
+        answering.set(outcome);
+        answering
+    }
+
+    fn keep_connection(&self, connection: Connection) {
+        let left = &mut self.left().connections;
+        if left.len() < MOST_KEPT {
+            left.push(connection.renewed());
         }
+    }
+
+    /// One that has come to its end: of others more would be kept than their memory.
+    fn keep_answered(&self, answered: Answering) {
+        let left = &mut self.left().answered;
+        if left.len() < MOST_KEPT {
+            left.push(answered);
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,7 +94,8 @@ pub(super) async fn converse<A: Answer>(
 ) {
     let mut conversation = Conversation {
         socket: Socket::Fresh { stream, drained: false },
-        connection: kept.take(A::METHODS),
+        connection: kept.connection(A::METHODS),
+        kept,
         answer,
         under_way: Vec::new(),
         patient: true,
@@ -77,23 +105,19 @@ pub(super) async fn converse<A: Answer>(
     // Why a connection broke is of no use to anybody: the caller knows, or is gone.
     let _: io::Result<()> =
         std::future::poll_fn(|context| conversation.poll(context, patience.as_mut(), ended.as_mut())).await;
-    kept.put(conversation.connection);
+    conversation.kept.keep_connection(conversation.connection);
 }
 
 struct Conversation<A> {
     socket: Socket,
     connection: Connection,
+    kept: Kept,
     answer: A,
-    under_way: Vec<UnderWay>,
+    /// Calls that are being answered, by their streams.
+    under_way: Vec<(u32, Answering)>,
     /// Whether the time has not passed that a greeting waits.
     patient: bool,
     ending: bool,
-}
-
-/// A call that is being answered.
-struct UnderWay {
-    stream: u32,
-    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
 }
 
 impl<A: Answer> Conversation<A> {
@@ -154,26 +178,33 @@ impl<A: Answer> Conversation<A> {
     fn hear(&mut self, event: Event) {
         match event {
             Event::Call(call) => {
-                let (stream, timeout) = (call.stream, call.timeout);
+                let (stream, patience) = (call.stream, call.timeout);
                 let outcome = self.answer.outcome(call);
-                let outcome: Pin<Box<dyn Future<Output = Outcome> + Send>> = match timeout {
-                    None => Box::pin(outcome),
-                    Some(timeout) => Box::pin(within(timeout, outcome)),
+                let answering = match patience {
+                    None => self.kept.answering(outcome),
+                    Some(patience) => self.kept.answering(
+                        timeout(patience, outcome)
+                            .map(move |outcome| outcome.unwrap_or_else(|_| Err(too_late(patience)))),
+                    ),
                 };
-                self.under_way.push(UnderWay { stream, outcome });
+                self.under_way.push((stream, answering));
             }
-            Event::Cancelled(stream) => self.under_way.retain(|under_way| under_way.stream != stream),
+            Event::Cancelled(stream) => self.under_way.retain(|(of, _)| *of != stream),
         }
     }
 
     /// Takes answers that are there; true if there were any.
     fn poll_answers(&mut self, context: &mut Context<'_>) -> bool {
-        let before = self.under_way.len();
-        self.under_way.retain_mut(|under_way| {
-            let Poll::Ready(outcome) = under_way.outcome.as_mut().poll(context) else { return true };
-            self.connection.answer(under_way.stream, outcome);
-            false
-        });
+        let (before, mut index) = (self.under_way.len(), 0);
+        while let Some((stream, answering)) = self.under_way.get_mut(index) {
+            let Poll::Ready(outcome) = answering.poll(context) else {
+                index += 1;
+                continue;
+            };
+            self.connection.answer(*stream, outcome);
+            let (_, answered) = self.under_way.swap_remove(index);
+            self.kept.keep_answered(answered);
+        }
         self.under_way.len() < before
     }
 
@@ -194,12 +225,9 @@ impl<A: Answer> Conversation<A> {
     }
 }
 
-/// A call's outcome, or that it took longer than its caller waits.
-async fn within(timeout: Duration, outcome: impl Future<Output = Outcome>) -> Outcome {
-    tokio::time::timeout(timeout, outcome).await.unwrap_or_else(|_| {
-        let message = format!("not answered within {timeout:?}, which is how long the caller waits");
-        Err(Status::new(tenure_grpc::Code::DeadlineExceeded, message))
-    })
+fn too_late(patience: Duration) -> Status {
+    let message = format!("not answered within {patience:?}, which is how long the caller waits");
+    Status::new(Code::DeadlineExceeded, message)
 }
 
 /// A caller's socket. The kernel is asked to tell of it only when there is something to wait for.
