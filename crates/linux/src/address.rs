@@ -3,13 +3,19 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use netlink_packet_route::address::{
-    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
-};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use crate::socket::{Answer, Error, Request, Socket};
+use crate::socket::{Answer, Error, Message, Request, Socket};
+
+// See rtnetlink(7).
+const RTM_NEWADDR: u16 = 20;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+/// Without duplicate address detection.
+const IFA_F_NODAD: u8 = 2;
 
 /// An address of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,18 +39,19 @@ pub(crate) fn family(address: IpAddr) -> AddressFamily {
 /// Gives `address` to a link, or leaves it there. IPv6 duplicate address detection is skipped: it is for addresses
 /// that were decided to be unique, or links with nobody else on them.
 pub(crate) fn add(index: u32, address: IpNet, scope: AddressScope) -> Request {
-    let mut message = AddressMessage::default();
-    message.header.family = family(address.addr());
-    message.header.prefix_len = address.prefix_len();
-    message.header.scope = scope;
-    message.header.index = index;
-    message.attributes =
-        vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
-    if address.addr().is_ipv6() {
-        message.header.flags = AddressHeaderFlags::Nodad;
-        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-    }
-    Request::put(RouteNetlinkMessage::NewAddress(message))
+    let flags = if address.addr().is_ipv6() { IFA_F_NODAD } else { 0 };
+    let [i0, i1, i2, i3] = index.to_ne_bytes();
+    let start = [family(address.addr()).into(), address.prefix_len(), flags, scope.into(), i0, i1, i2, i3];
+    let message = Message::new(RTM_NEWADDR, start);
+    Request::put(match address.addr() {
+        IpAddr::V4(address) => {
+            message.with(IFA_LOCAL, &address.octets()).with(IFA_ADDRESS, &address.octets())
+        }
+        IpAddr::V6(address) => message
+            .with(IFA_LOCAL, &address.octets())
+            .with(IFA_ADDRESS, &address.octets())
+            .with_number(IFA_FLAGS, flags.into()),
+    })
 }
 
 /// Makes the kernel accept packets for a new IPv6 address from this moment on.

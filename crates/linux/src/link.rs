@@ -1,17 +1,19 @@
 //! Links as the kernel describes them, reduced to what Tenure looks at, and the requests that look, change and delete.
 
-use netlink_packet_core::{DecodeError, DefaultNla, parse_i32, parse_string, parse_u32, parse_u64};
+use netlink_packet_core::{DecodeError, parse_i32, parse_string, parse_u32, parse_u64};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage};
 
 use crate::Mac;
-use crate::socket::{Answer, Error, Request, Socket};
+use crate::socket::{Answer, Error, Message, Request, Socket};
 
 // The parts of a link's description that are read; see rtnetlink(7).
 const HEADER: usize = 16;
 /// The lowest byte of the flags, on a machine of either byte order.
 const FLAGS: usize = if cfg!(target_endian = "little") { 8 } else { 11 };
 const IFF_UP: u8 = 1;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
 /// Length and kind of an attribute.
 const ATTRIBUTE_HEAD: usize = 4;
 /// Without the bits that say how the value is built.
@@ -23,6 +25,7 @@ const IFLA_LINK: u16 = 5;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_STATS64: u16 = 23;
 const IFLA_GROUP: u16 = 27;
+const IFLA_EXT_MASK: u16 = 29;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_TARGET_NETNSID: u16 = 46;
 
@@ -112,10 +115,9 @@ impl Link {
 
     /// The link of this number in the socket's namespace.
     pub fn by_index(socket: &mut Socket, index: u32) -> Result<Option<Self>, Error> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        message.attributes.push(brief());
-        Ok(socket.get(&Request::get(RouteNetlinkMessage::GetLink(message)))?.and_then(Self::of_answer))
+        let message = Message::new(RTM_GETLINK, header(index, 0, 0));
+        let request = Request::get(message.with_number(IFLA_EXT_MASK, SKIP_STATS));
+        Ok(socket.get(&request)?.and_then(Self::of_answer))
     }
 
     /// All veth links of the socket's namespace.
@@ -124,7 +126,7 @@ impl Link {
     pub fn all_veths(socket: &mut Socket) -> Result<Vec<Self>, Error> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth)]));
-        message.attributes.push(brief());
+        message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
         let found = socket.dump(&RouteNetlinkMessage::GetLink(message))?;
         Ok(found.into_iter().filter_map(Self::of_answer).collect())
     }
@@ -172,27 +174,20 @@ impl Counters {
 
 /// Asks for the link of this name.
 pub fn look_up(name: &str) -> Request {
-    let mut message = LinkMessage::default();
-    message.attributes = vec![LinkAttribute::IfName(name.to_owned()), brief()];
-    Request::get(RouteNetlinkMessage::GetLink(message))
+    let message = Message::new(RTM_GETLINK, header(0, 0, 0)).with_text(IFLA_IFNAME, name);
+    Request::get(message.with_number(IFLA_EXT_MASK, SKIP_STATS))
 }
 
 /// Asks for the link of this number in the namespace that is known here by another.
 pub fn look_into(namespace: i32, index: u32) -> Request {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    let there = DefaultNla::new(IFLA_TARGET_NETNSID, namespace.to_ne_bytes().to_vec());
-    message.attributes = vec![LinkAttribute::Other(there), brief()];
-    Request::get(RouteNetlinkMessage::GetLink(message))
+    let message = Message::new(RTM_GETLINK, header(index, 0, 0));
+    let message = message.with(IFLA_TARGET_NETNSID, &namespace.to_ne_bytes());
+    Request::get(message.with_number(IFLA_EXT_MASK, SKIP_STATS))
 }
 
 /// Sets a link up.
 pub fn up(index: u32) -> Request {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.header.flags = LinkFlags::Up;
-    message.header.change_mask = LinkFlags::Up;
-    Request::change(RouteNetlinkMessage::SetLink(message))
+    Request::change(Message::new(RTM_SETLINK, header(index, IFF_UP.into(), IFF_UP.into())))
 }
 
 /// Lets a link ask for and tell neighbours' addresses, or not: then it sends nothing to them either.
@@ -212,10 +207,18 @@ pub fn delete(index: u32) -> Request {
     Request::remove(RouteNetlinkMessage::DelLink(message))
 }
 
-/// Without the statistics of IPv6, which make up most of a link's description; its traffic counters are still there.
-fn brief() -> LinkAttribute {
-    LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
+/// What every message about a link begins with: which one, and flags with those of them that are to change.
+pub(crate) fn header(index: u32, flags: u32, change: u32) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    let (_, words) = header.split_at_mut(4);
+    for (place, word) in words.chunks_exact_mut(4).zip([index, flags, change]) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    header
 }
+
+/// Without the statistics of IPv6, which make up most of a link's description; its traffic counters are still there.
+const SKIP_STATS: u32 = 8;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,17 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, Ro
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::address::family;
-use crate::socket::{Answer, Error, Request, Socket};
+use crate::socket::{Answer, Error, Message, Request, Socket};
+
+// See rtnetlink(7).
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_TABLE: u16 = 15;
 
 /// Both families, in the order in which we list.
 pub(crate) const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
@@ -44,49 +54,49 @@ impl Route {
 
     /// Makes the route, in place of one with the same destination and metric.
     pub fn put(&self) -> Request {
-        Request::put(RouteNetlinkMessage::NewRoute(self.message()))
+        Request::put(self.message(RTM_NEWROUTE, RouteScope::Universe, RouteType::Unicast))
     }
 
     /// The same for a route that leads to a router: IPv4 wants those to be of link scope. Other routes are of wide scope
     /// even if they end on a link, or the kernel would take an address of that link, which may be the pods' gateway's,
     /// for the host's own.
     pub fn put_to_router(&self) -> Request {
-        let mut message = self.message();
-        message.header.scope = RouteScope::Link;
-        Request::put(RouteNetlinkMessage::NewRoute(message))
+        Request::put(self.message(RTM_NEWROUTE, RouteScope::Link, RouteType::Unicast))
     }
 
     /// Removes exactly this route; it may be gone already.
     pub fn remove(&self) -> Request {
-        let mut message = self.message();
         // Any kind and any scope: IPv6 routes to the loopback interface turn into "unreachable", for one.
-        message.header.kind = RouteType::Unspec;
-        message.header.scope = RouteScope::NoWhere;
-        message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::PrefSource(_)));
-        Request::remove(RouteNetlinkMessage::DelRoute(message))
+        let route = Self { source: None, ..*self };
+        Request::remove(route.message(RTM_DELROUTE, RouteScope::NoWhere, RouteType::Unspec))
     }
 
-    fn message(&self) -> RouteMessage {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(self.destination.addr());
-        message.header.destination_prefix_length = self.destination.prefix_len();
+    fn message(&self, kind: u16, scope: RouteScope, of: RouteType) -> Message {
+        let with = |message: Message, kind, address| match address {
+            IpAddr::V4(address) => message.with(kind, &address.octets()),
+            IpAddr::V6(address) => message.with(kind, &address.octets()),
+        };
         // The header has room for 255 tables; the attribute is what counts.
-        message.header.table = u8::try_from(self.table).unwrap_or(0);
-        message.header.protocol = self.protocol.into();
-        message.header.kind = RouteType::Unicast;
-        message.header.scope = RouteScope::Universe;
-        let attributes = &mut message.attributes;
-        if self.destination.prefix_len() > 0 {
-            attributes.push(RouteAttribute::Destination(self.destination.network().into()));
+        let table = u8::try_from(self.table).unwrap_or(0);
+        let (family, length) = (family(self.destination.addr()).into(), self.destination.prefix_len());
+        let start = [family, length, 0, 0, table, self.protocol, scope.into(), of.into(), 0, 0, 0, 0];
+        let mut message = Message::new(kind, start);
+        if length > 0 {
+            message = with(message, RTA_DST, self.destination.network());
         }
-        attributes.extend(self.link.map(RouteAttribute::Oif));
-        attributes.extend(self.gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
+        if let Some(link) = self.link {
+            message = message.with_number(RTA_OIF, link);
+        }
+        if let Some(gateway) = self.gateway {
+            message = with(message, RTA_GATEWAY, gateway);
+        }
         if self.metric != 0 {
-            attributes.push(RouteAttribute::Priority(self.metric));
+            message = message.with_number(RTA_PRIORITY, self.metric);
         }
-        attributes.extend(self.source.map(|source| RouteAttribute::PrefSource(source.into())));
-        attributes.push(RouteAttribute::Table(self.table));
-        message
+        if let Some(source) = self.source {
+            message = with(message, RTA_PREFSRC, source);
+        }
+        message.with_number(RTA_TABLE, self.table)
     }
 
     /// Reads the kernel's description; `None` for what is not an IP route.
@@ -197,7 +207,6 @@ pub fn list(socket: &mut Socket, filter: Filter) -> Result<Vec<Route>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use netlink_packet_core::{Emitable, Parseable};
     use proptest::prelude::*;
 
     use super::*;
@@ -235,10 +244,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_route_survives_the_way_through_its_message(route in any_route()) {
-            let message = route.message();
-            let mut bytes = vec![0; message.buffer_len()];
-            message.emit(&mut bytes);
-            prop_assert_eq!(Route::read(&RouteMessage::parse(&bytes[..]).unwrap()), Some(route));
+            let RouteNetlinkMessage::NewRoute(message) = route.put().message().unwrap() else { panic!() };
+            prop_assert_eq!(Route::read(&message), Some(route));
         }
     }
 }

@@ -11,6 +11,7 @@
 mod answer;
 mod describe;
 mod error;
+mod message;
 mod refusal;
 mod request;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 pub use self::answer::Answer;
 pub use self::error::{Error, Kind};
+pub use self::message::Message;
 pub use self::refusal::Refusal;
 pub use self::request::Request;
 

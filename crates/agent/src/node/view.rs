@@ -305,9 +305,13 @@ impl Node {
     /// Exports the blocks whose object says that they are this node's, if that has changed.
     pub(super) fn export(&mut self) {
         let ours = self.blocks.values().filter(|block| block.object == Object::Ours && !block.is_slice());
-        let blocks = ours.flat_map(|block| block.networks().collect::<Vec<_>>());
-        let networks: BTreeSet<Cidr> = blocks.chain(self.exported_for_guests()).collect();
-        if self.exported.as_ref() != Some(&networks) {
+        let blocks = ours.flat_map(super::block::Owned::networks);
+        let mut networks: Vec<Cidr> = blocks.chain(self.exported_for_guests()).collect();
+        networks.sort_unstable();
+        networks.dedup();
+        // Every event comes by here, and hardly one changes anything.
+        if self.exported.as_ref().is_none_or(|exported| !exported.iter().eq(&networks)) {
+            let networks: BTreeSet<Cidr> = networks.into_iter().collect();
             self.exported = Some(networks.clone());
             self.actions.push(Action::Export(networks));
         }

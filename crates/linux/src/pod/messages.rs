@@ -4,19 +4,38 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use ipnet::{IpNet, Ipv6Net};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressScope;
-use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
-    LinkInfo, LinkMessage,
-};
 
 use super::PodPlan;
 use crate::neighbour::{self, Belief};
 use crate::route::Route;
 use crate::routes::to_pod;
-use crate::socket::Request;
+use crate::socket::{Message, Request};
 use crate::{Settings, address, link};
+
+// See rtnetlink(7).
+const RTM_NEWLINK: u16 = 16;
+const RTM_SETLINK: u16 = 19;
+const IFF_UP: u32 = 1;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_GROUP: u16 = 27;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+// Within IFLA_LINKINFO.
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+// Within IFLA_AF_SPEC.
+const AF_INET6: u16 = 10;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const ADDR_GEN_MODE_NONE: u8 = 1;
 
 const MAIN_TABLE: u32 = 254;
 /// The kernel's number for routes that were made by hand, as those inside a pod look to the pod.
@@ -26,32 +45,31 @@ const PROTOCOL_BOOT: u8 = 3;
 ///
 /// Both ends are born down: an end that is set up before it has its other end is refused by the kernel.
 pub(super) fn create(plan: &PodPlan, settings: &Settings, namespace: RawFd) -> Request {
-    let sending = LinkAttribute::NumTxQueues(settings.queues);
-    let receiving = LinkAttribute::NumRxQueues(settings.queues);
-    let length = LinkAttribute::TxQueueLen(settings.queue_length);
-    let mut inside = LinkMessage::default();
-    inside.attributes = vec![
-        LinkAttribute::IfName(plan.identity.interface.clone()),
-        LinkAttribute::NetNsFd(namespace),
-        LinkAttribute::Mtu(plan.mtu),
-        LinkAttribute::Address(plan.pod_mac().0.to_vec()),
-        sending.clone(),
-        receiving.clone(),
-        length.clone(),
-    ];
-    let pair = vec![LinkInfo::Kind(InfoKind::Veth), LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside)))];
-    let mut outside = LinkMessage::default();
-    outside.attributes = vec![
-        LinkAttribute::IfName(plan.host_name(settings)),
-        LinkAttribute::Group(settings.pod_group),
-        LinkAttribute::Mtu(plan.mtu),
-        LinkAttribute::Address(settings.host_mac.0.to_vec()),
-        sending,
-        receiving,
-        length,
-        LinkAttribute::LinkInfo(pair),
-    ];
-    Request::create(RouteNetlinkMessage::NewLink(outside)).echoed()
+    let queues = |message: Message| {
+        message
+            .with_number(IFLA_NUM_TX_QUEUES, settings.queues)
+            .with_number(IFLA_NUM_RX_QUEUES, settings.queues)
+            .with_number(IFLA_TXQLEN, settings.queue_length)
+    };
+    let inside = |message: Message| {
+        let message = message
+            .with_text(IFLA_IFNAME, &plan.identity.interface)
+            .with(IFLA_NET_NS_FD, &namespace.to_ne_bytes())
+            .with_number(IFLA_MTU, plan.mtu)
+            .with(IFLA_ADDRESS, &plan.pod_mac().0);
+        queues(message)
+    };
+    let outside = Message::new(RTM_NEWLINK, link::header(0, 0, 0))
+        .with_text(IFLA_IFNAME, &plan.host_name(settings))
+        .with_number(IFLA_GROUP, settings.pod_group)
+        .with_number(IFLA_MTU, plan.mtu)
+        .with(IFLA_ADDRESS, &settings.host_mac.0);
+    let veth = |message: Message| {
+        message.with_text(IFLA_INFO_KIND, "veth").with_nested(IFLA_INFO_DATA, &[], |message| {
+            message.with_nested(VETH_INFO_PEER, &link::header(0, 0, 0), inside)
+        })
+    };
+    Request::create(queues(outside).with_nested(IFLA_LINKINFO, &[], veth)).echoed()
 }
 
 /// What happens in the pod's namespace, once its end has the number `index`.
@@ -104,25 +122,23 @@ pub(super) fn outside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Re
 
 /// Takes the host end out of service and leaves it to the reaper.
 pub(super) fn to_trash(settings: &Settings, index: u32) -> Request {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.header.change_mask = LinkFlags::Up;
-    message.attributes = vec![LinkAttribute::Group(settings.trash_group)];
-    Request::change(RouteNetlinkMessage::SetLink(message))
+    let message = Message::new(RTM_SETLINK, link::header(index, 0, IFF_UP));
+    Request::change(message.with_number(IFLA_GROUP, settings.trash_group))
 }
 
 /// Writes on the host end whose it is. With IPv6 it also keeps the kernel from giving it an address of its own, which
 /// would have to be checked for duplicates first. (Neither is possible when the link is made.)
 fn mark(plan: &PodPlan, index: u32) -> Request {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.attributes = vec![LinkAttribute::IfAlias(plan.identity.alias())];
+    let mut message =
+        Message::new(RTM_SETLINK, link::header(index, 0, 0)).with_text(IFLA_IFALIAS, &plan.identity.alias());
     if plan.has_v6() {
-        message.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![
-            AfSpecInet6::AddrGenMode(In6AddrGenMode::None),
-        ])]));
+        message = message.with_nested(IFLA_AF_SPEC, &[], |message| {
+            message.with_nested(AF_INET6, &[], |message| {
+                message.with(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE])
+            })
+        });
     }
-    Request::change(RouteNetlinkMessage::SetLink(message))
+    Request::change(message)
 }
 
 fn gateways(plan: &PodPlan, settings: &Settings) -> impl Iterator<Item = IpAddr> {
