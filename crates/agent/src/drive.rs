@@ -51,6 +51,10 @@ pub struct Driver<C, H> {
     inbox: Inbox,
     open: HashMap<Ticket, oneshot::Sender<Outcome>>,
     tickets: u64,
+    /// What came of an event and is yet to be taken in, and what is yet to be carried out: empty between events, and kept for
+    /// their memory.
+    events: VecDeque<Event>,
+    jobs: Vec<Action>,
 }
 
 /// The answer to a call.
@@ -104,7 +108,8 @@ impl Entrance {
 
     /// The driver at the end of it.
     pub fn driver<C: Clock, H: Hands>(self, node: Node, clock: C, hands: H) -> Driver<C, H> {
-        Driver { node, clock, hands, inbox: self.inbox, open: HashMap::new(), tickets: 0 }
+        let (open, events, jobs) = (HashMap::new(), VecDeque::new(), Vec::new());
+        Driver { node, clock, hands, inbox: self.inbox, open, tickets: 0, events, jobs }
     }
 }
 
@@ -178,36 +183,44 @@ impl<C: Clock, H: Hands> Driver<C, H> {
 
     /// Lets the node take an event in, and then what comes of it at once. True if that was work.
     fn handle(&mut self, event: Event) -> bool {
-        let mut events = VecDeque::from([event]);
+        self.events.push_back(event);
         let mut worked = false;
-        while let Some(event) = events.pop_front() {
-            let (mut records, mut jobs) = (Vec::new(), Vec::new());
-            for action in self.node.handle(event, self.clock.now()) {
+        while let Some(event) = self.events.pop_front() {
+            let mut records = Vec::new();
+            let mut actions = self.node.handle(event, self.clock.now());
+            for action in actions.drain(..) {
                 match action {
-                    Action::Record { record, .. } => records.push(record),
+                    Action::Record { record, .. } => {
+                        if records.is_empty() {
+                            // Usually it is the only one, and they are large.
+                            records.reserve_exact(1);
+                        }
+                        records.push(record);
+                    }
                     Action::Answer { ticket, outcome } => {
                         if let Some(answer) = self.open.remove(&ticket) {
                             // Who does not wait any more asks again.
                             let _ = answer.send(outcome);
                         }
                     }
-                    action => jobs.push(action),
+                    action => self.jobs.push(action),
                 }
             }
+            self.node.reuse(actions);
             // First, because they are written while the rest is done.
             if !records.is_empty() {
                 match self.hands.record_at_once(records) {
-                    Ok(event) => events.push_back(event),
+                    Ok(event) => self.events.push_back(event),
                     Err(records) => self.hands.record(records),
                 }
             }
-            for job in jobs {
+            for job in self.jobs.drain(..) {
                 match self.hands.at_once(job) {
-                    Ok(event) => events.push_back(event),
+                    Ok(event) => self.events.push_back(event),
                     Err(job) => self.hands.carry_out(job),
                 }
             }
-            worked |= !events.is_empty();
+            worked |= !self.events.is_empty();
         }
         worked
     }

@@ -83,6 +83,9 @@ use replay::Start;
 use slices::Tenants;
 use stock::Ask;
 
+/// Room for actions that is kept. Hardly an event has more, and those that have are of a start.
+const ACTIONS_KEPT: usize = 64;
+
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -188,6 +191,15 @@ impl Node {
         }
         self.settle();
         std::mem::take(&mut self.actions)
+    }
+
+    /// Takes the memory of actions back that were carried out: to make room anew at every event would take almost as long as
+    /// to decide.
+    pub fn reuse(&mut self, mut actions: Vec<Action>) {
+        actions.clear();
+        if self.actions.is_empty() && actions.capacity() <= ACTIONS_KEPT {
+            self.actions = actions;
+        }
     }
 
     /// Looks at every pool that the event may have changed anything for.
