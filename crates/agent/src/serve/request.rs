@@ -133,13 +133,15 @@ impl Request {
 
     /// The Ethernet address that the runtime asks for, in one of the three ways that there are.
     fn mac(&self) -> Result<Option<String>, Failure> {
-        for place in ["runtimeConfig", "args/cni"] {
-            match self.config.json.pointer(&format!("/{place}/mac")) {
+        const PLACES: [&[&str]; 2] = [&["runtimeConfig"], &["args", "cni"]];
+        for place in PLACES {
+            let part = place.iter().try_fold(&self.config.json, |part, name| part.get(name));
+            match part.and_then(|part| part.get("mac")) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(mac)) if mac.is_empty() => {}
                 Some(Value::String(mac)) => return Ok(Some(mac.clone())),
                 Some(other) => {
-                    let message = format!("{}.mac is {other}", place.replace('/', "."));
+                    let message = format!("{}.mac is {other}", place.join("."));
                     return Err(invalid(message)
                         .detail("accepted is a unicast Ethernet address such as \"0a:00:00:00:00:01\""));
                 }
@@ -196,4 +198,38 @@ pub(super) fn alive(config: &NetworkConfig) -> Result<BTreeSet<(String, String)>
 
 fn invalid(message: impl Into<String>) -> Failure {
     Failure::new(Code::InvalidConfig, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mac(more: &str, args: &[(&str, &str)]) -> Result<Option<String>, Failure> {
+        let text = format!(r#"{{"cniVersion":"1.0.0","name":"k8s","type":"tenure"{more}}}"#);
+        let args = args.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let call = rpc::Call { args, ..rpc::Call::default() };
+        Request::read(NetworkConfig::parse(text.as_bytes()).unwrap(), call).unwrap().mac()
+    }
+
+    #[test]
+    fn an_ethernet_address_is_asked_for_in_three_ways_and_the_first_counts() {
+        let (runtime, args) = (
+            r#","runtimeConfig":{"mac":"02:00:00:00:00:01"}"#,
+            r#","args":{"cni":{"mac":"02:00:00:00:00:02"}}"#,
+        );
+        let environment = [("MAC", "02:00:00:00:00:03")];
+        let asked = |more: &str| mac(more, &environment).unwrap().unwrap();
+        assert_eq!(asked(&format!("{runtime}{args}")), "02:00:00:00:00:01");
+        assert_eq!(asked(args), "02:00:00:00:00:02");
+        assert_eq!(asked(r#","runtimeConfig":{"mac":""},"args":{"cni":{"mac":null}}"#), "02:00:00:00:00:03");
+        assert_eq!(mac(r#","runtimeConfig":[],"args":{}"#, &[]), Ok(None));
+    }
+
+    #[test]
+    fn what_cannot_be_one_is_named_with_its_place() {
+        let refused = mac(r#","args":{"cni":{"mac":7}}"#, &[]).unwrap_err();
+        assert!(refused.to_string().contains("args.cni.mac is 7"), "{refused}");
+        let refused = mac(r#","runtimeConfig":{"mac":{}}"#, &[]).unwrap_err();
+        assert!(refused.to_string().contains("runtimeConfig.mac is {}"), "{refused}");
+    }
 }
