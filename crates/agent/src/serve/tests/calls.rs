@@ -1,7 +1,7 @@
 //! Every verb, as a runtime calls it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 use tenure_ipam::{Address, Subnet};
@@ -254,12 +254,7 @@ async fn without_an_agent_a_del_succeeds_and_the_rest_says_to_try_again() {
 #[tokio::test]
 async fn a_call_leaves_a_line_that_names_pod_container_and_outcome() {
     let rig = Rig::ready();
-    let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let writer = {
-        let lines = Arc::clone(&lines);
-        move || Lines(Arc::clone(&lines))
-    };
-    let subscriber = tracing_subscriber::fmt().with_writer(writer).with_ansi(false).finish();
+    let lines = Lines::of_all();
     let call = tenure_cni::rpc::Call {
         container_id: "c0ffee".into(),
         ifname: "eth0".into(),
@@ -270,17 +265,31 @@ async fn a_call_leaves_a_line_that_names_pod_container_and_outcome() {
         config: config("1.0.0").to_string().into_bytes(),
         ..tenure_cni::rpc::Call::default()
     };
-    let guard = tracing::subscriber::set_default(subscriber);
     let reply = rig.service.answer(tenure_cni::Verb::Add, call).await;
-    drop(guard);
     assert_eq!(reply.failure, None);
-    let lines = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
-    for part in ["ADD", "c0ffee", "eth0", "/run/netns/x", "shop", "web-0", "done"] {
-        assert!(lines.contains(part), "{part} is in {lines:?}");
+    let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let line = lines.lines().find(|line| line.contains("c0ffee")).expect("a line about the container");
+    for part in ["ADD", "eth0", "/run/netns/x", "shop", "web-0", "done"] {
+        assert!(line.contains(part), "{part} is in {line:?}");
     }
 }
 
+/// All lines that the tests of this program write.
+#[derive(Clone)]
 struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// For every thread and from the beginning: of a listener of one thread others may decide that nobody listens.
+    fn of_all() -> Self {
+        static ALL: LazyLock<Lines> = LazyLock::new(|| {
+            let lines = Lines(Arc::default());
+            let writer = lines.clone();
+            tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
+            lines
+        });
+        ALL.clone()
+    }
+}
 
 impl std::io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -98,9 +98,7 @@ impl<'a> Val<'a> {
             ("object", _) => {
                 Err(EvalError::new("invalid data, expected a map for the provided schema with type=object"))
             }
-            ("array", Value::Array(items)) => {
-                Ok(Self::List(List::of(items, node)))
-            }
+            ("array", Value::Array(items)) => Ok(Self::List(List::of(items, node))),
             ("array", _) => {
                 Err(EvalError::new("invalid data, expected an array for the provided schema with type=array"))
             }
