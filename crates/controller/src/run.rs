@@ -305,7 +305,13 @@ impl Desk {
             (write, done)
         });
         let done: Vec<_> = writes.buffer_unordered(self.settings.workers.max(1)).collect().await;
-        // First what was heard meanwhile: a list that began before an object was made does not mention it, and one of which
+        // Events are about what is different now, so they come before anything else is heard.
+        for (write, (outcome, _)) in &done {
+            if matches!(outcome, Outcome::Done) && !matches!(write, Write::Ledger(_)) {
+                self.tell(events::notes(write, &self.world));
+            }
+        }
+        // Then what was heard meanwhile: a list that began before an object was made does not mention it, and one of which
         // the answer tells only afterwards is not taken for vanished.
         self.hear(news);
         let mut superseded = Vec::new();
@@ -340,9 +346,6 @@ impl Desk {
             Outcome::Done => {
                 self.health.answered();
                 self.retry.worked(subject);
-                if !matches!(write, Write::Ledger(_)) {
-                    self.tell(events::notes(write, &self.world));
-                }
                 "done"
             }
             Outcome::Superseded => {
