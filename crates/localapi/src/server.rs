@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -147,7 +147,7 @@ impl Listener {
 
 async fn accept(api: LocalApi, listener: Listener, mut stopped: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
-    let builder = Builder::new(TokioExecutor::new());
+    let builder = http1::Builder::new();
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -158,7 +158,7 @@ async fn accept(api: LocalApi, listener: Listener, mut stopped: watch::Receiver<
         match stream {
             Ok(stream) => {
                 let service = TowerToHyperService::new(api.clone());
-                let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                let connection = builder.serve_connection(TokioIo::new(stream), service);
                 let connection = graceful.watch(connection);
                 connections.spawn(async move {
                     if let Err(error) = connection.await {
