@@ -1,5 +1,5 @@
 //! The tests that documents name exist: for each invariant in `ARCHITECTURE.md`, for each defect of others in
-//! `docs/coil-differences.md`. And no program of ours runs another one.
+//! `docs/coil-differences.md`, for each promise in `docs/security.md`. And no program of ours runs another one.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test says what is wrong by failing")]
 
@@ -22,16 +22,20 @@ fn sources(directory: &Path, text: &mut String) {
     }
 }
 
-/// The names in backticks, from a heading of a document on, that are names of tests.
+/// The tests that a document names from a heading on.
 fn named(document: &str, heading: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(document)).expect(document);
-    let section = text.split(heading).nth(1).expect(heading);
+    names(text.split(heading).nth(1).expect(heading))
+}
+
+/// The names in backticks that are names of tests.
+fn names(text: &str) -> Vec<String> {
     let is_name = |name: &&str| {
         let plain =
             name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
         plain && name.contains('_')
     };
-    section.split('`').skip(1).step_by(2).filter(is_name).map(str::to_owned).collect()
+    text.split('`').skip(1).step_by(2).filter(is_name).map(str::to_owned).collect()
 }
 
 /// Fails for a test that is named and does not exist.
@@ -54,6 +58,24 @@ fn every_test_that_is_named_for_an_invariant_exists() {
 fn every_test_that_is_named_for_a_defect_of_others_exists() {
     let document = "docs/coil-differences.md";
     assert_exist(document, &named(document, "## Defects that Tenure does not have"), 40);
+}
+
+#[test]
+fn every_promise_names_a_test_and_every_test_that_is_named_for_a_promise_exists() {
+    let document = "docs/security.md";
+    let text = fs::read_to_string(root().join(document)).expect(document);
+    let promises = text.split("## Promises").nth(1).expect("promises");
+    let promises = promises.split("\n## ").next().expect("a section");
+    // Behind the table's head.
+    let rows: Vec<&str> = promises.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    let mut tests = Vec::new();
+    for row in rows {
+        let held_by = row.trim_end_matches('|').rsplit('|').next().expect("a column");
+        let named = names(held_by);
+        assert!(!named.is_empty(), "{document}: no test holds this promise: {row}");
+        tests.extend(named);
+    }
+    assert_exist(document, &tests, 5);
 }
 
 /// Neither `ip` nor `nft` nor anything else is run by what is installed on a node or in a cluster.
