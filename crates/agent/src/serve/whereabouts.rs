@@ -76,12 +76,13 @@ impl Whereabouts {
         tombstones: impl Into<PathBuf>,
         outside_kubernetes: bool,
     ) -> Self {
+        let tombstones = tombstones.into();
         Self {
             ledgers,
             slices,
             pods,
-            tombstones: tombstones.into(),
-            flat_files: FlatFiles::default(),
+            flat_files: FlatFiles::below(tombstones.parent()),
+            tombstones,
             said: Mutex::default(),
             outside_kubernetes,
         }
