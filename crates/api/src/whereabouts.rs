@@ -36,3 +36,9 @@ pub mod label {
     /// On an `IPPool` of a slice: the node that owns it.
     pub const NODE: &str = "whereabouts.cni.cncf.io/node";
 }
+
+/// Names of annotations that are ours.
+pub mod annotation {
+    /// On a reservation: the node whose agent has made it. Only that one deletes it, and the controller.
+    pub const NODE: &str = "tenure/node";
+}
