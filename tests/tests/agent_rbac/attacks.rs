@@ -28,8 +28,10 @@ async fn d12_a_stolen_token_deletes_no_reservation_of_another_node_and_makes_non
     let admin: Api<OverlappingRangeIPReservation> = Api::namespaced(bed.admin.clone(), "kube-system");
     let other: Api<OverlappingRangeIPReservation> =
         Api::namespaced(bed.agent_of("node-2").await?, "kube-system");
-    // Of Whereabouts or a claim; of another node.
-    admin.create(&defaults, &reservation("10.8.0.1", &json!({}))?).await?;
+    // Of a claim; of another node; of Whereabouts.
+    let of_claim = json!({"annotations": {"tenure/node": ":controller"}});
+    admin.create(&defaults, &reservation("10.8.0.1", &of_claim)?).await?;
+    admin.create(&defaults, &reservation("10.8.0.3", &json!({}))?).await?;
     let theirs = json!({"annotations": {"tenure/node": "node-2"}});
     other.create(&defaults, &reservation("10.8.0.2", &theirs)?).await?;
     let thief: Api<OverlappingRangeIPReservation> =
@@ -38,6 +40,7 @@ async fn d12_a_stolen_token_deletes_no_reservation_of_another_node_and_makes_non
         let said = refused(name, thief.delete(name, &deleting).await)?;
         ensure!(said.contains(r#"is not "node-1""#), "{said}");
     }
+    thief.delete("10.8.0.3", &deleting).await.context("what Whereabouts left goes with its record")?;
     let own = |more: Value| {
         let mut metadata = json!({"annotations": {"tenure/node": "node-1"}});
         metadata
