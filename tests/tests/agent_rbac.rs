@@ -7,6 +7,8 @@ mod attacks;
 mod bed;
 #[path = "agent_rbac/everything.rs"]
 mod everything;
+#[path = "agent_rbac/viewers.rs"]
+mod viewers;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bed::{Bed, event, ledger, networks, only_finalizers, refused, request, taken};
