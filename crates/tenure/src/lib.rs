@@ -3,7 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `demo` | the main job, shown without a cluster |
-//! | `pools`, `blocks`, `who`, `node` | looking: a pool's use, a block's owner, an address's holder, a node |
+//! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
 //! | `check` | comparing everything with everything |
 //! | `place`, `agents`, `snapshot`, `ranges` | where to ask, asking agents, and what was gathered, Whereabouts' ranges too |
 //! | `table` | how it looks |
@@ -13,6 +13,7 @@
 mod agents;
 mod blocks;
 mod check;
+mod claims;
 mod demo;
 mod node;
 mod place;
@@ -50,6 +51,8 @@ enum Verb {
     Pools(pools::Options),
     /// List blocks: whose they are, and how full
     Blocks(blocks::Options),
+    /// List claims: their addresses, and which pods have them now
+    Claims(claims::Options),
     /// Say who has an address, who had it, or why nobody has it
     Who(who::Options),
     /// Show a node: its blocks, who holds what, and what it waits for
@@ -85,6 +88,7 @@ fn run(verb: Verb) -> Result<Said> {
             Verb::Demo(_) => Ok(Said::nothing()),
             Verb::Pools(options) => pools::run(options).await,
             Verb::Blocks(options) => blocks::run(options).await,
+            Verb::Claims(options) => claims::run(options).await,
             Verb::Who(options) => who::run(options).await,
             Verb::Node(options) => node::run(options).await,
             Verb::Check(options) => check::run(options).await,

@@ -236,7 +236,7 @@ where
 }
 
 /// Every object of a kind that a cluster may do without.
-async fn every_if_known<K>(client: &Client, what: &str) -> Result<Vec<K>>
+pub(crate) async fn every_if_known<K>(client: &Client, what: &str) -> Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {

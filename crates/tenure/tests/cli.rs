@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool};
 use tenure_daemon::Pages;
 use tenure_handles::{SeededEntropy, SystemClock};
@@ -94,6 +95,7 @@ fn told(block: &AddressBlock) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_is_looked_at_by_its_kubeconfig_also_where_no_agent_runs() {
     let (api, _) = system().await;
+    let client = api.client();
     let serving = Server::loopback(api, "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let config = kubeconfig(directory.path(), &format!("http://{}", serving.address().unwrap()));
@@ -107,6 +109,28 @@ default   64     0+?    0+?       64-?   1/4      node1 1           -
     let (code, text, _) = tenure(&["blocks", "--kubeconfig", &config, "-o", "json"]).await;
     let shown: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &shown[0]["node"], &shown[0]["addresses"]), (0, &json!("node1"), &Value::Null));
+    let (code, text, _) = tenure(&["claims", "--kubeconfig", &config]).await;
+    assert_eq!((code, text.as_str()), (0, "There are no claims.\n"));
+    create::<Namespace>(&client, json!({"metadata": {"name": "shop"}})).await;
+    let claims: Api<IPAMClaim> = Api::namespaced(client, "shop");
+    for (name, network) in [("printer", "blue"), ("web", "green")] {
+        let claim = IPAMClaim::new(
+            name,
+            serde_json::from_value(json!({"network": network, "interface": "net1"})).unwrap(),
+        );
+        claims.create(&PostParams::default(), &claim).await.unwrap();
+    }
+    let (code, text, _) =
+        tenure(&["claims", "-n", "shop", "--network", "blue", "--kubeconfig", &config]).await;
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        (code, lines.len(), &lines[1][..4]),
+        (0, 2, &["shop", "printer", "blue", "net1"][..]),
+        "{text}"
+    );
+    let (code, text, _) = tenure(&["claims", "-o", "json", "--kubeconfig", &config]).await;
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &shown[1]["name"], &shown[1]["onRecord"]), (0, &json!("web"), &json!(false)));
     let (code, text, _) = tenure(&["who", "10.64.0.60", "--kubeconfig", &config]).await;
     assert_eq!(code, 0);
     assert!(
