@@ -19,6 +19,14 @@ impl Shared {
     pub(super) fn report(&self, report: &Report) {
         match report {
             Report::Replayed { blocks, holds } => info!(blocks, holds, "all that is held is known"),
+            // Somebody has deleted the network's definition, or changed its slices: every node gives up its own, as it should.
+            Report::Fenced { block, uid, fence: Fence::Gone, holds } if is_slice(uid) => {
+                info!(
+                    slice = block,
+                    holds = holds.len(),
+                    "nothing is handed out of this slice any more: its network has given it up"
+                );
+            }
             Report::Fenced { block, uid, fence, holds } => {
                 let why = words(fence);
                 warn!(block, uid, why, holds = holds.len(), "nothing is handed out of this block any more");
@@ -27,8 +35,7 @@ impl Shared {
                 } else {
                     format!("; {} pods go on using addresses of it", holds.len())
                 };
-                // Of a slice; objects' UIDs have no slash.
-                let slice = uid.contains('/');
+                let slice = is_slice(uid);
                 let kind = if slice { "slice" } else { "AddressBlock" };
                 let message = format!("nothing is handed out of {kind} {block:?} any more: {why}{still}");
                 self.warn(self.node_reference(), "BlockFenced", message.clone());
@@ -178,6 +185,11 @@ impl Shared {
             ..ObjectReference::default()
         }
     }
+}
+
+/// Whether this is a slice's; objects' UIDs have no slash.
+fn is_slice(uid: &str) -> bool {
+    uid.contains('/')
 }
 
 fn block_reference(name: &str, uid: &str) -> ObjectReference {
