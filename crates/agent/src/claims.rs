@@ -9,14 +9,16 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `networks` | the names of networks that opt in where a plugin does not see it |
+//! | `networks` | the names of definitions' networks, and which opt in where a plugin does not see it |
 //! | `known` | the claims: told to the node as they change |
 //! | `guest` | from a pod's interface to the claim's addresses: waits for what is to come |
+//! | `unlet` | refuses pods that refer to a claim on a network that does not opt in |
 //! | `machine` | whether a claim will come for a launcher pod's own interface |
 //! | `refusal` | what those are told who do not get what they refer to |
 //!
-//! What it promises: no write, and on the way of an ADD no read of claims at all. An ADD on a network that does not opt in looks
-//! at a set of names, and at nothing else. Who refers to a claim gets that claim's addresses or a refusal, never a fresh address.
+//! What it promises: no write, and on the way of an ADD no read of claims at all. Who refers to a claim gets that claim's addresses
+//! or a refusal, never a fresh address. On a network that does not opt in, that takes a look at what the watch of this node's pods
+//! says; what cannot be known there hinders nobody.
 //!
 //! Networks are watched from the start. Claims are watched when there is a reason, which is said: guests of before a restart,
 //! routes to claims on other nodes, or the first ADD that refers to one. The kinds may be missing: then no network opts in by
@@ -27,6 +29,7 @@ mod known;
 mod machine;
 mod networks;
 mod refusal;
+mod unlet;
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -48,7 +51,7 @@ use crate::objects::watch::{Watching, watch};
 use crate::objects::{Objects, ObjectsHealth, Watched, lock};
 use crate::pods::Pods;
 use known::Known;
-use networks::Networks;
+use networks::{Definition, Networks};
 
 pub(crate) use guest::Interface;
 
@@ -61,11 +64,18 @@ pub struct Options {
     /// How long a start waits for the first list of networks. Without it, a network that opts in by its list would give an
     /// ordinary address.
     pub start_patience: Duration,
+    /// The cluster's own network, if it was set up here to let addresses outlive pods. That counts whatever configuration a caller
+    /// passes: Multus keeps a copy of the one of before.
+    pub cluster_network: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(4), start_patience: Duration::from_secs(5) }
+        Self {
+            patience: Duration::from_secs(4),
+            start_patience: Duration::from_secs(5),
+            cluster_network: None,
+        }
     }
 }
 
@@ -83,7 +93,7 @@ pub(crate) enum Reason {
 /// How a network opts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptIn {
-    /// Its configuration says so: the administrator's word for all of its pods.
+    /// Its configuration says so, or how it was set up here: the administrator's word for all of its pods.
     Itself,
     /// A definition of a network of this name says so, whoever made it: it counts for pods that name this definition.
     ByList,
@@ -158,10 +168,13 @@ impl Claims {
         self.shared.begun.get_or_init(|| self.shared.watch_claims(reason));
     }
 
-    /// Whether a network opts in: by what its configuration says, or by its list. For every ADD: looks at nothing else.
+    /// Whether a network opts in: by what its configuration says, by how it was set up here, or by its list. Looks at nothing else.
     pub(crate) fn opt_in(&self, network: &NetworkConfig) -> Result<Option<OptIn>, Failure> {
         match tenure_claims::opt_in::opt_in(&network.json) {
             Ok(true) => Ok(Some(OptIn::Itself)),
+            Ok(false) if self.shared.options.cluster_network.as_ref() == Some(&network.name) => {
+                Ok(Some(OptIn::Itself))
+            }
             Ok(false) => Ok(lock(&self.shared.networks).has(&network.name).then_some(OptIn::ByList)),
             Err(error) => Err(Failure::new(Code::InvalidConfig, error.to_string())),
         }
@@ -174,7 +187,7 @@ impl Claims {
         if tokio::time::timeout(self.shared.options.start_patience, listed).await.is_err() {
             warn!(
                 "cannot read NetworkAttachmentDefinitions yet; until then, networks that say \"allowPersistentIPs\" in a list only \
-                 give ordinary addresses"
+                 refuse pods that refer to a claim"
             );
         }
     }
@@ -210,7 +223,7 @@ impl Watching for Shared {
 impl Shared {
     fn watch_networks(self: &Arc<Self>) {
         let networks: Api<NetworkAttachmentDefinition> = Api::all(self.client.clone());
-        let keep = |it: &NetworkAttachmentDefinition| networks::opted_in(it);
+        let keep = |it: &NetworkAttachmentDefinition| Some(Definition::of(it));
         let hear = |shared: &Arc<Self>, heard| {
             lock(&shared.networks).hear(heard);
             shared.tell_waiting();

@@ -120,6 +120,17 @@ impl Pods {
         }
     }
 
+    /// The pod of this name, for those who would do without it: as [`Self::find`] says, but read only where the runtime says the UID,
+    /// as kubelets' do. Who does not is no kubelet, and there need not be such a pod.
+    pub(crate) async fn find_if_said(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
+        match self.shared.glance(pod) {
+            Sight::Known(known) => Ok(Some(known)),
+            Sight::Nothing | Sight::Behind(None) if pod.uid.is_empty() => Ok(None),
+            Sight::Nothing | Sight::Behind(None) => self.shared.read(pod).await,
+            Sight::Behind(Some(last)) => Ok(Some(last)),
+        }
+    }
+
     /// The pod of this name, as the API server says now.
     pub(crate) async fn find_now(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
         self.shared.read(pod).await

@@ -45,7 +45,7 @@ use crate::ledgers::{self, Ledgers};
 use crate::node::{self, Event, Node};
 use crate::objects::{self, Objects, RemoteRoutes, Resolver};
 use crate::pods::Pods;
-use crate::serve::{self, Burials, Dialects, ListenError, Service, Whereabouts};
+use crate::serve::{self, Dialects, ListenError, Service, Whereabouts};
 use crate::slices::{self, Slices};
 use crate::wire::{self, Wirer};
 use hands::Body;
@@ -177,7 +177,11 @@ impl Agent {
         let claims = (!options.outside_kubernetes).then(|| {
             let routes = options.route_blocks.then(|| objects.clone());
             let around = (node.clone(), pods.clone(), routes);
-            Claims::start(client, claims::Options::default(), clock.clone(), around, life.clone())
+            let wanted = claims::Options {
+                cluster_network: options.persistent_network.clone(),
+                ..claims::Options::default()
+            };
+            Claims::start(client, wanted, clock.clone(), around, life.clone())
         });
         if let Some(claims) = claims.as_ref().filter(|_| guests > 0) {
             claims.watch(Reason::Guests);
@@ -197,8 +201,7 @@ impl Agent {
         };
         let settings = node::Settings { slices: true, ..options.node.clone() };
         let driver = entrance.driver(Node::new(settings), clock.clone(), hands);
-        let (burials, alone) = (Burials::of(options.paths.tombstones()), options.outside_kubernetes);
-        let tombstones = options.paths.tombstones();
+        let (tombstones, alone) = (options.paths.tombstones(), options.outside_kubernetes);
         let service = Service::serving(
             node.clone(),
             objects.resolver(),
@@ -207,7 +210,6 @@ impl Agent {
             Dialects {
                 whereabouts: Some(Whereabouts::new(ledgers.clone(), slices.clone(), pods, tombstones, alone)),
                 claims: claims.clone(),
-                burials: Some(burials.clone()),
             },
         );
         let progress = stages.progress();
@@ -230,7 +232,7 @@ impl Agent {
             },
             kernel: Some(eye),
         });
-        let life = Life { options, service, burials, claims, stages, stop, life };
+        let life = Life { node: node.clone(), options, service, claims, stages, stop, life };
         let ended = on_own_thread(life.live(driver)).map_err(StartError::Thread)?;
         Ok(Self { node, objects, slices, ledgers, progress, inspector, ended })
     }
@@ -374,9 +376,9 @@ fn restrict(directory: &Path) -> Result<(), StartError> {
 
 /// From the start of the node's loop to its end.
 struct Life<C> {
+    node: Handle,
     options: Options,
     service: Service<Resolver, C>,
-    burials: Burials,
     claims: Option<Claims>,
     stages: Stages,
     /// When this is cancelled, the agent stops.
@@ -414,7 +416,8 @@ impl<C: Clock + Clone> Life<C> {
                 () = self.stop.cancelled() => return Ok(()),
             }
         }
-        let tombstones = Tombstones::new(self.burials.clone(), self.service.clone());
+        let tombstones =
+            Tombstones::new(self.options.paths.tombstones(), self.node.clone(), self.service.clone());
         tombstones.replay().await;
         let socket = self.options.paths.socket();
         let listening = serve::listen(&socket)?;
@@ -444,6 +447,6 @@ async fn look_now_and_then<C: Clock + Clone>(tombstones: &Tombstones<Resolver, C
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        tombstones.replay().await;
+        tombstones.look().await;
     }
 }

@@ -44,8 +44,6 @@ pub mod label {
     pub const STATEFUL_SET: &str = "tenure/statefulset";
     /// On a claim: the virtual machine that it is for. (KubeVirt's.)
     pub const VIRTUAL_MACHINE: &str = "kubevirt.io/vm";
-    /// On a launcher pod: the node where the machine runs; only the pod in which it does has that of its own node. (KubeVirt's.)
-    pub const KUBEVIRT_NODE: &str = "kubevirt.io/nodeName";
 }
 
 /// Names of annotations.
@@ -66,7 +64,8 @@ pub mod annotation {
     pub const DEFAULT_NETWORK: &str = "v1.multus-cni.io/default-network";
     /// On a launcher pod: the name of its machine. (KubeVirt's.)
     pub const KUBEVIRT_DOMAIN: &str = "kubevirt.io/domain";
-    /// On a launcher pod: when the machine was ready to run in it, after a migration. (KubeVirt's.)
+    /// On a launcher pod: when the machine was ready to run in it, after a migration. KubeVirt's trigger to fail over; virt-controller
+    /// writes it as Go's `Time.String()`. (KubeVirt's.)
     pub const KUBEVIRT_READY: &str = "kubevirt.io/migration-target-ready-timestamp";
     /// On a machine: wished addresses, `{"<network>": ["<address>", ...]}`. (KubeVirt's.)
     pub const KUBEVIRT_ADDRESSES: &str = "network.kubevirt.io/addresses";
@@ -95,6 +94,8 @@ pub mod condition {
         pub const PERSISTENT_IPS_NOT_ALLOWED: &str = "PersistentIPsNotAllowed";
         /// There is no such network. (Ours.)
         pub const NETWORK_NOT_FOUND: &str = "NetworkNotFound";
+        /// The network's configuration cannot be used as it is. (Ours.)
+        pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
         /// What the claim wishes cannot be read, or the network cannot have it. (Ours.)
         pub const INVALID: &str = "Invalid";
         /// The addresses are on record. (Ours.)

@@ -7,6 +7,7 @@
 //! | [`opt_in`] | whether a network lets addresses outlive pods |
 //! | [`selection`] | a pod's annotation that lists its networks |
 //! | [`PodFacts`], [`ClaimFacts`] | what matters of a pod and of an `IPAMClaim`, and nothing else of them |
+//! | [`selection_of`] | which element of that list an interface is of |
 //! | [`reference()`], [`references`] | which claim an interface of a pod is to have |
 //! | [`Slots`] | which pods have a claim now: **one is active**, one more may be coming in |
 //! | [`status`] | what a claim's status says, and the proof that it is ours |
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attached;
 mod claim;
 mod digest;
 mod mac;
@@ -30,6 +32,7 @@ mod slots;
 mod stamp;
 pub mod status;
 
+pub use attached::{Attached, elder_interfaces, selection_of};
 pub use claim::ClaimFacts;
 pub use mac::mac_of;
 pub use opt_in::{opted_in_networks, opts_in};

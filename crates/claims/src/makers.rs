@@ -70,7 +70,32 @@ pub enum Step {
     },
 }
 
-/// Whether KubeVirt's own ipam-extensions is at work: then its claims are used, and none are made or touched. `webhook` says
+/// Who else makes claims for machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nobody.
+    Nobody,
+    /// KubeVirt's ipam-extensions: for additional networks, and for the pods' own where an attachment definition of the namespace
+    /// has the role `primary` (`primary`). For the cluster's default network and for what takes its place it makes none.
+    Extensions {
+        /// Whether the namespace has such a definition.
+        primary: bool,
+    },
+}
+
+impl Beside {
+    /// Whether nobody else makes the claim of an interface.
+    pub fn leaves(self, place: &Place) -> bool {
+        match (self, place) {
+            (Self::Nobody, _) | (Self::Extensions { .. }, Place::Definition { default: true, .. }) => true,
+            (Self::Extensions { primary }, Place::Cluster) => !primary,
+            (Self::Extensions { .. }, Place::Definition { default: false, .. }) => false,
+        }
+    }
+}
+
+/// Whether KubeVirt's own ipam-extensions is at work: then its claims are used, and only those are made that it does not make
+/// ([`Beside`]); its own are not touched. `webhook` says
 /// whether [`EXTENSIONS_WEBHOOK`] is configured, `None` if that cannot be read; then its claims give it away: of a machine, and
 /// without an interface, which nobody else leaves empty.
 pub fn extensions_at_work<'c>(webhook: Option<bool>, claims: impl IntoIterator<Item = &'c Existing>) -> bool {

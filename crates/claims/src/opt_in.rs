@@ -65,6 +65,17 @@ pub fn opted_in_networks(nad_config: &str, nad_name: &str) -> Option<String> {
 
 /// The name of the network of an attachment definition's `spec.config`, if it opts in; `nad_name` where it names none.
 pub fn network_of_definition(nad_config: &str, nad_name: &str) -> Result<Option<String>, OptInError> {
+    let (config, name) = read(nad_config, nad_name)?;
+    Ok(opt_in(&config)?.then_some(name))
+}
+
+/// The name of the network of an attachment definition's `spec.config`, whether it opts in or not.
+pub fn name_of_definition(nad_config: &str, nad_name: &str) -> Result<String, OptInError> {
+    Ok(read(nad_config, nad_name)?.1)
+}
+
+/// A definition's configuration, and the name of its network.
+fn read(nad_config: &str, nad_name: &str) -> Result<(Value, String), OptInError> {
     let unreadable = |problem: String| OptInError::Unreadable { network: nad_name.to_owned(), problem };
     let config: Value = serde_json::from_str(nad_config).map_err(|error| unreadable(error.to_string()))?;
     if !config.is_object() {
@@ -78,7 +89,8 @@ pub fn network_of_definition(nad_config: &str, nad_name: &str) -> Result<Option<
             return Err(unreadable(format!("its name is {}, no text", shortened(&other.to_string()))));
         }
     };
-    Ok(opt_in(&config)?.then(|| name.to_owned()))
+    let name = name.to_owned();
+    Ok((config, name))
 }
 
 fn shortened(text: &str) -> String {

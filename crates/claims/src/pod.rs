@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_api::claims::{annotation, label};
+use tenure_api::claims::annotation;
 use tenure_handles::Timestamp;
 
 use crate::selection::{self, Selection, SelectionError};
@@ -53,9 +53,8 @@ pub struct PodFacts {
 pub struct Launcher {
     /// The VirtualMachineInstance that owns the pod.
     pub vmi: String,
-    /// The node where KubeVirt says that the machine runs.
-    pub node_label: Option<String>,
-    /// When KubeVirt found the machine ready to run in this pod, after a migration.
+    /// When KubeVirt found the machine ready to run in this pod, after a migration. That alone is the signal: KubeVirt's label
+    /// with the node comes with the end of the migration or after it.
     pub ready_at: Option<Stamp>,
 }
 
@@ -73,7 +72,6 @@ impl PodFacts {
     pub fn of(meta: &ObjectMeta) -> Self {
         let none = BTreeMap::new();
         let annotations = meta.annotations.as_ref().unwrap_or(&none);
-        let labels = meta.labels.as_ref().unwrap_or(&none);
         let mut facts = Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
@@ -98,9 +96,8 @@ impl PodFacts {
             ours.next().map(|owner| owner.name.clone())
         };
         if let Some(vmi) = owner("VirtualMachineInstance", "kubevirt.io") {
-            let node_label = labels.get(label::KUBEVIRT_NODE).filter(|node| !node.is_empty()).cloned();
             let ready_at = facts.stamp(annotations, annotation::KUBEVIRT_READY);
-            facts.launcher = Some(Launcher { vmi, node_label, ready_at });
+            facts.launcher = Some(Launcher { vmi, ready_at });
         }
         if annotations.get(annotation::KEEP_ADDRESSES).is_some_and(|value| value == "true") {
             facts.stateful_set = owner("StatefulSet", "apps");
@@ -154,6 +151,20 @@ impl PodFacts {
                 None
             }
         }
+    }
+
+    /// Whether it refers to a claim on any network, or is somebody's for whom claims are made.
+    pub fn may_refer(&self) -> bool {
+        self.launcher.is_some()
+            || self.stateful_set.is_some()
+            || self.names_default_claim()
+            || self.selections.iter().any(|selection| selection.claim.is_some())
+    }
+
+    /// Whether it names a claim for its interface on the default network.
+    pub fn names_default_claim(&self) -> bool {
+        let of_multus = self.default_network.as_ref().and_then(|network| network.selection.claim.as_ref());
+        self.default_claim.is_some() || of_multus.is_some()
     }
 
     /// Whether it will not use an address any more, or soon not.

@@ -55,6 +55,20 @@ pub enum Refusal {
         /// Which annotation, what is wrong with it, and what would be accepted.
         problem: String,
     },
+    /// It cannot be said which element of the networks annotation an interface is of, and some refer to claims.
+    #[error(
+        "pod {pod}: nobody can say which element of annotation {} interface \"{interface}\" on network \"{network}\" is of, and some \
+         refer to claims; accepted is an \"interface\" in each element for that network",
+        annotation::NETWORKS
+    )]
+    Unclear {
+        /// `namespace/name`.
+        pod: String,
+        /// The network.
+        network: String,
+        /// The interface.
+        interface: String,
+    },
     /// Two interfaces refer to one claim.
     #[error(
         "pod {pod}: interfaces \"{one}\" and \"{other}\" refer to the same claim \"{claim}\"; accepted is a claim for each"
@@ -85,7 +99,8 @@ pub enum Refusal {
     },
 }
 
-/// What an interface of a pod on a network that opts in is to have: `None` is an ordinary address.
+/// What an interface of a pod on a network that opts in is to have: `None` is an ordinary address. The interface is named as the
+/// element of the list has it, whatever Multus calls it ([`crate::selection_of`]).
 pub fn reference(pod: &PodFacts, network: &str, interface: &str) -> Result<Option<Wanted>, Refusal> {
     let selection = pod.selections.iter().find(|selection| selection.interface == interface);
     let by_default = interface == DEFAULT_INTERFACE && selection.is_none();
@@ -197,7 +212,7 @@ fn only_once(pod: &PodFacts, claim: &str, interface: &str) -> Result<(), Refusal
     }
 }
 
-fn podref(pod: &PodFacts) -> String {
+pub(crate) fn podref(pod: &PodFacts) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 

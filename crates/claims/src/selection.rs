@@ -17,6 +17,8 @@ pub struct Selection {
     pub name: String,
     /// The interface in the pod: what the element says, else `net` and its place in the list, counted from 1.
     pub interface: String,
+    /// Whether the element says it. If not, Multus may call it otherwise.
+    pub is_named: bool,
     /// The wished addresses, without their prefix lengths.
     pub ips: Vec<Address>,
     /// The claim that the element refers to, in the **pod's** namespace.
@@ -81,7 +83,8 @@ pub fn parse(annotation: &'static str, text: &str) -> Result<Vec<Selection>, Sel
         return Err(fail(format!("it has {} networks, more than {MOST}", list.len())));
     }
     for (place, selection) in list.iter_mut().enumerate() {
-        if selection.interface.is_empty() {
+        selection.is_named = !selection.interface.is_empty();
+        if !selection.is_named {
             selection.interface = format!("net{}", place + 1);
         }
     }
@@ -131,6 +134,7 @@ fn of_json(annotation: &'static str, element: Value) -> Result<Selection, Select
         namespace: Some(text("namespace", element.namespace)?).filter(|namespace| !namespace.is_empty()),
         name,
         interface: text("interface", element.interface)?,
+        is_named: false,
         ips,
         claim,
     })

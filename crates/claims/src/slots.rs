@@ -147,8 +147,8 @@ impl Slots {
         };
         let source = self.active.as_ref().map(|slot| (slot, find(users, slot)));
         let leaving = source.as_ref().is_none_or(|(_, pod)| pod.is_none_or(PodFacts::is_leaving));
-        let of_source = source.and_then(|(slot, pod)| slot.stamp.max(pod.and_then(|pod| signal(pod, slot))));
-        let of_target = self.incoming.as_ref().and_then(|slot| signal(target, slot));
+        let of_source = source.and_then(|(slot, pod)| slot.stamp.max(pod.and_then(signal)));
+        let of_target = signal(target);
         let newer = of_target.is_some() && of_target > of_source.max(self.last);
         if !newer && !leaving {
             return;
@@ -183,8 +183,7 @@ impl Slots {
                 continue;
             }
             if self.active.is_none() {
-                let stamp = signal(pod, &slot);
-                self.active = Some(Slot { stamp, ..slot });
+                self.active = Some(Slot { stamp: signal(pod), ..slot });
             } else if self.incoming.is_none() && !pod.deleting {
                 self.incoming = Some(slot);
             }
@@ -196,10 +195,9 @@ fn find<'p>(users: &[&'p PodFacts], slot: &Slot) -> Option<&'p PodFacts> {
     users.iter().copied().find(|pod| pod.uid == slot.uid)
 }
 
-/// What says that a pod is to be active, and since when: KubeVirt's word if it runs the machine there, else another mover's.
-fn signal(pod: &PodFacts, slot: &Slot) -> Option<Stamp> {
-    let launcher = pod.launcher.as_ref().filter(|launcher| launcher.node_label.as_ref() == Some(&slot.node));
-    launcher.and_then(|launcher| launcher.ready_at).or(pod.mover_stamp)
+/// What says that a pod is to be active, and since when: KubeVirt's word that the machine is ready there, else another mover's.
+fn signal(pod: &PodFacts) -> Option<Stamp> {
+    pod.launcher.as_ref().and_then(|launcher| launcher.ready_at).or(pod.mover_stamp)
 }
 
 #[cfg(test)]

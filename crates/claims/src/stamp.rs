@@ -1,4 +1,9 @@
 //! A mark that grows: when somebody said that a pod is to be the active one.
+//!
+//! Three spellings are accepted: an integer, an RFC 3339 time, and what Go's `Time.String()` makes of a time, which is what
+//! KubeVirt's virt-controller writes.
+
+mod go;
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +20,8 @@ pub struct Stamp(i128);
 /// A text that is no stamp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{value}\" is neither a time nor a number; accepted is an RFC 3339 time such as 2026-11-16T05:31:00Z, or an integer"
+    "\"{value}\" is neither a time nor a number; accepted is an RFC 3339 time such as 2026-11-16T05:31:00Z, a time as Go writes \
+     it such as 2026-11-16 05:31:00 +0000 UTC, or an integer"
 )]
 pub struct StampError {
     value: String,
@@ -36,9 +42,10 @@ impl FromStr for Stamp {
         if let Ok(number) = text.parse() {
             return Ok(Self(number));
         }
-        match text.parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(Self(time.as_nanosecond())),
-            Err(_) => Err(StampError { value: text.chars().take(64).collect() }),
+        let time = text.parse::<jiff::Timestamp>().ok().or_else(|| go::time(text));
+        match time {
+            Some(time) => Ok(Self(time.as_nanosecond())),
+            None => Err(StampError { value: text.chars().take(64).collect() }),
         }
     }
 }

@@ -23,6 +23,8 @@ pub enum Reason {
     PersistentIpsNotAllowed,
     /// There is no such network.
     NetworkNotFound,
+    /// The network's configuration cannot be used as it is.
+    InvalidConfiguration,
     /// What the claim wishes cannot be read, or the network cannot have it.
     Invalid,
     /// Something else went wrong.
@@ -38,6 +40,7 @@ impl Reason {
             Self::MacAddressConflict => reason::MAC_ADDRESS_CONFLICT,
             Self::PersistentIpsNotAllowed => reason::PERSISTENT_IPS_NOT_ALLOWED,
             Self::NetworkNotFound => reason::NETWORK_NOT_FOUND,
+            Self::InvalidConfiguration => reason::INVALID_CONFIGURATION,
             Self::Invalid => reason::INVALID,
             Self::InternalError => reason::INTERNAL_ERROR,
         }

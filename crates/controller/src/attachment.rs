@@ -15,6 +15,8 @@ pub struct Attachment {
     pub definition: AttachmentDefinition,
     /// The name of its network if that lets addresses outlive pods; words if nobody can say.
     pub opted_in: Result<Option<String>, OptInError>,
+    /// Whether it takes the place of its namespace's pods' own network, as OVN-Kubernetes' user-defined networks do.
+    pub primary: bool,
     version: u128,
 }
 
@@ -36,13 +38,20 @@ impl Attachment {
             "" => Ok(None),
             config => network_of_definition(config, &definition.name),
         };
-        Self { definition, opted_in, version: attachment.known_version() }
+        let primary = is_primary(&definition.config);
+        Self { definition, opted_in, primary, version: attachment.known_version() }
     }
 
     /// Whether it says anything: one without a configuration of its own is about a file on the node.
     pub(crate) fn says_something(&self) -> bool {
         !self.definition.config.trim().is_empty()
     }
+}
+
+fn is_primary(config: &str) -> bool {
+    // Most say nothing of it, and need not be read for that.
+    config.contains("primary")
+        && serde_json::from_str::<serde_json::Value>(config).is_ok_and(|config| config["role"] == "primary")
 }
 
 impl Known for Attachment {

@@ -74,7 +74,7 @@ impl Pods {
         let known = self.guests.remove(&podref);
         self.changes += u64::from(known.is_some());
         if let Some(facts) = pod.facts
-            && (may_refer(&facts) || known.is_some_and(|known| known.uid == facts.uid))
+            && (facts.may_refer() || known.is_some_and(|known| known.uid == facts.uid))
         {
             self.guests.insert(podref.clone(), *facts);
             self.changes += 1;
@@ -166,15 +166,6 @@ impl Resource for PodBrief {
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
     }
-}
-
-/// Whether a pod refers to a claim on any network, as far as its metadata say.
-fn may_refer(pod: &PodFacts) -> bool {
-    let default = pod.default_network.as_ref().map(|network| &network.selection);
-    pod.launcher.is_some()
-        || pod.stateful_set.is_some()
-        || pod.default_claim.is_some()
-        || pod.selections.iter().chain(default).any(|selection| selection.claim.is_some())
 }
 
 /// A pod as it was read this moment.

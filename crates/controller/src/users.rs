@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use tenure_claims::{CLUSTER_NETWORK, PodFacts, Reference, references};
+use tenure_claims::{CLUSTER_NETWORK, ClaimFacts, PodFacts, Reference, references};
+use tenure_ipam::Address;
 
 use crate::claims::Claim;
 use crate::world::World;
@@ -46,7 +47,10 @@ impl<'a> Users<'a> {
                     }
                 };
                 let candidates = named.into_iter().chain(of_machine.into_iter().flatten().copied());
-                for claim in candidates.filter(|claim| wanted.reference.is(&claim.facts, &network)) {
+                let is = |claim: &&Claim| {
+                    wanted.reference.is(&claim.facts, &network) && may_have(&claim.facts, &wanted.ips)
+                };
+                for claim in candidates.filter(is) {
                     users.of_claims.entry(claim.reference()).or_default().push(pod);
                 }
             }
@@ -86,6 +90,13 @@ impl<'a> Users<'a> {
             self.parts.entry((&pod.namespace, owner)).or_default().push(pod);
         }
     }
+}
+
+/// Whether a pod that asks for these addresses may have the claim. If not, agents refuse the pod for good, and it must not take
+/// the place of one that comes. Of a claim without addresses they are a wish.
+fn may_have(claim: &ClaimFacts, ips: &[Address]) -> bool {
+    let has = |ip: &Address| claim.addresses.iter().any(|(address, _)| address == ip);
+    !claim.held || claim.addresses.is_empty() || ips.iter().all(has)
 }
 
 impl World {

@@ -239,6 +239,33 @@ async fn where_ipam_extensions_is_at_work_no_claim_is_made_or_touched() {
 }
 
 #[tokio::test]
+async fn p2_beside_ipam_extensions_machines_on_the_clusters_network_have_their_claims() {
+    let client = server(630).await.client();
+    define_webhooks(&client).await;
+    install_ipam_extensions(&client).await;
+    define_attachments(&client).await;
+    define_machines(&client).await;
+    network(&client, "blue", "10.0.0.0/24", true).await;
+    pool(&client, "default", 5, "10.20.0.0/16").await;
+    let settings =
+        tenure_controller::Settings { cluster_network: Some("tenure".to_owned()), ..settings("a") };
+    let controller = start_with(client.clone(), settings);
+    machine(&client, "vm", &[("default", "pod"), ("data", "blue")]).await;
+    let made = claimed(&client, "vm.default").await;
+    assert_eq!((made.spec.network.as_str(), made.spec.interface.as_str()), ("tenure", "eth0"));
+    a_while().await;
+    assert_eq!(all_claims(&client).await.len(), 1, "the other one is not ours to make");
+    machines(&client).delete("vm", &DeleteParams::default()).await.unwrap();
+    unclaimed(&client, "vm.default").await;
+    // A namespace whose pods' own network is another: the extensions make the claim.
+    attachment(&client, "primary", r#"{"name": "udn", "role": "primary", "allowPersistentIPs": true}"#).await;
+    machine(&client, "other", &[("default", "pod")]).await;
+    a_while().await;
+    assert!(all_claims(&client).await.is_empty());
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_network_that_cannot_be_read_is_told_on_the_machine_and_its_claim_is_made_when_that_is_mended() {
     let (client, controller) = started(612).await;
     attachment(&client, "broken", "{\"name\": \"broken\",").await;
@@ -326,7 +353,7 @@ async fn kubevirts_kinds_that_come_late_are_found() {
     define_machines(&client).await;
     machine(&client, "vm", &[("data", "blue")]).await;
     claimed(&client, "vm.data").await;
-    let ready = controller.pages.answer(&http::Method::GET, "/readyz", None).await;
+    let ready = controller.pages.answer(&http::Method::GET, "/readyz").await;
     assert!(ready.status().is_success());
     controller.stop().await;
 }

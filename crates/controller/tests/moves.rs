@@ -144,14 +144,16 @@ async fn a_move_begins_with_the_second_pod_and_everybody_is_told() {
 }
 
 #[tokio::test]
-async fn a_move_commits_by_kubevirts_label_and_time() {
+async fn p1_a_move_commits_by_kubevirts_time_and_not_by_its_label() {
     let (client, controller) = moving(703).await;
     runs_in(&client, "b", "node2", None).await;
     a_while().await;
     has(&client, "vm.data", "a", Some("b")).await;
-    runs_in(&client, "b", "node2", Some("2026-11-16T06:00:00Z")).await;
+    // As virt-controller writes it, and before the label.
+    runs_in(&client, "b", "node1", Some("2026-11-16 14:04:44 +0000 UTC")).await;
     let slots = has(&client, "vm.data", "b", Some("a")).await;
     assert_eq!(slots.number, 2);
+    runs_in(&client, "b", "node2", Some("2026-11-16 14:04:44 +0000 UTC")).await;
     for about in ["vm.data", "a", "b"] {
         told(&client, "default", "MoveCommitted", about).await;
     }
@@ -163,11 +165,53 @@ async fn a_move_commits_by_kubevirts_label_and_time() {
 }
 
 #[tokio::test]
-async fn a_time_without_the_label_of_the_pods_own_node_commits_nothing() {
+async fn p1_a_signal_that_cannot_be_read_moves_nothing_and_is_told_once_on_pod_and_claim() {
     let (client, controller) = moving(704).await;
-    runs_in(&client, "b", "node1", Some("2026-11-16T06:00:00Z")).await;
-    a_while().await;
+    runs_in(&client, "b", "node2", Some("half past three")).await;
+    for about in ["b", "vm.data"] {
+        let message = told(&client, "default", "MoveSignalUnreadable", about).await.message.unwrap();
+        for part in
+            ["\"vm.data\"", "\"b\"", "migration-target-ready-timestamp", "half past three", "accepted is"]
+        {
+            assert!(message.contains(part), "{part} in {message}");
+        }
+    }
+    // Whatever is planned meanwhile.
+    for round in 0..3 {
+        annotate(&client, "a", "example.com/round", &round.to_string()).await;
+        a_while().await;
+    }
     has(&client, "vm.data", "a", Some("b")).await;
+    let told = reasons(&client).await;
+    assert_eq!(told.iter().filter(|(reason, _)| reason == "MoveSignalUnreadable").count(), 2, "{told:?}");
+    runs_in(&client, "b", "node2", Some("2026-11-16 14:04:44 +0000 UTC")).await;
+    has(&client, "vm.data", "b", Some("a")).await;
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn p6_a_pod_that_asks_for_other_addresses_than_the_claims_never_has_it() {
+    let client = prepared(719).await;
+    let controller = start(client.clone(), "one");
+    claim(&client, "c", "blue", "net1").await;
+    user_pod(&client, "a", &[("blue", "c")]).await;
+    bind(&client, "a", "node1").await;
+    has(&client, "c", "a", None).await;
+    let networks = |ips: &str| json!([{"name": "blue", "namespace": "default", "ipam-claim-reference": "c", "ips": [ips]}]);
+    for (pod, ips) in [("wrong", "10.0.0.99"), ("right", "10.0.0.1")] {
+        user_pod(&client, pod, &[]).await;
+        annotate(&client, pod, "k8s.v1.cni.cncf.io/networks", &networks(ips).to_string()).await;
+        bind(&client, pod, "node2").await;
+    }
+    has(&client, "c", "a", Some("right")).await;
+    kill(&client, "right").await;
+    has(&client, "c", "a", None).await;
+    kill(&client, "a").await;
+    until("nobody to have it", async || slots(&client, "c").await?.active.is_none().then_some(())).await;
+    a_while().await;
+    assert_eq!(slots(&client, "c").await.unwrap().active, None, "also where nobody else would have it");
+    let told = reasons(&client).await;
+    assert!(told.iter().all(|(reason, _)| reason != "MoveCommitted"), "{told:?}");
     controller.stop().await;
 }
 
@@ -227,9 +271,9 @@ async fn signals_that_flap_do_not_flap_the_claim() {
     runs_in(&client, "b", "node2", Some("2026-11-16T06:00:00Z")).await;
     has(&client, "vm.data", "b", Some("a")).await;
     for _ in 0..5 {
-        // The label goes back and forth, with times that are not newer.
+        // Times come and go that are not newer.
         runs_in(&client, "a", "node1", Some("2026-11-16T06:00:00Z")).await;
-        runs_in(&client, "b", "node1", Some("2026-11-16T06:00:00Z")).await;
+        runs_in(&client, "b", "node2", None).await;
         runs_in(&client, "b", "node2", Some("2026-11-16T05:59:59Z")).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -269,6 +313,34 @@ async fn a_claim_on_a_network_that_does_not_opt_in_is_told_on_pod_and_claim_once
     let count = |name: &str| told.iter().filter(|(_, about)| about == name).count();
     assert_eq!(count("a"), 1, "{told:?}");
     assert_eq!(slots(&client, "c").await, None);
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn p6_a_value_that_is_neither_true_nor_false_is_an_invalid_configuration_and_nobody_has_an_ordinary_address()
+ {
+    let client = prepared(720).await;
+    let ipam = json!({"type": "whereabouts", "range": "10.9.0.0/24"});
+    let config = json!({"cniVersion": "1.0.0", "name": "odd", "type": "macvlan", "allowPersistentIPs": "yes", "ipam": ipam});
+    attachment(&client, "odd", &config.to_string()).await;
+    let controller = start(client.clone(), "one");
+    claim(&client, "c", "odd", "net1").await;
+    user_pod(&client, "a", &[("odd", "c")]).await;
+    bind(&client, "a", "node1").await;
+    let words = ["default/odd", "allowPersistentIPs is \"yes\"", "accepted are true and false"];
+    for about in ["a", "c"] {
+        let message = told(&client, "default", "InvalidConfiguration", about).await.message.unwrap();
+        assert!(
+            words.iter().all(|part| message.contains(part)) && !message.contains("ordinary"),
+            "{message}"
+        );
+    }
+    let condition = until("the claim to say so", async || {
+        claims(&client).get("c").await.unwrap().status?.condition("IPsAllocated").cloned()
+    })
+    .await;
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "InvalidConfiguration"));
+    assert!(words.iter().all(|part| condition.message.contains(part)), "{}", condition.message);
     controller.stop().await;
 }
 

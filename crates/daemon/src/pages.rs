@@ -1,5 +1,4 @@
-//! What a program tells over HTTP. A page is made when it is asked for, at most ten times a second for all who ask, because
-//! making it may stop what the program is for.
+//! What a program tells over HTTP. A page is made when it is asked for; nothing is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +10,12 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::guard::{Denied, Guard};
-use crate::turns::Turns;
-
 /// What Prometheus expects of the text format of `OpenMetrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Status, kind and text of a page.
-pub(crate) type Made = (StatusCode, &'static str, Bytes);
+type Made = (StatusCode, &'static str, String);
 type Make = Arc<dyn Fn() -> BoxFuture<'static, Made> + Send + Sync>;
 
 /// The pages of a program by their paths. Cheap to clone.
@@ -33,14 +28,7 @@ type Make = Arc<dyn Fn() -> BoxFuture<'static, Made> + Send + Sync>;
 /// ```
 #[derive(Clone, Default)]
 pub struct Pages {
-    pages: Arc<BTreeMap<&'static str, Page>>,
-}
-
-#[derive(Clone)]
-struct Page {
-    make: Make,
-    turns: Arc<Turns>,
-    guard: Option<Guard>,
+    pages: Arc<BTreeMap<&'static str, Make>>,
 }
 
 impl std::fmt::Debug for Pages {
@@ -61,8 +49,7 @@ impl Pages {
             let told = tell();
             Box::pin(async move {
                 let (good, text) = told.await;
-                let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-                (status, TEXT, text.into())
+                (if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
             })
         })
     }
@@ -77,7 +64,7 @@ impl Pages {
             let told = tell();
             Box::pin(async move {
                 match told.await {
-                    Ok(text) => (StatusCode::OK, OPEN_METRICS, text.into()),
+                    Ok(text) => (StatusCode::OK, OPEN_METRICS, text),
                     Err(error) => failed(&format!("writing the metrics: {error}")),
                 }
             })
@@ -99,48 +86,31 @@ impl Pages {
             Box::pin(async move {
                 match told.await {
                     Ok(value) => match serde_json::to_string(&value) {
-                        Ok(text) => (StatusCode::OK, JSON, (text + "\n").into()),
+                        Ok(text) => (StatusCode::OK, JSON, text + "\n"),
                         Err(error) => failed(&format!("writing {path}: {error}")),
                     },
-                    Err(error) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n").into()),
+                    Err(error) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
                 }
             })
         })
     }
 
-    /// The same pages, one of them only for those whom the guard admits.
-    #[must_use]
-    pub fn guarded(mut self, path: &str, guard: Guard) -> Self {
-        if let Some(page) = Arc::make_mut(&mut self.pages).get_mut(path) {
-            page.guard = Some(guard);
-        }
-        self
-    }
-
-    /// The same pages without one of them.
-    #[must_use]
-    pub fn without(mut self, path: &str) -> Self {
-        Arc::make_mut(&mut self.pages).remove(path);
-        self
-    }
-
-    /// The answer to a request; `token` is what it carries for a [`Guard`].
-    pub async fn answer(&self, method: &Method, path: &str, token: Option<&str>) -> Response<Full<Bytes>> {
+    /// The answer to a request.
+    pub async fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
         let reading = [Method::GET, Method::HEAD].contains(method);
         let (status, kind, text) = match self.pages.get(path) {
-            Some(page) if reading => page.make(token).await,
+            Some(make) if reading => make().await,
             Some(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 TEXT,
-                format!("{method} {path}: nothing can be changed here; accepted is GET\n").into(),
+                format!("{method} {path}: nothing can be changed here; accepted is GET\n"),
             ),
             None => {
                 let there: Vec<&str> = self.pages.keys().copied().collect();
-                let text = format!("{method} {path}: there are {}\n", there.join(", "));
-                (StatusCode::NOT_FOUND, TEXT, text.into())
+                (StatusCode::NOT_FOUND, TEXT, format!("{method} {path}: there are {}\n", there.join(", ")))
             }
         };
-        let mut response = Response::new(Full::new(text));
+        let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -154,23 +124,11 @@ impl Pages {
         path: &'static str,
         make: impl Fn() -> BoxFuture<'static, Made> + Send + Sync + 'static,
     ) -> Self {
-        let page = Page { make: Arc::new(make), turns: Arc::default(), guard: None };
-        Arc::make_mut(&mut self.pages).insert(path, page);
+        Arc::make_mut(&mut self.pages).insert(path, Arc::new(make));
         self
     }
 }
 
-impl Page {
-    async fn make(&self, token: Option<&str>) -> Made {
-        if let Some(guard) = &self.guard
-            && let Err(Denied { status, message }) = guard.admit(token).await
-        {
-            return (status, TEXT, (message + "\n").into());
-        }
-        self.turns.take(|| (self.make)()).await
-    }
-}
-
 fn failed(what: &str) -> Made {
-    (StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{what}\n").into())
+    (StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{what}\n"))
 }

@@ -2,9 +2,11 @@
 //! the slots of a claim, its status, a network's configuration, and a virtual machine.
 
 use tenure_api::claims::{IPAMClaim, annotation};
-use tenure_claims::makers::{Existing, Machine, MachineFacts, Step, machine};
+use tenure_claims::makers::{Beside, Existing, Machine, MachineFacts, Step, machine};
 use tenure_claims::opt_in::network_of_definition;
-use tenure_claims::{ClaimFacts, PodFacts, Slots, mac_of, reference, references, status};
+use tenure_claims::{
+    Attached, ClaimFacts, PodFacts, Slots, mac_of, reference, references, selection_of, status,
+};
 use tenure_handles::Timestamp;
 
 use crate::{Broken, hold};
@@ -65,6 +67,15 @@ fn pod(annotations: &[(&str, &str)], owners: &serde_json::Value) -> Result<(), B
         if let Err(refusal) = reference(&facts, "blue", interface) {
             words(&refusal.to_string())?;
         }
+        for before in [&[][..], &["net1"], &["net1", "net2"]] {
+            let before = before.iter().map(|name| (*name).to_owned()).collect();
+            let attached = Attached { network: "blue", interface, before: &before };
+            for known in [None, Some("blue"), Some("green")] {
+                if let Err(refusal) = selection_of(&facts, attached, |_, _| known.map(str::to_owned)) {
+                    words(&refusal.to_string())?;
+                }
+            }
+        }
     }
     let all = references(&facts, |_, _| Some("blue".to_owned()));
     for (network, interface, wanted) in &all {
@@ -108,7 +119,7 @@ fn virtual_machine(object: &serde_json::Value) -> Result<(), Broken> {
     let (vm, vmi) = (MachineFacts::of_machine(object), MachineFacts::of_instance(object));
     for (vm, vmi) in [(Some(&vm), None), (None, Some(&vmi)), (Some(&vm), Some(&vmi))] {
         let of = Machine { namespace: "ns", name: "vm", machine: vm, instance: vmi };
-        for step in machine(of, &[], &|_| None, &|_, _| Ok(Some("blue".to_owned()))) {
+        for step in machine(of, &[], &|_| None, &|_, _| Ok(Some("blue".to_owned())), Beside::Nobody) {
             if let Step::Create(claim) = step {
                 let name = claim.metadata.name.unwrap_or_default();
                 hold(tenure_api::names::is_object_name(&name), || {

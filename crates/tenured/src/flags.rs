@@ -27,8 +27,7 @@ pub struct Flags {
     /// Where sockets, journal and tombstones are: a directory that is empty after a reboot.
     #[arg(long, default_value = "/run/tenure")]
     pub run_dir: PathBuf,
-    /// Where /metrics, /healthz and /readyz are served, and /v1/node to whom the API server allows it; on port 9384 of all
-    /// addresses if not given.
+    /// Where /metrics, /healthz, /readyz and /v1/node are served; on port 9384 of all addresses if not given.
     #[arg(long)]
     pub metrics_address: Option<SocketAddr>,
 
@@ -148,6 +147,7 @@ impl Flags {
             paths: Paths::in_directory(&self.run_dir),
             mtu: self.mtu,
             route_blocks: self.route_blocks,
+            persistent_network: self.persistent_ips.then(|| crate::install::NETWORK.to_owned()),
             whereabouts_namespace: self.whereabouts_namespace.clone(),
             whereabouts_reserves_always: self.whereabouts_reserve_always,
             ..Options::new(node)

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tenure_agent::run::Progress;
-use tenure_cni::plugin::SOCKET_VARIABLE;
 use tenure_cni::rpc;
 
 /// The plugin's name beside the agent's own program.
@@ -21,6 +20,8 @@ const PLUGIN: &str = "tenure-cni";
 const OURS: &str = "tenure";
 /// The name by which networks ask Whereabouts for addresses.
 const WHEREABOUTS: &str = "whereabouts";
+/// The name of the network whose configuration is put into place.
+pub const NETWORK: &str = "tenure";
 /// The names under which runtimes call it: ours, and Coil's and Whereabouts' for configurations that are there already.
 const PLUGIN_NAMES: [&str; 3] = [OURS, "coil", WHEREABOUTS];
 /// The first in the order of their names is the one that a runtime uses.
@@ -115,12 +116,6 @@ pub async fn configuration_once_serving(
 
 fn configuration(directory: &Path, network: Network<'_>) -> Result<(), InstallError> {
     let path = directory.join(CONFIGURATION);
-    if network.socket != Path::new(rpc::SOCKET) {
-        tracing::warn!(
-            "the plugin finds this agent only if the container runtime's environment has {SOCKET_VARIABLE}={}",
-            network.socket.display()
-        );
-    }
     let installed = put("the network's configuration", &path, configuration_text(network).as_bytes(), 0o644)?;
     tracing::info!(path = %path.display(), ?installed, "the network's configuration is in place");
     Ok(())
@@ -128,13 +123,16 @@ fn configuration(directory: &Path, network: Network<'_>) -> Result<(), InstallEr
 
 fn configuration_text(network: Network<'_>) -> String {
     let mut plugin = json!({"type": OURS});
+    if network.socket != Path::new(rpc::SOCKET) {
+        plugin["socket"] = json!(network.socket);
+    }
     if network.persistent_ips {
         // At the plugin's level: a runtime does not pass on what a list says beside its plugins.
         plugin["allowPersistentIPs"] = json!(true);
     }
     // From 1.1.0 on a runtime asks for the plugin's STATUS and calls the whole node unready when there is no answer or a
     // pool is exhausted. Pods that run would be evicted for an agent that is being upgraded.
-    let configuration = json!({"cniVersion": "1.0.0", "name": "tenure", "plugins": [plugin]});
+    let configuration = json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin]});
     format!("{configuration:#}\n")
 }
 

@@ -8,10 +8,11 @@
 //!            └──────────────┴── not yet: waits for the watch, a few seconds in all ─┘
 //! ```
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tenure_api::claims::DEFAULT_INTERFACE;
-use tenure_claims::{ClaimFacts, PodFacts, Reference, Wanted};
+use tenure_claims::{Attached, ClaimFacts, PodFacts, Reference, Refusal, Selection, Wanted, selection_of};
 use tenure_cni::Failure;
 
 use super::known::Known;
@@ -29,8 +30,8 @@ pub(crate) struct Interface<'a> {
     pub(crate) network: &'a str,
     /// Its name in the pod.
     pub(crate) name: &'a str,
-    /// How its network opts in.
-    pub(crate) opt_in: OptIn,
+    /// Which interfaces the same container has on the same network already.
+    pub(crate) before: &'a BTreeSet<String>,
 }
 
 /// What a look at the claims says.
@@ -47,8 +48,12 @@ enum Verdict {
 impl Claims {
     /// The claim's addresses that an interface on a network that opts in is to have, and its pod's UID; nothing if it refers
     /// to no claim. Waits for what is not there yet.
-    pub(crate) async fn guest(&self, interface: Interface<'_>) -> Result<Option<(Guest, String)>, Failure> {
-        let Some((pod, wanted)) = self.wanted(interface).await? else { return Ok(None) };
+    pub(crate) async fn guest(
+        &self,
+        interface: Interface<'_>,
+        opt_in: OptIn,
+    ) -> Result<Option<(Guest, String)>, Failure> {
+        let Some((pod, wanted)) = self.wanted(interface, opt_in).await? else { return Ok(None) };
         self.watch(Reason::Reference);
         let mut heard = self.shared.heard.subscribe();
         let mut last = refusal::not_read(interface, &wanted.reference);
@@ -81,12 +86,16 @@ impl Claims {
     }
 
     /// What the interface refers to, and the pod that does.
-    async fn wanted(&self, interface: Interface<'_>) -> Result<Option<(Arc<PodFacts>, Wanted)>, Failure> {
+    async fn wanted(
+        &self,
+        interface: Interface<'_>,
+        opt_in: OptIn,
+    ) -> Result<Option<(Arc<PodFacts>, Wanted)>, Failure> {
         let pods = &self.shared.pods;
         let unknown = |problem: String| refusal::pod_unknown(interface, &problem);
         let mut found = pods.find(interface.pod).await.map_err(unknown)?;
         // An interface that is plugged in later was written into the pod's annotation a moment ago.
-        if found.as_ref().is_some_and(|pod| !is_listed(&pod.facts, interface.name)) {
+        if found.as_ref().is_some_and(|pod| !self.is_listed(&pod.facts, interface)) {
             found = pods.find_now(interface.pod).await.unwrap_or(found);
         }
         // Nobody else has the name: it was deleted, or the kubelet has it from a file and does not show it yet. Such a pod
@@ -95,17 +104,41 @@ impl Claims {
         if !pod.is(interface.pod) {
             return Err(refusal::pod_gone(interface));
         }
-        if interface.opt_in == OptIn::ByList && !self.is_named(&pod.facts, interface) {
+        let selected = self.selected(&pod.facts, interface);
+        let selected = selected.map_err(|refusal| refusal::unreadable(&refusal))?;
+        if opt_in == OptIn::ByList && !self.is_let(&pod.facts, selected, interface) {
+            self.refuse_unlet(interface, &pod.facts).await?;
             return Ok(None);
         }
-        let wanted = tenure_claims::reference(&pod.facts, interface.network, interface.name)
+        let name = match selected {
+            Some(selection) => selection.interface.as_str(),
+            None if interface.name == DEFAULT_INTERFACE => DEFAULT_INTERFACE,
+            // It is of one of the cluster's default networks, of which no pod says anything.
+            None => return Ok(None),
+        };
+        let wanted = tenure_claims::reference(&pod.facts, interface.network, name)
             .map_err(|refusal| refusal::unreadable(&refusal))?;
         Ok(wanted.map(|wanted| (pod.facts, wanted)))
     }
 
+    /// The element of the pod's list that an interface is of.
+    pub(super) fn selected<'p>(
+        &self,
+        pod: &'p PodFacts,
+        interface: Interface<'_>,
+    ) -> Result<Option<&'p Selection>, Refusal> {
+        let Interface { network, name, before, .. } = interface;
+        let attached = Attached { network, interface: name, before };
+        selection_of(pod, attached, |namespace, name| lock(&self.shared.networks).name(namespace, name))
+    }
+
+    /// Whether the pod's annotations speak of the interface.
+    fn is_listed(&self, pod: &PodFacts, interface: Interface<'_>) -> bool {
+        interface.name == DEFAULT_INTERFACE || matches!(self.selected(pod, interface), Ok(Some(_)))
+    }
+
     /// Whether the pod names a definition for this interface that opts its network in.
-    fn is_named(&self, pod: &PodFacts, interface: Interface<'_>) -> bool {
-        let selected = pod.selections.iter().find(|selection| selection.interface == interface.name);
+    fn is_let(&self, pod: &PodFacts, selected: Option<&Selection>, interface: Interface<'_>) -> bool {
         let by_default = pod.default_network.as_ref().filter(|_| interface.name == DEFAULT_INTERFACE);
         let networks = lock(&self.shared.networks);
         match (selected, by_default) {
@@ -150,7 +183,12 @@ impl Claims {
 impl Known {
     /// The claim that is referred to, in the pod's own namespace and no other. Of several that a machine's interface could
     /// mean, the one that the pod was let use, else the oldest.
-    fn find(&self, interface: Interface<'_>, pod: &PodFacts, reference: &Reference) -> Option<&ClaimFacts> {
+    pub(super) fn find(
+        &self,
+        interface: Interface<'_>,
+        pod: &PodFacts,
+        reference: &Reference,
+    ) -> Option<&ClaimFacts> {
         let namespace = &interface.pod.namespace;
         match reference {
             Reference::Named(name) => self.claims.get(&place(namespace, name)),
@@ -161,9 +199,4 @@ impl Known {
             }
         }
     }
-}
-
-/// Whether the pod's annotations speak of the interface.
-fn is_listed(pod: &PodFacts, interface: &str) -> bool {
-    interface == DEFAULT_INTERFACE || pod.selections.iter().any(|selection| selection.interface == interface)
 }

@@ -1,5 +1,6 @@
 //! What those are told who do not get what they refer to: which claim, of which namespace, what is missing, and what to do.
 
+use tenure_api::claims::DEFAULT_INTERFACE;
 use tenure_claims::{ClaimFacts, Reference, Refusal, Slot};
 use tenure_cni::{Code, Failure};
 use tenure_ipam::Address;
@@ -30,6 +31,34 @@ pub(super) fn unreadable(refusal: &Refusal) -> Failure {
     Failure::new(Code::InvalidConfig, refusal.to_string())
 }
 
+/// The interface refers to a claim, and its network does not opt in as far as this call and this node know.
+pub(super) fn not_let(
+    interface: Interface<'_>,
+    reference: &Reference,
+    definition: Option<(&str, &str)>,
+    problem: Option<String>,
+) -> Failure {
+    let message = format!(
+        "{} refers to {}, and the configuration that the caller passed does not let addresses outlive pods; no other address is given \
+         in place of the claim's",
+        who(interface),
+        claim_of(interface, reference)
+    );
+    let restart = "If that is so already, restart Multus: it keeps a copy of the configuration";
+    later(message).detail(match (problem, definition) {
+        (Some(problem), _) => problem,
+        (None, Some((namespace, name))) => format!(
+            "put \"allowPersistentIPs\": true into the configuration of NetworkAttachmentDefinition {namespace}/{name}, or remove the \
+             reference. {restart}"
+        ),
+        (None, None) => format!(
+            "start tenured with --persistent-ips (or put \"allowPersistentIPs\": true into the configuration of network {:?} on the node) \
+             and tenure-controller with --cluster-network={}, or remove the reference. {restart}",
+            interface.network, interface.network
+        ),
+    })
+}
+
 pub(super) fn not_read(interface: Interface<'_>, reference: &Reference) -> Failure {
     let message = format!(
         "this node has not read IPAMClaims yet, and {} refers to {}",
@@ -48,10 +77,16 @@ pub(super) fn no_claim(interface: Interface<'_>, reference: &Reference) -> Failu
     );
     later(message).detail(match reference {
         Reference::Named(_) => {
-            "create it in the pod's own namespace, or remove the reference; claims of other namespaces are never used"
+            "create it in the pod's own namespace, or remove the reference; claims of other namespaces are never used".to_owned()
         }
+        Reference::Launcher { .. } if interface.name == DEFAULT_INTERFACE => format!(
+            "tenure-controller makes it for the virtual machine: is it running, is its --cluster-network {:?}, and what do the events of \
+             the VirtualMachine say?",
+            interface.network
+        ),
         Reference::Launcher { .. } => {
-            "tenure-controller makes it for the virtual machine: is it running, and is the kind IPAMClaim installed?"
+            "tenure-controller makes it for the virtual machine or, where it is installed, KubeVirt's ipam-extensions: are they running, \
+             and what do the events of the VirtualMachine say?".to_owned()
         }
     })
 }

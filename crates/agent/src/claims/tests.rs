@@ -3,6 +3,7 @@
 mod bed;
 mod finding;
 mod kinds;
+mod multus;
 mod networks;
 mod using;
 mod verbs;

@@ -22,6 +22,8 @@ pub struct Options {
     pub route_blocks: bool,
     /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist.
     pub outside_kubernetes: bool,
+    /// The cluster's own network, if its pods may keep addresses by claims, whatever configuration a caller passes.
+    pub persistent_network: Option<String>,
     /// Where Whereabouts' kinds are.
     pub whereabouts_namespace: String,
     /// Whether every address of a shared range gets its reservation: as long as a Whereabouts writes to the same objects.
@@ -43,6 +45,7 @@ impl Options {
             mtu: None,
             route_blocks: false,
             outside_kubernetes: false,
+            persistent_network: None,
             whereabouts_namespace: "kube-system".to_owned(),
             whereabouts_reserves_always: false,
             stop_patience: Duration::from_secs(5),

@@ -1,17 +1,19 @@
 //! Interfaces that get the addresses of a claim, on networks of every dialect.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
-use tenure_claims::mac_of;
+use tenure_claims::{elder_interfaces, mac_of};
 use tenure_cni::{Code, Failure, NetworkConfig, rpc};
 use tenure_ipam::{Address, Family, Subnet};
 use tenure_whereabouts::Config;
 use tenure_whereabouts::config::RangeConfig;
 
 use super::request::PodName;
-use crate::claims::{Claims, Interface, OptIn};
+use crate::claims::{Claims, Interface};
 use crate::drive::Handle;
 use crate::key::HoldKey;
-use crate::node::{Guest, Had, PoolFacts};
+use crate::node::{Guest, Had, Node, PoolFacts};
 
 /// A claim's addresses for a pod.
 #[derive(Debug)]
@@ -32,22 +34,53 @@ pub(super) enum Due {
     Ordinary,
 }
 
-/// What the interface of a call is to have. What it has already it keeps, and nobody is asked about it.
+/// What the interface of a call is to have. What it has already it keeps, and nobody is asked about it. `elsewhere` says which
+/// interfaces of the container have addresses of the network that the node does not know of.
 pub(super) async fn due(
-    (claims, opt_in): (&Claims, OptIn),
+    claims: &Claims,
     node: &Handle,
     (key, pod): (&HoldKey, &PodName),
     network: &NetworkConfig,
     call: &rpc::Call,
+    elsewhere: &(dyn Fn(&str) -> bool + Sync),
 ) -> Result<Due, Failure> {
+    let opt_in = claims.opt_in(network)?;
+    let refers = match opt_in {
+        Some(_) => None,
+        // Most pods have nothing to do with claims, and are not held up.
+        None => match claims.referring(pod, &network.name).await {
+            Some(refers) => Some(refers),
+            None => return Ok(Due::Ordinary),
+        },
+    };
     let held = key.clone();
-    match node.look(move |node| node.had(&held)).await? {
+    let elder: Vec<String> = elder_interfaces(&call.ifname).collect();
+    let keys: Vec<(String, HoldKey)> = elder
+        .into_iter()
+        .filter_map(|name| {
+            let key = HoldKey::new(network.name.clone(), call.container_id.clone(), name.clone()).ok()?;
+            Some((name, key))
+        })
+        .collect();
+    let look = move |node: &Node| {
+        let had = node.had(&held);
+        let elder = keys.into_iter().map(|(name, key)| (name, node.had(&key).is_some())).collect::<Vec<_>>();
+        (had, elder)
+    };
+    let (had, elder) = node.look(look).await?;
+    match had {
         Some(Had::Claim(addresses)) => return Ok(Due::Again(addresses)),
         Some(Had::Ordinary) => return Ok(Due::Ordinary),
         None => {}
     }
-    let interface = Interface { pod, network: &network.name, name: &call.ifname, opt_in };
-    let found = claims.guest(interface).await?;
+    let before: BTreeSet<String> =
+        elder.into_iter().filter(|(name, had)| *had || elsewhere(name)).map(|(name, _)| name).collect();
+    let interface = Interface { pod, network: &network.name, name: &call.ifname, before: &before };
+    if let Some(refers) = refers {
+        claims.refuse_unlet(interface, &refers).await?;
+    }
+    let Some(opt_in) = opt_in else { return Ok(Due::Ordinary) };
+    let found = claims.guest(interface, opt_in).await?;
     Ok(found.map_or(Due::Ordinary, |(guest, pod_uid)| Due::New(Lodger { guest, pod_uid })))
 }
 

@@ -6,17 +6,16 @@ use std::sync::Arc;
 use prost::Message as _;
 use tenure_cni::{Code, Failure, NetworkConfig, Verb, rpc};
 use tenure_grpc::{Status, server};
-use tenure_handles::Clock;
+use tenure_handles::{Clock, Timestamp};
 use tracing::{Instrument, info, info_span};
 
-use super::burials::Burials;
 use super::conversation::{Answer, Outcome};
 use super::guests::{self, Due};
 use super::network::Network;
 use super::reply::{self, Gateways};
 use super::request::{PodName, Request, Resolve};
 use super::whereabouts::{Leave, Whereabouts};
-use crate::claims::{Claims, OptIn};
+use crate::claims::Claims;
 use crate::drive::Handle;
 use crate::inspect::Calls;
 use crate::key::Pod;
@@ -45,8 +44,6 @@ pub struct Dialects {
     pub whereabouts: Option<Whereabouts>,
     /// Claims, on networks of every dialect.
     pub claims: Option<Claims>,
-    /// The tombstones that an ADD takes back.
-    pub burials: Option<Burials>,
 }
 
 impl<R, C> Clone for Service<R, C> {
@@ -104,6 +101,11 @@ impl<R: Resolve, C: Clock> Service<R, C> {
         self.answer_or_leave(Verb::Del, call, Leave::Nothing).await
     }
 
+    /// Since when what a tombstone names has been held, if shared ledgers know of it.
+    pub(crate) fn since(&self, network: &str, call: &rpc::Call) -> Option<Timestamp> {
+        self.inner.dialects.whereabouts.as_ref()?.since(network, call)
+    }
+
     async fn answer_or_leave(&self, verb: Verb, call: rpc::Call, leave: Leave) -> rpc::Reply {
         let span = info_span!(
             "cni",
@@ -134,9 +136,6 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     /// The result as it goes to standard output; empty where the verb has none.
     async fn answer(&self, verb: Verb, call: rpc::Call, leave: Leave) -> Result<Vec<u8>, Failure> {
         let config = NetworkConfig::parse(&call.config);
-        if let (Verb::Add, Some(burials), Ok(config)) = (verb, &self.dialects.burials, &config) {
-            burials.take_back(&config.name, &call).await?;
-        }
         if let (Some(whereabouts), Ok(config)) = (&self.dialects.whereabouts, &config)
             && Whereabouts::is_for(config)
         {
@@ -168,16 +167,12 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     async fn add(&self, request: Request) -> Result<Vec<u8>, Failure> {
         request.refuse_chain()?;
         let asked = request.asked()?;
-        let opts_in = match &self.dialects.claims {
-            Some(claims) => claims.opt_in(&request.config)?.map(|opt_in| (claims, opt_in)),
-            None => None,
-        };
-        let refers = opts_in.and_then(|opts_in| Some((opts_in, asked.pod.clone()?)));
+        let refers = self.dialects.claims.as_ref().and_then(|claims| Some((claims, asked.pod.clone()?)));
         let (pool, pod) = self.resolve.resolve(asked).await?;
         let network = if request.addresses_only { Some(self.network(&request, &pool).await?) } else { None };
         let attach = match refers {
             None => request.attach(pool, pod)?,
-            Some((opts_in, name)) => Box::pin(self.attach(opts_in, &request, &name, (pool, pod))).await?,
+            Some((claims, name)) => Box::pin(self.attach(claims, &request, &name, (pool, pod))).await?,
         };
         let done = self.node.call(move |ticket| Event::Add { ticket, attach }).await?;
         let Done::Added { addresses, subnet, link } = done else {
@@ -191,16 +186,17 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
         reply::to_bytes(result, request.config.version)
     }
 
-    /// What the node is asked for, on a network that opts in to claims.
+    /// What the node is asked for, for a pod that may refer to a claim.
     async fn attach(
         &self,
-        opts_in: (&Claims, OptIn),
+        claims: &Claims,
         request: &Request,
         name: &PodName,
         (pool, pod): (String, Pod),
     ) -> Result<Attach, Failure> {
+        let (key, nowhere) = (request.key()?, |_: &str| false);
         let due =
-            guests::due(opts_in, &self.node, (&request.key()?, name), &request.config, &request.call).await?;
+            guests::due(claims, &self.node, (&key, name), &request.config, &request.call, &nowhere).await?;
         let mut attach = request.attach(pool, pod)?;
         let addresses: Vec<tenure_ipam::Address> = match due {
             Due::Ordinary => return Ok(attach),

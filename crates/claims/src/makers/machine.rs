@@ -15,7 +15,7 @@ use tenure_api::claims::{
 };
 
 use super::facts::{API_VERSION, INSTANCE, VIRTUAL_MACHINE};
-use super::{Existing, MachineFacts, MachineNetwork, NetworkOf, Place, Step};
+use super::{Beside, Existing, MachineFacts, MachineNetwork, NetworkOf, Place, Step};
 use crate::names;
 use crate::reference::CLUSTER_NETWORK;
 
@@ -36,12 +36,13 @@ pub struct Machine<'m> {
 /// its namespace. `network_of` answers for an attachment definition, or for [`CLUSTER_NETWORK`].
 ///
 /// To be asked for every name that a machine, an instance, or the label of a claim has: claims are let go when neither is there.
-/// Not to be asked where KubeVirt's ipam-extensions is at work.
+/// Where KubeVirt's ipam-extensions is at work, `labelled` are without its claims, and only those are made that it does not make.
 pub fn machine<'c>(
     of: Machine<'_>,
     labelled: &[&Existing],
     named: &dyn Fn(&str) -> Option<&'c Existing>,
     network_of: NetworkOf<'_>,
+    beside: Beside,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     for claim in labelled.iter().filter(|claim| claim.is_finalized() && of.lets_go(claim)) {
@@ -52,7 +53,7 @@ pub fn machine<'c>(
         steps.push(of.problem(problem));
     }
     let networks = of.networks();
-    for network in &networks {
+    for network in networks.iter().filter(|network| beside.leaves(&network.place)) {
         if let Some(step) = of.want(network, &owner, named, network_of) {
             steps.push(step);
         }

@@ -47,15 +47,14 @@ fn a_plain_pod_is_neither_a_launcher_nor_of_a_set() {
 
 #[test]
 fn a_launcher_pod_is_one_that_kubevirts_instance_owns() {
-    let mut of_vm = owned(
+    let of_vm = owned(
         meta(&[("kubevirt.io/domain", "vm"), (annotation::KUBEVIRT_READY, "2026-11-16T05:31:00Z")]),
         "kubevirt.io/v1",
         "VirtualMachineInstance",
         "vm",
     );
-    of_vm.labels = Some([(label::KUBEVIRT_NODE.to_owned(), "node-b".to_owned())].into());
     let launcher = PodFacts::of(&of_vm).launcher.unwrap();
-    assert_eq!((launcher.vmi.as_str(), launcher.node_label.as_deref()), ("vm", Some("node-b")));
+    assert_eq!(launcher.vmi, "vm");
     assert_eq!(launcher.ready_at, Some("2026-11-16T05:31:00Z".parse().unwrap()));
     for (api_version, kind) in [
         ("example.com/v1", "VirtualMachineInstance"),

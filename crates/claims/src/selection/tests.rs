@@ -12,6 +12,7 @@ fn element(namespace: Option<&str>, name: &str, interface: &str) -> Selection {
         namespace: namespace.map(str::to_owned),
         name: name.to_owned(),
         interface: interface.to_owned(),
+        is_named: !interface.starts_with("net"),
         ..Selection::default()
     }
 }

@@ -14,7 +14,6 @@ struct Look {
     scheduled: bool,
     deleting: bool,
     finished: bool,
-    labelled: bool,
     ready: Option<i128>,
     mover: Option<i128>,
 }
@@ -22,13 +21,12 @@ struct Look {
 fn a_look() -> impl Strategy<Value = Look> {
     let stamp = || prop::option::weighted(0.3, 0_i128..6);
     let often = |chance| prop::bool::weighted(chance);
-    (often(0.8), often(0.9), often(0.15), often(0.1), often(0.6), stamp(), stamp()).prop_map(
-        |(there, scheduled, deleting, finished, labelled, ready, mover)| Look {
+    (often(0.8), often(0.9), often(0.15), often(0.1), stamp(), stamp()).prop_map(
+        |(there, scheduled, deleting, finished, ready, mover)| Look {
             there,
             scheduled,
             deleting,
             finished,
-            labelled,
             ready,
             mover,
         },
@@ -45,11 +43,7 @@ fn users(look: &[Look]) -> Vec<PodFacts> {
     let all = NAMES.iter().zip(1..).zip(look).filter(|(_, look)| look.there);
     all.map(|((name, second), look)| {
         let base = pod(name, second);
-        let launcher = look.ready.map(|at| Launcher {
-            vmi: "vm".into(),
-            node_label: look.labelled.then(|| format!("node-{name}")),
-            ready_at: Some(Stamp::new(at)),
-        });
+        let launcher = look.ready.map(|at| Launcher { vmi: "vm".into(), ready_at: Some(Stamp::new(at)) });
         PodFacts {
             node: base.node.clone().filter(|_| look.scheduled),
             deleting: look.deleting,

@@ -16,11 +16,7 @@ pub(super) fn pod(name: &str, second: u64) -> PodFacts {
 }
 
 fn ready(name: &str, second: u64, at: i128) -> PodFacts {
-    let launcher = Launcher {
-        vmi: "vm".into(),
-        node_label: Some(format!("node-{name}")),
-        ready_at: Some(Stamp::new(at)),
-    };
+    let launcher = Launcher { vmi: "vm".into(), ready_at: Some(Stamp::new(at)) };
     PodFacts { launcher: Some(launcher), ..pod(name, second) }
 }
 
@@ -74,9 +70,8 @@ fn a_live_migration_is_a_second_pod_a_swap_and_an_end() {
 }
 
 #[test]
-fn a_label_of_another_node_or_without_a_time_is_no_signal() {
-    let other_node = PodFacts { node: Some("node-c".into()), ..ready("b", 2, 10) };
-    assert_eq!(story(&[&[pod("a", 1)], &[pod("a", 1), other_node]]), ["a/- 1", "a/b 1"]);
+fn p1_the_time_alone_is_the_signal_and_without_it_there_is_none() {
+    assert_eq!(story(&[&[pod("a", 1)], &[pod("a", 1), ready("b", 2, 10)]]), ["a/- 1", "b/a 2"]);
     let mut no_time = ready("b", 2, 10);
     no_time.launcher.as_mut().unwrap().ready_at = None;
     assert_eq!(story(&[&[pod("a", 1)], &[pod("a", 1), no_time]]), ["a/- 1", "a/b 1"]);

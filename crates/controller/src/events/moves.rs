@@ -80,11 +80,25 @@ pub(crate) fn crowded(claim: &Claim, slots: &Slots, pod: &PodFacts) -> [Note; 2]
     about.map(|about| Note::warning(about, "MoveRefused", &message))
 }
 
+/// A pod says that it is to be the active one, and nobody can read since when.
+pub(crate) fn unreadable_signal(claim: &Claim, pod: &PodFacts, problem: &str) -> [Note; 2] {
+    let message = format!(
+        "the addresses of claim \"{}\" do not move by what pod \"{}\" says: {problem}",
+        claim.facts.name, pod.name
+    );
+    let about = [claim.object.object_ref(&()), pod_of(&pod.namespace, &pod.name, &pod.uid)];
+    about.map(|about| Note::warning(about, "MoveSignalUnreadable", &message))
+}
+
 /// A pod refers to a claim on a network that does not let addresses outlive pods.
-pub(crate) fn not_allowed(claim: Option<&Claim>, pod: &PodFacts, message: &str) -> Vec<Note> {
+pub(crate) fn not_allowed(
+    claim: Option<&Claim>,
+    pod: &PodFacts,
+    reason: &'static str,
+    message: &str,
+) -> Vec<Note> {
     let claim = claim.map(|claim| claim.object.object_ref(&()));
     let about = claim.into_iter().chain([pod_of(&pod.namespace, &pod.name, &pod.uid)]);
-    let reason = tenure_api::claims::condition::reason::PERSISTENT_IPS_NOT_ALLOWED;
     about.map(|about| Note::warning(about, reason, message)).collect()
 }
 

@@ -20,13 +20,15 @@ impl Standing {
         self.told = mem::take(&mut self.now);
     }
 
-    /// This is so.
-    pub(crate) fn say(&mut self, note: Note) {
+    /// This is so. Says whether that is new.
+    pub(crate) fn say(&mut self, note: Note) -> bool {
         let name = note.name();
-        if !self.told.contains(&name) && !self.now.contains(&name) {
+        let new = !self.told.contains(&name) && !self.now.contains(&name);
+        if new {
             self.new.push(note);
         }
         self.now.insert(name);
+        new
     }
 
     /// What has begun to be so.

@@ -1,12 +1,13 @@
 //! Claims for machines and StatefulSets: what [`tenure_claims::makers`] decides, as writes.
 //!
 //! Level-triggered, and nothing is remembered but what people were told: a claim that is missing is made, one that nobody needs
-//! is let go, whenever that is found. Where KubeVirt's ipam-extensions is at work, machines are its own.
+//! is let go, whenever that is found. Where KubeVirt's ipam-extensions is at work, its claims are its own, and only those are made
+//! that it does not make: for machines' interfaces on the cluster's default network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_claims::CLUSTER_NETWORK;
-use tenure_claims::makers::{Existing, Machine, Step, extensions_at_work, machine, stateful_set};
+use tenure_claims::makers::{Beside, Existing, Machine, Step, extensions_at_work, machine, stateful_set};
 
 use super::at;
 use crate::events::{Note, Standing, of_machine, of_stateful_set};
@@ -64,9 +65,7 @@ impl MakerPlanner {
         }
         let webhook =
             makers.webhooks.is_complete().then(|| makers.webhooks.iter().any(|it| it.facts.is_of_extensions));
-        if extensions_at_work(webhook, labelled.values().flatten().copied()) {
-            return Vec::new();
-        }
+        let extensions = extensions_at_work(webhook, labelled.values().flatten().copied());
         let all = makers.machines.iter().chain(makers.instances.iter()).map(full_name);
         let all: BTreeSet<(&str, &str)> = all.chain(labelled.keys().copied()).collect();
         let mut writes = Vec::new();
@@ -78,9 +77,16 @@ impl MakerPlanner {
                 machine: makers.machines.get(&key).map(|seen| &seen.facts),
                 instance: makers.instances.get(&key).map(|seen| &seen.facts),
             };
-            let labelled = labelled.get(&(namespace, name)).map(Vec::as_slice).unwrap_or_default();
+            let mut labelled = labelled.get(&(namespace, name)).cloned().unwrap_or_default();
+            labelled.retain(|claim| !extensions || !claim.is_of_extensions());
+            let beside = if extensions {
+                Beside::Extensions { primary: has_primary(world, namespace) }
+            } else {
+                Beside::Nobody
+            };
             let named = |claim: &str| world.claims.get(namespace, claim).map(|claim| &claim.existing);
-            let steps = machine(of, labelled, &named, &|namespace, name| network_of(world, namespace, name));
+            let network = |namespace: &str, name: &str| network_of(world, namespace, name);
+            let steps = machine(of, &labelled, &named, &network, beside);
             let made_for = || MadeFor::Machine {
                 name: name.to_owned(),
                 machine: of.machine.cloned().map(Box::new),
@@ -167,6 +173,11 @@ impl MakerPlanner {
         };
         Some(Write::Make(write))
     }
+}
+
+/// Whether an attachment definition of a namespace takes the place of the pods' own network.
+fn has_primary(world: &World, namespace: &str) -> bool {
+    world.ledgers.attachments.iter().any(|it| it.primary && it.definition.namespace == namespace)
 }
 
 /// Namespace and name.

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use tenure_api::claims::annotation;
+use tenure_api::claims::condition::reason;
 use tenure_claims::{CLUSTER_NETWORK, PodFacts, Slots};
 
 use super::at;
 use crate::claims::Claim;
-use crate::events::{Note, Standing, crowded, not_allowed};
+use crate::events::{Note, Standing, crowded, not_allowed, unreadable_signal};
 use crate::users::Users;
 use crate::world::World;
 use crate::write::{MoveWrite, Write};
@@ -39,6 +41,7 @@ impl MovePlanner {
             let pods = users_of(world, users, claim);
             let next = claim.facts.slots.next(&pods);
             self.say_who_waits(claim, next.as_ref().unwrap_or(&claim.facts.slots), &pods);
+            self.say_what_cannot_be_read(claim, &pods);
             if let Some(slots) = next {
                 let (namespace, before) = (claim.facts.namespace.clone(), claim.facts.slots.clone());
                 let aborts = self.note_who_comes(&claim.facts.uid, &before, &slots);
@@ -78,34 +81,56 @@ impl MovePlanner {
         }
     }
 
-    /// Pods that name a claim on a network that does not opt in get an ordinary address, and should know why.
+    /// A signal that cannot be read moves nothing, so that the pod waits for good: people must know.
+    fn say_what_cannot_be_read(&mut self, claim: &Claim, pods: &[&PodFacts]) {
+        for pod in pods {
+            let signals = [annotation::KUBEVIRT_READY, annotation::ACTIVE];
+            for problem in signals.iter().filter_map(|signal| pod.problems.get(signal)) {
+                let mut new = false;
+                for note in unreadable_signal(claim, pod, problem) {
+                    new |= self.standing.say(note);
+                }
+                if new {
+                    let (namespace, name) = (&pod.namespace, &pod.name);
+                    tracing::warn!(%namespace, pod = %name, claim = %claim.facts.name, problem, "a pod's signal to move cannot be read");
+                }
+            }
+        }
+    }
+
+    /// Agents refuse pods that name a claim on a network that does not opt in. People should know why.
     fn say_what_is_not_allowed(&mut self, world: &World) {
         for pod in world.ledgers.pods.guests() {
             for (namespace, attachment, claim) in named(pod) {
                 let why = if (namespace, attachment) == CLUSTER_NETWORK {
                     world.cluster_network.is_none().then(|| {
-                        "the cluster's default network does not let addresses outlive pods; set allowPersistentIPs in its \
-                         configuration, and the controller's --cluster-network to its name"
-                            .to_owned()
+                        let words = "the cluster's default network does not let addresses outlive pods; set allowPersistentIPs \
+                                     in its configuration (tenured --persistent-ips), and the controller's --cluster-network to \
+                                     its name";
+                        (reason::PERSISTENT_IPS_NOT_ALLOWED, words.to_owned())
                     })
                 } else {
                     let known = world.ledgers.attachments.get(&format!("{namespace}/{attachment}"));
                     known.and_then(|known| match &known.opted_in {
                         Ok(Some(_)) => None,
-                        Ok(None) => Some(format!(
-                            "NetworkAttachmentDefinition {namespace}/{attachment} does not let addresses outlive pods; set \
-                             allowPersistentIPs to true in its configuration"
+                        Ok(None) => Some((
+                            reason::PERSISTENT_IPS_NOT_ALLOWED,
+                            format!(
+                                "NetworkAttachmentDefinition {namespace}/{attachment} does not let addresses outlive pods; set \
+                                 allowPersistentIPs to true in its configuration"
+                            ),
                         )),
-                        Err(error) => Some(error.to_string()),
+                        Err(error) => Some((
+                            reason::INVALID_CONFIGURATION,
+                            format!("NetworkAttachmentDefinition {namespace}/{attachment}: {error}"),
+                        )),
                     })
                 };
-                let Some(why) = why else { continue };
-                let message = format!(
-                    "pod \"{}\" has an ordinary address and not that of claim \"{claim}\": {why}",
-                    pod.name
-                );
+                let Some((reason, why)) = why else { continue };
+                let message =
+                    format!("pod \"{}\" cannot have the addresses of claim \"{claim}\": {why}", pod.name);
                 let claim = world.claims.get(&pod.namespace, claim);
-                for note in not_allowed(claim, pod, &message) {
+                for note in not_allowed(claim, pod, reason, &message) {
                     self.standing.say(note);
                 }
             }

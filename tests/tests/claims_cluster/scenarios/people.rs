@@ -166,8 +166,8 @@ pub async fn addresses_that_are_not_the_claims_are_refused_to_the_pod_and_those_
     Ok(())
 }
 
-/// The pod gets an ordinary address, and the claim says why it has none.
-pub async fn on_a_network_that_does_not_opt_in_a_pod_gets_an_ordinary_address_and_the_claim_says_why(
+/// The pod is refused, because no other address takes the place of the claim's, and the claim says why it has none.
+pub async fn p3_on_a_network_that_does_not_opt_in_a_pod_that_refers_to_a_claim_is_refused_and_the_claim_says_why(
     place: &Place<'_>,
 ) -> Result<()> {
     place.create_claim("futile", "not-so", &json!({})).await?;
@@ -175,8 +175,7 @@ pub async fn on_a_network_that_does_not_opt_in_a_pod_gets_an_ordinary_address_an
     place
         .create_pod("plain", &json!({"k8s.v1.cni.cncf.io/networks": json!([element]).to_string()}), None)
         .await?;
-    let pod = place.pod_runs("plain").await?;
-    ensure!(pod.interfaces["net1"].len() == 1, "{pod:?}");
+    place.is_refused("plain", &["futile", "not-so", "allowPersistentIPs"]).await?;
     eventually("the claim says why", async || {
         let claim = place.claims().get("futile").await?;
         let (status, reason, message) = condition(&claim);

@@ -360,6 +360,12 @@ impl Bed {
         self.agent_with(journal, Options { patience, ..Options::default() }).await
     }
 
+    /// One on whose node this network was set up to let addresses outlive pods.
+    pub(super) async fn agent_of_network(&self, network: &str) -> Agent {
+        let (patience, cluster_network) = (crate::testing::SOON, Some(network.to_owned()));
+        self.agent_with(Image::default(), Options { patience, cluster_network, ..Options::default() }).await
+    }
+
     /// One that has read claims, too, and waits for nothing.
     pub(super) async fn hasty_agent(&self) -> Agent {
         let patience = Duration::from_millis(50);
@@ -410,7 +416,7 @@ impl Bed {
         let tombstones = directory.join("tombstones");
         let door = Whereabouts::new(ledgers, slices, pods, tombstones.clone(), false);
         let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
-        let dialects = Dialects { whereabouts: Some(door), claims: Some(claims.clone()), burials: None };
+        let dialects = Dialects { whereabouts: Some(door), claims: Some(claims.clone()) };
         let service = Service::serving(node.clone(), Default, SystemClock, gateways, dialects);
         let agent = Agent { node, claims, service, journal, asked, tombstones, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;

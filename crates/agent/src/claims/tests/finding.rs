@@ -121,26 +121,6 @@ async fn a_pod_of_a_stateful_set_that_opts_in_has_the_claim_of_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_network_that_does_not_opt_in_gives_an_ordinary_address_without_looking_at_the_pod() {
-    for (bed, mut network, _) in every_kind().await {
-        network.as_object_mut().unwrap().remove("allowPersistentIPs");
-        if let Some(ipam) = network.get_mut("ipam").and_then(serde_json::Value::as_object_mut) {
-            ipam.remove("allowPersistentIPs");
-        }
-        let pod = bed.refers("db-0", "db").await;
-        bed.claim_for("db", &IPS, &pod).await;
-        let agent = bed.agent().await;
-        let given = agent.add(&network, &pod).await.unwrap();
-        assert!(given.iter().all(|ip| !IPS.contains(&ip.as_str())), "{given:?}");
-        assert_eq!(bed.calls(&Calls::all().to("ipamclaims")), 0);
-        if network["type"] == "tenure" {
-            assert_eq!(bed.calls(&Calls::all().to("pods")), 0);
-        }
-        agent.del(&network, &pod).await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_interface_that_is_plugged_in_later_is_not_missed_because_the_watch_is_behind() {
     let bed = Bed::new().await;
     let pod = bed.refers("vm", "first").await;

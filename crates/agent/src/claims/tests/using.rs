@@ -207,11 +207,14 @@ async fn what_a_container_has_it_keeps_when_its_network_opts_in() {
         if let Some(ipam) = before.get_mut("ipam").and_then(serde_json::Value::as_object_mut) {
             ipam.remove("allowPersistentIPs");
         }
-        let pod = bed.refers("db-0", "db").await;
+        let pod = bed.pod("db-0", json!({})).await;
         bed.claim_for("db", &ips, &pod).await;
         let agent = bed.agent().await;
         let given = agent.add(&before, &pod).await.unwrap();
         assert_ne!(given, ips);
+        let networks = json!([{"name": "any", "ipam-claim-reference": "db"}]).to_string();
+        bed.annotate(&pod, json!({tenure_api::claims::annotation::NETWORKS: networks})).await;
+        assert_eq!(agent.add(&before, &pod).await.unwrap(), given);
         assert_eq!(agent.add(&network, &pod).await.unwrap(), given);
         agent.del(&network, &pod).await.unwrap();
         assert_eq!(agent.add(&network, &pod).await.unwrap(), ips);

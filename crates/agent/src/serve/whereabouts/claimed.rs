@@ -5,7 +5,7 @@ use tenure_ipam::Address;
 use tenure_whereabouts::config::Config;
 
 use super::{Asked, Whereabouts, pod_name};
-use crate::claims::{Claims, OptIn};
+use crate::claims::Claims;
 use crate::drive::Handle;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Done, Event, Guest, Had, Wish};
@@ -17,7 +17,7 @@ impl Whereabouts {
     pub(super) async fn hold_of_claim(
         &self,
         node: &Handle,
-        opts_in: (&Claims, OptIn),
+        claims: &Claims,
         key: &HoldKey,
         asked: &Asked<'_>,
         config: &Config,
@@ -25,12 +25,13 @@ impl Whereabouts {
         let pod = pod_name(config);
         let name = &asked.network.name;
         // Who has something in a shared ledger keeps it.
-        let shared = self.ledgers.attachment(name, &asked.call.container_id, &asked.call.ifname).is_some();
-        if pod.name.is_empty() || shared {
+        let has =
+            |interface: &str| self.ledgers.attachment(name, &asked.call.container_id, interface).is_some();
+        if pod.name.is_empty() || has(&asked.call.ifname) {
             return Ok(None);
         }
         let mut attach = attach(key, asked, config);
-        let ordered = match guests::due(opts_in, node, (key, &pod), asked.network, asked.call).await? {
+        let ordered = match guests::due(claims, node, (key, &pod), asked.network, asked.call, &has).await? {
             Due::Ordinary => return Ok(None),
             Due::Again(addresses) => guests::in_order(&addresses, config),
             Due::New(lodger) => {

@@ -64,6 +64,10 @@ impl World {
     }
 
     fn steps_with(&self, network_of: NetworkOf<'_>) -> Vec<Step> {
+        self.steps_beside(network_of, Beside::Nobody)
+    }
+
+    fn steps_beside(&self, network_of: NetworkOf<'_>, beside: Beside) -> Vec<Step> {
         let (machine, instance) = (
             self.machine.as_ref().map(MachineFacts::of_machine),
             self.instance.as_ref().map(MachineFacts::of_instance),
@@ -73,7 +77,7 @@ impl World {
         let named = |name: &str| all.iter().find(|it| it.name == name);
         let of =
             Machine { namespace: "ns", name: "vm", machine: machine.as_ref(), instance: instance.as_ref() };
-        super::machine(of, &labelled, &named, network_of)
+        super::machine(of, &labelled, &named, network_of, beside)
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -557,6 +561,50 @@ fn ipam_extensions_is_found_at_work_by_its_webhook_else_by_its_claims() {
 }
 
 #[test]
+fn p2_beside_ipam_extensions_exactly_those_claims_are_made_that_it_does_not_make() {
+    let all = json!([
+        {"name": "default", "pod": {}},
+        {"name": "extra", "multus": {"networkName": "blue"}},
+    ]);
+    let in_place = json!([{"name": "main", "multus": {"networkName": "green", "default": true}}]);
+    let network_of = |namespace: &str, name: &str| match (namespace, name) {
+        ("", "") => Ok(Some("cluster-net".to_owned())),
+        _ => network_of(namespace, name),
+    };
+    let created = |networks: &Value, beside: Beside| -> Vec<String> {
+        let mut machine = machine_of("vm-1", &[]);
+        machine["spec"]["template"]["spec"]["networks"] = networks.clone();
+        let world = World { machine: Some(machine), ..World::default() };
+        let steps = world.steps_beside(&network_of, beside);
+        steps
+            .iter()
+            .map(|step| match step {
+                Step::Create(claim) => format!("{} {}", claim.spec.network, claim.spec.interface),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    };
+    let extra = format!("blue-net {}", names::machine_interface("extra"));
+    let extensions = |primary| Beside::Extensions { primary };
+    assert_eq!(created(&all, Beside::Nobody), ["cluster-net eth0", &extra]);
+    assert_eq!(created(&all, extensions(false)), ["cluster-net eth0"]);
+    assert_eq!(created(&all, extensions(true)), [""; 0], "it makes that of a primary network");
+    assert_eq!(created(&in_place, extensions(true)), ["green-net eth0"]);
+}
+
+#[test]
+fn p2_claims_of_before_ipam_extensions_came_stay_and_go_with_their_interfaces() {
+    let mut world = World::running(ONE);
+    world.settle();
+    let beside = Beside::Extensions { primary: false };
+    assert_eq!(world.steps_beside(&network_of, beside), [], "it would not make another of that name");
+    world.machine = Some(machine_of("vm-1", &[]));
+    world.instance = None;
+    let steps = world.steps_beside(&network_of, beside);
+    assert!(matches!(&steps[..], [Step::Delete { .. }]), "{steps:?}");
+}
+
+#[test]
 fn a_name_that_no_label_takes_is_said() {
     let long = "v".repeat(64);
     let facts = MachineFacts {
@@ -565,7 +613,7 @@ fn a_name_that_no_label_takes_is_said() {
         ..MachineFacts::of_machine(&machine_of("vm-1", ONE))
     };
     let of = Machine { namespace: "ns", name: &long, machine: Some(&facts), instance: None };
-    let steps = super::machine(of, &[], &|_| None, &network_of);
+    let steps = super::machine(of, &[], &|_| None, &network_of, Beside::Nobody);
     assert!(matches!(&steps[..], [Step::Problem { words }] if words.contains("64 characters")), "{steps:?}");
 }
 
@@ -581,6 +629,6 @@ fn no_object_makes_the_facts_panic() {
     ] {
         let (machine, instance) = (MachineFacts::of_machine(&object), MachineFacts::of_instance(&object));
         let of = Machine { namespace: "ns", name: "vm", machine: Some(&machine), instance: Some(&instance) };
-        let _ = super::machine(of, &[], &|_| None, &network_of);
+        let _ = super::machine(of, &[], &|_| None, &network_of, Beside::Nobody);
     }
 }

@@ -33,6 +33,8 @@ pub(super) enum Network {
     Others,
     /// Nobody can say, and why.
     Unclear(String),
+    /// Its configuration cannot be used: which definition, which field, and what would be accepted.
+    Invalid(String),
 }
 
 /// Where the addresses of a network come from.
@@ -110,14 +112,18 @@ fn read(attachment: &Attachment) -> Option<(String, Network)> {
     let source = match source(&root, config, own_name) {
         Ok(Some(source)) => source,
         Ok(None) => return Some((name.to_owned(), Network::Others)),
-        Err(words) => return Some((name.to_owned(), Network::Unclear(words))),
+        Err(words) => return Some((name.to_owned(), invalid(attachment, &words))),
     };
     let network = match &attachment.opted_in {
         Ok(Some(_)) => Network::Ours(source),
         Ok(None) => Network::OptedOut(definition(attachment)),
-        Err(error) => Network::Unclear(error.to_string()),
+        Err(error) => invalid(attachment, &error.to_string()),
     };
     Some((name.to_owned(), network))
+}
+
+fn invalid(attachment: &Attachment, words: &str) -> Network {
+    Network::Invalid(format!("NetworkAttachmentDefinition {}: {words}", definition(attachment)))
 }
 
 /// Where the addresses of a configuration come from; `None` if not from us.
@@ -162,6 +168,7 @@ impl Network {
                 ),
             ))),
             Self::Unclear(words) => Some(Err(Refused::new(Reason::InternalError, words.clone()))),
+            Self::Invalid(words) => Some(Err(Refused::new(Reason::InvalidConfiguration, words.clone()))),
         }
     }
 }
