@@ -1,162 +1,25 @@
 //! The rights of a node's agent on the real kube-apiserver, with `deploy/` as it is applied: all that it needs for its own
 //! node, by the token that it has there, and nothing for any other. Needs etcd and kube-apiserver.
 
-use std::fmt::Debug;
-use std::time::Duration;
+#[path = "agent_rbac/attacks.rs"]
+mod attacks;
+#[path = "agent_rbac/bed.rs"]
+mod bed;
+#[path = "agent_rbac/everything.rs"]
+mod everything;
+#[path = "agent_rbac/viewers.rs"]
+mod viewers;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret, ServiceAccount};
+use bed::{Bed, event, ledger, networks, only_finalizers, refused, request, taken};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
-};
-use kube::{Api, Client, ResourceExt};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
 use tenure_api::claims::IPAMClaim;
-use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, FINALIZER, blocks_of_node, label};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, blocks_of_node, label};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
-use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::control_plane::{ControlPlane, Options};
-
-const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
-const SOON: Duration = Duration::from_mins(1);
-
-/// A control plane with everything of `deploy/`, two nodes, and a pool.
-struct Bed {
-    plane: ControlPlane,
-    admin: Client,
-}
-
-impl Bed {
-    async fn start() -> Result<Self> {
-        let options = Options::default().without_controller_manager();
-        let plane = ControlPlane::start(options).await?;
-        let admin = plane.client()?;
-        let bed = Self { plane, admin };
-        bed.plane.kubectl(&["apply", "-k", DEPLOY]).await?;
-        let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
-        bed.plane.kubectl(&established).await?;
-        for name in ["node-1", "node-2"] {
-            bed.make::<Node>(json!({"metadata": {"name": name}})).await?;
-        }
-        let spec = json!({"blockSizeBits": 2, "subnets": [{"ipv4": "10.1.0.0/24"}]});
-        bed.make::<AddressPool>(json!({"metadata": {"name": "default"}, "spec": spec})).await?;
-        bed.await_policy().await?;
-        Ok(bed)
-    }
-
-    /// The policy begins to hold a moment after it was applied.
-    async fn await_policy(&self) -> Result<()> {
-        let requests: Api<BlockRequest> = Api::all(self.agent_of("node-1").await?);
-        let (start, dry_run) = (SystemClock.now(), PostParams { dry_run: true, ..PostParams::default() });
-        while requests.create(&dry_run, &request("probe", "node-2")?).await.is_ok() {
-            ensure!(SystemClock.now().since(start) < SOON, "the policy does not hold");
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        Ok(())
-    }
-
-    async fn make<K>(&self, object: Value) -> Result<K>
-    where
-        K: kube::Resource<Scope = k8s_openapi::ClusterResourceScope, DynamicType = ()>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + serde::Serialize,
-    {
-        Ok(Api::all(self.admin.clone())
-            .create(&PostParams::default(), &serde_json::from_value(object)?)
-            .await?)
-    }
-
-    async fn block(&self, index: u8, node: &str) -> Result<AddressBlock> {
-        self.make(json!({
-            "metadata": {
-                "name": format!("default-{index}"),
-                "labels": {label::NODE: node, label::POOL: "default"},
-                "finalizers": [FINALIZER],
-            },
-            "index": index,
-            "ipv4": format!("10.1.0.{}/30", index * 4),
-        }))
-        .await
-    }
-
-    /// A client with the token that the kubelet gives to the pod of the `DaemonSet` on a node.
-    async fn agent_of(&self, node: &str) -> Result<Client> {
-        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), "kube-system");
-        let name = format!("tenured-{node}");
-        let pod = json!({
-            "metadata": {"name": name},
-            "spec": {
-                "serviceAccountName": "tenured",
-                "nodeName": node,
-                "containers": [{"name": "tenured", "image": "tenure:0.1.0"}],
-            },
-        });
-        let pod = match pods.get_opt(&name).await? {
-            Some(pod) => pod,
-            None => pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?,
-        };
-        let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": name, "uid": pod.uid()});
-        self.with_token(json!({"spec": {"audiences": [], "boundObjectRef": bound}})).await
-    }
-
-    async fn with_token(&self, asked: Value) -> Result<Client> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), "kube-system");
-        let asked: TokenRequest = serde_json::from_value(asked)?;
-        let granted = accounts.create_token_request("tenured", &PostParams::default(), &asked).await?;
-        Ok(self.plane.client_with_token(&granted.status.context("a token")?.token)?)
-    }
-}
-
-fn request(name: &str, node: &str) -> Result<BlockRequest> {
-    let spec = json!({"nodeName": node, "poolName": "default"});
-    Ok(serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}))?)
-}
-
-fn event(name: &str, host: &str) -> Result<Event> {
-    Ok(serde_json::from_value(json!({
-        "metadata": {"name": name, "namespace": "default"},
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
-        "reason": "PoolExhausted", "message": "no block is free", "type": "Warning",
-        "source": {"component": "tenured", "host": host},
-    }))?)
-}
-
-/// Networks that pods may name: somebody else's kind, which need not be there.
-fn networks(client: Client) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
-    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions"))
-}
-
-/// What a refusal said; an error if it was none.
-fn refused<T: Debug>(what: &str, outcome: kube::Result<T>) -> Result<String> {
-    match outcome {
-        Err(kube::Error::Api(status)) if status.code == 403 || status.code == 422 => {
-            Ok(status.message.clone())
-        }
-        other => bail!("{what} was not refused: {other:?}"),
-    }
-}
-
-fn only_finalizers(block: &AddressBlock, finalizers: &[&str]) -> Value {
-    json!({"metadata": {"resourceVersion": block.resource_version(), "finalizers": finalizers}})
-}
-
-/// A ledger: of a node where a label says so, in a state where an annotation does.
-fn ledger(name: &str, range: &str, node: Option<&str>, state: Option<&str>) -> Result<IPPool> {
-    let labels = node.map(|node| json!({"whereabouts.cni.cncf.io/node": node}));
-    let annotations = state.map(|state| json!({"whereabouts.cni.cncf.io/state": state}));
-    let metadata = json!({"name": name, "labels": labels, "annotations": annotations});
-    Ok(serde_json::from_value(json!({"metadata": metadata, "spec": {"range": range, "allocations": {}}}))?)
-}
-
-fn taken(key: &str) -> Patch<Value> {
-    Patch::Merge(json!({"spec": {"allocations": {key: {"id": "c", "podref": "ns/p", "ifname": "net1"}}}}))
-}
 
 #[tokio::test]
 async fn an_agent_may_write_its_own_ledgers_and_those_that_all_nodes_share() -> Result<()> {
@@ -167,9 +30,11 @@ async fn an_agent_may_write_its_own_ledgers_and_those_that_all_nodes_share() -> 
     let slices: Api<NodeSlicePool> = Api::namespaced(agent.clone(), "kube-system");
     slices.list(&ListParams::default()).await?;
     let ledgers: Api<IPPool> = Api::namespaced(agent.clone(), "kube-system");
-    for name in ["node-1-10.9.0.0-26", "blue-node-1-10.9.0.0-26"] {
-        let made =
-            ledgers.create(&defaults, &ledger(name, "10.9.0.0/26", Some("node-1"), Some("owned"))?).await?;
+    for (name, network) in [("node-1-10.9.0.0-26", None), ("blue-node-1-10.9.0.0-26", Some("blue"))] {
+        let mut own = ledger(name, "10.9.0.0/26", Some("node-1"), Some("owned"))?;
+        own.labels_mut()
+            .extend(network.map(|it| ("whereabouts.cni.cncf.io/network".to_owned(), it.to_owned())));
+        let made = ledgers.create(&defaults, &own).await?;
         let mut changed = made.clone();
         changed
             .spec
@@ -195,8 +60,8 @@ async fn an_agent_may_write_its_own_ledgers_and_those_that_all_nodes_share() -> 
         Patch::Merge(json!({"metadata": {"annotations": {"whereabouts.cni.cncf.io/state": "overlapping"}}}));
     other.patch("10.8.0.0-24", &patching, &overlapping).await?;
     let reservations: Api<OverlappingRangeIPReservation> = Api::namespaced(agent.clone(), "kube-system");
-    let reservation =
-        serde_json::from_value(json!({"metadata": {"name": "10.8.0.1"}, "spec": {"podref": "ns/p"}}))?;
+    let of_node = json!({"name": "10.8.0.1", "annotations": {"tenure/node": "node-1"}});
+    let reservation = serde_json::from_value(json!({"metadata": of_node, "spec": {"podref": "ns/p"}}))?;
     reservations.create(&defaults, &reservation).await?;
     reservations.list(&ListParams::default()).await?;
     reservations.delete("10.8.0.1", &deleting).await?;

@@ -202,7 +202,7 @@ async fn two_controllers_outlive_a_killed_leader_and_a_killed_api_server() -> Re
     }
     leading(&second).await;
     plane.kill(Part::ApiServer).await?;
-    let ready = async || second.pages.answer(&http::Method::GET, "/readyz").await.status().is_success();
+    let ready = async || second.pages.answer(&http::Method::GET, "/readyz", None).await.status().is_success();
     until("the truth about the API server", async || (!ready().await).then_some(())).await;
     plane.restart(Part::ApiServer).await?;
     ask(&client, "after", "node1", "default").await;

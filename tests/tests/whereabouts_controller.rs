@@ -146,7 +146,8 @@ async fn the_definition_of_attachments_may_be_missing_and_appear_later_without_a
     node(&client, "node1").await;
     let faults = Faults::seeded(1);
     let controller = bed::start_with(plane.client_with(&faults)?, settings());
-    let ready = async || controller.pages.answer(&http::Method::GET, "/readyz").await.status().is_success();
+    let ready =
+        async || controller.pages.answer(&http::Method::GET, "/readyz", None).await.status().is_success();
     until("readiness", async || ready().await.then_some(())).await;
     let asked = || faults.tally(&Calls::all().to("network-attachment-definitions")).asked;
     let before = asked();

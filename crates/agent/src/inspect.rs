@@ -5,7 +5,7 @@
 //! | `/healthz` | whether the node's loop goes round; if not, a restart may help |
 //! | `/readyz` | whether the plugin is answered; an API server that is away is said, and does not count |
 //! | `/metrics` | numbers for Prometheus |
-//! | `/v1/node` | everything, as [`tenure_view::Node`] |
+//! | `/v1/node` | everything, as [`tenure_view::Node`]: pods, addresses and traffic, which are not for everybody |
 //!
 //! Everything is made when it is asked for, out of one look at the node, so that nothing here grows with time.
 
@@ -19,7 +19,8 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_daemon::Pages;
+use kube::Client;
+use tenure_daemon::{Guard, Pages, Right};
 use tenure_handles::{Clock, Timestamp};
 use tenure_linux::Host;
 
@@ -105,6 +106,21 @@ impl Inspector {
                 let inspector = view.clone();
                 async move { inspector.view().await }
             })
+    }
+
+    /// What is told to whoever can reach the node's port: the same, but the node itself only to those whom the API server
+    /// knows and allows, and to nobody where there is no such server.
+    pub fn pages_for_others(&self, pages: Pages, api: Option<Client>) -> Pages {
+        let Some(client) = api else { return pages.without(tenure_view::PATH) };
+        let Parts { name, clock, .. } = &self.inner.parts;
+        let right = Right {
+            group: tenure_view::GROUP,
+            resource: tenure_view::RESOURCE,
+            subresource: tenure_view::SUBRESOURCE,
+            name: name.clone(),
+        };
+        let guard = Guard::new(client, Arc::clone(clock), tenure_view::audience(name), right);
+        pages.guarded(tenure_view::PATH, guard)
     }
 
     /// The metrics, as text.

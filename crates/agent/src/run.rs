@@ -45,7 +45,7 @@ use crate::ledgers::{self, Ledgers};
 use crate::node::{self, Event, Node};
 use crate::objects::{self, Objects, RemoteRoutes, Resolver};
 use crate::pods::Pods;
-use crate::serve::{self, Dialects, ListenError, Service, Whereabouts};
+use crate::serve::{self, Burials, Dialects, ListenError, Service, Whereabouts};
 use crate::slices::{self, Slices};
 use crate::wire::{self, Wirer};
 use hands::Body;
@@ -201,7 +201,8 @@ impl Agent {
         };
         let settings = node::Settings { slices: true, ..options.node.clone() };
         let driver = entrance.driver(Node::new(settings), clock.clone(), hands);
-        let (tombstones, alone) = (options.paths.tombstones(), options.outside_kubernetes);
+        let (burials, alone) = (Burials::of(options.paths.tombstones()), options.outside_kubernetes);
+        let tombstones = options.paths.tombstones();
         let service = Service::serving(
             node.clone(),
             objects.resolver(),
@@ -210,6 +211,7 @@ impl Agent {
             Dialects {
                 whereabouts: Some(Whereabouts::new(ledgers.clone(), slices.clone(), pods, tombstones, alone)),
                 claims: claims.clone(),
+                burials: Some(burials.clone()),
             },
         );
         let progress = stages.progress();
@@ -232,7 +234,7 @@ impl Agent {
             },
             kernel: Some(eye),
         });
-        let life = Life { node: node.clone(), options, service, claims, stages, stop, life };
+        let life = Life { options, service, burials, claims, stages, stop, life };
         let ended = on_own_thread(life.live(driver)).map_err(StartError::Thread)?;
         Ok(Self { node, objects, slices, ledgers, progress, inspector, ended })
     }
@@ -376,9 +378,9 @@ fn restrict(directory: &Path) -> Result<(), StartError> {
 
 /// From the start of the node's loop to its end.
 struct Life<C> {
-    node: Handle,
     options: Options,
     service: Service<Resolver, C>,
+    burials: Burials,
     claims: Option<Claims>,
     stages: Stages,
     /// When this is cancelled, the agent stops.
@@ -416,8 +418,7 @@ impl<C: Clock + Clone> Life<C> {
                 () = self.stop.cancelled() => return Ok(()),
             }
         }
-        let tombstones =
-            Tombstones::new(self.options.paths.tombstones(), self.node.clone(), self.service.clone());
+        let tombstones = Tombstones::new(self.burials.clone(), self.service.clone());
         tombstones.replay().await;
         let socket = self.options.paths.socket();
         let listening = serve::listen(&socket)?;
@@ -447,6 +448,6 @@ async fn look_now_and_then<C: Clock + Clone>(tombstones: &Tombstones<Resolver, C
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        tombstones.look().await;
+        tombstones.replay().await;
     }
 }

@@ -3,6 +3,7 @@
 //! A call is read strictly into what the node is asked, and the node's answer becomes a CNI result in the version that the
 //! configuration asks for. A refusal is an answer like any other; a gRPC status other than OK is for what is no call.
 
+mod burials;
 mod conversation;
 mod guests;
 mod network;
@@ -26,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use conversation::{Kept, converse};
 
+pub use burials::Burials;
 pub use place::ListenError;
 pub use request::{Asked, PodName, Resolve};
 pub use service::{Dialects, Service};

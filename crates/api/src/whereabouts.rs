@@ -36,3 +36,12 @@ pub mod label {
     /// On an `IPPool` of a slice: the node that owns it.
     pub const NODE: &str = "whereabouts.cni.cncf.io/node";
 }
+
+/// Names of annotations that are ours.
+pub mod annotation {
+    /// On a reservation: the node whose agent has made it, or [`CONTROLLER`]. Only that one deletes it, and the controller. Without
+    /// it, it is of Whereabouts or of an earlier version.
+    pub const NODE: &str = "tenure/node";
+    /// What stands there for the controller. No node is called so.
+    pub const CONTROLLER: &str = ":controller";
+}

@@ -22,7 +22,7 @@ pub struct NetworkConfig {
     pub previous: Option<CniResult>,
     /// Attachments that are alive, for GC.
     pub attachments: Option<Vec<Attachment>>,
-    /// Where the agent listens, when not at the usual place.
+    /// Where it says that the agent answers. Only what the node's administrator says counts.
     pub socket: Option<String>,
     /// All of it.
     pub json: Value,

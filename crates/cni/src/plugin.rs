@@ -1,7 +1,7 @@
 //! The plugin, all of it: environment and standard input in, one call to the agent, result out.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prost::Message;
@@ -29,13 +29,30 @@ pub struct Outcome {
     pub code: u8,
 }
 
-/// Where the plugin finds what it needs.
+/// The variable of the plugin's own environment by which the node's administrator says where the agent answers. A tenant who
+/// writes a network's configuration or a pod's arguments cannot set it.
+pub const SOCKET_VARIABLE: &str = "TENURE_SOCKET";
+
+/// Where the plugin finds what it needs. Only the node's administrator says so: the plugin runs as root, and whoever could name
+/// another socket could make root connect to it, and write files beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
-    /// The agent's socket, unless the configuration names another.
+    /// The agent's socket.
     pub socket: &'a Path,
-    /// Where a DEL leaves a tombstone when the agent is down, unless the configuration names another socket.
+    /// Where a DEL leaves a tombstone when the agent is down.
     pub tombstones: &'a Path,
+}
+
+/// The agent's socket and the directory of its tombstones, as the node's administrator has them.
+pub fn places(named: Option<OsString>) -> (PathBuf, PathBuf) {
+    match named.filter(|socket| Path::new(socket).is_absolute()).map(PathBuf::from) {
+        // An agent finds its tombstones beside its socket.
+        Some(socket) => {
+            let tombstones = socket.with_file_name("tombstones");
+            (socket, tombstones)
+        }
+        None => (rpc::SOCKET.into(), tombstone::DIRECTORY.into()),
+    }
 }
 
 /// Runs the plugin under the name `plugin`.
@@ -66,12 +83,12 @@ fn answer<V: Into<OsString>>(
     let Some(path) = rpc::path(call.verb) else { return Ok(versions(&call.config)) };
     let config = NetworkConfig::parse(&call.config)?;
     check_version(call.verb, config.version)?;
-    let socket = config.socket.as_deref().map_or(places.socket, Path::new);
+    check_socket(call.verb, &config, places.socket)?;
     let message = rpc::Call::new(&call, plugin);
     let bytes = message.encode_to_vec();
     let request =
         UnaryCall { path, message: &bytes, traceparent: call.traceparent.as_deref(), patience: PATIENCE };
-    match request.send(socket) {
+    match request.send(places.socket) {
         Ok(reply) => {
             let reply = rpc::Reply::decode(&*reply).map_err(|error| {
                 Failure::new(Code::Internal, format!("the agent's answer cannot be read: {error}")).detail(
@@ -84,12 +101,9 @@ fn answer<V: Into<OsString>>(
             }
         }
         Err(error) if call.verb == Verb::Del && agent_is_down(&error) => {
-            // Whoever names another socket has another agent, which finds its tombstones beside its socket.
-            let beside =
-                config.socket.as_deref().map(|socket| Path::new(socket).with_file_name("tombstones"));
-            bury(&config.name, &message, beside.as_deref().unwrap_or(places.tombstones), &error)
+            bury(&config.name, &message, places.tombstones, &error)
         }
-        Err(error) => Err(unreachable(call.verb, socket, &error)),
+        Err(error) => Err(unreachable(call.verb, places.socket, &error)),
     }
 }
 
@@ -113,6 +127,23 @@ fn check_version(verb: Verb, version: Version) -> Result<(), Failure> {
     let message = format!("{} does not exist in cniVersion {:?}", verb.as_str(), version.as_str());
     Err(Failure::new(Code::IncompatibleVersion, message)
         .detail(format!("accepted is {:?} or newer", since.as_str())))
+}
+
+/// A configuration may repeat where the agent answers, and not change it. A DEL goes to the node's own agent whatever the
+/// configuration says: nothing was ever added elsewhere, and a pod must be able to end.
+fn check_socket(verb: Verb, config: &NetworkConfig, socket: &Path) -> Result<(), Failure> {
+    match &config.socket {
+        Some(named) if Path::new(named) != socket && verb != Verb::Del => Err(Failure::new(
+            Code::InvalidConfig,
+            format!("field socket of the network configuration is {named:?}"),
+        )
+        .detail(format!(
+            "accepted is {:?}, or no such field; another one is named by the node's administrator, in the environment variable \
+             {SOCKET_VARIABLE} of the container runtime",
+            socket.display().to_string()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the call cannot have reached an agent that is alive.

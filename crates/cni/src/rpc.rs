@@ -8,7 +8,7 @@ use crate::failure::Failure as PluginFailure;
 
 /// The version of the protocol that this code speaks.
 pub const PROTOCOL: u32 = 1;
-/// Where the agent listens unless the configuration says otherwise.
+/// Where the agent listens unless the node's administrator says otherwise.
 pub const SOCKET: &str = "/run/tenure/tenured.sock";
 
 /// What the runtime said to the plugin, unchanged.

@@ -29,10 +29,9 @@ pub fn leave(directory: &Path, network: &str, call: &Call) -> io::Result<PathBuf
     Ok(path)
 }
 
-/// Takes a tombstone back: what it is about is in use again. Nothing happens if there is none.
-pub fn take_back(directory: &Path, network: &str, call: &Call) {
-    // One that stays is found to be older than what it names.
-    let _ = fs::remove_file(directory.join(name(network, call)));
+/// Where the tombstone of a call is, if there is one. Whoever uses again what it is about removes it.
+pub fn path(directory: &Path, network: &str, call: &Call) -> PathBuf {
+    directory.join(name(network, call))
 }
 
 /// All tombstones, each with its file, which the reader removes when the DEL is done. What is none is skipped and

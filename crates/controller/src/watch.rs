@@ -34,6 +34,7 @@ use crate::makers::{
     CLAIM, INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, StatefulSeen, VirtualMachine,
     VirtualMachineInstance, WEBHOOK, WebhookSeen, instance_seen, machine_seen, stateful_seen, webhook_seen,
 };
+use crate::plan::keep_only_pods;
 use crate::pods::{PodBrief, PodSeen};
 use crate::retry::wait_after;
 use crate::world::World;
@@ -174,8 +175,8 @@ impl Watches<'_> {
         tasks.spawn(self.watch("AddressPool", Api::all(client()), false, News::Pools));
         tasks.spawn(self.watch("AddressBlock", Api::all(client()), false, News::Blocks));
         tasks.spawn(self.watch("BlockRequest", Api::all(client()), false, News::Requests));
-        // Nodes are large, and all that matters is that they exist and what taints they have.
-        let light = |event: Event<Node>| News::Nodes(Box::new(event.modify(|node| node.status = None)));
+        // Nodes are large, and all that matters is that they exist, what taints they have and how many pods they may run.
+        let light = |event: Event<Node>| News::Nodes(Box::new(event.modify(keep_only_pods)));
         tasks.spawn(self.watch("Node", Api::all(client()), false, light));
 
         let of_namespace = || (client(), self.namespace);

@@ -353,7 +353,7 @@ async fn kubevirts_kinds_that_come_late_are_found() {
     define_machines(&client).await;
     machine(&client, "vm", &[("data", "blue")]).await;
     claimed(&client, "vm.data").await;
-    let ready = controller.pages.answer(&http::Method::GET, "/readyz").await;
+    let ready = controller.pages.answer(&http::Method::GET, "/readyz", None).await;
     assert!(ready.status().is_success());
     controller.stop().await;
 }

@@ -62,7 +62,8 @@ async fn a_definition_of_definitions_that_comes_late_is_found_within_seconds_and
     node(&client, "node1").await;
     let controller = start(client.clone(), "a");
     until("it to lead", async || controller.leads().then_some(())).await;
-    let ready = async || controller.pages.answer(&http::Method::GET, "/readyz").await.status().is_success();
+    let ready =
+        async || controller.pages.answer(&http::Method::GET, "/readyz", None).await.status().is_success();
     until("readiness without the kind", async || ready().await.then_some(())).await;
     define_attachments(&client).await;
     attach(&client, "apps", "net", &sliced("10.0.0.0/24", "/26")).await;

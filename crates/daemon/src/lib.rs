@@ -8,22 +8,26 @@
 //! | [`unix`] | the same, and an agent's pages, over a unix socket |
 //! | [`listen`] | TCP on all addresses or one; unix sockets for root alone |
 //! | [`pages`] | what is told over HTTP: `/healthz`, `/readyz`, `/metrics`, and JSON |
-//! | [`serve`] | telling it |
+//! | [`guard`] | who may read a page that is not for everybody |
+//! | [`serve`] | telling it, within limits |
 //! | [`stop`] | ending at SIGTERM and Ctrl-C |
 //!
 //! A program's `main` puts them together; nothing here knows what the program does.
 
 pub mod connect;
 pub mod flags;
+pub mod guard;
 pub mod listen;
 pub mod logs;
 pub mod pages;
 pub mod serve;
 pub mod stop;
+mod turns;
 pub mod unix;
 
 pub use connect::{ConnectError, connect};
 pub use flags::{duration, hostname};
+pub use guard::{Denied, Guard, Right};
 pub use listen::{ListenError, listen, listen_unix};
 pub use logs::{LogFormat, start_logging};
 pub use pages::Pages;

@@ -1,4 +1,5 @@
-//! What a program tells over HTTP. A page is made when it is asked for; nothing is kept.
+//! What a program tells over HTTP. A page is made when it is asked for, at most ten times a second for all who ask, because
+//! making it may stop what the program is for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +11,16 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+use crate::guard::{Denied, Guard};
+use crate::turns::Turns;
+
 /// What Prometheus expects of the text format of `OpenMetrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-type Made = (StatusCode, &'static str, String);
+/// Status, kind and text of a page.
+pub(crate) type Made = (StatusCode, &'static str, Bytes);
 type Make = Arc<dyn Fn() -> BoxFuture<'static, Made> + Send + Sync>;
 
 /// The pages of a program by their paths. Cheap to clone.
@@ -28,7 +33,14 @@ type Make = Arc<dyn Fn() -> BoxFuture<'static, Made> + Send + Sync>;
 /// ```
 #[derive(Clone, Default)]
 pub struct Pages {
-    pages: Arc<BTreeMap<&'static str, Make>>,
+    pages: Arc<BTreeMap<&'static str, Page>>,
+}
+
+#[derive(Clone)]
+struct Page {
+    make: Make,
+    turns: Arc<Turns>,
+    guard: Option<Guard>,
 }
 
 impl std::fmt::Debug for Pages {
@@ -49,7 +61,8 @@ impl Pages {
             let told = tell();
             Box::pin(async move {
                 let (good, text) = told.await;
-                (if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
+                let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                (status, TEXT, text.into())
             })
         })
     }
@@ -64,7 +77,7 @@ impl Pages {
             let told = tell();
             Box::pin(async move {
                 match told.await {
-                    Ok(text) => (StatusCode::OK, OPEN_METRICS, text),
+                    Ok(text) => (StatusCode::OK, OPEN_METRICS, text.into()),
                     Err(error) => failed(&format!("writing the metrics: {error}")),
                 }
             })
@@ -86,31 +99,48 @@ impl Pages {
             Box::pin(async move {
                 match told.await {
                     Ok(value) => match serde_json::to_string(&value) {
-                        Ok(text) => (StatusCode::OK, JSON, text + "\n"),
+                        Ok(text) => (StatusCode::OK, JSON, (text + "\n").into()),
                         Err(error) => failed(&format!("writing {path}: {error}")),
                     },
-                    Err(error) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
+                    Err(error) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n").into()),
                 }
             })
         })
     }
 
-    /// The answer to a request.
-    pub async fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    /// The same pages, one of them only for those whom the guard admits.
+    #[must_use]
+    pub fn guarded(mut self, path: &str, guard: Guard) -> Self {
+        if let Some(page) = Arc::make_mut(&mut self.pages).get_mut(path) {
+            page.guard = Some(guard);
+        }
+        self
+    }
+
+    /// The same pages without one of them.
+    #[must_use]
+    pub fn without(mut self, path: &str) -> Self {
+        Arc::make_mut(&mut self.pages).remove(path);
+        self
+    }
+
+    /// The answer to a request; `token` is what it carries for a [`Guard`].
+    pub async fn answer(&self, method: &Method, path: &str, token: Option<&str>) -> Response<Full<Bytes>> {
         let reading = [Method::GET, Method::HEAD].contains(method);
         let (status, kind, text) = match self.pages.get(path) {
-            Some(make) if reading => make().await,
+            Some(page) if reading => page.make(token).await,
             Some(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 TEXT,
-                format!("{method} {path}: nothing can be changed here; accepted is GET\n"),
+                format!("{method} {path}: nothing can be changed here; accepted is GET\n").into(),
             ),
             None => {
                 let there: Vec<&str> = self.pages.keys().copied().collect();
-                (StatusCode::NOT_FOUND, TEXT, format!("{method} {path}: there are {}\n", there.join(", ")))
+                let text = format!("{method} {path}: there are {}\n", there.join(", "));
+                (StatusCode::NOT_FOUND, TEXT, text.into())
             }
         };
-        let mut response = Response::new(Full::new(Bytes::from(text)));
+        let mut response = Response::new(Full::new(text));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -124,11 +154,23 @@ impl Pages {
         path: &'static str,
         make: impl Fn() -> BoxFuture<'static, Made> + Send + Sync + 'static,
     ) -> Self {
-        Arc::make_mut(&mut self.pages).insert(path, Arc::new(make));
+        let page = Page { make: Arc::new(make), turns: Arc::default(), guard: None };
+        Arc::make_mut(&mut self.pages).insert(path, page);
         self
     }
 }
 
+impl Page {
+    async fn make(&self, token: Option<&str>) -> Made {
+        if let Some(guard) = &self.guard
+            && let Err(Denied { status, message }) = guard.admit(token).await
+        {
+            return (status, TEXT, (message + "\n").into());
+        }
+        self.turns.take(|| (self.make)()).await
+    }
+}
+
 fn failed(what: &str) -> Made {
-    (StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{what}\n"))
+    (StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{what}\n").into())
 }

@@ -1,15 +1,20 @@
 //! Asking agents what they know: through the API server's way to their pods, or at a socket on the same host.
+//!
+//! An agent tells only those whom the API server knows and allows. So each is shown a token that the API server has made for
+//! this agent alone: the caller's own credentials stay between the caller and the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use futures::StreamExt;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use tenure_view::Node;
 
@@ -26,8 +31,8 @@ pub(crate) type Answers = BTreeMap<String, Result<Node, String>>;
 /// Who can be asked.
 #[derive(Clone)]
 pub(crate) enum Agents {
-    /// The agents of a cluster.
-    Cluster(Client),
+    /// The agents of a cluster, whose pods are in this namespace. Pods elsewhere may say of themselves what they like.
+    Cluster(Client, String),
     /// The agent whose socket this is.
     Host(PathBuf),
     /// The agents of several hosts on one machine, by their nodes' names.
@@ -43,10 +48,10 @@ impl Agents {
                 Some(socket) => at_socket(socket).await,
                 None => Err(format!("there is no node \"{node}\" on this machine")),
             },
-            Self::Cluster(client) => {
-                let pods = pods(client).await?;
+            Self::Cluster(client, namespace) => {
+                let pods = pods(client, namespace).await?;
                 match pods.get(node) {
-                    Some(pod) => of_pod(client, pod).await,
+                    Some(pod) => of_pod(client, node, pod).await,
                     None => Err(no_agent(node)),
                 }
             }
@@ -72,11 +77,11 @@ impl Agents {
                     answers.insert(node.clone(), at_socket(socket).await);
                 }
             }
-            Self::Cluster(client) => match pods(client).await {
+            Self::Cluster(client, namespace) => match pods(client, namespace).await {
                 Err(problem) => answers.extend(nodes.iter().map(|node| (node.clone(), Err(problem.clone())))),
                 Ok(pods) => {
                     let asked = futures::stream::iter(&pods)
-                        .map(|(node, pod)| async { (node.clone(), of_pod(client, pod).await) });
+                        .map(|(node, pod)| async { (node.clone(), of_pod(client, node, pod).await) });
                     answers.extend(asked.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
                 }
             },
@@ -102,8 +107,8 @@ struct AgentPod {
 }
 
 /// The agents' pods by node. While one takes the place of another, the one that is ready.
-async fn pods(client: &Client) -> Result<BTreeMap<String, AgentPod>, String> {
-    let pods: Api<Pod> = Api::all(client.clone());
+async fn pods(client: &Client, namespace: &str) -> Result<BTreeMap<String, AgentPod>, String> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let listed = pods.list(&ListParams::default().labels(AGENTS)).await;
     let listed = listed.map_err(|error| format!("the agents' pods could not be listed: {error}"))?;
     let mut agents = BTreeMap::new();
@@ -135,16 +140,39 @@ fn agent_pod(pod: &Pod) -> Option<(String, AgentPod)> {
     Some((spec.node_name.clone()?, agent))
 }
 
-async fn of_pod(client: &Client, pod: &AgentPod) -> Result<Node, String> {
+async fn of_pod(client: &Client, node: &str, pod: &AgentPod) -> Result<Node, String> {
     let AgentPod { namespace, name, port, .. } = pod;
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{}", tenure_view::PATH);
+    let asked = async {
+        let token = token(client, node, namespace).await?;
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{}", tenure_view::PATH);
+        let request = Request::get(path).header(tenure_view::TOKEN_HEADER, token).body(Vec::new())?;
+        Ok(client.request::<Node>(request).await?)
+    };
     let said = |problem: String| format!("pod {namespace}/{name} could not be asked: {problem}");
-    let request = Request::get(path).body(Vec::new()).map_err(|error| said(error.to_string()))?;
-    match tokio::time::timeout(PATIENCE, client.request::<Node>(request)).await {
-        Ok(Ok(told)) => Ok(told),
-        Ok(Err(error)) => Err(said(error.to_string())),
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(told) => told.map_err(|error: anyhow::Error| said(format!("{error:#}"))),
         Err(_) => Err(said(format!("no answer for {} s", PATIENCE.as_secs()))),
     }
+}
+
+/// A token that the agent of this node accepts and nobody else does.
+async fn token(client: &Client, node: &str, namespace: &str) -> anyhow::Result<String> {
+    let spec = TokenRequestSpec {
+        audiences: vec![tenure_view::audience(node)],
+        // The shortest that the API server makes.
+        expiration_seconds: Some(600),
+        ..TokenRequestSpec::default()
+    };
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let asked = TokenRequest { spec, ..TokenRequest::default() };
+    let viewer = tenure_view::VIEWER;
+    let made = accounts.create_token_request(viewer, &PostParams::default(), &asked).await;
+    let made = made.with_context(|| {
+        format!(
+            "asking for a token of service account {namespace}/{viewer} (a role can allow it: docs/cli.md)"
+        )
+    })?;
+    Ok(made.status.context("the API server made no token")?.token)
 }
 
 async fn at_socket(socket: &Path) -> Result<Node, String> {

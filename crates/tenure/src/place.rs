@@ -25,6 +25,9 @@ pub(crate) struct Place {
     /// Context of the kubeconfig
     #[arg(long)]
     context: Option<String>,
+    /// Namespace of the agents' pods
+    #[arg(long, default_value = "kube-system", conflicts_with = "run_dir")]
+    namespace: String,
     /// Ask the one host whose agent has its sockets here; /run/tenure if there is no kubeconfig
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["kubeconfig", "context"])]
     run_dir: Option<PathBuf>,
@@ -77,7 +80,8 @@ impl Place {
             Choice::Cluster => {
                 let client =
                     tenure_daemon::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
-                Ok(Source { agents: Agents::Cluster(client.clone()), client: Ok(client), cluster: true })
+                let agents = Agents::Cluster(client.clone(), self.namespace.clone());
+                Ok(Source { agents, client: Ok(client), cluster: true })
             }
             Choice::Host(directory) => Ok(host(&directory)),
             Choice::Nothing => bail!(

@@ -27,7 +27,8 @@ pub struct Flags {
     /// Where sockets, journal and tombstones are: a directory that is empty after a reboot.
     #[arg(long, default_value = "/run/tenure")]
     pub run_dir: PathBuf,
-    /// Where /metrics, /healthz, /readyz and /v1/node are served; on port 9384 of all addresses if not given.
+    /// Where /metrics, /healthz and /readyz are served, and /v1/node to whom the API server allows it; on port 9384 of all
+    /// addresses if not given.
     #[arg(long)]
     pub metrics_address: Option<SocketAddr>,
 

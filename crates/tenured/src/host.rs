@@ -36,12 +36,13 @@ pub async fn run(
     );
     let paths = options.paths.clone();
     let listener = listen(flags.metrics_address, PORT).await?;
+    let api = (!options.outside_kubernetes).then(|| client.clone());
     let agent = Agent::start(client, options, SystemClock, entropy, stop.clone()).await?;
     let inspector = agent.inspector();
     let pages = more(&inspector, inspector.pages());
     // No other agent has this socket: the journal beside it is ours alone.
     let local = tokio::spawn(serve(listen_unix(&paths.state_socket())?, pages.clone()));
-    let remote = tokio::spawn(serve(listener, pages));
+    let remote = tokio::spawn(serve(listener, inspector.pages_for_others(pages, api)));
     let socket = paths.socket();
     let network = install::Network { socket: &socket, persistent_ips: flags.persistent_ips };
     let configured =

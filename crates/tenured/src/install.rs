@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tenure_agent::run::Progress;
+use tenure_cni::plugin::SOCKET_VARIABLE;
 use tenure_cni::rpc;
 
 /// The plugin's name beside the agent's own program.
@@ -116,6 +117,12 @@ pub async fn configuration_once_serving(
 
 fn configuration(directory: &Path, network: Network<'_>) -> Result<(), InstallError> {
     let path = directory.join(CONFIGURATION);
+    if network.socket != Path::new(rpc::SOCKET) {
+        tracing::warn!(
+            "the plugin finds this agent only if the container runtime's environment has {SOCKET_VARIABLE}={}",
+            network.socket.display()
+        );
+    }
     let installed = put("the network's configuration", &path, configuration_text(network).as_bytes(), 0o644)?;
     tracing::info!(path = %path.display(), ?installed, "the network's configuration is in place");
     Ok(())
@@ -123,9 +130,6 @@ fn configuration(directory: &Path, network: Network<'_>) -> Result<(), InstallEr
 
 fn configuration_text(network: Network<'_>) -> String {
     let mut plugin = json!({"type": OURS});
-    if network.socket != Path::new(rpc::SOCKET) {
-        plugin["socket"] = json!(network.socket);
-    }
     if network.persistent_ips {
         // At the plugin's level: a runtime does not pass on what a list says beside its plugins.
         plugin["allowPersistentIPs"] = json!(true);

@@ -19,5 +19,21 @@ pub use node::{Api, Difference, Journal, Kernel, Node, Watch};
 pub const PATH: &str = "/v1/node";
 /// The socket in the agent's run directory where it is told to root on the same host.
 pub const SOCKET: &str = "state.sock";
-/// The agent's port for health, metrics and this.
+/// The agent's port: health and metrics for everybody, and this for those who are allowed.
 pub const PORT: u16 = 9384;
+
+/// The header of the token of whoever asks at the port. The API server's proxy takes the usual one away.
+pub const TOKEN_HEADER: &str = "tenure-token";
+/// The service account in the agents' namespace whose tokens they accept, if a role lets it [`GROUP`], [`RESOURCE`] and [`SUBRESOURCE`].
+pub const VIEWER: &str = "tenure-viewer";
+/// What one must be allowed to `get`, as roles say it: `nodes/view` of the group `tenure`, with the node's name.
+pub const GROUP: &str = "tenure";
+/// The resource.
+pub const RESOURCE: &str = "nodes";
+/// The subresource.
+pub const SUBRESOURCE: &str = "view";
+
+/// The audience of tokens for the agent of a node. It is of one node, so that no node can use at another what it was shown.
+pub fn audience(node: &str) -> String {
+    format!("tenured/{node}")
+}

@@ -121,6 +121,9 @@ pub fn of_check(cluster: &Cluster, machines: &[Machine<'_>], living: &[Living]) 
     cluster
         .runtime
         .block_on(async { futures::future::join_all(pods.iter().map(|it| make(cluster, it))).await });
+    // Whose tokens agents accept.
+    let viewer = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/viewer.yaml");
+    cluster.runtime.block_on(cluster.plane().kubectl(&["apply", "-f", viewer])).unwrap();
     let mut command = std::process::Command::new(TENURE);
     command.args(["check", "--kubeconfig"]).arg(cluster.plane().kubeconfig()).env_remove("KUBECONFIG");
     let output = command.output().unwrap();

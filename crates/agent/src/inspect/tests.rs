@@ -196,7 +196,7 @@ async fn the_node_is_told_as_json() {
     rig.serve();
     rig.add("a").await;
     rig.clock.advance(Duration::from_secs(1));
-    let answer = rig.inspector.pages().answer(&http::Method::GET, "/v1/node").await;
+    let answer = rig.inspector.pages().answer(&http::Method::GET, "/v1/node", None).await;
     assert_eq!(answer.status(), 200);
     let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
     let mut told: Value = serde_json::from_slice(&body).unwrap();
@@ -264,5 +264,38 @@ async fn a_slice_is_seen_like_a_block_with_what_is_used_and_free_of_it() {
         let line =
             format!("tenure_agent_pool_addresses{{pool=\"whereabouts/net\",state=\"{state}\"}} {number}.0");
         assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn d9_pods_and_addresses_are_told_to_nobody_whom_the_api_server_does_not_know() {
+    let rig = rig();
+    rig.serve();
+    rig.add("a").await;
+    let pages = rig.inspector.pages();
+    let alone = rig.inspector.pages_for_others(pages.clone(), None);
+    // An API server that never says anything good.
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        let refused = json!({"kind": "Status", "code": 403, "message": "no"}).to_string().into_bytes();
+        http::Response::builder().status(403).body(kube::client::Body::from(refused))
+    });
+    let client = Client::new(service, "default");
+    let guarded = rig.inspector.pages_for_others(pages.clone(), Some(client));
+    let ask = async |pages: &Pages, path, token| {
+        let answer = pages.answer(&http::Method::GET, path, token).await;
+        let status = answer.status().as_u16();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let told = ask(&pages, "/v1/node", None).await;
+    assert!(told.0 == 200 && told.1.contains("10.0.0.0"), "{told:?}");
+    for (pages, token, expected) in
+        [(&alone, None, 404), (&alone, Some("t"), 404), (&guarded, None, 401), (&guarded, Some("t"), 503)]
+    {
+        let (status, text) = ask(pages, "/v1/node", token).await;
+        assert!(status == expected && !text.contains("10.0.0.0"), "{status} {text}");
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(ask(pages, path, None).await.0, 200, "{path}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
+use tenure_api::whereabouts::annotation::NODE;
 use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
 use tenure_whereabouts::ledger::{Mark, Outcome, Plan, PoolId, PoolWrite, Reserve, Unreserve};
 
@@ -248,7 +249,11 @@ async fn make(
     reserve: &Reserve,
 ) -> Result<Option<OverlappingRangeIPReservation>, Trouble> {
     let act = || format!("creating OverlappingRangeIPReservation {}", reserve.name);
-    match shared.call(act, reservations.create(&PostParams::default(), &reserve.object)).await {
+    let mut object = reserve.object.clone();
+    // Another node's agent may not delete it.
+    let node = (NODE.to_owned(), shared.options.node.clone());
+    object.metadata.annotations.get_or_insert_default().extend([node]);
+    match shared.call(act, reservations.create(&PostParams::default(), &object)).await {
         Ok(made) => return Ok(Some(made)),
         Err(trouble) if trouble.is_hopeless() || trouble.is_missing() => return Err(trouble),
         Err(_) => {}

@@ -3,20 +3,19 @@
 //! Each is done like any other DEL, and its file goes only when it is done: a crash between the two does it once more,
 //! which is harmless. One that cannot be done now is tried again at the next look; what can never be done is set aside
 //! under another name, and said.
+//!
+//! How old one is does not matter, and no clock is asked: an ADD takes the tombstone of its own key back ([`Burials`]).
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use futures::{StreamExt, stream};
-use tenure_cni::{Code, NetworkConfig, rpc, tombstone};
-use tenure_handles::{Clock, Timestamp};
+use tenure_cni::{Code, rpc, tombstone};
+use tenure_handles::Clock;
 use tracing::{info, warn};
 
-use crate::drive::Handle;
-use crate::key::HoldKey;
-use crate::serve::{Resolve, Service};
+use crate::serve::{Burials, Resolve, Service};
 
 /// How many are done at once.
 const AT_ONCE: usize = 64;
@@ -26,28 +25,21 @@ const ASIDE: &str = "refused";
 /// Where tombstones are, and who does what they say.
 #[derive(Debug)]
 pub(crate) struct Tombstones<R, C> {
-    directory: PathBuf,
-    node: Handle,
+    burials: Burials,
     service: Service<R, C>,
 }
 
 impl<R: Resolve, C: Clock> Tombstones<R, C> {
-    pub(crate) fn new(directory: PathBuf, node: Handle, service: Service<R, C>) -> Self {
-        Self { directory, node, service }
+    /// Those that the service's ADDs take back.
+    pub(crate) fn new(burials: Burials, service: Service<R, C>) -> Self {
+        Self { burials, service }
     }
 
-    /// Does what was left while no agent ran.
+    /// Does what was left while no agent ran, or since: by a DEL that found the door closed a moment before it opened, or whose
+    /// answer was lost.
     pub(crate) async fn replay(&self) {
-        self.each(|path, call| async move { self.bury(&path, call).await }).await;
-    }
-
-    /// Does what was left since: by a DEL that found the door closed a moment before it opened, or whose answer was lost.
-    /// A hold that is younger than its tombstone is another one's, and stays.
-    pub(crate) async fn look(&self) {
         self.each(|path, call| async move {
-            if self.is_outlived(&path, &call).await {
-                remove(&path);
-            } else {
+            if let Some(_burial) = self.burials.begin(&path) {
                 self.bury(&path, call).await;
             }
         })
@@ -55,10 +47,10 @@ impl<R: Resolve, C: Clock> Tombstones<R, C> {
     }
 
     async fn each<F: Future<Output = ()>>(&self, act: impl Fn(PathBuf, rpc::Call) -> F) {
-        let found = match tombstone::read_all(&self.directory) {
+        let found = match tombstone::read_all(self.burials.directory()) {
             Ok(found) => found,
             Err(error) => {
-                warn!(directory = %self.directory.display(), %error, "cannot look for tombstones");
+                warn!(directory = %self.burials.directory().display(), %error, "cannot look for tombstones");
                 return;
             }
         };
@@ -89,21 +81,6 @@ impl<R: Resolve, C: Clock> Tombstones<R, C> {
             }
         }
     }
-
-    async fn is_outlived(&self, path: &Path, call: &rpc::Call) -> bool {
-        let Some(left) = modified(path) else { return false };
-        let Ok(config) = NetworkConfig::parse(&call.config) else { return false };
-        if self.service.since(&config.name, call).is_some_and(|since| since > left) {
-            return true;
-        }
-        let Ok(key) = HoldKey::new(config.name, call.container_id.clone(), call.ifname.clone()) else {
-            return false;
-        };
-        let since = self
-            .node
-            .look(move |node| node.holds().into_iter().find(|hold| hold.key == key).map(|hold| hold.since));
-        matches!(since.await, Ok(Some(since)) if since > left)
-    }
 }
 
 /// Whether trying again cannot help.
@@ -117,11 +94,6 @@ fn is_final(code: u32) -> bool {
     ]
     .map(Code::number)
     .contains(&code)
-}
-
-fn modified(path: &Path) -> Option<Timestamp> {
-    let time = fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
-    Some(Timestamp::default().plus(time.duration_since(UNIX_EPOCH).ok()?))
 }
 
 fn remove(path: &Path) {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use prost::Message as _;
 use tenure_cni::{Code, Failure, NetworkConfig, Verb, rpc};
 use tenure_grpc::{Status, server};
-use tenure_handles::{Clock, Timestamp};
+use tenure_handles::Clock;
 use tracing::{Instrument, info, info_span};
 
+use super::burials::Burials;
 use super::conversation::{Answer, Outcome};
 use super::guests::{self, Due};
 use super::network::Network;
@@ -44,6 +45,8 @@ pub struct Dialects {
     pub whereabouts: Option<Whereabouts>,
     /// Claims, on networks of every dialect.
     pub claims: Option<Claims>,
+    /// The tombstones that an ADD takes back.
+    pub burials: Option<Burials>,
 }
 
 impl<R, C> Clone for Service<R, C> {
@@ -101,11 +104,6 @@ impl<R: Resolve, C: Clock> Service<R, C> {
         self.answer_or_leave(Verb::Del, call, Leave::Nothing).await
     }
 
-    /// Since when what a tombstone names has been held, if shared ledgers know of it.
-    pub(crate) fn since(&self, network: &str, call: &rpc::Call) -> Option<Timestamp> {
-        self.inner.dialects.whereabouts.as_ref()?.since(network, call)
-    }
-
     async fn answer_or_leave(&self, verb: Verb, call: rpc::Call, leave: Leave) -> rpc::Reply {
         let span = info_span!(
             "cni",
@@ -136,6 +134,9 @@ impl<R: Resolve, C: Clock> Inner<R, C> {
     /// The result as it goes to standard output; empty where the verb has none.
     async fn answer(&self, verb: Verb, call: rpc::Call, leave: Leave) -> Result<Vec<u8>, Failure> {
         let config = NetworkConfig::parse(&call.config);
+        if let (Verb::Add, Some(burials), Ok(config)) = (verb, &self.dialects.burials, &config) {
+            burials.take_back(&config.name, &call).await?;
+        }
         if let (Some(whereabouts), Ok(config)) = (&self.dialects.whereabouts, &config)
             && Whereabouts::is_for(config)
         {

@@ -76,12 +76,13 @@ impl Whereabouts {
         tombstones: impl Into<PathBuf>,
         outside_kubernetes: bool,
     ) -> Self {
+        let tombstones = tombstones.into();
         Self {
             ledgers,
             slices,
             pods,
-            tombstones: tombstones.into(),
-            flat_files: FlatFiles::default(),
+            flat_files: FlatFiles::below(tombstones.parent()),
+            tombstones,
             said: Mutex::default(),
             outside_kubernetes,
         }
@@ -113,18 +114,11 @@ impl Whereabouts {
         Ok(Vec::new())
     }
 
-    /// When an attachment was made, if this node's ledgers know of it.
-    pub(super) fn since(&self, name: &str, call: &rpc::Call) -> Option<tenure_handles::Timestamp> {
-        self.ledgers.attachment(name, &call.container_id, &call.ifname).map(|it| it.since)
-    }
-
     async fn add(&self, node: &Handle, asked: &Asked<'_>) -> Result<Vec<u8>, Failure> {
         let config = self.load(asked)?;
         let who = self.who(asked, &config)?;
         let key = asked.key()?;
         self.say(&config);
-        // Whatever was left undone of this very container is not its business any more.
-        tombstone::take_back(&self.tombstones, &asked.network.name, asked.call);
         if let Some(claims) = asked.claims
             && let Some(held) = Box::pin(self.hold_of_claim(node, claims, &key, asked, &config)).await?
         {

@@ -48,15 +48,48 @@ fn version_answers_without_an_agent_and_echoes_what_was_asked() {
     assert!(json["supportedVersions"].as_array().unwrap().contains(&"1.1.0".into()));
 }
 
+/// A tenant's attachment definition is a network's configuration, and the plugin runs as root.
 #[test]
-fn the_tombstone_of_an_agent_with_another_socket_is_beside_that_socket() {
+fn d15_a_configuration_cannot_name_another_socket_and_leaves_nothing_beside_it() {
     let node = Node::new();
     let other = node.directory.path().join("other/tenured.sock");
-    let config = serde_json::json!({"cniVersion": "1.0.0", "name": "net", "type": "tenure", "socket": other});
+    std::fs::create_dir(node.directory.path().join("other")).unwrap();
+    let listener = UnixListener::bind(&other).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let config = serde_json::json!({"cniVersion": "1.1.0", "name": "net", "type": "tenure", "socket": other});
+    for verb in ["ADD", "CHECK", "GC", "STATUS"] {
+        let (outcome, json) = node.run(verb, &config.to_string());
+        assert_eq!((outcome.code, &json["code"]), (1, &7.into()), "{verb}: {json}");
+        assert!(json["msg"].as_str().unwrap().contains("socket"), "{json}");
+        assert!(json["msg"].as_str().unwrap().contains("other/tenured.sock"), "{json}");
+        let details = json["details"].as_str().unwrap();
+        assert!(details.contains("sock") && details.contains(SOCKET_VARIABLE), "{json}");
+    }
     let (outcome, _) = node.run("DEL", &config.to_string());
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    let left = tombstone::read_all(&other.with_file_name("tombstones")).unwrap();
-    assert_eq!((left.len(), node.tombstones()), (1, 0));
+    assert_eq!(node.tombstones(), 1, "it is for the node's own agent");
+    assert!(listener.accept().is_err(), "root connected to a tenant's socket");
+    assert_eq!(std::fs::read_dir(other.parent().unwrap()).unwrap().count(), 1, "nothing but the socket");
+}
+
+#[test]
+fn d15_a_configuration_may_repeat_where_the_agent_answers() {
+    let node = Node::new();
+    let own = node.directory.path().join("sock");
+    let config = serde_json::json!({"cniVersion": "1.0.0", "name": "net", "type": "tenure", "socket": own});
+    let (_, json) = node.run("ADD", &config.to_string());
+    assert_eq!(json["code"], 11, "nobody answers there: {json}");
+}
+
+#[test]
+fn the_administrator_names_another_socket_and_tombstones_go_beside_it() {
+    let usual = (PathBuf::from(rpc::SOCKET), PathBuf::from(tombstone::DIRECTORY));
+    assert_eq!(places(None), usual);
+    for none in ["", "relative.sock"] {
+        assert_eq!(places(Some(none.into())), usual);
+    }
+    let other = (PathBuf::from("/run/x/a.sock"), PathBuf::from("/run/x/tombstones"));
+    assert_eq!(places(Some("/run/x/a.sock".into())), other);
 }
 
 #[test]

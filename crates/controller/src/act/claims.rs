@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, SLICE_OWNER};
 use tenure_api::coil::AddressBlock;
-use tenure_api::whereabouts::{IPPool, label};
+use tenure_api::whereabouts::{IPPool, annotation, label};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Network, Plan, Request, Spread};
 
@@ -173,7 +173,10 @@ impl Actor {
     async fn carry_out(&self, mut plan: Plan, objects: &[IPPool]) -> Answer {
         let mut taken = BTreeSet::new();
         for reserve in &plan.reserve {
-            let there = match self.reservations.create(&PostParams::default(), &reserve.object).await {
+            let mut object = reserve.object.clone();
+            let owner = (annotation::NODE.to_owned(), annotation::CONTROLLER.to_owned());
+            object.metadata.annotations.get_or_insert_default().extend([owner]);
+            let there = match self.reservations.create(&PostParams::default(), &object).await {
                 Ok(_) => continue,
                 Err(kube::Error::Api(status)) if status.code == 409 => {
                     self.reservations.get_opt(&reserve.name).await?

@@ -17,6 +17,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::IntervalSet;
 
 use super::carved::Carved;
+use super::share::Shares;
 use super::suspicions::Suspicions;
 use super::{at, time};
 use crate::world::World;
@@ -33,7 +34,8 @@ pub(super) fn serve(
     without_pool.look_again();
     let mut waiting: Vec<&BlockRequest> = world.requests.iter().filter(|request| waits(request)).collect();
     waiting.sort_by_cached_key(|request| (request.creation_timestamp(), request.name_any()));
-    let mut desk = Desk { world, overlaps, carved, now, pools: BTreeMap::new() };
+    let shares = if waiting.is_empty() { Shares::default() } else { Shares::of(world) };
+    let mut desk = Desk { world, overlaps, carved, now, shares, pools: BTreeMap::new() };
     let of_live_nodes = waiting.into_iter().filter(|request| !world.saw_deletion_of(&request.spec.node_name));
     of_live_nodes
         .filter_map(|request| match desk.next_step(request) {
@@ -64,6 +66,7 @@ struct Desk<'a> {
     overlaps: &'a Overlaps,
     carved: &'a Carved<'a>,
     now: Timestamp,
+    shares: Shares<'a>,
     pools: BTreeMap<&'a str, Result<Shelf<'a>, Refusal>>,
 }
 
@@ -92,12 +95,12 @@ impl<'a> Desk<'a> {
             return Ok(Some(Write::Answer { request: at(request), status, unless_exists: None }));
         }
         let world = self.world;
-        let shelf = self.shelf(&request.spec.pool_name)?;
-        let Some((pool, index)) = promise_of(request) else { return shelf.promise(request).map(Some) };
+        let Some((pool, index)) = promise_of(request) else { return self.promise(request).map(Some) };
         if world.blocks.get(&block_name(pool, index)).is_some() {
             // It exists and answers another request, so it was never created for this one.
-            return shelf.promise(request).map(Some);
+            return self.promise(request).map(Some);
         }
+        let shelf = self.shelf(&request.spec.pool_name)?;
         if shelf.created.contains(index) {
             // Two leaders have promised it twice. One of the two gets it; the other one is promised another block as
             // soon as it is known which.
@@ -107,6 +110,23 @@ impl<'a> Desk<'a> {
         let node = &request.spec.node_name;
         let block = AddressBlock::carve(shelf.pool, index, node, Some(&uid)).map_err(Refusal::invalid)?;
         Ok(Some(Write::Create { block: Box::new(block) }))
+    }
+
+    /// Promises the lowest free block, unless the node has its share of the pool.
+    fn promise(&mut self, request: &'a BlockRequest) -> Result<Write, Refusal> {
+        let (pool, node) = (&request.spec.pool_name, &request.spec.node_name);
+        let bits = self.shelf(pool)?.engine.pool().block_bits();
+        let size = 1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
+        if let Some(count) = self.shares.is_full(self.world, pool, node, size) {
+            let message = format!(
+                "node \"{node}\" has {count} blocks of pool \"{pool}\", and no node gets more for the pods that it may run; \
+                 raise the kubelet's maxPods if it needs them, or look who uses the node's token if not"
+            );
+            return Err(Refusal { reason: reason::OUT_OF_BLOCKS, message });
+        }
+        let write = self.shelf(pool)?.promise(request)?;
+        self.shares.add(pool, node);
+        Ok(write)
     }
 
     fn shelf(&mut self, name: &'a str) -> Result<&mut Shelf<'a>, Refusal> {

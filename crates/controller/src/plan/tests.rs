@@ -394,3 +394,49 @@ fn ten_thousand_requests_are_planned_in_a_fraction_of_a_second_and_without_squar
     let allowed = small.max(Duration::from_millis(20)) * 40;
     assert!(large < allowed, "1,000 took {small:?}, 10,000 took {large:?}");
 }
+
+#[test]
+fn d12_a_node_that_asks_without_end_leaves_blocks_for_the_others() {
+    let mut server = Server::default();
+    // 128 blocks of two addresses.
+    server.pool("p", 1, &["10.0.0.0/24"], &[]);
+    for (node, pods) in [("greedy", "4"), ("modest", "4"), ("large", "110")] {
+        server.node(node, None);
+        let allocatable = serde_json::json!({"status": {"allocatable": {"pods": pods, "cpu": "8"}}});
+        let mut said: k8s_openapi::api::core::v1::Node = serde_json::from_value(allocatable).unwrap();
+        keep_only_pods(&mut said);
+        assert_eq!(said.status.as_ref().unwrap().allocatable.as_ref().unwrap().len(), 1);
+        server.nodes.get_mut(node).unwrap().status = said.status;
+    }
+    let mut planner = Planner::default();
+    // All at once, then one by one, taking each answer away.
+    for number in 0..60 {
+        server.request(&format!("g{number}"), "greedy", "p");
+    }
+    server.settle(&mut planner);
+    for number in 60..80 {
+        let name = format!("g{number}");
+        server.request(&name, "greedy", "p");
+        server.settle(&mut planner);
+        let (reason, message) = failed(&server.requests[&name]);
+        assert_eq!(reason, "OutOfBlocks");
+        assert!(message.starts_with(r#"node "greedy" has 32 blocks of pool "p""#), "{message}");
+        server.delete_request(&name);
+    }
+    let of =
+        |server: &Server, node| server.blocks.values().filter(|block| block.node() == Some(node)).count();
+    assert_eq!(of(&server, "greedy"), 32, "sixteen addresses for each of four pods");
+    server.request("m", "modest", "p");
+    server.settle(&mut planner);
+    assert!(matches!(outcome(&server, "m"), RequestOutcome::Block(_)));
+    // One that gave a block back gets another one.
+    server.return_block("p-0");
+    server.request("again", "greedy", "p");
+    server.settle(&mut planner);
+    assert_eq!(outcome(&server, "again"), RequestOutcome::Block("p-0"));
+    for number in 0..90 {
+        server.request(&format!("l{number}"), "large", "p");
+    }
+    server.settle(&mut planner);
+    assert_eq!(of(&server, "large"), 90, "what a node needs for its pods it gets");
+}

@@ -176,8 +176,7 @@ impl Host {
 
     /// Runs the plugin on this host, as a container runtime does.
     pub(crate) fn call(&self, verb: &str, pod: &Pod) -> Result<Called> {
-        let mut config =
-            json!({"cniVersion": "1.1.0", "name": NETWORK, "type": "tenure", "socket": self.socket()});
+        let mut config = json!({"cniVersion": "1.1.0", "name": NETWORK, "type": "tenure"});
         if self.opted_in {
             config["allowPersistentIPs"] = json!(true);
         }
@@ -185,6 +184,7 @@ impl Host {
         let mut command = Command::new(&self.programs.plugin);
         command
             .env_clear()
+            .env("TENURE_SOCKET", self.socket())
             .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", format!("demo-{}", pod.name))
             .env("CNI_NETNS", &pod.path)

@@ -416,7 +416,7 @@ impl Bed {
         let tombstones = directory.join("tombstones");
         let door = Whereabouts::new(ledgers, slices, pods, tombstones.clone(), false);
         let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
-        let dialects = Dialects { whereabouts: Some(door), claims: Some(claims.clone()) };
+        let dialects = Dialects { whereabouts: Some(door), claims: Some(claims.clone()), burials: None };
         let service = Service::serving(node.clone(), Default, SystemClock, gateways, dialects);
         let agent = Agent { node, claims, service, journal, asked, tombstones, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;

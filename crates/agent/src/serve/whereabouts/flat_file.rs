@@ -1,8 +1,13 @@
 //! The flat file that fills what networks leave out: optional, and read again when it changes.
+//!
+//! Where it is a network's configuration may say, which tenants write. So it is read only where the node's owner puts files for
+//! CNI: anywhere else it could be a file whose reading never ends, as some of `/proc` do, or one that says something that is not for
+//! tenants.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -15,21 +20,43 @@ const LARGEST: u64 = 1 << 20;
 /// So many are kept in memory; a node has one.
 const MOST: usize = 64;
 
+/// Where the node's owner puts files for CNI, in the node's own file system or as a pod sees it.
+const DIRECTORIES: [&str; 4] =
+    ["/etc/cni", "/etc/kubernetes/cni", "/host/etc/cni", "/host/etc/kubernetes/cni"];
+
 /// When a file was last changed, and its length: what tells one from the next.
 type Stamp = (Option<SystemTime>, u64);
 
 /// The flat files that were read, by path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FlatFiles {
+    directories: Vec<PathBuf>,
     read: Mutex<HashMap<String, (Stamp, Arc<Value>)>>,
 }
 
 impl FlatFiles {
+    /// Those below the usual directories, and below the agent's own, which is root's alone.
+    pub(super) fn below(own: Option<&Path>) -> Self {
+        let directories = DIRECTORIES.iter().map(Path::new).chain(own).map(Path::to_owned).collect();
+        Self { directories, read: Mutex::default() }
+    }
+
+    /// Whether the file is, behind all links, where it may be.
+    fn is_allowed(&self, path: &str) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let Some(file) = real(Path::new(path)) else { return false };
+        self.directories.iter().filter_map(|directory| real(directory)).any(|it| file.starts_with(it))
+    }
+
     /// The flat file for a network with this `ipam` object: the first that exists, if any does.
     pub(super) fn read(&self, ipam: &Map<String, Value>) -> Result<Option<Arc<Value>>, Failure> {
         for path in places::flat_files(ipam)? {
             match fs::metadata(&path) {
                 Ok(found) if found.is_file() => {
+                    if !self.is_allowed(&path) {
+                        let problem = format!("accepted are files below {}", DIRECTORIES.join(", "));
+                        return Err(unreadable(&path, &problem));
+                    }
                     let stamp = (found.modified().ok(), found.len());
                     return self.at(&path, stamp).map(Some);
                 }
@@ -82,7 +109,7 @@ mod tests {
     #[test]
     fn a_file_that_changes_is_read_again_and_one_that_is_none_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let (files, path) = (FlatFiles::default(), directory.path().join("w.conf"));
+        let (files, path) = (FlatFiles::below(Some(directory.path())), directory.path().join("w.conf"));
         assert_eq!(files.read(&ipam(&path)).unwrap(), None, "it may be missing");
         fs::write(&path, r#"{"gateway": "10.0.0.1"}"#).unwrap();
         assert_eq!(files.read(&ipam(&path)).unwrap().unwrap()["gateway"], "10.0.0.1");
@@ -91,5 +118,20 @@ mod tests {
         fs::write(&path, "{").unwrap();
         let failure = files.read(&ipam(&path)).unwrap_err();
         assert!(failure.code == 7 && failure.message.contains("w.conf"), "{failure}");
+    }
+
+    /// Reading `/proc/kmsg` waits for the kernel to say something.
+    #[test]
+    fn a_network_cannot_have_the_agent_read_files_that_are_not_for_cni() {
+        let directory = tempfile::tempdir().unwrap();
+        let (own, elsewhere) = (directory.path().join("own"), directory.path().join("elsewhere.conf"));
+        fs::create_dir(&own).unwrap();
+        fs::write(&elsewhere, r#"{"gateway": "10.0.0.1"}"#).unwrap();
+        let (files, link) = (FlatFiles::below(Some(&own)), own.join("link.conf"));
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        for path in [Path::new("/proc/kmsg"), Path::new("/proc/self/environ"), &elsewhere, &link] {
+            let failure = files.read(&ipam(path)).unwrap_err();
+            assert!(failure.message.contains("accepted are files below /etc/cni"), "{failure}");
+        }
     }
 }

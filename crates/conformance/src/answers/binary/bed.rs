@@ -76,7 +76,7 @@ impl Bed {
             .map_err(refused)?;
         let mut network = json!({
             "cniVersion": question.version, "name": NETWORK, "type": "macvlan",
-            "socket": directory.path().join("tenured.sock"), "ipam": question.ipam,
+            "ipam": question.ipam,
         });
         network["ipam"]["type"] = json!("whereabouts");
         if let Some(text) = &question.flat_file {
@@ -192,6 +192,7 @@ impl Bed {
         let usual = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME={}", step.pod);
         let mut child = Command::new(&self.plugin)
             .env_clear()
+            .env("TENURE_SOCKET", self.directory.path().join("tenured.sock"))
             .env("CNI_COMMAND", &step.verb)
             .env("CNI_CONTAINERID", container(step))
             .env("CNI_IFNAME", &step.interface)

@@ -70,7 +70,7 @@ async fn a_late_del_that_was_left_while_the_api_server_was_away_takes_nothing_of
     bed.back();
     assert_eq!(agent.add(&network, ("web-0", "c2", "net1")).await.unwrap(), ["10.0.0.1"]);
     assert_eq!(agent.left().len(), 1, "it is another container's");
-    agent.tombstones.look().await;
+    agent.tombstones.replay().await;
     assert_eq!(agent.left().len(), 0);
     assert_eq!(bed.records().await, ["10.0.0.0-24 1 c2 net1"]);
 }

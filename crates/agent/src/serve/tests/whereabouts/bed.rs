@@ -27,7 +27,7 @@ use crate::ledgers::{self, Ledgers};
 use crate::node::{Event, Node, Settings};
 use crate::pods::Pods;
 use crate::run::tombstones::Tombstones;
-use crate::serve::{Asked, Dialects, PodName, Resolve, Service, Whereabouts};
+use crate::serve::{Asked, Burials, Dialects, PodName, Resolve, Service, Whereabouts};
 use crate::slices::{self, Slices};
 pub(super) use crate::testing::until;
 use crate::testing::{Obedient, SOON};
@@ -204,9 +204,11 @@ impl Bed {
         let pods = Pods::new(client, name, SystemClock, stop.clone());
         let door = Whereabouts::new(ledgers, slices, pods.clone(), directory.join("tombstones"), false);
         let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
-        let dialects = Dialects { whereabouts: Some(door), ..Dialects::default() };
+        let burials = Burials::of(directory.join("tombstones"));
+        let dialects =
+            Dialects { whereabouts: Some(door), burials: Some(burials.clone()), ..Dialects::default() };
         let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, dialects);
-        let tombstones = Tombstones::new(directory.join("tombstones"), node.clone(), service.clone());
+        let tombstones = Tombstones::new(burials, service.clone());
         let agent = Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent

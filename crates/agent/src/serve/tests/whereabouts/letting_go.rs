@@ -22,7 +22,7 @@ async fn a_del_may_come_twice_and_for_what_never_was() {
         bed.away();
         agent.del(&network, FIRST).await.unwrap();
         bed.back();
-        agent.tombstones.look().await;
+        agent.tombstones.replay().await;
         assert_eq!(agent.left().len(), 0);
     }
 }
@@ -38,11 +38,11 @@ async fn a_del_that_the_api_server_missed_is_done_when_it_is_back() {
         agent.del(&network, FIRST).await.unwrap();
         assert_eq!(agent.left().len(), 1, "it is left for later, once");
     }
-    agent.tombstones.look().await;
+    agent.tombstones.replay().await;
     assert_eq!(agent.left().len(), 1, "it cannot be done yet, and is not forgotten");
     assert_eq!(bed.records().await.len(), 2);
     bed.back();
-    agent.tombstones.look().await;
+    agent.tombstones.replay().await;
     assert_eq!(agent.left().len(), 0);
     assert_eq!(bed.records().await, ["10.0.0.0-24 2 c2 net1"]);
     assert_eq!(agent.remembered(), 1);
@@ -88,18 +88,30 @@ async fn a_tombstone_takes_nothing_that_its_container_was_given_later() {
         let agent = bed.agent("node-1").await;
         agent.add(&network, FIRST).await.unwrap();
         let left = agent.leave(&network, FIRST);
-        let (text, since) = (fs::read(&left).unwrap(), fs::metadata(&left).unwrap().modified().unwrap());
         agent.del(&network, FIRST).await.unwrap();
-        // The tombstone is older by a clock of milliseconds.
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         agent.add(&network, FIRST).await.unwrap();
         assert!(!left.exists(), "an ADD takes it back");
-        // As if it had not.
-        fs::write(&left, text).unwrap();
-        fs::File::options().write(true).open(&left).unwrap().set_modified(since).unwrap();
-        agent.tombstones.look().await;
-        assert!(!left.exists());
+        agent.tombstones.replay().await;
         agent.check(&network, FIRST, &["10.0.0.1/24"]).await.unwrap();
+    }
+}
+
+/// The clock may be set back between an ADD and the DEL that follows it.
+#[tokio::test(flavor = "multi_thread")]
+async fn d16_a_tombstone_is_done_whatever_the_clock_says_of_its_age() {
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_hours(1);
+    let far_ahead = std::time::UNIX_EPOCH + std::time::Duration::from_hours(24 * 365 * 200);
+    for modified in [long_ago, far_ahead] {
+        for (bed, network) in both().await {
+            let agent = bed.agent("node-1").await;
+            agent.add(&network, FIRST).await.unwrap();
+            let left = agent.leave(&network, FIRST);
+            fs::File::options().write(true).open(&left).unwrap().set_modified(modified).unwrap();
+            agent.tombstones.replay().await;
+            assert!(!left.exists());
+            bed.until_recorded(&[]).await;
+            assert_eq!(agent.held().await, [""; 0], "what was deleted is held for ever");
+        }
     }
 }
 
