@@ -30,7 +30,7 @@ pub struct Bed {
 
 impl Bed {
     pub async fn start() -> Result<Self> {
-        Self::start_with(DEPLOY, "kube-system", "tenured").await
+        Box::pin(Self::start_with(DEPLOY, "kube-system", "tenured")).await
     }
 
     /// The same, with what is in a directory, and the agents' account in that namespace.
