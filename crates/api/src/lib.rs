@@ -9,6 +9,7 @@
 //! - [`crds`] returns the definitions to install; `deploy/crds/` holds the same as files. In a cluster that of [`claims`] is
 //!   installed only where it is missing.
 //!   Use these and not the `crd()` of a single kind, which lacks the finishing of [`definitions`].
+//! - No object makes another one unreadable: what others write is read one object at a time, see [`read`].
 //! - What a schema cannot see, pools that overlap each other, is decided by the pure function [`overlap::overlaps`].
 
 pub mod claims;
@@ -20,6 +21,7 @@ mod expressions;
 pub mod names;
 pub mod networks;
 pub mod overlap;
+pub mod read;
 pub mod whereabouts;
 
 pub use definitions::{crd_of, crds};

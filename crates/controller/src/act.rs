@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_api::read::Read;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_ipam::{Address, Subnet};
 use tokio::time::timeout;
@@ -33,6 +34,25 @@ pub(crate) enum Outcome {
     Superseded,
     /// It failed, or nobody knows.
     Failed(String),
+    /// The API server asks for this much time.
+    Busy(String, Duration),
+}
+
+/// How long to wait at least when the API server has too much to do and does not say how long.
+const BUSY: Duration = Duration::from_secs(1);
+/// How long to wait at most.
+const LONGEST_BUSY: Duration = Duration::from_mins(1);
+
+/// What a failure is, and how long whoever refused asks to wait.
+fn failed(error: &kube::Error) -> Outcome {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 429 | 503) => {
+            let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            let wait = Duration::from_secs(asked.into()).clamp(BUSY, LONGEST_BUSY);
+            Outcome::Busy(error.to_string(), wait)
+        }
+        _ => Outcome::Failed(error.to_string()),
+    }
 }
 
 /// What an answer shows.
@@ -100,6 +120,7 @@ type Answer = Result<(Outcome, Option<Learned>), kube::Error>;
 #[derive(Clone)]
 pub(crate) struct Actor {
     client: Client,
+    namespace: String,
     pools: Api<AddressPool>,
     blocks: Api<AddressBlock>,
     requests: Api<BlockRequest>,
@@ -119,6 +140,7 @@ impl Actor {
             blocks: Api::all(client.clone()),
             requests: Api::all(client.clone()),
             client,
+            namespace: namespace.to_owned(),
         }
     }
 
@@ -126,7 +148,7 @@ impl Actor {
     pub(crate) async fn act(&self, write: &Write, patience: Duration) -> (Outcome, Option<Learned>) {
         match timeout(patience, self.write(write)).await {
             Ok(Ok(done)) => done,
-            Ok(Err(error)) => (Outcome::Failed(error.to_string()), None),
+            Ok(Err(error)) => (failed(&error), None),
             Err(_) => (Outcome::Failed(format!("no answer within {patience:?}")), None),
         }
     }
@@ -223,17 +245,19 @@ impl Actor {
 
     /// The second look, live: whether anybody can use the block after all.
     async fn is_in_use(&self, node: &str, because: &Because) -> Result<bool, kube::Error> {
-        let live = Api::<Node>::all(self.client.clone()).get_opt(node).await?;
+        let live = Api::<Read<Node>>::all(self.client.clone()).get_opt(node).await?;
         let addresses = match because {
             Because::NodeIsGone => return Ok(live.is_some()),
             Because::OutOfService { addresses } => addresses,
         };
-        if !live.as_ref().is_none_or(is_out_of_service) {
+        // One that cannot be read says nothing of taints.
+        if !live.is_none_or(|live| live.is().as_ref().is_some_and(is_out_of_service)) {
             return Ok(true);
         }
         let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = Api::<Pod>::all(self.client.clone()).list(&of_node).await?;
-        Ok(pods.iter().any(|pod| may_use(pod, addresses.as_ref())))
+        let pods = Api::<Read<Pod>>::all(self.client.clone()).list(&of_node).await?;
+        // One that cannot be read may use anything.
+        Ok(pods.iter().any(|pod| pod.as_result().map_or(true, |pod| may_use(pod, addresses.as_ref()))))
     }
 }
 

@@ -69,6 +69,9 @@ impl<F> Known for Seen<F> {
 }
 
 /// Objects by name. The newer one of two versions stays, whichever arrives first, and what is gone stays gone.
+///
+/// An object that cannot be read is not gone: what was last read of it stays, and if nothing was, its name is still taken.
+/// Whoever frees something because an object is absent asks [`Cache::is_unreadable`], too.
 #[derive(Debug)]
 pub struct Cache<K> {
     objects: BTreeMap<String, Arc<K>>,
@@ -78,6 +81,8 @@ pub struct Cache<K> {
     /// UIDs of objects that are gone, so that the late answer to a write does not bring one back.
     gone: BTreeSet<String>,
     gone_in_order: VecDeque<String>,
+    /// Objects that are there and cannot be read, with their UIDs.
+    unreadable: BTreeMap<String, String>,
     changes: u64,
 }
 
@@ -89,6 +94,7 @@ impl<K> Default for Cache<K> {
             complete: false,
             gone: BTreeSet::new(),
             gone_in_order: VecDeque::new(),
+            unreadable: BTreeMap::new(),
             changes: 0,
         }
     }
@@ -97,7 +103,34 @@ impl<K> Default for Cache<K> {
 impl<K: Known> Cache<K> {
     /// A list begins: what it does not mention by its end is gone.
     pub fn begin(&mut self) {
-        self.unseen = Some(self.objects.keys().cloned().collect());
+        self.unseen = Some(self.objects.keys().chain(self.unreadable.keys()).cloned().collect());
+    }
+
+    /// An object is there and cannot be read.
+    pub fn keep(&mut self, name: &str, uid: &str) {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(name);
+        }
+        if self.gone.contains(uid) {
+            return;
+        }
+        if let Some(other) = self.objects.get(name).and_then(|known| known.known_uid())
+            && other != uid
+        {
+            self.objects.remove(name);
+            self.bury(other);
+        }
+        self.changes += u64::from(self.unreadable.insert(name.to_owned(), uid.to_owned()).is_none());
+    }
+
+    /// Whether an object of that name is there that cannot be read, whatever was last read of it.
+    pub fn is_unreadable(&self, name: &str) -> bool {
+        self.unreadable.contains_key(name)
+    }
+
+    /// The names of objects that are there and cannot be read.
+    pub fn unreadable(&self) -> impl Iterator<Item = &str> {
+        self.unreadable.keys().map(String::as_str)
     }
 
     /// An object as a watch, a list or the answer to a write shows it.
@@ -109,6 +142,7 @@ impl<K: Known> Cache<K> {
         if object.known_uid().is_some_and(|uid| self.gone.contains(&uid)) {
             return;
         }
+        self.changes += u64::from(self.unreadable.remove(&name).is_some());
         let known = self.objects.get(&name).map(|known| known.known_version());
         if known.is_none_or(|known| object.known_version() >= known) {
             // A watch repeats what the answer to a write has shown.
@@ -121,7 +155,8 @@ impl<K: Known> Cache<K> {
     pub fn finish(&mut self) {
         for name in self.unseen.take().into_iter().flatten() {
             self.changes += 1;
-            if let Some(uid) = self.objects.remove(&name).and_then(|object| object.known_uid()) {
+            let known = self.objects.remove(&name).and_then(|object| object.known_uid());
+            for uid in known.into_iter().chain(self.unreadable.remove(&name)) {
                 self.bury(uid);
             }
         }
@@ -133,6 +168,10 @@ impl<K: Known> Cache<K> {
     pub fn remove(&mut self, name: &str, uid: &str) {
         if self.objects.get(name).is_some_and(|known| known.known_uid().as_deref() == Some(uid)) {
             self.objects.remove(name);
+            self.changes += 1;
+        }
+        if self.unreadable.get(name).is_some_and(|unreadable| unreadable == uid) {
+            self.unreadable.remove(name);
             self.changes += 1;
         }
         self.bury(uid.to_owned());
@@ -215,6 +254,29 @@ mod tests {
         cache.apply(node("b", "2", 2));
         cache.finish();
         assert_eq!((cache.get("a").is_none(), cache.get("b").is_some()), (true, true));
+    }
+
+    #[test]
+    fn d5_an_object_that_cannot_be_read_is_not_gone() {
+        let mut cache = Cache::default();
+        cache.begin();
+        cache.apply(node("a", "1", 1));
+        cache.keep("b", "2");
+        cache.finish();
+        cache.begin();
+        cache.keep("a", "1");
+        cache.keep("b", "2");
+        cache.finish();
+        assert!(cache.get("a").is_some(), "what was last read of it stays");
+        assert_eq!(cache.unreadable().collect::<Vec<_>>(), ["a", "b"]);
+        cache.keep("a", "another");
+        assert!(cache.get("a").is_none() && cache.is_unreadable("a"), "but not of its predecessor");
+        cache.apply(node("b", "2", 5));
+        assert!(cache.get("b").is_some() && !cache.is_unreadable("b"));
+        cache.remove("a", "another");
+        cache.begin();
+        cache.finish();
+        assert!(cache.is_empty() && cache.unreadable().next().is_none());
     }
 
     #[test]

@@ -35,8 +35,9 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
+            // Two renewals fit in also where the API server takes ten seconds for each.
+            duration: Duration::from_secs(30),
+            renew_deadline: Duration::from_secs(25),
             retry: Duration::from_secs(2),
         }
     }

@@ -90,8 +90,14 @@ impl Ledgers {
         self.changes = self.changes.wrapping_add(1);
     }
 
-    /// Whether all that slices depend on has come in. Without attachment definitions nobody says what to cut.
+    /// Whether all that slices depend on has come in. Without attachment definitions nobody says what to cut, and without a
+    /// ledger that cannot be read nobody says what is held.
     pub fn knows_slices(&self) -> bool {
+        let unknown = |pool: &str| self.slices.is_unreadable(pool) && self.slices.get(pool).is_none();
+        let unknown_ledger = |pool: &str| self.pools.is_unreadable(pool) && self.pools.get(pool).is_none();
+        if self.slices.unreadable().any(unknown) || self.pools.unreadable().any(unknown_ledger) {
+            return false;
+        }
         self.attachments.is_complete() && self.slices.is_complete() && self.pools.is_complete()
     }
 

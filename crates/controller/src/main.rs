@@ -31,11 +31,11 @@ struct Flags {
     /// Name of the lease. The default is Coil's, so that of the two systems only one leads.
     #[arg(long, default_value = "coil-ipam-leader")]
     lease_name: String,
-    /// How long the others wait for a leader that says nothing: whole seconds, such as `15s`.
-    #[arg(long, default_value = "15s", value_parser = duration)]
+    /// How long the others wait for a leader that says nothing: whole seconds, such as `30s`.
+    #[arg(long, default_value = "30s", value_parser = duration)]
     lease_duration: Duration,
     /// How long a leader leads without a renewal; shorter than the lease.
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value = "25s", value_parser = duration)]
     renew_deadline: Duration,
     /// How often a leader renews and the others look; at most half the deadline.
     #[arg(long, default_value = "2s", value_parser = duration)]
@@ -43,7 +43,7 @@ struct Flags {
     /// How often everything is looked at even if nothing was heard.
     #[arg(long, default_value = "10s", value_parser = duration)]
     check_interval: Duration,
-    /// How many writes are under way at once.
+    /// How many writes are under way at once, unless they are slow.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
     /// Namespace of Whereabouts' objects.

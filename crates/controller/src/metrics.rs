@@ -36,6 +36,7 @@ pub struct Metrics {
     leader: Gauge,
     waiting: Gauge,
     writes: Family<Labels, Counter>,
+    unreadable: Family<Labels, Gauge>,
     pool_blocks: Numbers,
     pool_addresses: Numbers,
     node_blocks: Numbers,
@@ -53,6 +54,7 @@ impl Default for Metrics {
             leader: Gauge::default(),
             waiting: Gauge::default(),
             writes: Family::default(),
+            unreadable: Family::default(),
             pool_blocks: Family::default(),
             pool_addresses: Family::default(),
             node_blocks: Family::default(),
@@ -74,6 +76,11 @@ impl Default for Metrics {
             "tenure_controller_writes",
             "Writes by what they do and what became of them",
             metrics.writes.clone(),
+        );
+        registry.register(
+            "tenure_controller_undecodable_objects",
+            "Objects of a kind that are there and cannot be read; each has an event that says why",
+            metrics.unreadable.clone(),
         );
         registry.register("tenure_pool_blocks", "Blocks of a pool by state", metrics.pool_blocks.clone());
         registry.register(
@@ -143,12 +150,16 @@ impl Metrics {
             &self.coil_allocated,
         ];
         numbers.into_iter().for_each(Family::clear);
+        self.unreadable.clear();
         if !leads {
             self.waiting.set(0);
             return;
         }
         let waiting = world.requests.iter().filter(|request| request.outcome() == RequestOutcome::Pending);
         self.waiting.set(i64::try_from(waiting.count()).unwrap_or(i64::MAX));
+        for (kind, count) in world.unreadable.count() {
+            self.unreadable.get_or_create(&vec![("kind", kind.to_owned())]).set(count);
+        }
         for pool in world.pools.iter() {
             let name = pool.name_any();
             let Some(status) = &pool.status else { continue };

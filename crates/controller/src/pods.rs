@@ -139,6 +139,13 @@ impl PodSeen {
     }
 }
 
+impl PodBrief {
+    /// A pod of which nothing else is known.
+    pub(crate) fn somewhere(metadata: ObjectMeta) -> Self {
+        Self { metadata, spec: Placement::default() }
+    }
+}
+
 impl Resource for PodBrief {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;

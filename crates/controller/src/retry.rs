@@ -28,8 +28,13 @@ impl Retry {
 
     /// It has failed once more.
     pub(crate) fn failed(&mut self, subject: &str, now: Timestamp) {
+        self.busy(subject, now, Duration::ZERO);
+    }
+
+    /// It has failed once more, and whoever refused it asks for this much time.
+    pub(crate) fn busy(&mut self, subject: &str, now: Timestamp, wait: Duration) {
         let failures = self.failed.get(subject).map_or(1, |(failures, _)| failures.saturating_add(1));
-        self.failed.insert(subject.to_owned(), (failures, now.plus(wait_after(failures))));
+        self.failed.insert(subject.to_owned(), (failures, now.plus(wait_after(failures).max(wait))));
     }
 
     /// It has worked, or there is nothing to try any more.
@@ -80,5 +85,12 @@ mod tests {
         );
         retry.worked("a");
         assert_eq!(retry.next(), None);
+    }
+
+    #[test]
+    fn who_is_asked_to_wait_waits_so_long() {
+        let (mut retry, now) = (Retry::default(), Timestamp::from_millis(1_000));
+        retry.busy("a", now, Duration::from_secs(3));
+        assert_eq!(retry.next(), Some(Timestamp::from_millis(4_000)));
     }
 }

@@ -1,14 +1,16 @@
 //! The loop: hear, plan, write, hear what came of it, and again.
 //!
-//! A plan is made only when no write of the last one is under way: what is planned never contradicts what is being
-//! written. So that a new request does not wait for a thousand others, one round writes at most [`Settings::round`].
+//! Writes are under way for each object by itself ([`Flights`]). Usually all answers come within milliseconds, and the next
+//! plan is made when the last one is written: it is made of all that is known. When some are slow, the next plan is made
+//! [`STRAGGLERS`] later without them, and leaves out the objects that they are about. So that a new request does not wait for a
+//! thousand others, one plan writes at most [`Settings::round`].
 
+use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream;
+use futures::FutureExt;
 use kube::Client;
 use tenure_daemon::Pages;
 use tenure_handles::{Clock, Timestamp};
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::act::{Actor, Outcome};
 use crate::election::{Role, Timing};
 use crate::events::{self, Note};
+use crate::flight::{Flights, Landed, Sent};
 use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
@@ -29,6 +32,13 @@ use crate::retry::Retry;
 use crate::watch::{News, Watches};
 use crate::world::World;
 use crate::write::Write;
+
+/// How long a plan waits for the last answers to the writes of the one before.
+const STRAGGLERS: Duration = Duration::from_millis(250);
+/// How long writes that are under way have when the controller is told to stop.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How often what is known is counted at least, while there is much to do.
+const COUNT: Duration = Duration::from_secs(1);
 
 /// How a controller runs.
 #[derive(Clone, Debug)]
@@ -41,13 +51,13 @@ pub struct Settings {
     pub lease_name: String,
     /// How long things last in the election.
     pub timing: Timing,
-    /// How many writes are under way at once.
+    /// How many writes are under way at once, unless they are slow.
     pub workers: usize,
     /// How many writes are planned at once.
     pub round: usize,
     /// What is heard is planned for at once, unless the last plan is not so old yet: then what comes meanwhile is heard, too.
     pub debounce: Duration,
-    /// How long a write may take.
+    /// How long a write may take. It is given up at the end of the term in any case.
     pub patience: Duration,
     /// How often to plan even if nothing is heard.
     pub tick: Duration,
@@ -70,7 +80,7 @@ impl Settings {
             workers: 32,
             round: 256,
             debounce: Duration::from_millis(3),
-            patience: Duration::from_secs(5),
+            patience: Duration::from_secs(30),
             tick: Duration::from_secs(10),
             whereabouts: Whereabouts::default(),
             claims: ClaimSettings::default(),
@@ -157,7 +167,12 @@ impl Controller {
         let resign = CancellationToken::new();
         let mut campaign = JoinSet::from_iter([campaign.run(self.settings.identity.clone(), resign.clone())]);
         let mut desk = Desk {
-            actor: Actor::new(self.client.clone(), namespace),
+            actor: Arc::new(Actor::new(self.client.clone(), namespace)),
+            flights: Flights::new(self.settings.workers),
+            planned: VecDeque::new(),
+            plan: 0,
+            planned_at: None,
+            counted_at: Duration::ZERO,
             clock: self.clock.clone(),
             health: self.health,
             metrics: self.metrics,
@@ -191,7 +206,7 @@ impl Controller {
 
 /// Where the work is done.
 struct Desk {
-    actor: Actor,
+    actor: Arc<Actor>,
     clock: Arc<dyn Clock>,
     settings: Settings,
     health: Arc<Health>,
@@ -209,46 +224,98 @@ struct Desk {
     /// Whether those for whom claims are made are.
     makers_matter: watch::Sender<bool>,
     stop: CancellationToken,
+    flights: Flights,
+    /// What is planned and has not begun.
+    planned: VecDeque<Write>,
+    /// The number of the last plan.
+    plan: u64,
+    /// When it was made, while something has happened since that the next one should know of.
+    planned_at: Option<Duration>,
+    counted_at: Duration,
 }
 
 impl Desk {
     async fn work(&mut self, mut news: UnboundedReceiver<News>) {
         let stop = self.stop.clone();
-        let mut planned = Duration::ZERO;
+        let mut last_plan = Duration::ZERO;
         loop {
             let rest = self.rest();
+            let mut answered = false;
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return self.finish(&mut news).await,
                 heard = news.recv() => {
                     let Some(heard) = heard else { return pending().await };
                     heard.tell(&mut self.world);
-                    let old = self.clock.elapsed().saturating_sub(planned);
+                    let old = self.clock.elapsed().saturating_sub(last_plan);
                     if let Some(young) = self.settings.debounce.checked_sub(old) {
                         sleep(young).await;
                     }
                 }
+                landed = self.flights.next() => {
+                    self.land(landed, &mut news);
+                    answered = true;
+                }
                 _ = self.role.changed() => {}
                 () = sleep(rest) => {}
             }
-            while !stop.is_cancelled() {
-                self.hear(&mut news);
-                let pods_are_here = self.settings.whereabouts.release_after.is_some();
-                let matter = pods_are_here && self.world.needs_pods();
-                self.pods_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
-                let matter = self.world.claims.needs_namespaces();
-                self.namespaces_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
-                let matter = self.world.needs_makers();
-                self.makers_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
-                self.health.beat(self.world.is_complete());
-                if !self.round(&mut news).await {
-                    break;
-                }
+            // Whatever is here by now: the next plan is made of all of it, and a term that ends gives up no answer that came.
+            while let Some(landed) = self.flights.next().now_or_never() {
+                self.land(landed, &mut news);
             }
-            planned = self.clock.elapsed();
-            let (leads, now) = (self.term_end().is_some(), self.clock.now());
-            self.metrics.observe(&self.world, leads);
-            self.metrics.observe_ledgers(&self.world.ledgers, leads, self.planner.suspects(), now);
+            self.hear(&mut news);
+            self.lead();
+            let due = !answered || self.flights.is_empty() && self.planned.is_empty();
+            let now = self.clock.elapsed();
+            let busy = !self.flights.is_empty() || !self.planned.is_empty();
+            let patient = busy && now.saturating_sub(last_plan) < STRAGGLERS;
+            if patient || !due {
+                self.planned_at.get_or_insert(last_plan);
+            } else {
+                self.say_what_matters();
+                self.health.beat(self.world.is_complete());
+                self.plan();
+                last_plan = self.clock.elapsed();
+                self.planned_at = None;
+            }
+            self.begin();
+            self.count();
         }
+    }
+
+    /// What is worth watching.
+    fn say_what_matters(&mut self) {
+        let pods_are_here = self.settings.whereabouts.release_after.is_some();
+        let matter = pods_are_here && self.world.needs_pods();
+        self.pods_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
+        let matter = self.world.claims.needs_namespaces();
+        self.namespaces_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
+        let matter = self.world.needs_makers();
+        self.makers_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
+    }
+
+    /// Waits for what is under way, for a while and within the term.
+    async fn finish(&mut self, news: &mut UnboundedReceiver<News>) {
+        let term = self.term_end().map(|end| end.since(self.clock.now())).unwrap_or_default();
+        let answers = async {
+            while !self.flights.is_empty() {
+                let landed = self.flights.next().await;
+                self.land(landed, news);
+            }
+        };
+        _ = tokio::time::timeout(term.min(LAST_ANSWERS), answers).await;
+        self.flights.clear();
+    }
+
+    /// Counts what is known, when there is nothing to do or it was long ago.
+    fn count(&mut self) {
+        let now = self.clock.elapsed();
+        if !self.flights.is_empty() && now.saturating_sub(self.counted_at) < COUNT {
+            return;
+        }
+        self.counted_at = now;
+        let (leads, now) = (self.term_end().is_some(), self.clock.now());
+        self.metrics.observe(&self.world, leads);
+        self.metrics.observe_ledgers(&self.world.ledgers, leads, self.planner.suspects(), now);
     }
 
     /// Takes in what has been heard so far.
@@ -258,11 +325,17 @@ impl Desk {
         }
     }
 
-    /// How long there is nothing to do if nothing is heard.
+    /// How long there is nothing to do if nothing is heard and no answer comes.
     fn rest(&self) -> Duration {
         let now = self.clock.now();
-        let next = [self.planner.next_look(), self.retry.next()].into_iter().flatten().min();
-        let rest = next.map_or(self.settings.tick, |next| next.since(now));
+        let next = [self.planner.next_look(), self.retry.next(), self.term_end()].into_iter().flatten().min();
+        let mut rest = next.map_or(self.settings.tick, |next| next.since(now));
+        if let Some(planned) = self.planned_at {
+            rest = rest.min((planned + STRAGGLERS).saturating_sub(self.clock.elapsed()));
+        }
+        if !self.planned.is_empty() {
+            rest = rest.min(STRAGGLERS);
+        }
         rest.clamp(Duration::from_millis(1), self.settings.tick)
     }
 
@@ -274,8 +347,8 @@ impl Desk {
         }
     }
 
-    /// Plans and writes once, if this one leads; whether there was anything to do.
-    async fn round(&mut self, news: &mut UnboundedReceiver<News>) -> bool {
+    /// Takes note of whether this one leads. One that does not gives up what is under way.
+    fn lead(&mut self) {
         let leads = self.term_end().is_some();
         if leads != self.led {
             // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
@@ -284,59 +357,75 @@ impl Desk {
             self.led = leads;
         }
         if !leads {
-            return false;
+            self.planned.clear();
+            self.flights.clear();
         }
-        let (now, known) = (self.clock.now(), self.world.changes());
+    }
+
+    /// Plans, if this one leads.
+    fn plan(&mut self) {
+        if !self.led {
+            return;
+        }
+        let now = self.clock.now();
+        self.world.under_way = self.flights.blocks();
         let mut plan = self.planner.plan(&self.world, now);
         for event in self.planner.take_events() {
             self.tell(events::of_slices(&event, &self.world));
         }
         let notes = self.planner.take_notes();
         self.tell(notes);
+        let notes = self.world.unreadable.untold();
+        self.tell(notes);
         self.retry.keep(plan.iter().map(Write::subject));
-        plan.retain(|write| self.retry.may_try(write.subject(), now));
-        plan.truncate(self.settings.round);
-        if plan.is_empty() {
-            return false;
-        }
-        let desk = &*self;
-        let writes = stream::iter(plan).map(|write| async move {
-            let done = desk.write(&write).await;
-            (write, done)
+        self.plan += 1;
+        plan.retain(|write| {
+            self.retry.may_try(write.subject(), now) && self.flights.may_begin(write, self.plan)
         });
-        let done: Vec<_> = writes.buffer_unordered(self.settings.workers.max(1)).collect().await;
-        // Events are about what is different now, so they come before anything else is heard.
-        for (write, (outcome, _)) in &done {
-            if matches!(outcome, Outcome::Done) && !matches!(write, Write::Ledger(_)) {
-                self.tell(events::notes(write, &self.world));
-            }
-        }
-        // Then what was heard meanwhile: a list that began before an object was made does not mention it, and one of which
-        // the answer tells only afterwards is not taken for vanished.
-        self.hear(news);
-        let mut superseded = Vec::new();
-        for (write, done) in done {
-            if matches!(done, (Outcome::Superseded, Some(_))) {
-                superseded.push(write.subject().to_owned());
-            }
-            self.settle(&write, done);
-        }
-        // Without news the next plan would be the same: wait for some.
-        if self.world.changes() == known {
-            for subject in superseded {
-                self.retry.failed(&subject, now);
-            }
-        }
-        true
+        plan.truncate(self.settings.round);
+        self.planned = plan.into();
     }
 
-    /// Writes, within the term and no longer.
-    async fn write(&self, write: &Write) -> (Outcome, Option<crate::act::Learned>) {
-        let Some(end) = self.term_end() else {
-            return (Outcome::Failed("this one does not lead any more".to_owned()), None);
-        };
-        let patience = end.since(self.clock.now()).min(self.settings.patience);
-        self.actor.act(write, patience).await
+    /// Begins what is planned, as far as there is room.
+    fn begin(&mut self) {
+        let now = self.clock.elapsed();
+        while self.flights.has_room(now) {
+            let Some(write) = self.planned.pop_front() else { return };
+            // Two writes of one plan may be about one object; the other one is planned again.
+            if !self.flights.may_begin(&write, self.plan) {
+                continue;
+            }
+            // Events are about what is different now, so they are made before anything else is heard.
+            let notes = match write {
+                Write::Ledger(_) => Vec::new(),
+                _ => events::notes(&write, &self.world),
+            };
+            let (actor, patience) = (Arc::clone(&self.actor), self.settings.patience);
+            let sent = Sent { write, known: self.world.changes(), notes };
+            self.flights.begin(
+                sent,
+                self.plan,
+                now,
+                |write| async move { actor.act(&write, patience).await },
+            );
+        }
+    }
+
+    /// Takes in what became of a write.
+    fn land(&mut self, landed: Landed, news: &mut UnboundedReceiver<News>) {
+        let Landed { sent: Sent { write, known, notes }, outcome, learned } = landed;
+        if matches!(outcome, Outcome::Done) {
+            self.tell(notes);
+        }
+        // First what was heard meanwhile: a list that began before an object was made does not mention it, and one of which
+        // the answer tells only afterwards is not taken for vanished.
+        self.hear(news);
+        let superseded = matches!((&outcome, &learned), (Outcome::Superseded, Some(_)));
+        self.settle(&write, (outcome, learned));
+        // Without news the next plan would be the same: wait for some.
+        if superseded && self.world.changes() == known {
+            self.retry.failed(write.subject(), self.clock.now());
+        }
     }
 
     fn settle(&mut self, write: &Write, (outcome, learned): (Outcome, Option<crate::act::Learned>)) {
@@ -354,6 +443,12 @@ impl Desk {
                     self.retry.failed(subject, now);
                 }
                 "superseded"
+            }
+            Outcome::Busy(error, wait) => {
+                self.health.answered();
+                tracing::warn!(write = verb, subject, error, ?wait, "the API server has too much to do");
+                self.retry.busy(subject, now, *wait);
+                "failed"
             }
             Outcome::Failed(error) => {
                 tracing::warn!(write = verb, subject, error, "a write failed; trying again");
@@ -378,5 +473,19 @@ impl Desk {
         for note in notes {
             _ = self.notes.try_send(note);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leads_an_api_server_that_takes_ten_seconds_for_a_write_goes_on_leading_and_writing() {
+        let (settings, slow) = (Settings::new("a"), Duration::from_secs(10));
+        assert!(settings.patience > slow, "a write is given up before it is answered");
+        assert!(settings.timing.check().is_ok());
+        assert!(settings.timing.renew_deadline > slow * 2, "the next renewal is answered after the term");
+        assert!(settings.timing.renew_deadline / 2 > slow, "a renewal is given up before it is answered");
     }
 }

@@ -1,15 +1,16 @@
-//! What is heard: one watch for each kind, into one queue.
+//! What is heard: one watch for each kind, into one queue. Objects are read one by one, so that none hides another.
 //!
 //! The waits between failures are our own: kube's would begin anew with each list that is tried, and an API server that is
 //! away would be asked twenty times a second.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -20,6 +21,7 @@ use serde::de::DeserializeOwned;
 use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::networks::NetworkAttachmentDefinition;
+use tenure_api::read::Read;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch::Receiver;
@@ -37,6 +39,7 @@ use crate::makers::{
 use crate::plan::keep_only_pods;
 use crate::pods::{PodBrief, PodSeen};
 use crate::retry::wait_after;
+use crate::unreadable::{Sorted, StandIn, Stub, full_name, sort};
 use crate::world::World;
 
 /// What a watch is told that begins where the server does not remember any more.
@@ -73,6 +76,10 @@ pub(crate) enum News {
     Namespaces(Event<NamespaceSeen>),
     /// Namespaces are not watched any more.
     NoNamespaces,
+    /// An object of a kind that is there, or was, and cannot be read; and whether it counts as what was last read of it.
+    Unreadable(&'static str, Event<Stub>, bool),
+    /// An object of a kind that could not be read and can by now, or is gone.
+    Readable(&'static str, String),
 }
 
 impl News {
@@ -129,6 +136,8 @@ impl News {
             }
             Self::Namespaces(event) => tell(&mut world.claims.namespaces, event),
             Self::NoNamespaces => world.claims.namespaces = Cache::default(),
+            Self::Unreadable(kind, event, kept) => world.hear_unreadable(kind, event, kept),
+            Self::Readable(kind, name) => world.unreadable.forget(kind, &name),
         }
     }
 }
@@ -182,7 +191,7 @@ impl Watches<'_> {
         let of_namespace = || (client(), self.namespace);
         let (of_slices, of_pools, of_reservations) = (of_namespace(), of_namespace(), of_namespace());
         let attached = |event| News::Attachments(kept(event, Attachment::of));
-        let attachments: Api<NetworkAttachmentDefinition> = Api::all(client());
+        let attachments: Api<Read<NetworkAttachmentDefinition>> = Api::all(client());
         tasks.spawn(self.watch("NetworkAttachmentDefinition", attachments, true, attached));
         let slices = Api::namespaced(of_slices.0, of_slices.1);
         tasks.spawn(self.watch("NodeSlicePool", slices, true, News::Slices));
@@ -190,16 +199,16 @@ impl Watches<'_> {
         tasks.spawn(self.watch("IPPool", pools, true, |event| News::Ledgers(Box::new(event))));
         let reservations = Api::namespaced(of_reservations.0, of_reservations.1);
         tasks.spawn(self.watch("OverlappingRangeIPReservation", reservations, true, News::Reservations));
-        let claims: Api<IPAMClaim> = Api::all(client());
+        let claims: Api<Read<IPAMClaim>> = Api::all(client());
         let claimed =
             |event| News::Claims(Box::new(kept(event, |claim: &IPAMClaim| Claim::of(claim.clone()))));
         tasks.spawn(self.watch(CLAIM, claims, true, claimed));
 
         let living = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-        let pods: Api<PodBrief> = Api::all(client());
+        let pods: Api<Read<PodBrief>> = Api::all(client());
         let seen = |event| News::Pods(kept(event, PodSeen::of));
         tasks.spawn(self.watch_while("Pod", pods, living, &self.pods, seen, |_| News::NoPods));
-        let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client());
+        let namespaces: Api<Read<PartialObjectMeta<Namespace>>> = Api::all(client());
         let (all, seen) = (watcher::Config::default(), |event| News::Namespaces(kept(event, namespace_seen)));
         let matter = &self.namespaces;
         tasks.spawn(self.watch_while("Namespace", namespaces, all, matter, seen, |_| News::NoNamespaces));
@@ -209,16 +218,16 @@ impl Watches<'_> {
     /// Those for whom claims are made. KubeVirt's kinds may be missing.
     fn start_makers(&self, tasks: &mut JoinSet<()>) {
         let (client, all, matter) = (|| self.client.clone(), watcher::Config::default, &self.makers);
-        let machines: Api<VirtualMachine> = Api::all(client());
+        let machines: Api<Read<VirtualMachine>> = Api::all(client());
         let seen = |event| News::Machines(kept(event, machine_seen));
         tasks.spawn(self.watch_while(MACHINE, machines, all(), matter, seen, News::NoMakers));
-        let instances: Api<VirtualMachineInstance> = Api::all(client());
+        let instances: Api<Read<VirtualMachineInstance>> = Api::all(client());
         let seen = |event| News::Instances(kept(event, instance_seen));
         tasks.spawn(self.watch_while(INSTANCE, instances, all(), matter, seen, News::NoMakers));
-        let sets: Api<StatefulSet> = Api::all(client());
+        let sets: Api<Read<StatefulSet>> = Api::all(client());
         let seen = |event| News::StatefulSets(kept(event, stateful_seen));
         tasks.spawn(self.watch_while(STATEFUL_SET, sets, all(), matter, seen, News::NoMakers));
-        let webhooks: Api<MutatingWebhookConfiguration> = Api::all(client());
+        let webhooks: Api<Read<MutatingWebhookConfiguration>> = Api::all(client());
         let seen = |event| News::Webhooks(kept(event, webhook_seen));
         tasks.spawn(self.watch_while(WEBHOOK, webhooks, all(), matter, seen, News::NoMakers));
     }
@@ -228,7 +237,7 @@ impl Watches<'_> {
     fn watch_while<K, W>(
         &self,
         kind: &'static str,
-        api: Api<K>,
+        api: Api<Read<K>>,
         config: watcher::Config,
         matter: &Receiver<bool>,
         wrap: W,
@@ -236,7 +245,7 @@ impl Watches<'_> {
     ) -> impl Future<Output = ()> + use<K, W>
     where
         W: Fn(Event<K>) -> News,
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+        K: Resource<DynamicType = ()> + StandIn + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let mut matter = matter.clone();
         let (news, health) = (self.news.clone(), self.health.clone());
@@ -263,16 +272,15 @@ impl Watches<'_> {
     fn watch<K, W>(
         &self,
         kind: &'static str,
-        api: Api<K>,
+        api: Api<Read<K>>,
         may_be_missing: bool,
         wrap: W,
     ) -> impl Future<Output = ()> + use<K, W>
     where
         W: Fn(Event<K>) -> News,
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+        K: Resource<DynamicType = ()> + StandIn + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let events = watcher(api, watcher::Config::default());
-        let events = events.map_ok(|event| event.modify(|object| object.managed_fields_mut().clear()));
         let (news, health) = (self.news.clone(), self.health.clone());
         follow(Following { kind, may_be_missing, news, health }, events.boxed(), wrap)
     }
@@ -288,11 +296,14 @@ struct Following {
 
 async fn follow<K>(
     Following { kind, may_be_missing, news, health }: Following,
-    mut events: BoxStream<'static, Result<Event<K>, watcher::Error>>,
+    mut events: BoxStream<'static, Result<Event<Read<K>>, watcher::Error>>,
     wrap: impl Fn(Event<K>) -> News,
-) {
+) where
+    K: Resource<DynamicType = ()> + StandIn,
+{
     let mut failures = 0;
     let mut missing = false;
+    let mut unreadable = Names::default();
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
@@ -304,7 +315,13 @@ async fn follow<K>(
                     }
                     (failures, missing) = (0, false);
                 }
-                if news.send(wrap(event)).is_err() {
+                let readable = unreadable.hear(&event);
+                let (sorted, stub) = sort(event);
+                let kept = matches!(sorted, Sorted::Unread);
+                let told = readable.into_iter().map(|name| News::Readable(kind, name));
+                let told = told.chain(stub.map(|stub| News::Unreadable(kind, stub, kept)));
+                let object = if let Sorted::Is(event) = sorted { Some(wrap(event)) } else { None };
+                if !told.chain(object).all(|told| news.send(told).is_ok()) {
                     return;
                 }
             }
@@ -326,6 +343,44 @@ async fn follow<K>(
                 sleep(wait_after(failures)).await;
             }
         }
+    }
+}
+
+/// The names of those that could not be read, as far as this watch has said.
+#[derive(Default)]
+struct Names {
+    names: BTreeSet<String>,
+    /// While a list comes in, those that it has not mentioned yet.
+    unseen: BTreeSet<String>,
+}
+
+impl Names {
+    /// Takes in an event, and names those that can be read by now, or are gone.
+    fn hear<K: Resource<DynamicType = ()>>(&mut self, event: &Event<Read<K>>) -> Vec<String> {
+        let (read, gone) = match event {
+            Event::Init => {
+                self.unseen.clone_from(&self.names);
+                return Vec::new();
+            }
+            Event::InitDone => {
+                let vanished = std::mem::take(&mut self.unseen);
+                self.names.retain(|name| !vanished.contains(name));
+                return vanished.into_iter().collect();
+            }
+            Event::InitApply(read) | Event::Apply(read) => (read, false),
+            Event::Delete(read) => (read, true),
+        };
+        let is_unreadable = read.as_result().is_err() && !gone;
+        if !is_unreadable && self.names.is_empty() {
+            return Vec::new();
+        }
+        let name = full_name(read);
+        self.unseen.remove(&name);
+        if is_unreadable {
+            self.names.insert(name);
+            return Vec::new();
+        }
+        if self.names.remove(&name) { vec![name] } else { Vec::new() }
     }
 }
 

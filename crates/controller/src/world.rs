@@ -1,16 +1,18 @@
 //! What the controller knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
+use kube::runtime::watcher::Event;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::IPPool;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Known};
 use crate::claims::Claims;
 use crate::ledgers::Ledgers;
-use crate::makers::Makers;
+use crate::makers::{INSTANCE, MACHINE, Makers, STATEFUL_SET, WEBHOOK};
+use crate::unreadable::{Stub, Unreadables};
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
 const MANY: usize = 1024;
@@ -32,6 +34,10 @@ pub struct World {
     pub makers: Makers,
     /// The name of the cluster's default network, if it lets addresses outlive pods.
     pub cluster_network: Option<String>,
+    /// Names of blocks that a write under way creates or promises, and whether they are floating.
+    pub under_way: BTreeMap<String, bool>,
+    /// Objects that are there and cannot be read.
+    pub(crate) unreadable: Unreadables,
     /// Kinds that the API server does not know.
     lacking: BTreeSet<&'static str>,
     nodes: Cache<Node>,
@@ -74,9 +80,41 @@ impl World {
     pub fn note_lack(&mut self, kind: &'static str, lacks: bool) {
         if lacks {
             self.makers.forget(kind);
+            self.unreadable.forget_kind(kind);
             self.lacking.insert(kind);
         } else {
             self.lacking.remove(kind);
+        }
+    }
+
+    /// An object of this kind cannot be read, or was so and is gone; `kept` if what was last read of it stays.
+    pub(crate) fn hear_unreadable(&mut self, kind: &'static str, event: Event<Stub>, kept: bool) {
+        let (stub, gone) = match event {
+            Event::Init | Event::InitDone => return,
+            Event::InitApply(stub) | Event::Apply(stub) => (stub, false),
+            Event::Delete(stub) => (stub, true),
+        };
+        if kept {
+            let (name, full_name, uid) = (&stub.name, &stub.full_name, &stub.uid);
+            match kind {
+                "AddressPool" => keep(&mut self.pools, name, uid, gone),
+                "AddressBlock" => keep(&mut self.blocks, name, uid, gone),
+                "BlockRequest" => keep(&mut self.requests, name, uid, gone),
+                "NodeSlicePool" => keep(&mut self.ledgers.slices, name, uid, gone),
+                "IPPool" => keep(&mut self.ledgers.pools, name, uid, gone),
+                "OverlappingRangeIPReservation" => keep(&mut self.ledgers.reservations, name, uid, gone),
+                MACHINE => keep(&mut self.makers.machines, full_name, uid, gone),
+                INSTANCE => keep(&mut self.makers.instances, full_name, uid, gone),
+                STATEFUL_SET => keep(&mut self.makers.stateful_sets, full_name, uid, gone),
+                WEBHOOK => keep(&mut self.makers.webhooks, name, uid, gone),
+                _ => {}
+            }
+            self.ledgers.changed();
+        }
+        if gone {
+            self.unreadable.forget(kind, &stub.full_name);
+        } else {
+            self.unreadable.note(kind, stub);
         }
     }
 
@@ -131,5 +169,13 @@ impl World {
     /// Whether the deletion of this node was seen.
     pub fn saw_deletion_of(&self, node: &str) -> bool {
         self.deleted_nodes.contains(node)
+    }
+}
+
+fn keep<K: Known>(cache: &mut Cache<K>, name: &str, uid: &str, gone: bool) {
+    if gone {
+        cache.remove(name, uid);
+    } else {
+        cache.keep(name, uid);
     }
 }

@@ -8,12 +8,16 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, SLICE_OWNER};
 use tenure_api::coil::AddressBlock;
-use tenure_api::whereabouts::{IPPool, annotation, label};
+use tenure_api::read::Read;
+use tenure_api::whereabouts::{
+    IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec, annotation, label,
+};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Network, Plan, Request, Spread};
 
-use super::ledgers::{every, ledger, patch};
+use super::ledgers::{Every, every, ledger, patch, unread};
 use super::{Actor, Answer, Learned, Outcome, finalize, settle};
+use crate::unreadable::StandIn;
 use crate::write::{At, ClaimId, ClaimWrite};
 
 /// So many reads are under way at once.
@@ -87,10 +91,15 @@ impl Actor {
     /// One of these claims, if it is there after all.
     async fn any_lives(&self, claims: &[ClaimId]) -> Result<Option<Learned>, kube::Error> {
         let looks = stream::iter(claims.to_vec()).map(|id| {
-            let claims: Api<IPAMClaim> = Api::namespaced(self.client.clone(), &id.namespace);
+            let claims: Api<Read<IPAMClaim>> = Api::namespaced(self.client.clone(), &id.namespace);
             async move {
                 let there = claims.get_opt(&id.name).await?;
-                Ok::<_, kube::Error>(there.filter(|claim| claim.uid().as_ref() == Some(&id.uid)))
+                let there = there.filter(|claim| claim.uid().as_ref() == Some(&id.uid));
+                // One that cannot be read is there all the same.
+                Ok::<_, kube::Error>(there.and_then(|there| match there {
+                    Read::Is(claim) => Some(claim),
+                    Read::Unreadable(it) => IPAMClaim::stand_in(&it),
+                }))
             }
         });
         let found: Vec<Option<IPAMClaim>> = looks.buffer_unordered(READS).try_collect().await?;
@@ -141,13 +150,25 @@ impl Actor {
     /// All that says whose the addresses of a network's ranges are, live. Nodes' own ledgers are not among it: of what is cut
     /// the whole range's object says so.
     async fn look_at(&self, network: &str) -> Result<(Network, Vec<IPPool>), kube::Error> {
-        let objects = every(&self.ledgers, &format!("!{}", label::NODE)).await?;
+        let Every { objects, unreadable } = every(&self.ledgers(), &format!("!{}", label::NODE)).await?;
         let mut known = Network::new(network);
+        // What it says is held is not known; that is a reason to wait for those whose addresses it may say it of.
+        if let Some(it) = unreadable.iter().find(|it| it.name().starts_with(network)) {
+            return Err(unread(it));
+        }
         for object in &objects {
             known.see_pool(object, |_| false);
         }
-        for reservation in every(&self.reservations, "").await? {
-            known.see_reservation(&reservation);
+        let reservations = every(&self.reservations(), "").await?;
+        for reservation in &reservations.objects {
+            known.see_reservation(reservation);
+        }
+        for it in reservations.unreadable {
+            // Its name is the address, and somebody has it.
+            let mut somebody =
+                OverlappingRangeIPReservation::new("", OverlappingRangeIPReservationSpec::default());
+            somebody.metadata = it.metadata;
+            known.see_reservation(&somebody);
         }
         Ok((known, objects))
     }

@@ -9,7 +9,10 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_api::networks::NetworkAttachmentDefinition;
-use tenure_api::whereabouts::{IPPool, NodeSlicePool, label, reservation_name};
+use tenure_api::read::{Read, Unreadable};
+use tenure_api::whereabouts::{
+    IPPool, NodeSlicePool, OverlappingRangeIPReservation, label, reservation_name,
+};
 use tenure_handles::Timestamp;
 use tenure_ipam::ledger::Offsets;
 use tenure_whereabouts::ledger::{Act, Network, Outcome as Written, PoolId, Request, Spread, State};
@@ -71,6 +74,21 @@ impl Actor {
         }
     }
 
+    /// Ledgers, read one by one.
+    pub(super) fn ledgers(&self) -> Api<Read<IPPool>> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Slices of nodes, read one by one.
+    fn slices(&self) -> Api<Read<NodeSlicePool>> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Reservations, read one by one.
+    pub(super) fn reservations(&self) -> Api<Read<OverlappingRangeIPReservation>> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
     /// Makes a range's object. If there is one of that name, that is the answer, whatever it says.
     async fn guard(&self, pool: &IPPool) -> Answer {
         match self.ledgers.create(&PostParams::default(), pool).await {
@@ -89,8 +107,8 @@ impl Actor {
         let network = network_of_ledger(&object);
         let networks = BTreeSet::from([network.clone()]);
         let Ok(range) = object.spec.cidr() else { return Ok(true) };
-        let pools = every(&self.slices, "").await?;
-        let nodes = every(&self.ledgers, label::NODE).await?;
+        let pools = all_of(every(&self.slices(), "").await?)?;
+        let nodes = all_of(every(&self.ledgers(), label::NODE).await?)?;
         let owned: Vec<PoolId> = nodes
             .iter()
             .filter(|ledger| State::of(ledger) == State::Owned)
@@ -113,7 +131,7 @@ impl Actor {
         }
         let network = network_of(pool);
         let networks = BTreeSet::from([network.clone()]);
-        let there = every(&self.ledgers, &format!("!{}", label::NODE)).await?;
+        let there = all_of(every(&self.ledgers(), &format!("!{}", label::NODE)).await?)?;
         let (_, shared) = see(&there, &networks, |_| false);
         let open = open_beside(&PoolId::shared(&network, range), &shared).next();
         Ok(open.and_then(|open| there.into_iter().find(|object| object.name_any() == open.name)))
@@ -156,9 +174,11 @@ impl Actor {
 
     /// Whether an attachment definition asks for this pool, live.
     async fn is_asked_for(&self, name: &str) -> Result<bool, kube::Error> {
-        let attachments: Api<NetworkAttachmentDefinition> = Api::all(self.client.clone());
+        let attachments: Api<Read<NetworkAttachmentDefinition>> = Api::all(self.client.clone());
+        // One that cannot be read asks for nothing.
         let all = every(&attachments, "").await?;
         let definitions: Vec<_> = all
+            .objects
             .iter()
             .map(Attachment::of)
             .filter(Attachment::says_something)
@@ -250,18 +270,19 @@ impl Actor {
         else {
             return Ok(true);
         };
-        let pod = Api::<Pod>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
-        Ok(match pod.as_ref().map(living) {
+        let pod = Api::<Read<Pod>>::namespaced(self.client.clone(), namespace).get_opt(name).await?;
+        Ok(match pod.as_ref().map(|pod| pod.as_result().map(living)) {
             None => true,
-            Some(pod) if pod.finished => true,
-            Some(pod) => known == Some(&pod),
+            Some(Ok(pod)) if pod.finished => true,
+            Some(Ok(pod)) => known == Some(&pod),
+            Some(Err(_)) => false,
         })
     }
 
     /// Whether any ledger has a record of the pod for the address of this reservation, live.
     async fn is_recorded(&self, reservation: &str, podref: &str) -> Result<bool, kube::Error> {
         let Some(address) = named_address(reservation) else { return Ok(true) };
-        let ledgers = every(&self.ledgers, "").await?;
+        let ledgers = all_of(every(&self.ledgers(), "").await?)?;
         Ok(ledgers.iter().any(|pool| {
             let key = pool.spec.cidr().ok().and_then(|cidr| Offsets::of(&cidr).offset(address).ok());
             let record = key.and_then(|key| pool.spec.allocations.get(&key.to_string()));
@@ -325,20 +346,45 @@ fn is_name(text: &str) -> bool {
     tenure_api::names::is_object_name(text)
 }
 
+/// Objects as they are now.
+pub(super) struct Every<K> {
+    pub(super) objects: Vec<K>,
+    /// Those that are there and cannot be read.
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
 /// All objects with these labels, as they are now.
-pub(super) async fn every<K>(api: &Api<K>, labels: &str) -> Result<Vec<K>, kube::Error>
+pub(super) async fn every<K>(api: &Api<Read<K>>, labels: &str) -> Result<Every<K>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let mut params = ListParams::default().limit(PAGE).labels(labels);
-    let mut found = Vec::new();
+    let mut found = Every { objects: Vec::new(), unreadable: Vec::new() };
     loop {
         let page = api.list(&params).await?;
         let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-        found.extend(page.items);
+        for read in page.items {
+            match read {
+                Read::Is(object) => found.objects.push(object),
+                Read::Unreadable(it) => found.unreadable.push(*it),
+            }
+        }
         match next {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(found),
         }
     }
+}
+
+/// All of them, where a decision needs to know what each says.
+fn all_of<K>(every: Every<K>) -> Result<Vec<K>, kube::Error> {
+    match every.unreadable.first() {
+        Some(it) => Err(unread(it)),
+        None => Ok(every.objects),
+    }
+}
+
+/// Why a decision waits for an object that cannot be read.
+pub(super) fn unread(it: &Unreadable) -> kube::Error {
+    kube::Error::Service(format!("{it}; nothing that depends on it is decided until it is corrected").into())
 }

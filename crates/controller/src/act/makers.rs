@@ -7,6 +7,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
+use tenure_api::read::{Read, Unreadable};
 
 use super::{Actor, Answer, Learned, Outcome, settle};
 use crate::makers::{
@@ -90,19 +91,29 @@ impl Actor {
     async fn is_so(&self, namespace: &str, made_for: &MadeFor) -> Result<bool, kube::Error> {
         match made_for {
             MadeFor::Machine { name, machine, instance } => {
-                let machines: Api<VirtualMachine> = Api::namespaced(self.client.clone(), namespace);
-                let instances: Api<VirtualMachineInstance> = Api::namespaced(self.client.clone(), namespace);
+                let machines: Api<Read<VirtualMachine>> = Api::namespaced(self.client.clone(), namespace);
+                let instances: Api<Read<VirtualMachineInstance>> =
+                    Api::namespaced(self.client.clone(), namespace);
                 let (live, alive) = tokio::try_join!(machines.get_opt(name), instances.get_opt(name))?;
-                Ok(live.as_ref().map(machine_facts).as_ref() == machine.as_deref()
-                    && alive.as_ref().map(instance_facts).as_ref() == instance.as_deref())
+                let (Ok(live), Ok(alive)) = (readable(live.as_ref()), readable(alive.as_ref())) else {
+                    return Ok(false);
+                };
+                Ok(live.map(machine_facts).as_ref() == machine.as_deref()
+                    && alive.map(instance_facts).as_ref() == instance.as_deref())
             }
             MadeFor::StatefulSet(facts) => {
-                let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
+                let sets: Api<Read<StatefulSet>> = Api::namespaced(self.client.clone(), namespace);
                 let live = sets.get_opt(&facts.name).await?;
-                Ok(live.as_ref().map(stateful_facts).as_ref() == Some(facts))
+                let Ok(live) = readable(live.as_ref()) else { return Ok(false) };
+                Ok(live.map(stateful_facts).as_ref() == Some(facts))
             }
         }
     }
+}
+
+/// What was read, unless it is there and cannot be read.
+fn readable<K>(read: Option<&Read<K>>) -> Result<Option<&K>, &Unreadable> {
+    read.map(Read::as_result).transpose()
 }
 
 fn learned(claim: IPAMClaim) -> Learned {

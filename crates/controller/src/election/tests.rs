@@ -4,6 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+const TIMING: Timing = Timing {
+    duration: Duration::from_secs(15),
+    renew_deadline: Duration::from_secs(10),
+    retry: Duration::from_secs(2),
+};
+
 /// The API server: one lease, replaced by compare-and-swap.
 #[derive(Default)]
 struct Server {
@@ -53,7 +59,7 @@ fn leads(elector: &mut Elector, now: Timestamp) -> bool {
 #[test]
 fn the_first_candidate_leads_and_renews_and_the_second_stands_by() {
     let mut server = Server::default();
-    let (mut a, mut b) = (Elector::new("a", Timing::default()), Elector::new("b", Timing::default()));
+    let (mut a, mut b) = (Elector::new("a", TIMING), Elector::new("b", TIMING));
     for second in 1..120 {
         serve(&mut a, &mut server, ms(second * 1000));
         serve(&mut b, &mut server, ms(second * 1000));
@@ -68,7 +74,7 @@ fn the_first_candidate_leads_and_renews_and_the_second_stands_by() {
 #[test]
 fn a_leader_that_cannot_renew_steps_down_before_its_lease_runs_out() {
     let mut server = Server::default();
-    let mut a = Elector::new("a", Timing::default());
+    let mut a = Elector::new("a", TIMING);
     serve(&mut a, &mut server, ms(1_000));
     for now in (1_000..11_000).step_by(100) {
         if !matches!(a.step(ms(now)), Step::Wait(_)) {
@@ -82,13 +88,13 @@ fn a_leader_that_cannot_renew_steps_down_before_its_lease_runs_out() {
 #[test]
 fn a_term_counts_from_when_its_write_was_sent_and_not_from_its_answer() {
     let mut server = Server::default();
-    let mut a = Elector::new("a", Timing::default());
+    let mut a = Elector::new("a", TIMING);
     a.saw(None, ms(1_000));
     let Step::Write(lease) = a.step(ms(1_000)) else { panic!("the lease is free") };
     let stored = server.write(*lease);
     a.wrote(stored.clone(), ms(1_000), ms(9_000));
     assert_eq!(a.role(ms(9_000)), Role::Leader(Term { number: 0, until: ms(11_000) }));
-    let mut late = Elector::new("a", Timing::default());
+    let mut late = Elector::new("a", TIMING);
     late.wrote(stored, ms(1_000), ms(12_000));
     assert_eq!(late.role(ms(12_000)), Role::Standby, "an answer that late makes no leader");
 }
@@ -96,7 +102,7 @@ fn a_term_counts_from_when_its_write_was_sent_and_not_from_its_answer() {
 #[test]
 fn a_dead_leaders_lease_is_taken_over_after_it_ran_out_and_not_before() {
     let mut server = Server::default();
-    let (mut a, mut b) = (Elector::new("a", Timing::default()), Elector::new("b", Timing::default()));
+    let (mut a, mut b) = (Elector::new("a", TIMING), Elector::new("b", TIMING));
     serve(&mut a, &mut server, ms(1_000));
     let mut taken = None;
     for now in (1_500..40_000).step_by(500) {
@@ -113,7 +119,7 @@ fn a_dead_leaders_lease_is_taken_over_after_it_ran_out_and_not_before() {
 #[test]
 fn a_released_lease_is_free_at_once() {
     let mut server = Server::default();
-    let (mut a, mut b) = (Elector::new("a", Timing::default()), Elector::new("b", Timing::default()));
+    let (mut a, mut b) = (Elector::new("a", TIMING), Elector::new("b", TIMING));
     serve(&mut a, &mut server, ms(1_000));
     serve(&mut b, &mut server, ms(1_500));
     let lease = a.release(ms(2_000)).expect("it led");
@@ -128,7 +134,7 @@ fn a_released_lease_is_free_at_once() {
 #[test]
 fn a_renewal_whose_answer_was_lost_does_not_end_the_term() {
     let mut server = Server::default();
-    let mut a = Elector::new("a", Timing::default());
+    let mut a = Elector::new("a", TIMING);
     serve(&mut a, &mut server, ms(1_000));
     let Step::Write(lease) = a.step(ms(3_000)) else { panic!("time to renew") };
     server.write(*lease).expect("it was stored");
@@ -140,7 +146,7 @@ fn a_renewal_whose_answer_was_lost_does_not_end_the_term() {
 #[test]
 fn a_clock_that_is_set_back_ends_the_term() {
     let mut server = Server::default();
-    let mut a = Elector::new("a", Timing::default());
+    let mut a = Elector::new("a", TIMING);
     serve(&mut a, &mut server, ms(100_000));
     assert!(!leads(&mut a, ms(50_000)), "nobody knows how long the term would last");
     serve(&mut a, &mut server, ms(50_000));
@@ -149,7 +155,7 @@ fn a_clock_that_is_set_back_ends_the_term() {
 
 #[test]
 fn timing_that_lets_two_lead_is_refused() {
-    let good = Timing::default();
+    let good = TIMING;
     assert_eq!(good.check(), Ok(good));
     for bad in [
         Timing { renew_deadline: good.duration, ..good },
@@ -206,7 +212,7 @@ enum Coming {
 
 impl Candidate {
     fn new(name: String) -> Self {
-        Self { elector: Elector::new(&name, Timing::default()), coming: None, name }
+        Self { elector: Elector::new(&name, TIMING), coming: None, name }
     }
 
     fn advance(&mut self, server: &mut Server, fate: &Fate, now: Timestamp, births: &mut u32) {

@@ -25,6 +25,8 @@ pub(super) struct Taken {
     pub(super) carved: IntervalSet,
     /// Those that a waiting request was promised.
     pub(super) promised: IntervalSet,
+    /// Those that are being made for claims.
+    pub(super) coming: IntervalSet,
     /// How many of them are floating.
     pub(super) floating: usize,
     /// How many objects say that they belong to the pool. A finalizer comes off only at zero, so this counts also those
@@ -55,6 +57,21 @@ impl<'a> Carved<'a> {
             }
             if let Some(uid) = block.request_uid() {
                 answers.insert(uid, block);
+            }
+        }
+        // What cannot be read is there all the same: its name is its number.
+        for (pool, index) in world.blocks.unreadable().filter_map(split_block_name) {
+            let taken = pools.entry(pool).or_default();
+            taken.carved.insert(index, index);
+            taken.objects += 1;
+        }
+        // The same plan as before says the same of them again, unless others come first.
+        for (name, floating) in &world.under_way {
+            let Some((pool, index)) = split_block_name(name) else { continue };
+            let taken = pools.entry(pool).or_default();
+            taken.objects += 1;
+            if *floating {
+                taken.coming.insert(index, index);
             }
         }
         for request in world.requests.iter() {

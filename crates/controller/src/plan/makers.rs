@@ -71,6 +71,10 @@ impl MakerPlanner {
         let mut writes = Vec::new();
         for (namespace, name) in all {
             let key = format!("{namespace}/{name}");
+            // What it asks for is not known; what it has stays.
+            if makers.machines.is_unreadable(&key) || makers.instances.is_unreadable(&key) {
+                continue;
+            }
             let of = Machine {
                 namespace,
                 name,
@@ -110,6 +114,9 @@ impl MakerPlanner {
         let mut writes = Vec::new();
         for seen in sets.iter() {
             let set = &seen.facts;
+            if sets.is_unreadable(&format!("{}/{}", set.namespace, set.name)) {
+                continue;
+            }
             let labelled = labelled.get(&(set.namespace.as_str(), set.name.as_str()));
             if !set.keeps_addresses && labelled.is_none() {
                 continue;

@@ -96,7 +96,8 @@ impl<'a> Desk<'a> {
         }
         let world = self.world;
         let Some((pool, index)) = promise_of(request) else { return self.promise(request).map(Some) };
-        if world.blocks.get(&block_name(pool, index)).is_some() {
+        let name = block_name(pool, index);
+        if world.blocks.get(&name).is_some() || world.blocks.is_unreadable(&name) {
             // It exists and answers another request, so it was never created for this one.
             return self.promise(request).map(Some);
         }
@@ -140,9 +141,12 @@ impl<'a> Shelf<'a> {
     fn open(world: &'a World, overlaps: &Overlaps, carved: &Carved<'_>, name: &str) -> Result<Self, Refusal> {
         let pool = world.pools.get(name).ok_or_else(|| Refusal {
             reason: reason::POOL_NOT_FOUND,
-            message: format!(
-                "there is no AddressPool \"{name}\"; create it, or correct the namespace's annotation"
-            ),
+            message: match world.unreadable.why("AddressPool", name) {
+                Some(why) => format!("AddressPool \"{name}\" cannot be read: {why}; correct it"),
+                None => format!(
+                    "there is no AddressPool \"{name}\"; create it, or correct the namespace's annotation"
+                ),
+            },
         })?;
         let engine = EnginePool::try_from(&pool.spec).map_err(Refusal::invalid)?;
         let mut taken = engine.excluded_blocks();
@@ -152,6 +156,7 @@ impl<'a> Shelf<'a> {
         if let Some(there) = carved.from(name) {
             taken.extend(there.carved.iter());
             taken.extend(there.promised.iter());
+            taken.extend(there.coming.iter());
         }
         for network in &carved.orphans {
             taken.extend(engine.pool().indexes_overlapping(network));

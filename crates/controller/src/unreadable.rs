@@ -1,0 +1,222 @@
+//! Objects that are there and cannot be read: what each counts as, and who is told.
+//!
+//! Whoever may write an object may write one that does not have the shape of its kind. It costs its author, and nobody else: all
+//! others are read ([`tenure_api::read`]), it is counted, and an event on it names the field and what would be accepted. It is
+//! never taken for absent where absence frees something:
+//!
+//! | kind | counts as |
+//! |---|---|
+//! | Node | one without taints: it exists, and keeps its blocks and slices |
+//! | Pod | one that runs somewhere: its records stay |
+//! | NetworkAttachmentDefinition | one without a configuration: its author's network is not served |
+//! | IPAMClaim | one without a status, and if that is not enough without a spec: its record stays, and its status is written again |
+//! | AddressBlock | what was last read of it; if nothing was, its number stays taken and its pool stays |
+//! | AddressPool | what was last read of it; if nothing was, requests for it are refused with the reason |
+//! | BlockRequest, OverlappingRangeIPReservation | what was last read of it; if nothing was, nothing is done about it |
+//! | IPPool, NodeSlicePool | what was last read of it; while nothing was, no slice is given or withdrawn: nobody knows what is held |
+//! | VirtualMachine, VirtualMachineInstance, StatefulSet | what was last read of it; if nothing was, its claims stay as they are |
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, ObjectReference};
+use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
+use tenure_api::claims::IPAMClaim;
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
+use tenure_api::networks::NetworkAttachmentDefinition;
+use tenure_api::read::{Read, Unreadable};
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
+
+use crate::events::Note;
+use crate::makers::{VirtualMachine, VirtualMachineInstance};
+use crate::pods::PodBrief;
+
+/// A kind, and what an object of it counts as that cannot be read.
+pub(crate) trait StandIn: Sized {
+    /// What it counts as; `None` where that is what was last read of it.
+    fn stand_in(_: &Unreadable) -> Option<Self> {
+        None
+    }
+}
+
+impl StandIn for AddressPool {}
+impl StandIn for AddressBlock {}
+impl StandIn for BlockRequest {}
+impl StandIn for NodeSlicePool {}
+impl StandIn for IPPool {}
+impl StandIn for OverlappingRangeIPReservation {}
+impl StandIn for VirtualMachine {}
+impl StandIn for VirtualMachineInstance {}
+impl StandIn for StatefulSet {}
+impl StandIn for MutatingWebhookConfiguration {}
+
+impl StandIn for Node {
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        Some(Self { metadata: it.metadata.clone(), ..Self::default() })
+    }
+}
+
+impl StandIn for PodBrief {
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        Some(Self::somewhere(it.metadata.clone()))
+    }
+}
+
+impl StandIn for PartialObjectMeta<Namespace> {
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        Some(it.metadata.clone().into_response_partial())
+    }
+}
+
+impl StandIn for NetworkAttachmentDefinition {
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        Some(Self { metadata: it.metadata.clone(), ..Self::default() })
+    }
+}
+
+impl StandIn for IPAMClaim {
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        let bare = || Self { metadata: it.metadata.clone(), ..Self::default() };
+        Some(it.without(&["status"]).unwrap_or_else(bare))
+    }
+}
+
+/// An object that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Stub {
+    /// Its namespace, if it has one, and its name.
+    pub(crate) full_name: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    version: Option<String>,
+    why: String,
+    about: ObjectReference,
+}
+
+/// An event about an object, as the two that it may be.
+pub(crate) enum Sorted<K> {
+    /// It can be read, or counts as this.
+    Is(Event<K>),
+    /// It cannot, and counts as what was last read.
+    Unread,
+}
+
+/// The name by which an object that cannot be read is known.
+pub(crate) fn full_name(object: &impl ResourceExt) -> String {
+    match object.namespace() {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    }
+}
+
+/// Tells what can be read from what cannot.
+pub(crate) fn sort<K>(event: Event<Read<K>>) -> (Sorted<K>, Option<Event<Stub>>)
+where
+    K: Resource<DynamicType = ()> + StandIn,
+{
+    match event {
+        Event::Init => (Sorted::Is(Event::Init), None),
+        Event::InitDone => (Sorted::Is(Event::InitDone), None),
+        Event::InitApply(read) => sort_object(read, Event::InitApply, Event::InitApply),
+        Event::Apply(read) => sort_object(read, Event::Apply, Event::Apply),
+        Event::Delete(read) => sort_object(read, Event::Delete, Event::Delete),
+    }
+}
+
+fn sort_object<K>(
+    read: Read<K>,
+    of: fn(K) -> Event<K>,
+    stub: fn(Stub) -> Event<Stub>,
+) -> (Sorted<K>, Option<Event<Stub>>)
+where
+    K: Resource<DynamicType = ()> + StandIn,
+{
+    let about = read.object_ref(&());
+    match read {
+        Read::Is(object) => (Sorted::Is(of(object)), None),
+        Read::Unreadable(it) => {
+            let sorted = K::stand_in(&it).map_or(Sorted::Unread, |object| Sorted::Is(of(object)));
+            (sorted, Some(stub(Stub::of(&it, about))))
+        }
+    }
+}
+
+impl Stub {
+    fn of(it: &Unreadable, about: ObjectReference) -> Self {
+        let (name, uid) = (it.name().to_owned(), it.uid().to_owned());
+        let full_name = match &it.metadata.namespace {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.clone(),
+        };
+        Self {
+            full_name,
+            name,
+            uid,
+            version: it.metadata.resource_version.clone(),
+            why: it.why.clone(),
+            about,
+        }
+    }
+}
+
+/// All objects at present that cannot be read.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadables {
+    all: BTreeMap<(&'static str, String), Noted>,
+}
+
+#[derive(Debug)]
+struct Noted {
+    stub: Stub,
+    told: bool,
+}
+
+impl Unreadables {
+    /// An object cannot be read.
+    pub(crate) fn note(&mut self, kind: &'static str, stub: Stub) {
+        let known = self.all.get(&(kind, stub.full_name.clone()));
+        if known.is_some_and(|known| known.stub.version == stub.version && known.stub.uid == stub.uid) {
+            return;
+        }
+        tracing::warn!(kind, object = stub.full_name, why = stub.why, "an object cannot be read");
+        self.all.insert((kind, stub.full_name.clone()), Noted { stub, told: false });
+    }
+
+    /// An object can be read, or is gone.
+    pub(crate) fn forget(&mut self, kind: &'static str, full_name: &str) {
+        self.all.remove(&(kind, full_name.to_owned()));
+    }
+
+    /// Nothing of this kind is known any more.
+    pub(crate) fn forget_kind(&mut self, kind: &'static str) {
+        self.all.retain(|(of, _), _| *of != kind);
+    }
+
+    /// Why an object cannot be read.
+    pub(crate) fn why(&self, kind: &'static str, full_name: &str) -> Option<&str> {
+        self.all.get(&(kind, full_name.to_owned())).map(|noted| noted.stub.why.as_str())
+    }
+
+    /// How many there are of each kind.
+    pub(crate) fn count(&self) -> BTreeMap<&'static str, i64> {
+        let mut counts = BTreeMap::new();
+        for (kind, _) in self.all.keys() {
+            *counts.entry(*kind).or_default() += 1;
+        }
+        counts
+    }
+
+    /// What people have not been told yet: once for each version of an object.
+    pub(crate) fn untold(&mut self) -> Vec<Note> {
+        let untold = self.all.iter_mut().filter(|(_, noted)| !noted.told);
+        let tell = |((kind, _), noted): (&(&'static str, String), &mut Noted)| {
+            noted.told = true;
+            let message = format!("this {kind} cannot be read: {}; correct it", noted.stub.why);
+            Note::warning(noted.stub.about.clone(), "Unreadable", &message)
+        };
+        untold.map(tell).collect()
+    }
+}

@@ -1,0 +1,91 @@
+//! An API server that takes its time for writes, or has too much to do: a slow write delays its own object and nothing else.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
+#![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
+
+mod bed;
+
+use std::time::Duration;
+
+use bed::*;
+use http::StatusCode;
+use tenure_controller::{Settings, Timing};
+use tenure_testbed::faults::{Calls, Faults, Rule};
+
+const FOREVER: Duration = Duration::from_hours(1);
+
+#[tokio::test]
+async fn a_write_without_an_answer_delays_its_own_object_and_nothing_else() {
+    let api = server(81).await;
+    let client = api.client();
+    pool(&client, "default", 5, "10.2.0.0/16").await;
+    node(&client, "node1").await;
+    let faults = Faults::seeded(81);
+    let slow = Calls::writes().to("blockrequests").named("slow");
+    let slow = faults.add(Rule::delay(FOREVER..=FOREVER).on(slow));
+    let settings = Settings { patience: FOREVER, ..settings("a") };
+    let controller = start_with(faults.client(api.clone(), "default"), settings);
+    ask(&client, "slow", "node1", "default").await;
+    until("the slow write to begin", async || (faults.struck(slow) > 0).then_some(())).await;
+    for number in 0..20 {
+        let name = format!("r{number}");
+        ask(&client, &name, "node1", "default").await;
+        answer(&client, &name).await.unwrap();
+    }
+    assert_eq!(check_blocks(&client).await, 20);
+    assert_eq!(faults.struck(slow), 1, "it was waited for, and not tried again");
+    faults.clear();
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn an_api_server_that_takes_long_for_every_write_is_served_in_its_own_time() {
+    let api = server(82).await;
+    let client = api.client();
+    pool(&client, "default", 5, "10.2.0.0/16").await;
+    node(&client, "node1").await;
+    let faults = Faults::seeded(82);
+    // A tenth of what a controller has to bear, with a tenth of its times.
+    let second = Duration::from_secs(1);
+    faults.add(Rule::delay(second..=second).on(Calls::writes()));
+    let usual = Settings::new("a");
+    let timing = Timing {
+        duration: usual.timing.duration / 10,
+        renew_deadline: usual.timing.renew_deadline / 10,
+        retry: usual.timing.retry / 10,
+    };
+    let settings = Settings { timing, patience: usual.patience / 10, ..settings("a") };
+    let controller = start_with(faults.client(api.clone(), "default"), settings);
+    for number in 0..40 {
+        ask(&client, &format!("r{number}"), "node1", "default").await;
+    }
+    all_served(&client, 40).await;
+    assert_eq!(check_blocks(&client).await, 40);
+    assert!(controller.leads());
+    let text = controller.metrics.text().unwrap();
+    assert!(!text.contains("outcome=\"failed\""), "nothing was given up: {text}");
+    faults.clear();
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_busy_api_server_is_given_time_and_everybody_is_served() {
+    let api = server(83).await;
+    let client = api.client();
+    pool(&client, "default", 5, "10.2.0.0/16").await;
+    node(&client, "node1").await;
+    let faults = Faults::seeded(83);
+    let refused = Calls::writes().to("blockrequests").named("refused");
+    let seen = faults.add(Rule::delay(Duration::ZERO..=Duration::ZERO).on(refused.clone()));
+    faults.add(Rule::fail(StatusCode::TOO_MANY_REQUESTS).on(refused.clone()).times(1));
+    faults.add(Rule::fail(StatusCode::SERVICE_UNAVAILABLE).on(refused).after(1).times(1));
+    let controller = start_with(faults.client(api.clone(), "default"), settings("a"));
+    ask(&client, "refused", "node1", "default").await;
+    until("both refusals", async || (faults.struck(seen) >= 2).then_some(())).await;
+    ask(&client, "other", "node1", "default").await;
+    answer(&client, "other").await.unwrap();
+    answer(&client, "refused").await.unwrap();
+    assert_eq!(check_blocks(&client).await, 2);
+    assert!(faults.struck(seen) <= 6, "it was asked again and again");
+    controller.stop().await;
+}
