@@ -87,7 +87,7 @@ async fn d5_a_definition_that_cannot_be_read_costs_its_author_and_nobody_else() 
         slice_pools(&client).get_opt("net").await.unwrap().is_none().then_some(())
     })
     .await;
-    let ready = controller.pages.answer(&http::Method::GET, "/readyz").await;
+    let ready = controller.pages.answer(&http::Method::GET, "/readyz", None).await;
     assert!(ready.status().is_success());
     controller.stop().await;
     let typed = attachments(&client, "apps").list(&ListParams::default()).await;
