@@ -35,6 +35,8 @@ use crate::write::Write;
 
 /// How long a plan waits for the last answers to the writes of the one before.
 const STRAGGLERS: Duration = Duration::from_millis(250);
+/// In a large world a plan takes its time: so many times as long is left for writing before the next.
+const PLANNING: u32 = 4;
 /// How long writes that are under way have when the controller is told to stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// How often what is known is counted at least, while there is much to do.
@@ -172,6 +174,7 @@ impl Controller {
             planned: VecDeque::new(),
             plan: 0,
             planned_at: None,
+            stragglers: STRAGGLERS,
             counted_at: Duration::ZERO,
             clock: self.clock.clone(),
             health: self.health,
@@ -231,6 +234,8 @@ struct Desk {
     plan: u64,
     /// When it was made, while something has happened since that the next one should know of.
     planned_at: Option<Duration>,
+    /// How long the next one waits for writes of the last.
+    stragglers: Duration,
     counted_at: Duration,
 }
 
@@ -267,7 +272,7 @@ impl Desk {
             let due = !answered || self.flights.is_empty() && self.planned.is_empty();
             let now = self.clock.elapsed();
             let busy = !self.flights.is_empty() || !self.planned.is_empty();
-            let patient = busy && now.saturating_sub(last_plan) < STRAGGLERS;
+            let patient = busy && now.saturating_sub(last_plan) < self.stragglers;
             if patient || !due {
                 self.planned_at.get_or_insert(last_plan);
             } else {
@@ -275,6 +280,7 @@ impl Desk {
                 self.health.beat(self.world.is_complete());
                 self.plan();
                 last_plan = self.clock.elapsed();
+                self.stragglers = STRAGGLERS.max(last_plan.saturating_sub(now) * PLANNING);
                 self.planned_at = None;
             }
             self.begin();
@@ -331,7 +337,7 @@ impl Desk {
         let next = [self.planner.next_look(), self.retry.next(), self.term_end()].into_iter().flatten().min();
         let mut rest = next.map_or(self.settings.tick, |next| next.since(now));
         if let Some(planned) = self.planned_at {
-            rest = rest.min((planned + STRAGGLERS).saturating_sub(self.clock.elapsed()));
+            rest = rest.min((planned + self.stragglers).saturating_sub(self.clock.elapsed()));
         }
         if !self.planned.is_empty() {
             rest = rest.min(STRAGGLERS);
