@@ -19,6 +19,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, blocks_of_node, label};
+use tenure_api::release::RELEASING;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 
 #[tokio::test]
@@ -218,6 +219,21 @@ async fn an_agent_may_write_nothing_of_another_node() -> Result<()> {
         let said = refused("labels", blocks.patch("default-0", &patching, &taken).await)?;
         ensure!(said.contains("an agent changes only the finalizers"), "{said}");
     }
+    // Of annotations it removes the mark of a block that is to be released, and writes none.
+    let marked =
+        Patch::Merge(json!({"metadata": {"annotations": {RELEASING: "2026-11-17T02:00:00Z", "other": "1"}}}));
+    for block in ["default-0", "default-1"] {
+        Api::<AddressBlock>::all(bed.admin.clone()).patch(block, &patching, &marked).await?;
+    }
+    for annotations in
+        [json!({RELEASING: "now"}), json!({"other": null}), json!({"mine": "2", RELEASING: null})]
+    {
+        let changed = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        refused("annotations", blocks.patch("default-0", &patching, &changed).await)?;
+    }
+    let kept = Patch::Merge(json!({"metadata": {"annotations": {RELEASING: null}}}));
+    blocks.patch("default-0", &patching, &kept).await.context("keeping its own block")?;
+    refused("keeping another's block", blocks.patch("default-1", &patching, &kept).await)?;
     let stolen = Patch::Merge(json!({"metadata": {"labels": {label::NODE: "node-1"}}}));
     refused("another's block", blocks.patch("default-1", &patching, &stolen).await)?;
     let mut made = own.clone();

@@ -289,6 +289,7 @@ mod tests {
             subnet: Subnet::single("10.1.0.0/29".parse().unwrap()),
             reserved: false,
             deleting: false,
+            releasing: false,
         }));
         node.tell(Event::Journal(Image::default()));
         node.tell(Event::Kernel(Vec::new()));

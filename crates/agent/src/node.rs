@@ -40,6 +40,7 @@ mod event;
 mod fence;
 mod guest;
 mod had;
+mod keep;
 mod leaks;
 mod pool;
 mod reach;
@@ -212,6 +213,7 @@ impl Node {
             self.serve(&pool);
             self.stock(&pool);
             self.fail_hopeless(&pool);
+            self.keep(&pool);
             self.give_back(&pool);
         }
         self.export();

@@ -7,7 +7,7 @@
 //! | `mirror` | what a watch has shown, so that only changes come out, each object's in order |
 //! | `facts` | from Kubernetes objects to what a node is told |
 //! | `asks` | requests for blocks, from the wish to the deletion of the request |
-//! | `returns` | giving blocks back |
+//! | `returns`, `keeps` | giving blocks back, and keeping those that somebody means to release |
 //! | `resolver` | which pool a pod's addresses come from |
 //! | `remote` | other nodes' blocks and claims, for hosts without a routing daemon |
 //! | `reports`, `notes` | what people should know, as log lines and as Kubernetes events |
@@ -20,6 +20,7 @@ mod asks;
 pub(crate) mod calls;
 mod facts;
 pub(crate) mod health;
+mod keeps;
 pub(crate) mod mirror;
 mod notes;
 mod remote;
@@ -158,13 +159,16 @@ impl Objects {
         Self { shared }
     }
 
-    /// Carries out [`Action::AskForBlock`], [`Action::ReturnBlock`] and [`Action::Report`]; others are not for the API
-    /// server. Returns at once; what becomes of it is told as an event.
+    /// Carries out [`Action::AskForBlock`], [`Action::ReturnBlock`], [`Action::KeepBlock`] and [`Action::Report`]; others are
+    /// not for the API server. Returns at once; what becomes of it is told as an event.
     pub fn carry_out(&self, action: Action) {
         match action {
             Action::AskForBlock { ask, pool, urgency } => self.shared.ask(ask, pool, urgency),
             Action::ReturnBlock { name, uid } => {
                 self.shared.spawn(Arc::clone(&self.shared).give_back(name, uid));
+            }
+            Action::KeepBlock { name, uid } => {
+                self.shared.spawn(Arc::clone(&self.shared).keep(name, uid));
             }
             Action::Report(report) => self.shared.report(&report),
             other => tracing::error!(action = ?other, "this is nothing that the API server is for"),

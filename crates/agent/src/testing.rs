@@ -50,7 +50,10 @@ impl Hands for Obedient {
 
     fn carry_out(&mut self, action: Action) {
         assert!(
-            !matches!(action, Action::AskForBlock { .. } | Action::ReturnBlock { .. }),
+            !matches!(
+                action,
+                Action::AskForBlock { .. } | Action::ReturnBlock { .. } | Action::KeepBlock { .. }
+            ),
             "nobody is asked for slices: {action:?}"
         );
     }

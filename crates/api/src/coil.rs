@@ -49,10 +49,15 @@ pub mod label {
     pub const REQUEST: &str = "coil.cybozu.com/request";
     /// On a block: nobody hands out its addresses.
     pub const RESERVED: &str = "coil.cybozu.com/reserved";
+    /// On a block: it is nobody's. It only occupies its name, because an older pool has carved its addresses, or is about to.
+    /// The value is `true`.
+    pub const WITHHELD: &str = "tenure/withheld";
 }
 
 /// Names of annotations.
 pub mod annotation {
+    /// On a block that is withheld: the UIDs of the older pools for which it is, separated by commas.
+    pub const WITHHELD_FOR: &str = "tenure/withheld-for";
     /// On a namespace: the pool of its pods.
     pub const POOL: &str = "coil.cybozu.com/pool";
     /// Prefix on a pod: followed by the namespace of the `Egress` objects named in the value.

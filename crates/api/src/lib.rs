@@ -22,6 +22,7 @@ pub mod names;
 pub mod networks;
 pub mod overlap;
 pub mod read;
+pub mod release;
 pub mod whereabouts;
 
 pub use definitions::{crd_of, crds};

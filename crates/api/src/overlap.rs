@@ -31,6 +31,8 @@ pub struct Overlap {
     pub withheld: IntervalSet,
     /// Whether that is all of them.
     pub everything: bool,
+    /// The power of two of addresses in a block of the younger pool.
+    pub block_bits: u8,
 }
 
 impl Overlap {
@@ -82,9 +84,15 @@ pub fn overlaps<'a>(pools: impl IntoIterator<Item = &'a AddressPool>) -> Overlap
     for (pool, engine) in &valid {
         if let Some(overlap) = found.younger.get_mut(&pool.name_any()) {
             overlap.everything = overlap.withheld.covers(0, engine.last_index());
+            overlap.block_bits = engine.block_bits();
         }
     }
     found
+}
+
+/// Whether the first of two pools is the older one: the one that may carve what both have and nobody has carved.
+pub fn is_older(pool: &AddressPool, than: &AddressPool) -> bool {
+    age(pool) < age(than)
 }
 
 /// What a pool's age is compared by. One that was never stored is the youngest.

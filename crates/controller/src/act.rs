@@ -1,29 +1,28 @@
 //! Writing: each [`Write`] as the requests that make it, and what was learned from their answers.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
-use tenure_api::read::Read;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
-use tenure_ipam::{Address, Subnet};
 use tokio::time::timeout;
 
 use crate::claims::Claim;
-use crate::plan::is_out_of_service;
 use crate::world::World;
-use crate::write::{At, Because, Write};
+use crate::write::{At, Write};
 
 mod claims;
+mod create;
 mod ledgers;
 mod makers;
 mod moves;
+mod release;
 
 /// What became of a write.
 #[derive(Debug)]
@@ -127,6 +126,8 @@ pub(crate) struct Actor {
     slices: Api<NodeSlicePool>,
     ledgers: Api<IPPool>,
     reservations: Api<OverlappingRangeIPReservation>,
+    /// All pools, as one list showed them.
+    listed: Arc<Mutex<Option<Arc<Vec<AddressPool>>>>>,
 }
 
 impl Actor {
@@ -139,6 +140,7 @@ impl Actor {
             pools: Api::all(client.clone()),
             blocks: Api::all(client.clone()),
             requests: Api::all(client.clone()),
+            listed: Arc::default(),
             client,
             namespace: namespace.to_owned(),
         }
@@ -183,11 +185,11 @@ impl Actor {
             Write::PoolFinalizers { pool, finalizers } => {
                 self.pool(pool, finalize(&self.pools, pool, finalizers).await).await
             }
+            Write::Unlock { block, pools } => self.unlock(block, pools).await,
+            Write::MarkBlock { block, node, mark } => self.mark_block(block, node, mark).await,
+            Write::UnmarkBlock { block } => self.unmark_block(block).await,
             Write::ReleaseBlock { block, finalizers, node, because } => {
-                if self.is_in_use(node, because).await? {
-                    return Ok((Outcome::Superseded, None));
-                }
-                self.release(block, finalizers).await
+                self.release_block(block, finalizers, node, because).await
             }
             Write::Ledger(write) => self.write_ledger(write).await,
             Write::Claim(write) => self.write_claim(write).await,
@@ -206,78 +208,6 @@ impl Actor {
     async fn pool(&self, at: &At, written: Result<AddressPool, kube::Error>) -> Answer {
         settle(&self.pools, at, written, Learned::Pool, Learned::PoolGone).await
     }
-
-    /// Creates a block. If there is one of that name, that is the answer, whomever it belongs to.
-    async fn create(&self, block: &AddressBlock) -> Answer {
-        match self.blocks.create(&PostParams::default(), block).await {
-            Ok(block) => Ok((Outcome::Done, Some(Learned::Block(block)))),
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let there = self.blocks.get_opt(&block.name_any()).await?;
-                Ok((Outcome::Superseded, there.map(Learned::Block)))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes our finalizer off, if nobody has changed the block since; then deletes that block and no other.
-    async fn release(&self, at: &At, finalizers: &[String]) -> Answer {
-        let stripped = finalize(&self.blocks, at, finalizers).await;
-        let (outcome, learned) =
-            settle(&self.blocks, at, stripped, Learned::Block, Learned::BlockGone).await?;
-        let Some(Learned::Block(stripped)) = learned else { return Ok((outcome, learned)) };
-        if !matches!(outcome, Outcome::Done) {
-            return Ok((outcome, Some(Learned::Block(stripped))));
-        }
-        let exactly =
-            Preconditions { uid: Some(at.uid.clone()), resource_version: stripped.resource_version() };
-        match self.blocks.delete(&at.name, &DeleteParams::default().preconditions(exactly)).await {
-            Ok(deleted) => match deleted.left() {
-                Some(block) if !finalizers.is_empty() => Ok((Outcome::Done, Some(Learned::Block(block)))),
-                _ => Ok((Outcome::Done, Some(Learned::BlockGone(at.clone())))),
-            },
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                Ok((Outcome::Done, Some(Learned::BlockGone(at.clone()))))
-            }
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok((Outcome::Superseded, None)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The second look, live: whether anybody can use the block after all.
-    async fn is_in_use(&self, node: &str, because: &Because) -> Result<bool, kube::Error> {
-        let live = Api::<Read<Node>>::all(self.client.clone()).get_opt(node).await?;
-        let addresses = match because {
-            Because::NodeIsGone => return Ok(live.is_some()),
-            Because::OutOfService { addresses } => addresses,
-        };
-        // One that cannot be read says nothing of taints.
-        if !live.is_none_or(|live| live.is().as_ref().is_some_and(is_out_of_service)) {
-            return Ok(true);
-        }
-        let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = Api::<Read<Pod>>::all(self.client.clone()).list(&of_node).await?;
-        // One that cannot be read may use anything.
-        Ok(pods.iter().any(|pod| pod.as_result().map_or(true, |pod| may_use(pod, addresses.as_ref()))))
-    }
-}
-
-/// Whether a pod has, or may still get, an address out of these.
-fn may_use(pod: &Pod, addresses: Option<&Subnet>) -> bool {
-    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default();
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
-    if host_network || phase == "Succeeded" || phase == "Failed" {
-        return false;
-    }
-    let ips = pod.status.as_ref().and_then(|status| status.pod_ips.as_deref()).unwrap_or_default();
-    let Some(addresses) = addresses.filter(|_| !ips.is_empty()) else { return true };
-    let within = |ip: &str| match ip.parse::<std::net::IpAddr>() {
-        Ok(ip) => {
-            let ip = Address::from(ip);
-            [addresses.ipv4, addresses.ipv6].into_iter().flatten().any(|cidr| cidr.contains(ip))
-        }
-        Err(_) => true,
-    };
-    ips.iter().any(|ip| within(&ip.ip))
 }
 
 async fn finalize<K>(api: &Api<K>, at: &At, finalizers: &[String]) -> Result<K, kube::Error>

@@ -77,7 +77,7 @@ pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
         }
         Write::ReleaseBlock { block, node, because, .. } => {
             let why = match because {
-                Because::NodeIsGone => "the node is gone",
+                Because::NodeIsGone => "the node is gone and no pod is bound to it",
                 Because::OutOfService { .. } => "the node is out of service and no pod uses it",
             };
             let message = format!("AddressBlock \"{}\" was taken back: {why}", block.name);
@@ -87,9 +87,13 @@ pub(crate) fn notes(write: &Write, world: &World) -> Vec<Note> {
         Write::Ledger(write) => of_ledger(write, world),
         Write::Claim(write) => claims::of_claim(write, world),
         Write::Move(write) => moves::of_move(write, world),
-        Write::Reserve { .. } | Write::Create { .. } | Write::PoolFinalizers { .. } | Write::Make(_) => {
-            Vec::new()
-        }
+        Write::Reserve { .. }
+        | Write::Create { .. }
+        | Write::PoolFinalizers { .. }
+        | Write::Unlock { .. }
+        | Write::MarkBlock { .. }
+        | Write::UnmarkBlock { .. }
+        | Write::Make(_) => Vec::new(),
     }
 }
 

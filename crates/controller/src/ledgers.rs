@@ -40,6 +40,8 @@ pub struct Ledger {
     pub used: u64,
     /// The lowest and the highest of them.
     pub span: Option<(Address, Address)>,
+    /// All of them, as intervals.
+    pub held: Box<[(Address, Address)]>,
 }
 
 impl Ledger {
@@ -48,15 +50,26 @@ impl Ledger {
         let entries = pool.spec.reservations().map(|decoded| decoded.entries).unwrap_or_default();
         let span = entries.first().zip(entries.last()).map(|(first, last)| (first.0, last.0));
         let used = entries.len() as u64;
+        let held = intervals(entries.iter().map(|(address, _)| *address));
         if !whole {
             pool.spec.allocations.clear();
         }
-        Self { pool, whole, used, span }
+        Self { pool, whole, used, span, held }
     }
 
     /// The node that writes it, where it says one.
     pub fn node(&self) -> Option<&str> {
         node_of(&self.pool)
+    }
+
+    /// Whether its addresses are the cluster's own: those of a network with a name are unique among themselves only.
+    pub fn is_of_the_cluster(&self) -> bool {
+        self.pool
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(label::NETWORK))
+            .is_none_or(String::is_empty)
     }
 
     /// What its writers have agreed on.
@@ -129,6 +142,18 @@ impl Ledgers {
         let nodes = status.flat_map(|status| &status.allocations).map(|slice| slice.node_name.as_str());
         nodes.filter(|node| !node.is_empty()).collect()
     }
+}
+
+/// Addresses in ascending order, neighbours taken together.
+fn intervals(addresses: impl Iterator<Item = Address>) -> Box<[(Address, Address)]> {
+    let mut intervals: Vec<(Address, Address)> = Vec::new();
+    for address in addresses {
+        match intervals.last_mut() {
+            Some((_, last)) if last.next() == Some(address) => *last = address,
+            _ => intervals.push((address, address)),
+        }
+    }
+    intervals.into_boxed_slice()
 }
 
 fn node_of(pool: &IPPool) -> Option<&str> {

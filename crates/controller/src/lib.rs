@@ -27,6 +27,7 @@ mod makers;
 mod metrics;
 mod plan;
 mod pods;
+mod release;
 mod retry;
 mod run;
 mod unreadable;
@@ -48,6 +49,7 @@ pub use makers::{
 pub use metrics::Metrics;
 pub use plan::{ClaimSettings, Planner, Whereabouts};
 pub use pods::{PodBrief, PodSeen, Pods};
+pub use release::MISSING_NODE_REST;
 pub use run::{Controller, RunError, Settings};
 pub use world::World;
 pub use write::{At, Because, ClaimId, ClaimWrite, LedgerWrite, MadeFor, MakeWrite, MoveWrite, Write};

@@ -59,6 +59,10 @@ struct Flags {
     /// How long a block or slice for claims rests empty before it is given back.
     #[arg(long, default_value = "5m", value_parser = duration)]
     rest: Duration,
+    /// How long a node has to be missing, and no pod bound to it, before its blocks are given to others: longer than a kubelet
+    /// takes to end the containers of pods that are gone.
+    #[arg(long, default_value = "2m", value_parser = duration)]
+    missing_node_rest: Duration,
     /// Where /metrics, /healthz and /readyz are served; on port 9386 of all addresses if not given.
     #[arg(long)]
     metrics_address: Option<SocketAddr>,
@@ -90,6 +94,7 @@ async fn main() -> Result<()> {
         tick: flags.check_interval,
         cluster_network: Some(flags.cluster_network).filter(|name| !name.is_empty()),
         claims: ClaimSettings { empty_after: flags.rest, cooling: flags.cooling },
+        missing_node_rest: flags.missing_node_rest,
         whereabouts: Whereabouts { namespace: flags.whereabouts_namespace, ..Whereabouts::default() },
         ..Settings::new(&format!("{}_{}", hostname().unwrap_or_default(), entropy.uuid()))
     };

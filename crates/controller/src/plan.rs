@@ -3,6 +3,7 @@
 mod carved;
 mod claims;
 mod garbage;
+mod locks;
 mod makers;
 mod moves;
 mod pools;
@@ -20,6 +21,7 @@ use tenure_api::overlap::overlaps;
 use tenure_handles::Timestamp;
 
 use crate::events::Note;
+use crate::release::{MISSING_NODE_REST, Releases};
 use crate::users::Users;
 use crate::world::World;
 use crate::write::{At, Write};
@@ -27,6 +29,7 @@ use carved::Carved;
 use claims::ClaimPlanner;
 pub use claims::ClaimSettings;
 pub(crate) use garbage::is_out_of_service;
+pub(crate) use locks::{NoLock, locks};
 use makers::MakerPlanner;
 use moves::MovePlanner;
 pub(crate) use share::keep_only_pods;
@@ -34,8 +37,6 @@ use slices::SlicePlanner;
 use suspicions::Suspicions;
 use unused::UnusedPlanner;
 
-/// How long a node has to be missing before its blocks are released, when nobody saw it being deleted.
-const MISSING_NODE: Duration = Duration::from_secs(10);
 /// How long a pool has to be missing before a request for it is refused: pools and requests arrive by two watches, so
 /// a pool made just before the request may be seen just after it.
 const MISSING_POOL: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ const MISSING_POOL: Duration = Duration::from_secs(1);
 /// Plans. All it remembers between two plans is since when it suspects what.
 #[derive(Debug)]
 pub struct Planner {
-    blocks_without_node: Suspicions,
+    blocks_without_node: Releases,
     requests_without_pool: Suspicions,
     slices: SlicePlanner,
     /// Nothing where pods are not in this API: then nobody can say what is unused.
@@ -51,6 +52,8 @@ pub struct Planner {
     claims: ClaimPlanner,
     moves: MovePlanner,
     makers: MakerPlanner,
+    #[cfg(test)]
+    planted: Option<Planted>,
 }
 
 /// How Whereabouts' ranges are looked after.
@@ -86,7 +89,7 @@ impl Planner {
     /// One that has seen nothing yet.
     pub fn new(whereabouts: &Whereabouts) -> Self {
         Self {
-            blocks_without_node: Suspicions::lasting(MISSING_NODE),
+            blocks_without_node: Releases::resting(MISSING_NODE_REST),
             requests_without_pool: Suspicions::lasting(MISSING_POOL),
             slices: SlicePlanner::new(&whereabouts.namespace, whereabouts.node_gone_after),
             unused: whereabouts
@@ -95,6 +98,8 @@ impl Planner {
             claims: ClaimPlanner::new(&ClaimSettings::default(), whereabouts.release_after.is_some()),
             moves: MovePlanner::default(),
             makers: MakerPlanner::default(),
+            #[cfg(test)]
+            planted: None,
         }
     }
 
@@ -102,6 +107,13 @@ impl Planner {
     #[must_use]
     pub fn with_claims(mut self, settings: &ClaimSettings) -> Self {
         self.claims = ClaimPlanner::new(settings, self.unused.is_some());
+        self
+    }
+
+    /// The same with another rest before the blocks of a missing node are released.
+    #[must_use]
+    pub fn with_missing_node_rest(mut self, rest: Duration) -> Self {
+        self.blocks_without_node = Releases::resting(rest);
         self
     }
 
@@ -113,6 +125,8 @@ impl Planner {
         }
         let overlaps = overlaps(world.pools.iter());
         let carved = Carved::of(world);
+        #[cfg(test)]
+        let carved = if self.planted == Some(Planted::OwnNumbersOnly) { carved.by_numbers() } else { carved };
         let users = Users::of(world);
         // First, because traffic waits for them.
         let mut writes = self.moves.plan(world, &users);
@@ -122,7 +136,11 @@ impl Planner {
         writes.retain(|write| written.insert(write.subject().to_owned()));
         writes.extend(requests::serve(world, &overlaps, &carved, &mut self.requests_without_pool, now));
         writes.extend(pools::keep(world, &overlaps, &carved, now));
-        writes.extend(garbage::collect(world, &mut self.blocks_without_node, now));
+        let garbage = garbage::collect(world, &mut self.blocks_without_node, now);
+        #[cfg(test)]
+        let garbage = self.plant(world, garbage);
+        writes.extend(garbage);
+        writes.extend(locks::unlock(world));
         let claims = self.claims.plan(world, &users, &overlaps, &carved, &writes, now);
         writes.extend(claims.records);
         self.slices.need(self.claims.needs());
@@ -154,7 +172,7 @@ impl Planner {
 
     /// When to plan again even if nothing is heard until then: the next suspicion will have lasted long enough.
     pub fn next_look(&self) -> Option<Timestamp> {
-        let blocks = [&self.blocks_without_node, &self.requests_without_pool].map(Suspicions::next);
+        let blocks = [self.blocks_without_node.next(), self.requests_without_pool.next()];
         let unused = self.unused.as_ref().and_then(UnusedPlanner::next);
         let ledgers = [self.slices.next(), unused, self.claims.next()];
         blocks.into_iter().chain(ledgers).flatten().min()
@@ -178,6 +196,12 @@ fn time(now: Timestamp) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time 
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod planted;
+#[cfg(test)]
 mod proptests;
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use planted::Planted;

@@ -28,6 +28,7 @@ use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
 use crate::plan::{ClaimSettings, Planner, Whereabouts};
+use crate::release::MISSING_NODE_REST;
 use crate::retry::Retry;
 use crate::watch::{News, Watches};
 use crate::world::World;
@@ -63,6 +64,8 @@ pub struct Settings {
     pub patience: Duration,
     /// How often to plan even if nothing is heard.
     pub tick: Duration,
+    /// How long a node has to be missing, and no pod bound to it, before what it had is released.
+    pub missing_node_rest: Duration,
     /// How Whereabouts' ranges are looked after.
     pub whereabouts: Whereabouts,
     /// How claims are looked after.
@@ -84,6 +87,7 @@ impl Settings {
             debounce: Duration::from_millis(3),
             patience: Duration::from_secs(30),
             tick: Duration::from_secs(10),
+            missing_node_rest: MISSING_NODE_REST,
             whereabouts: Whereabouts::default(),
             claims: ClaimSettings::default(),
             cluster_network: None,
@@ -92,7 +96,9 @@ impl Settings {
 
     /// A planner that has seen nothing yet.
     fn planner(&self) -> Planner {
-        Planner::new(&self.whereabouts).with_claims(&self.claims)
+        Planner::new(&self.whereabouts)
+            .with_claims(&self.claims)
+            .with_missing_node_rest(self.missing_node_rest)
     }
 }
 

@@ -11,6 +11,9 @@
 //! `Reserve`, `Refuse` and `Complete` name the resource version that was read: if anyone else has decided since, they
 //! conflict. `Create` makes exactly the block that the request's status names; if it is there already, it is done.
 //!
+//! The name is the lock within a pool. Where pools share addresses, whoever carves of the older one occupies the names of the
+//! younger ones' blocks first, and whoever carves of a younger one does not carve what an older one has (`plan::locks`).
+//!
 //! `Create` is the one write that no resource version can guard, because what it creates does not exist yet. It is
 //! sent only within the leader's term and given up at its end. Should it arrive later all the same, after the block was
 //! created, used and returned, then the node that asked has a block too many: no address has two holders, because the
@@ -50,7 +53,8 @@ pub enum Write {
         /// The block's name.
         block: String,
     },
-    /// Creates a block that a request's status names. "Already exists" is success.
+    /// Creates a block: one that a request's status names, or one for claims. "Already exists" is success. Names of younger
+    /// pools that share its addresses are occupied before.
     Create {
         /// The block.
         block: Box<AddressBlock>,
@@ -79,8 +83,29 @@ pub enum Write {
         /// All of its finalizers.
         finalizers: Vec<String>,
     },
-    /// Deletes a block and takes our finalizer off it, provided that a live look confirms that nobody can use its
-    /// addresses any more.
+    /// Deletes a block that only occupies its name, provided that a live list shows none of these pools.
+    Unlock {
+        /// The block.
+        block: At,
+        /// The UIDs of the pools for which the name was occupied.
+        pools: Vec<String>,
+    },
+    /// Notes on a block that its node is missing, provided that live reads confirm it and show no pod that lives there.
+    MarkBlock {
+        /// The block.
+        block: At,
+        /// The node that owned it.
+        node: String,
+        /// Since when.
+        mark: String,
+    },
+    /// Takes that note back.
+    UnmarkBlock {
+        /// The block.
+        block: At,
+    },
+    /// Deletes a block at this version and takes our finalizer off it, provided that live reads confirm that nobody can use
+    /// its addresses any more. If somebody can, the block loses its mark.
     ReleaseBlock {
         /// The block.
         block: At,
@@ -104,7 +129,7 @@ pub enum Write {
 /// Why nobody can use a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// There is no such node.
+    /// There is no such node and no pod that lives is bound to it, as there was none when the block was marked.
     NodeIsGone,
     /// The node is out of service, and no pod on it has or may still get an address of the block.
     OutOfService {
@@ -122,6 +147,9 @@ impl Write {
             Self::Answer { .. } => "answer",
             Self::PoolStatus { .. } => "pool_status",
             Self::PoolFinalizers { .. } => "pool_finalizers",
+            Self::Unlock { .. } => "unlock",
+            Self::MarkBlock { .. } => "mark",
+            Self::UnmarkBlock { .. } => "unmark",
             Self::ReleaseBlock { .. } => "release",
             Self::Ledger(write) => write.verb(),
             Self::Claim(write) => write.verb(),
@@ -137,6 +165,9 @@ impl Write {
             | Self::Answer { request: at, .. }
             | Self::PoolStatus { pool: at, .. }
             | Self::PoolFinalizers { pool: at, .. }
+            | Self::Unlock { block: at, .. }
+            | Self::MarkBlock { block: at, .. }
+            | Self::UnmarkBlock { block: at }
             | Self::ReleaseBlock { block: at, .. } => &at.uid,
             // A floating one answers nobody, and does not exist yet.
             Self::Create { block } => {

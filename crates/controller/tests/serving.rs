@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::FINALIZER;
+use tenure_api::release::mark_of;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -91,25 +92,34 @@ async fn a_pool_that_is_deleted_goes_when_its_last_block_does() {
 }
 
 #[tokio::test]
-async fn blocks_go_with_their_node_at_once_and_others_stay() {
+async fn d2_blocks_go_with_their_node_after_a_rest_when_no_pod_is_bound_to_it_and_others_stay() {
     let client = server(4).await.client();
     pool(&client, "default", 0, "10.5.0.0/30").await;
     for name in ["node1", "node2"] {
         node(&client, name).await;
     }
-    let controller = start(client.clone(), "a");
+    let settings = tenure_controller::Settings { missing_node_rest: Duration::from_secs(1), ..settings("a") };
+    let controller = start_with(client.clone(), settings);
     for (request, node) in [("r1", "node1"), ("r2", "node2")] {
         ask(&client, request, node, "default").await;
         answer(&client, request).await.unwrap();
     }
-    let before = SystemClock.now();
+    pod(&client, "runs", Some("10.5.0.0")).await;
     delete_node(&client, "node1").await;
-    until("the block to go", async || {
-        blocks(&client).get_opt("default-0").await.unwrap().is_none().then_some(())
+    let look = async || blocks(&client).get_opt("default-0").await.unwrap();
+    // Several rests long.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let block = look().await.expect("a pod uses it");
+    assert!(mark_of(&block).is_none(), "and nobody means to release it");
+    Api::<Pod>::namespaced(client.clone(), "default")
+        .delete("runs", &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
+    until("the block to be marked", async || {
+        look().await.is_none_or(|it| mark_of(&it).is_some()).then_some(())
     })
     .await;
-    let took = SystemClock.now().since(before);
-    assert!(took < Duration::from_secs(5), "it took {took:?}, as if nobody had seen the deletion");
+    until("the block to go", async || look().await.is_none().then_some(())).await;
     assert!(blocks(&client).get("default-1").await.is_ok());
     let told = async || {
         let events =
@@ -118,7 +128,8 @@ async fn blocks_go_with_their_node_at_once_and_others_stay() {
     };
     let event = until("an event", told).await;
     assert_eq!(event.involved_object.name.as_deref(), Some("node1"));
-    assert_eq!(event.message.as_deref(), Some("AddressBlock \"default-0\" was taken back: the node is gone"));
+    let message = "AddressBlock \"default-0\" was taken back: the node is gone and no pod is bound to it";
+    assert_eq!(event.message.as_deref(), Some(message));
     controller.stop().await;
 }
 

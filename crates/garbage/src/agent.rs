@@ -74,6 +74,7 @@ pub(crate) fn with_service<T>(ask: impl AsyncFnOnce(Service<Anyone, SystemClock>
         subnet,
         reserved: false,
         deleting: false,
+        releasing: false,
     }));
     node.tell(Event::Journal(Image::default()));
     node.tell(Event::Kernel(Vec::new()));

@@ -76,6 +76,7 @@ pub(crate) fn replay(image: Image) -> Result<(), Broken> {
             subnet: facts.subnet,
             reserved: false,
             deleting: false,
+            releasing: false,
         }));
     }
     let pools: Vec<String> =

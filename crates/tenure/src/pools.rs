@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use kube::ResourceExt;
 use serde::Serialize;
-use tenure_api::coil::{AddressPool, PoolUsage, condition};
+use tenure_api::coil::{AddressBlock, AddressPool, PoolUsage, condition};
 use tenure_api::overlap::overlaps;
 use tenure_ipam::IntervalSet;
 
@@ -121,7 +121,8 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
         };
         let mut carved = IntervalSet::new();
         let (mut held, mut cooling) = (0_u128, 0_u128);
-        for block in snapshot.blocks.iter().filter(|block| block.pool() == Some(&name)) {
+        let own = |block: &&AddressBlock| block.pool() == Some(&name) && !block.is_withheld();
+        for block in snapshot.blocks.iter().filter(own) {
             let of_claims = block.is_floating().then_some(OF_CLAIMS);
             let node = block.node().or(of_claims).unwrap_or_default().to_owned();
             if let (Some(engine), Some(subnet)) = (engines.get(&name), subnet(block))

@@ -73,6 +73,7 @@ impl Agent {
             subnet: Subnet { ipv4: Some("10.2.0.0/27".parse().unwrap()), ipv6: None },
             reserved: false,
             deleting: false,
+            releasing: false,
         }));
         node.tell(Event::ApiRead);
         Self { node, kernel, reports, end: Some(end) }

@@ -48,6 +48,7 @@ fn block(index: u8) -> SeenBlock {
         subnet: Subnet::single(format!("10.0.{index}.0/29").parse().unwrap()),
         reserved: false,
         deleting: false,
+        releasing: false,
     }
 }
 

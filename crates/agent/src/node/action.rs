@@ -100,6 +100,15 @@ pub enum Action {
         /// Its UID.
         uid: String,
     },
+    /// Take the mark off a block's object by which somebody means to release it, if it still has this UID and still names this
+    /// node. What is found then is told, by [`Event::BlockSeen`](super::Event::BlockSeen) or
+    /// [`Event::BlockGone`](super::Event::BlockGone).
+    KeepBlock {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
     /// Export exactly these networks.
     Export(BTreeSet<Cidr>),
     /// Tell people.

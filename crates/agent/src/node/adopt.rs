@@ -52,6 +52,7 @@ impl Node {
         block.object = if ours { Object::Ours } else { Object::Elsewhere };
         block.reserved = seen.reserved;
         block.deleting = seen.deleting;
+        block.see_mark(seen.releasing);
         let changed = block.facts != facts_of(again);
         let pool = block.facts.pool.clone();
         self.touch(&pool);
@@ -100,7 +101,8 @@ impl Node {
             return self.report(Report::Invalid { block: seen.name, subnet: seen.subnet });
         };
         self.record(Record::Owned(facts));
-        let block = Owned { reserved: seen.reserved, deleting: seen.deleting, ..block };
+        let block =
+            Owned { reserved: seen.reserved, deleting: seen.deleting, releasing: seen.releasing, ..block };
         self.blocks.insert(uid.clone(), block);
         self.clear(&uid);
         if !known {

@@ -19,6 +19,10 @@ pub(super) struct Owned {
     pub(super) reserved: bool,
     /// Its object is being deleted.
     pub(super) deleting: bool,
+    /// Somebody means to release it: nothing is handed out of it before that is taken back.
+    pub(super) releasing: bool,
+    /// When that was last asked for.
+    pub(super) objected: Option<Timestamp>,
     /// Set for good once nothing is handed out of it any more.
     pub(super) fence: Option<Fence>,
     /// Where the journal says so.
@@ -52,6 +56,8 @@ impl Owned {
             object: Object::Ours,
             reserved: false,
             deleting: false,
+            releasing: false,
+            objected: None,
             fence: None,
             fence_position: 0,
             shadow: None,
@@ -67,6 +73,16 @@ impl Owned {
             && self.shadow.is_none()
             && !self.reserved
             && !self.deleting
+            && !self.releasing
+    }
+
+    /// Whether it will be usable as soon as the API says that nobody means to release it any more.
+    pub(super) fn is_being_kept(&self) -> bool {
+        self.fence.is_none()
+            && self.object == Object::Ours
+            && self.releasing
+            && !self.deleting
+            && !self.is_slice()
     }
 
     /// Its networks.

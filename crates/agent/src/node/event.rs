@@ -326,6 +326,8 @@ pub struct SeenBlock {
     pub reserved: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Whether somebody takes this node for gone and means to release it.
+    pub releasing: bool,
 }
 
 /// A slice of a range, as a block.

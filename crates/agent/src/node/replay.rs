@@ -171,6 +171,7 @@ impl Node {
         };
         if let Some(seen) = seen {
             (block.reserved, block.deleting) = (seen.block.reserved, seen.block.deleting);
+            block.see_mark(seen.block.releasing);
         }
         if let Some((object, _)) = &fence {
             block.object = *object;

@@ -34,7 +34,9 @@ impl Node {
         if !used {
             return;
         }
-        let free = self.usable_blocks(name).map(|block| block.engine.counts().free);
+        // Those that are being kept will be usable in a moment.
+        let kept = self.blocks.values().filter(|block| block.facts.pool == name && block.is_being_kept());
+        let free = self.usable_blocks(name).chain(kept).map(|block| block.engine.counts().free);
         let expected = free.fold(0, u128::saturating_add).saturating_add(self.coming(name));
         let wanted = (waiting as u128).saturating_add(self.low_water(name));
         let missing = wanted.saturating_sub(expected).div_ceil(size);

@@ -20,6 +20,7 @@ impl Node {
             for block in self.blocks.values_mut() {
                 earlier(&mut block.empty_since);
                 block.sent.iter_mut().for_each(earlier);
+                block.objected.iter_mut().for_each(earlier);
             }
             let troubles = self.pools.values_mut().filter_map(|pool| pool.trouble.as_mut());
             troubles.for_each(|trouble| earlier(&mut trouble.since));
@@ -75,8 +76,9 @@ impl Node {
         let grants = self.asks.values().filter(|ask| ask.granted.is_some());
         let grants = grants.map(|ask| ask.since.plus(settings.grant_patience));
         let blocks = self.blocks.values().filter_map(|block| self.wake_for(block));
+        let kept = self.blocks.values().filter_map(|block| block.objects_at(settings.return_patience));
         let look = self.suspicions.look_at;
-        let moments = waiting.chain(troubles).chain(grants).chain(blocks).chain(look);
+        let moments = waiting.chain(troubles).chain(grants).chain(blocks).chain(kept).chain(look);
         let moments = moments.chain(self.reach.moments());
         // What was due before has been looked at, and waits for something else.
         moments.filter(|moment| *moment > self.now).min()

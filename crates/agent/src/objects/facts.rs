@@ -4,6 +4,7 @@ use kube::ResourceExt;
 use tenure_api::coil::{
     AddressBlock, AddressPool, BlockRequest, EnginePool, RequestOutcome, condition, split_block_name,
 };
+use tenure_api::release::mark_of;
 
 use crate::node::{PoolFacts, Refusal, RefusalKind, SeenBlock};
 
@@ -37,6 +38,7 @@ pub(super) fn block(block: &AddressBlock) -> Result<SeenBlock, String> {
         subnet: block.spec.to_subnet().map_err(|error| error.to_string())?,
         reserved: block.is_reserved(),
         deleting: block.metadata.deletion_timestamp.is_some(),
+        releasing: mark_of(block).is_some(),
         name,
     })
 }

@@ -101,14 +101,14 @@ impl Shared {
     }
 
     /// Tells that a block is gone, also if nobody here has known it.
-    fn block_is_gone(&self, name: &str, uid: &str) {
+    pub(super) fn block_is_gone(&self, name: &str, uid: &str) {
         let mut mirror = lock(&self.own_blocks);
         mirror.hear(Heard::Gone(name.to_owned(), uid.to_owned()));
         (self.tell)(Event::BlockGone { name: name.to_owned(), uid: uid.to_owned() });
     }
 
     /// Tells that a block is another node's.
-    fn block_is_elsewhere(&self, block: &AddressBlock) {
+    pub(super) fn block_is_elsewhere(&self, block: &AddressBlock) {
         let (name, uid) = (block.name_any(), block.uid().unwrap_or_default());
         let mut mirror = lock(&self.own_blocks);
         mirror.forget(&name, &uid);

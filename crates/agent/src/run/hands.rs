@@ -60,7 +60,9 @@ impl Hands for Body {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::AskForBlock { .. } | Action::ReturnBlock { .. } => self.objects.carry_out(action),
+            Action::AskForBlock { .. } | Action::ReturnBlock { .. } | Action::KeepBlock { .. } => {
+                self.objects.carry_out(action);
+            }
             Action::Report(ref report) => {
                 if matches!(report, Report::Replayed { .. }) {
                     self.stages.replayed();

@@ -150,6 +150,7 @@ impl Shared {
             subnet: Subnet::single(taken.id.range),
             reserved: false,
             deleting: false,
+            releasing: false,
         };
         let realm = realm_of(&taken.id.network);
         self.node.tell(Event::SliceSeen(SeenSlice { block: slice, realm, records }));
@@ -197,6 +198,7 @@ impl Shared {
             subnet: Subnet::single(cidr),
             reserved: false,
             deleting: false,
+            releasing: false,
         };
         let records = decoded.entries.iter().map(|(_, held)| recorded(held)).collect();
         let realm = realm_of(&network);

@@ -8,7 +8,7 @@ use kube::{CustomResource, KubeSchema, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{label, rules};
+use super::{annotation, label, rules};
 use crate::claims;
 
 /// The fields of a block. In the object they stand beside `metadata`, not under `spec`.
@@ -97,6 +97,17 @@ impl AddressBlock {
     /// Whether nobody hands out its addresses: they belong to pods of a system that was here before.
     pub fn is_reserved(&self) -> bool {
         self.labels().contains_key(label::RESERVED)
+    }
+
+    /// Whether the block is nobody's and only occupies its name, so that its pool does not carve what an older pool has.
+    pub fn is_withheld(&self) -> bool {
+        self.label(label::WITHHELD) == Some("true")
+    }
+
+    /// The UIDs of the pools for which it is withheld.
+    pub fn withheld_for(&self) -> impl Iterator<Item = &str> {
+        let pools = self.annotations().get(annotation::WITHHELD_FOR);
+        pools.into_iter().flat_map(|pools| pools.split(',')).filter(|uid| !uid.is_empty())
     }
 
     /// Whether no node owns the block: its addresses are for claims, and the controller's to give.

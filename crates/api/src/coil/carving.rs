@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt};
 
 use super::{
     AddressBlock, AddressBlockSpec, AddressPool, BlockRequest, BlockRequestSpec, ConversionError, EnginePool,
-    FINALIZER, SubnetSet, label, names,
+    FINALIZER, SubnetSet, annotation, label, names,
 };
 use crate::claims;
 
@@ -33,6 +33,16 @@ impl AddressBlock {
     pub fn carve_floating(pool: &AddressPool, index: u128) -> Result<Self, ConversionError> {
         let mut block = Self::carve_for_nobody(pool, index)?;
         block.labels_mut().insert(claims::label::FLOATING.to_owned(), "true".to_owned());
+        Ok(block)
+    }
+
+    /// The object that occupies the name of block `index` of a pool, because the older pool with this UID carves its addresses.
+    /// Nothing keeps it from being deleted with its own pool.
+    pub fn withhold(pool: &AddressPool, index: u128, older: &str) -> Result<Self, ConversionError> {
+        let mut block = Self::carve_for_nobody(pool, index)?;
+        block.labels_mut().insert(label::WITHHELD.to_owned(), "true".to_owned());
+        block.annotations_mut().insert(annotation::WITHHELD_FOR.to_owned(), older.to_owned());
+        block.metadata.finalizers = None;
         Ok(block)
     }
 

@@ -1,21 +1,29 @@
-//! Which blocks are taken, by pool, gathered once for a plan.
+//! What is taken, gathered once for a plan: block numbers by pool, and every network that is somebody's, whichever pool it is of.
+//!
+//! Pools may grow into each other, so no pool may trust its own numbers alone. A block is carved only where nothing that exists
+//! has any of its addresses: no block of any pool, no block that was promised, and no record of Whereabouts'. Which of two pools
+//! may carve what is still free is decided by their age ([`tenure_api::overlap`]).
 
 use std::collections::HashMap;
 
 use kube::ResourceExt;
-use tenure_api::coil::{AddressBlock, AddressPool, split_block_name};
-use tenure_ipam::{Cidr, IntervalSet};
+use tenure_api::coil::{AddressBlock, AddressPool, EnginePool, split_block_name};
+use tenure_api::overlap::Overlaps;
+use tenure_ipam::{Address, Family, IntervalSet, Subnet};
 
+use super::locks::MOST_LOCKS;
 use super::requests::promise_of;
 use crate::world::World;
 
-/// What of each pool is taken.
+/// What is taken.
 pub(super) struct Carved<'a> {
     pools: HashMap<&'a str, Taken>,
     /// Blocks by the UID of the request that they answer.
     pub(super) answers: HashMap<&'a str, &'a AddressBlock>,
-    /// The networks of blocks whose pool is gone. No pool may carve them a second time.
-    pub(super) orphans: Vec<Cidr>,
+    /// Addresses of blocks and records that exist.
+    there: Networks,
+    /// Addresses of blocks that were promised to requests.
+    promised: Networks,
 }
 
 /// Numbers of a pool's blocks.
@@ -23,6 +31,8 @@ pub(super) struct Carved<'a> {
 pub(super) struct Taken {
     /// Those that exist.
     pub(super) carved: IntervalSet,
+    /// Those whose names are occupied for an older pool.
+    occupied: IntervalSet,
     /// Those that a waiting request was promised.
     pub(super) promised: IntervalSet,
     /// Those that are being made for claims.
@@ -34,57 +44,154 @@ pub(super) struct Taken {
     pub(super) objects: usize,
 }
 
+/// Addresses, as sets of intervals.
+#[derive(Default)]
+struct Networks {
+    ipv4: IntervalSet,
+    ipv6: IntervalSet,
+}
+
+impl Networks {
+    fn of(&self, family: Family) -> &IntervalSet {
+        match family {
+            Family::V4 => &self.ipv4,
+            Family::V6 => &self.ipv6,
+        }
+    }
+
+    fn insert(&mut self, first: Address, last: Address) {
+        let set = match first.family() {
+            Family::V4 => &mut self.ipv4,
+            Family::V6 => &mut self.ipv6,
+        };
+        set.insert(first.bits(), last.bits());
+    }
+
+    fn extend(&mut self, subnet: Option<Subnet>) {
+        let Some(subnet) = subnet else { return };
+        for cidr in [subnet.ipv4, subnet.ipv6].into_iter().flatten() {
+            self.insert(cidr.first(), cidr.last());
+        }
+    }
+}
+
 impl<'a> Carved<'a> {
     /// What is taken in `world`.
     pub(super) fn of(world: &'a World) -> Self {
-        let mut pools: HashMap<&str, Taken> = HashMap::new();
-        let (mut answers, mut orphans) = (HashMap::new(), Vec::new());
+        let mut this = Self {
+            pools: HashMap::new(),
+            answers: HashMap::new(),
+            there: Networks::default(),
+            promised: Networks::default(),
+        };
         for block in world.blocks.iter() {
-            let named = block.metadata.name.as_deref().and_then(split_block_name);
-            if let Some((pool, index)) = named {
-                let taken = pools.entry(pool).or_default();
-                taken.carved.insert(index, index);
-                taken.floating += usize::from(block.is_floating());
-            }
-            if let Some(pool) = block.pool().or(named.map(|(pool, _)| pool)) {
-                pools.entry(pool).or_default().objects += 1;
-            }
-            let pool = block.pool().and_then(|pool| world.pools.get(pool));
-            if pool.is_none_or(|pool| !belongs_to(block, pool))
-                && let Ok(subnet) = block.spec.to_subnet()
-            {
-                orphans.extend([subnet.ipv4, subnet.ipv6].into_iter().flatten());
-            }
-            if let Some(uid) = block.request_uid() {
-                answers.insert(uid, block);
+            this.add_block(block);
+        }
+        for ledger in world.ledgers.pools.iter().filter(|ledger| ledger.is_of_the_cluster()) {
+            for (first, last) in &ledger.held {
+                this.there.insert(*first, *last);
             }
         }
+        let mut engines: HashMap<&str, Option<EnginePool>> = HashMap::new();
+        let mut subnet = |pool: &'a str, index: u128| {
+            let engine = || EnginePool::try_from(&world.pools.get(pool)?.spec).ok();
+            engines.entry(pool).or_insert_with(engine).as_ref()?.pool().block(index)
+        };
         // What cannot be read is there all the same: its name is its number.
         for (pool, index) in world.blocks.unreadable().filter_map(split_block_name) {
-            let taken = pools.entry(pool).or_default();
+            let taken = this.pools.entry(pool).or_default();
             taken.carved.insert(index, index);
             taken.objects += 1;
+            this.there.extend(subnet(pool, index));
         }
         // The same plan as before says the same of them again, unless others come first.
         for (name, floating) in &world.under_way {
             let Some((pool, index)) = split_block_name(name) else { continue };
-            let taken = pools.entry(pool).or_default();
+            let taken = this.pools.entry(pool).or_default();
             taken.objects += 1;
             if *floating {
                 taken.coming.insert(index, index);
+                this.promised.extend(subnet(pool, index));
             }
         }
         for request in world.requests.iter() {
-            if let Some((pool, index)) = promise_of(request) {
-                pools.entry(pool).or_default().promised.insert(index, index);
-            }
+            let Some((pool, index)) = promise_of(request) else { continue };
+            this.pools.entry(pool).or_default().promised.insert(index, index);
+            this.promised.extend(subnet(pool, index));
         }
-        Self { pools, answers, orphans }
+        this
+    }
+
+    fn add_block(&mut self, block: &'a AddressBlock) {
+        let named = block.metadata.name.as_deref().and_then(split_block_name);
+        if block.is_withheld() {
+            if let Some((pool, index)) = named {
+                self.pools.entry(pool).or_default().occupied.insert(index, index);
+            }
+            return;
+        }
+        if let Some((pool, index)) = named {
+            let taken = self.pools.entry(pool).or_default();
+            taken.carved.insert(index, index);
+            taken.floating += usize::from(block.is_floating());
+        }
+        if let Some(pool) = block.pool().or(named.map(|(pool, _)| pool)) {
+            self.pools.entry(pool).or_default().objects += 1;
+        }
+        self.there.extend(block.spec.to_subnet().ok());
+        if let Some(uid) = block.request_uid() {
+            self.answers.insert(uid, block);
+        }
+    }
+
+    /// A planted defect: without what is known of other pools.
+    #[cfg(test)]
+    pub(super) fn by_numbers(self) -> Self {
+        Self { there: Networks::default(), promised: Networks::default(), ..self }
     }
 
     /// What of this pool is taken.
     pub(super) fn from(&self, pool: &str) -> Option<&Taken> {
         self.pools.get(pool)
+    }
+
+    /// The numbers of a pool's blocks that it must not carve: an older pool has their addresses, or they cannot be locked
+    /// against a younger one, or something that exists has one of their addresses.
+    pub(super) fn kept_back(&self, name: &str, engine: &EnginePool, overlaps: &Overlaps) -> IntervalSet {
+        let mut kept = IntervalSet::new();
+        if let Some(overlap) = overlaps.younger.get(name) {
+            kept.extend(overlap.withheld.iter());
+        }
+        kept.extend(self.from(name).into_iter().flat_map(|there| there.occupied.iter()));
+        for younger in
+            overlaps.younger.values().filter(|younger| younger.block_bits < engine.pool().block_bits())
+        {
+            let locks = 1_u128.checked_shl(u32::from(engine.pool().block_bits() - younger.block_bits));
+            let shared = younger.older.get(name).into_iter().flatten();
+            for network in shared.filter(|_| locks.is_none_or(|locks| locks > MOST_LOCKS)) {
+                kept.extend(engine.pool().indexes_overlapping(network));
+            }
+        }
+        for family in [Family::V4, Family::V6] {
+            kept.extend(engine.pool().indexes_among(self.there.of(family), family).iter());
+        }
+        kept
+    }
+
+    /// The numbers of a pool's blocks that cannot be promised or given to claims: all of the above, what was promised, and
+    /// what has no address to hand out.
+    pub(super) fn not_free(&self, name: &str, engine: &EnginePool, overlaps: &Overlaps) -> IntervalSet {
+        let mut taken = engine.excluded_blocks();
+        taken.extend(self.kept_back(name, engine, overlaps).iter());
+        if let Some(there) = self.from(name) {
+            taken.extend(there.carved.iter());
+            taken.extend(there.promised.iter());
+            taken.extend(there.coming.iter());
+        }
+        for family in [Family::V4, Family::V6] {
+            taken.extend(engine.pool().indexes_among(self.promised.of(family), family).iter());
+        }
+        taken
     }
 }
 

@@ -1,34 +1,45 @@
 //! Blocks that nobody can use any more: their node is gone, or is out of service for good.
+//!
+//! Blocks of a missing node go by the rule of [`crate::release`]: two observations, a rest between them, and a mark that their
+//! owner can remove.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use tenure_api::coil::{AddressBlock, FINALIZER};
+use tenure_api::release::mark_of;
 use tenure_handles::Timestamp;
 
 use super::at;
-use super::suspicions::Suspicions;
+use crate::release::{Releases, Step, mark_at};
 use crate::world::World;
 use crate::write::{Because, Write};
 
 /// What an administrator puts on a node that will not come back by itself.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Releases what nobody can use, after two observations or a seen deletion.
-pub(super) fn collect(world: &World, suspicions: &mut Suspicions, now: Timestamp) -> Vec<Write> {
-    suspicions.look_again();
+/// Marks what a missing node has left, releases it after the rest, and takes the mark off where the node is back.
+pub(super) fn collect(world: &World, releases: &mut Releases, now: Timestamp) -> Vec<Write> {
+    releases.look_again();
     let mut writes = Vec::new();
     for block in world.blocks.iter().filter(|block| !block.is_reserved() && !is_on_its_way(block)) {
         let Some(node) = block.node() else { continue };
         match world.nodes().get(node) {
-            None => {
-                let lasted = suspicions.suspect(block.uid().unwrap_or_default(), now);
-                if lasted || world.saw_deletion_of(node) {
-                    writes.push(release(block, node, Because::NodeIsGone));
+            // One that cannot be read is there.
+            None if world.nodes().is_unreadable(node) => {}
+            None => match releases.step(&block.uid().unwrap_or_default(), mark_of(block), now) {
+                Step::Mark => {
+                    let (block, node) = (at(block), node.to_owned());
+                    writes.push(Write::MarkBlock { block, node, mark: mark_at(now) });
                 }
-            }
+                Step::Wait => {}
+                Step::Release => writes.push(release(block, node, Because::NodeIsGone)),
+            },
             Some(known) if is_out_of_service(known) => {
                 let addresses = block.spec.to_subnet().ok();
                 writes.push(release(block, node, Because::OutOfService { addresses }));
+            }
+            Some(_) if mark_of(block).is_some() => {
+                writes.push(Write::UnmarkBlock { block: at(block) });
             }
             Some(_) => {}
         }
@@ -48,7 +59,7 @@ pub(crate) fn is_out_of_service(node: &Node) -> bool {
     taints.into_iter().flatten().any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
-fn release(block: &AddressBlock, node: &str, because: Because) -> Write {
+pub(super) fn release(block: &AddressBlock, node: &str, because: Because) -> Write {
     let finalizers = block.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
     Write::ReleaseBlock { block: at(block), finalizers, node: node.to_owned(), because }
 }

@@ -8,12 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use tenure_api::claims::{IPAMClaim, IPAMClaimSpec};
+use tenure_api::coil::annotation::WITHHELD_FOR;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, BlockRequestSpec, label};
+use tenure_api::release::{RELEASING, mark_of};
 use tenure_claims::PodFacts;
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 
-use super::time;
+use super::{locks, time};
 use crate::cache::Cache;
 use crate::claims::{Claim, namespace_seen};
 use crate::pods::PodSeen;
@@ -59,6 +61,8 @@ pub(super) struct Server {
     /// Claims and pods of the namespace `ns`.
     pub(super) claims: BTreeMap<String, IPAMClaim>,
     pub(super) pods: BTreeMap<String, PodSeen>,
+    /// Pods that live and have an address of their node's, and their nodes.
+    pub(super) bound: BTreeMap<String, String>,
     pub(super) log: Vec<News>,
 }
 
@@ -289,10 +293,19 @@ impl Server {
                 }
                 self.update_request(request, |request| request.status = Some(status.clone()))
             }
-            Write::Create { block } if self.blocks.contains_key(&block.name_any()) => Outcome::AlreadyExists,
             Write::Create { block } => {
-                self.put_block((**block).clone());
-                Outcome::Done
+                let pools: Vec<AddressPool> = self.pools.values().cloned().collect();
+                let Ok(locks) = locks(&pools, block) else { return Outcome::Conflict };
+                if locks.iter().any(|lock| !self.occupy(lock)) {
+                    return Outcome::Conflict;
+                }
+                self.create(block)
+            }
+            Write::Unlock { block, pools } => {
+                if self.has_any(pools) {
+                    return Outcome::Conflict;
+                }
+                self.delete_block(block)
             }
             Write::PoolStatus { pool, status } => {
                 self.update_pool(pool, |pool| pool.status = Some((**status).clone()))
@@ -300,17 +313,95 @@ impl Server {
             Write::PoolFinalizers { pool, finalizers } => {
                 self.update_pool(pool, |pool| pool.metadata.finalizers = Some(finalizers.clone()))
             }
-            Write::ReleaseBlock { block, node, because, .. } => {
-                let alive = *because == Because::NodeIsGone && self.nodes.contains_key(node);
-                if alive || !Self::is_at(self.blocks.get(&block.name), block) {
+            Write::MarkBlock { block, node, mark } => {
+                if self.is_in_use(node) {
                     return Outcome::Conflict;
                 }
-                self.return_block(&block.name);
-                Outcome::Done
+                self.annotate_block(block, Some(mark.as_str()))
+            }
+            Write::UnmarkBlock { block } => self.annotate_block(block, None),
+            Write::ReleaseBlock { block, node, because, .. } => {
+                if *because == Because::NodeIsGone && self.is_in_use(node) {
+                    self.annotate_block(block, None);
+                    return Outcome::Conflict;
+                }
+                self.delete_block(block)
             }
             Write::Claim(write) => self.write_claim(write),
             Write::Ledger(_) | Write::Move(_) | Write::Make(_) => panic!("nobody asked for {write:?}"),
         }
+    }
+
+    /// Creates a block unless its name is taken.
+    pub(super) fn create(&mut self, block: &AddressBlock) -> Outcome {
+        if self.blocks.contains_key(&block.name_any()) {
+            return Outcome::AlreadyExists;
+        }
+        self.put_block(block.clone());
+        Outcome::Done
+    }
+
+    /// Occupies the name of a block, or finds that it is occupied already; not if somebody has the block.
+    pub(super) fn occupy(&mut self, lock: &AddressBlock) -> bool {
+        let Some(there) = self.blocks.get(&lock.name_any()) else {
+            self.put_block(lock.clone());
+            return true;
+        };
+        if !there.is_withheld() || there.owner_references() != lock.owner_references() {
+            return false;
+        }
+        let mut all: Vec<&str> = there.withheld_for().collect();
+        let missing: Vec<&str> = lock.withheld_for().filter(|uid| !all.contains(uid)).collect();
+        if !missing.is_empty() {
+            all.extend(missing);
+            let all = all.join(",");
+            let mut there = there.clone();
+            there.annotations_mut().insert(WITHHELD_FOR.to_owned(), all);
+            self.put_block(there);
+        }
+        true
+    }
+
+    /// Whether one of these pools is there.
+    pub(super) fn has_any(&self, uids: &[String]) -> bool {
+        self.pools.values().filter_map(ResourceExt::uid).any(|uid| uids.contains(&uid))
+    }
+
+    /// Whether a node is there, or a pod that lives is bound to it: what is read live before a block is marked or released.
+    pub(super) fn is_in_use(&self, node: &str) -> bool {
+        self.nodes.contains_key(node) || self.bound.values().any(|bound| bound == node)
+    }
+
+    /// Writes a block's mark, or takes it off.
+    pub(super) fn annotate_block(&mut self, at: &At, mark: Option<&str>) -> Outcome {
+        if !Self::is_at(self.blocks.get(&at.name), at) {
+            return Outcome::Conflict;
+        }
+        let mut block = self.blocks[&at.name].clone();
+        match mark {
+            Some(mark) => _ = block.annotations_mut().insert(RELEASING.to_owned(), mark.to_owned()),
+            None => _ = block.annotations_mut().remove(RELEASING),
+        }
+        self.put_block(block);
+        Outcome::Done
+    }
+
+    /// The agent of a node takes the marks off its blocks.
+    pub(super) fn unmark_own(&mut self, node: &str) {
+        let own =
+            self.blocks.values().filter(|block| block.node() == Some(node) && mark_of(*block).is_some());
+        for at in own.map(super::at).collect::<Vec<_>>() {
+            self.annotate_block(&at, None);
+        }
+    }
+
+    /// Deletes a block at a version.
+    pub(super) fn delete_block(&mut self, at: &At) -> Outcome {
+        if !Self::is_at(self.blocks.get(&at.name), at) {
+            return Outcome::Conflict;
+        }
+        self.return_block(&at.name);
+        Outcome::Done
     }
 
     fn write_claim(&mut self, write: &ClaimWrite) -> Outcome {
@@ -368,6 +459,15 @@ impl Server {
         change(&mut pool);
         self.put_pool(pool);
         Outcome::Done
+    }
+
+    /// The same where a write may conflict with what stands in its way.
+    pub(super) fn try_to_settle(&mut self, planner: &mut super::Planner) {
+        for _ in 0..20 {
+            for write in planner.plan(&self.world(), self.timestamp()) {
+                self.write(&write);
+            }
+        }
     }
 
     /// Plans and writes with one leader that knows everything, until there is nothing to do.

@@ -66,10 +66,10 @@ fn describe(
     };
     let none = IntervalSet::new();
     let overlap = overlaps.younger.get(&name);
-    let withheld = overlap.map_or(&none, |overlap| &overlap.withheld);
+    let kept_back = carved.kept_back(&name, &engine, overlaps);
     let floating = carved.from(&name).map_or(0, |taken| taken.floating);
     let carved = carved.from(&name).map_or(&none, |taken| &taken.carved);
-    let (blocks, addresses) = engine.usage(carved, withheld);
+    let (blocks, addresses) = engine.usage(carved, &kept_back);
     let exhausted = blocks.free == "0";
     match overlap {
         Some(overlap) => set(condition::OVERLAPPING, true, overlap.reason(), overlap.message()),

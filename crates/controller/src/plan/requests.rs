@@ -75,6 +75,8 @@ struct Shelf<'a> {
     pool: &'a AddressPool,
     engine: EnginePool,
     taken: IntervalSet,
+    /// Those of them that are not to be carved, whatever was promised.
+    kept_back: IntervalSet,
     /// What this plan creates: two leaders may have promised one block to two requests.
     created: IntervalSet,
 }
@@ -102,6 +104,10 @@ impl<'a> Desk<'a> {
             return self.promise(request).map(Some);
         }
         let shelf = self.shelf(&request.spec.pool_name)?;
+        if shelf.kept_back.contains(index) {
+            // Pools have grown into each other since: the addresses are another one's.
+            return self.promise(request).map(Some);
+        }
         if shelf.created.contains(index) {
             // Two leaders have promised it twice. One of the two gets it; the other one is promised another block as
             // soon as it is known which.
@@ -149,19 +155,9 @@ impl<'a> Shelf<'a> {
             },
         })?;
         let engine = EnginePool::try_from(&pool.spec).map_err(Refusal::invalid)?;
-        let mut taken = engine.excluded_blocks();
-        if let Some(overlap) = overlaps.younger.get(name) {
-            taken.extend(overlap.withheld.iter());
-        }
-        if let Some(there) = carved.from(name) {
-            taken.extend(there.carved.iter());
-            taken.extend(there.promised.iter());
-            taken.extend(there.coming.iter());
-        }
-        for network in &carved.orphans {
-            taken.extend(engine.pool().indexes_overlapping(network));
-        }
-        Ok(Self { pool, engine, taken, created: IntervalSet::new() })
+        let taken = carved.not_free(name, &engine, overlaps);
+        let kept_back = carved.kept_back(name, &engine, overlaps);
+        Ok(Self { pool, engine, taken, kept_back, created: IntervalSet::new() })
     }
 
     /// Promises the lowest free block.

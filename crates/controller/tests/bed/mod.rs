@@ -61,6 +61,7 @@ pub fn settings(identity: &str) -> Settings {
         },
         tick: Duration::from_millis(500),
         patience: Duration::from_secs(2),
+        missing_node_rest: Duration::from_secs(10),
         whereabouts: Whereabouts {
             release_after: Some(Duration::from_secs(2)),
             node_gone_after: Duration::from_secs(1),

@@ -134,6 +134,8 @@ fn one_block(
         _ if block.is_reserved() => {}
         // The controller owns it, for claims.
         None if block.is_floating() => {}
+        // It is nobody's: an older pool has its addresses.
+        None if block.is_withheld() => {}
         None => findings.differ(
             "block-without-node",
             &subject,
@@ -162,7 +164,8 @@ fn one_block(
 /// Blocks that share addresses. Networks are nested or apart, so in sorted order one that contains the next is the last
 /// one that was not left behind.
 fn blocks_overlap(snapshot: &Snapshot, findings: &mut Findings) {
-    let with_networks = snapshot.blocks.iter().flat_map(|block| networks(block).map(move |it| (it, block)));
+    let carved = snapshot.blocks.iter().filter(|block| !block.is_withheld());
+    let with_networks = carved.flat_map(|block| networks(block).map(move |it| (it, block)));
     let mut sorted: Vec<(Cidr, &AddressBlock)> = with_networks.collect();
     sorted.sort_by_key(|(network, block)| (*network, block.name_any()));
     let mut around: Vec<(Cidr, &AddressBlock)> = Vec::new();

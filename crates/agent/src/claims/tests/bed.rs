@@ -438,6 +438,7 @@ fn routed_pool() -> [Event; 2] {
         subnet: Subnet::dual(cidr("10.1.0.0/24"), cidr("fd01::/120")),
         reserved: false,
         deleting: false,
+        releasing: false,
     };
     [Event::PoolChanged { name: "default".into(), facts }, Event::BlockSeen(block)]
 }

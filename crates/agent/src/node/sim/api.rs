@@ -34,6 +34,8 @@ pub(super) struct Api {
     pub(super) answers: Vec<(u64, Event)>,
     /// Deletions under way; they arrive also when their sender is dead.
     pub(super) returns: Vec<(String, String)>,
+    /// Objections to the release of a block, by its UID.
+    pub(super) keeps: Vec<String>,
     /// UIDs that were taken from their owner by force.
     pub(super) taken: BTreeSet<String>,
     pub(super) slice: SliceGiven,
@@ -61,6 +63,7 @@ impl Api {
             subnet: Subnet::single(network.parse().unwrap()),
             reserved: false,
             deleting: false,
+            releasing: false,
         };
         self.blocks.insert(index, block.clone());
         Some(block)
@@ -105,6 +108,16 @@ impl Api {
                 self.watch.push_back(Event::BlockGone { name, uid });
                 self.blocks.remove(&found?.0)
             }
+        }
+    }
+
+    /// One objection arrives: the mark goes.
+    pub(super) fn keep_one(&mut self, dice: &Dice) {
+        let Some(uid) = dice.pick(&mut self.keeps).filter(|_| self.up) else { return };
+        let kept = self.blocks.values_mut().find(|block| block.uid == uid && block.node == HERE);
+        if let Some(block) = kept {
+            block.releasing = false;
+            self.watch.push_back(Event::BlockSeen(block.clone()));
         }
     }
 
@@ -157,7 +170,9 @@ impl Api {
         let ours = self.indexes_of(HERE);
         let Some(index) = ours.get(dice.below(ours.len())) else { return };
         let Some(block) = self.blocks.get_mut(index) else { return };
-        if dice.percent(80) {
+        if dice.percent(40) {
+            block.releasing = true;
+        } else if dice.percent(70) {
             block.reserved = !block.reserved;
         } else {
             block.deleting = true;

@@ -41,6 +41,7 @@ impl SliceGiven {
             subnet: Subnet::single(RANGE.parse().unwrap()),
             reserved: false,
             deleting: false,
+            releasing: false,
         }
     }
 

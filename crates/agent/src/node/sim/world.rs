@@ -250,6 +250,7 @@ impl World {
     }
 
     fn let_deletion_arrive(&mut self) {
+        self.api.keep_one(&self.dice);
         if let Some(deleted) = self.api.delete_one(&self.dice) {
             self.deeds.count("given back");
             self.check_given_back(&deleted);
@@ -347,6 +348,7 @@ impl World {
             Action::Answer { ticket, outcome } => self.check_answer(ticket, outcome),
             Action::AskForBlock { ask, .. } => self.api.asks.push((self.agent.life, ask)),
             Action::ReturnBlock { name, uid } => self.api.returns.push((name, uid)),
+            Action::KeepBlock { uid, .. } => self.api.keeps.push(uid),
             Action::Export(networks) => self.knowledge.exported = networks,
             Action::Repair(holds) => {
                 self.check_read();
@@ -395,6 +397,7 @@ impl World {
             let mut quiet = self.kernel.jobs.is_empty() && !self.agent.has_waiting() && self.reads.is_empty();
             quiet &= self.api.watch.is_empty() && self.api.answers.is_empty();
             quiet &= self.api.asks.is_empty() && self.api.returns.is_empty();
+            quiet &= self.api.keeps.is_empty();
             if quiet {
                 break;
             }

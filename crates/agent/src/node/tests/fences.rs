@@ -168,3 +168,42 @@ fn a_block_whose_object_is_being_deleted_drains() {
     rig.pass(Duration::from_secs(31));
     assert_eq!(rig.returned, [("default-0".to_owned(), "default-0-uid".to_owned())]);
 }
+
+#[test]
+fn d13_nothing_is_handed_out_of_a_block_that_is_to_be_released_before_the_mark_is_gone() {
+    let mut rig = Rig::with_blocks([0]);
+    assert_eq!(rig.give("a"), "10.0.7.0");
+    let marked = SeenBlock { releasing: true, ..block("default", 0) };
+    rig.event(Event::BlockSeen(marked.clone()));
+    assert_eq!(rig.kept, ["default-0"], "it objects at once");
+    assert_eq!(rig.exported.len(), 1, "its pods are still reached");
+    assert_eq!(rig.asked.len(), 0, "no other block is needed");
+    let waiting = rig.add("b");
+    assert!(rig.is_open(waiting));
+    rig.event(Event::BlockSeen(marked));
+    assert_eq!(rig.kept.len(), 1, "once is enough while the answer is on its way");
+    let patience = rig.node.settings.return_patience;
+    rig.pass(patience);
+    assert_eq!(rig.kept.len(), 2, "and again if there is none");
+    let waiting = rig.add("b");
+    rig.event(Event::BlockSeen(block("default", 0)));
+    assert_eq!(rig.address(waiting), "10.0.7.1");
+}
+
+#[test]
+fn d13_a_block_that_was_marked_before_a_restart_is_kept_and_one_that_was_released_is_fenced() {
+    let mut rig = Rig::with_blocks([0]);
+    rig.give("a");
+    rig.event(Event::BlockSeen(SeenBlock { releasing: true, ..block("default", 0) }));
+    rig.event(Event::BlockGone { name: "default-0".into(), uid: "default-0-uid".into() });
+    let waiting = rig.add("b");
+    assert!(rig.is_open(waiting), "the release was first: nothing is handed out of it any more");
+    let mut again = rig.restarted(Vec::new());
+    again.event(Event::BlockSeen(SeenBlock { releasing: true, ..block("default", 1) }));
+    again.event(Event::ApiRead);
+    assert_eq!(again.kept, ["default-1"]);
+    let waiting = again.add("c");
+    assert!(again.is_open(waiting));
+    again.event(Event::BlockSeen(block("default", 1)));
+    assert_eq!(again.address(waiting), "10.0.7.8");
+}

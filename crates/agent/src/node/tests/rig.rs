@@ -27,6 +27,8 @@ pub(super) struct Rig {
     pub(super) order: Vec<Ticket>,
     pub(super) asked: Vec<(AskId, String)>,
     pub(super) returned: Vec<(String, String)>,
+    /// Blocks whose release was objected to.
+    pub(super) kept: Vec<String>,
     pub(super) reports: Vec<Report>,
     pub(super) exported: BTreeSet<Cidr>,
     pub(super) jobs: Vec<Action>,
@@ -70,6 +72,7 @@ pub(super) fn block(pool: &str, index: u8) -> SeenBlock {
         subnet: Subnet::single(format!("10.0.{}.{}/29", pool.len(), index * 8).parse().unwrap()),
         reserved: false,
         deleting: false,
+        releasing: false,
     }
 }
 
@@ -96,6 +99,7 @@ impl Rig {
             order: Vec::new(),
             asked: Vec::new(),
             returned: Vec::new(),
+            kept: Vec::new(),
             reports: Vec::new(),
             exported: BTreeSet::new(),
             jobs: Vec::new(),
@@ -162,6 +166,7 @@ impl Rig {
                     }
                     Action::AskForBlock { ask, pool, .. } => self.asked.push((ask, pool)),
                     Action::ReturnBlock { name, uid } => self.returned.push((name, uid)),
+                    Action::KeepBlock { name, .. } => self.kept.push(name),
                     Action::Export(networks) => self.exported = networks,
                     Action::Repair(holds) => self.repaired = holds,
                     Action::Look { .. } => self.looks.push(action),

@@ -40,6 +40,7 @@ fn slice_of(network: &str, range: &str, times: u32) -> SeenSlice {
         subnet: Subnet::single(cidr(range)),
         reserved: false,
         deleting: false,
+        releasing: false,
     };
     SeenSlice { block, realm: format!("whereabouts/{network}"), records: Vec::new() }
 }

@@ -121,6 +121,30 @@ async fn a_block_that_somebody_is_deleting_goes_with_its_finalizer() {
 }
 
 #[tokio::test]
+async fn d13_the_mark_of_a_block_goes_on_the_version_that_was_read_and_a_release_that_was_planned_before_fails()
+ {
+    let bed = Bed::new(137).await;
+    let agent = bed.ready().await;
+    let block = bed.block("default", 0, NODE).await;
+    let mark =
+        json!({"metadata": {"annotations": {"tenure/releasing": "2026-11-17T02:00:00Z", "other": "stays"}}});
+    bed.merge::<AddressBlock>("default-0", mark).await;
+    let is_marked = |event: &Event| matches!(event, Event::BlockSeen(seen) if seen.releasing);
+    agent.until("the mark", is_marked).await;
+    agent.forget();
+    let marked = there(&bed, "default-0").await.unwrap();
+    let (name, uid) = ("default-0".to_owned(), block.uid().unwrap());
+    agent.objects.carry_out(crate::node::Action::KeepBlock { name, uid });
+    assert!(!agent.seen("default-0").await.releasing);
+    let kept = there(&bed, "default-0").await.unwrap();
+    assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), ["other"]);
+    let exactly = Preconditions { uid: block.uid(), resource_version: marked.resource_version() };
+    let exactly = DeleteParams::default().preconditions(exactly);
+    let late = bed.api::<AddressBlock>().delete("default-0", &exactly).await;
+    assert!(matches!(late, Err(kube::Error::Api(status)) if status.code == 409));
+}
+
+#[tokio::test]
 async fn finalizers_of_others_stay_and_are_waited_for() {
     let bed = Bed::new(38).await;
     let agent = bed.ready().await;

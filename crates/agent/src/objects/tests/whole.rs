@@ -44,7 +44,10 @@ impl Hands for Obedient {
         match action {
             Action::Wire(job) => self.node.tell(Event::Wired { job: job.job, link: Link::default() }),
             Action::Unwire { job, .. } => self.node.tell(Event::Unwired { job }),
-            action @ (Action::AskForBlock { .. } | Action::ReturnBlock { .. } | Action::Report(_)) => {
+            action @ (Action::AskForBlock { .. }
+            | Action::ReturnBlock { .. }
+            | Action::KeepBlock { .. }
+            | Action::Report(_)) => {
                 self.objects.carry_out(action);
             }
             _ => {}

@@ -210,6 +210,7 @@ async fn a_check_says_what_is_wrong_with_an_interface() {
         subnet: tenure_ipam::Subnet::single("10.1.0.0/24".parse().unwrap()),
         reserved: false,
         deleting: false,
+        releasing: false,
     }));
     rig.node.tell(Event::Journal(Image::default()));
     rig.node.tell(Event::Kernel(Vec::new()));

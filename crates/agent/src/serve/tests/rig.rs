@@ -102,6 +102,7 @@ impl Rig {
                 },
                 reserved: false,
                 deleting: false,
+                releasing: false,
             }));
         }
         rig.node.tell(Event::Journal(Image::default()));

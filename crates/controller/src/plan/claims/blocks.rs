@@ -173,17 +173,9 @@ impl<'a> Blocks<'a> {
             Refused::new(Reason::InternalError, format!("AddressPool \"{name}\" cannot be used: {error}"))
         };
         let engine = EnginePool::try_from(&pool.spec).map_err(|error| invalid(&error))?;
-        let mut taken = engine.excluded_blocks();
+        let mut taken = self.carved.not_free(name, &engine, self.overlaps);
         let none = IntervalSet::new();
         let withheld = self.overlaps.younger.get(name).map_or(&none, |overlap| &overlap.withheld);
-        taken.extend(withheld.iter());
-        if let Some(there) = self.carved.from(name) {
-            taken.extend(there.carved.iter());
-            taken.extend(there.promised.iter());
-        }
-        for network in &self.carved.orphans {
-            taken.extend(engine.pool().indexes_overlapping(network));
-        }
         for (_, index) in
             self.promised.iter().filter_map(|block| split_block_name(block)).filter(|it| it.0 == name)
         {

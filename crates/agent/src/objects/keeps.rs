@@ -1,0 +1,68 @@
+//! Keeping a block that somebody means to release: the mark is removed on the version that was read, so that either this or
+//! the release fails.
+
+use std::sync::Arc;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tenure_api::coil::AddressBlock;
+use tenure_api::release::{RELEASING, mark_of};
+
+use super::Shared;
+use super::calls::Trouble;
+
+/// How often somebody else may change a block while its mark is being removed. The node tries again later.
+const TRIES: usize = 5;
+
+impl Shared {
+    /// Takes the mark off a block. What is found in the end is told.
+    pub(super) async fn keep(self: Arc<Self>, name: String, uid: String) {
+        for _ in 0..TRIES {
+            match self.try_to_keep(&name, &uid).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(trouble) => {
+                    return tracing::warn!(block = name, %trouble, "a block cannot be kept yet: its mark cannot be removed");
+                }
+            }
+        }
+        tracing::warn!(
+            block = name,
+            "a block that is being kept is changed by somebody else again and again"
+        );
+    }
+
+    /// Whether there is nothing left to do.
+    async fn try_to_keep(self: &Arc<Self>, name: &str, uid: &str) -> Result<bool, Trouble> {
+        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
+        let Some(block) = self.insist(|| blocks.get_opt(name)).await? else {
+            self.block_is_gone(name, uid);
+            return Ok(true);
+        };
+        if block.uid().as_deref() != Some(uid) {
+            self.block_is_gone(name, uid);
+            self.show_block(&block);
+            return Ok(true);
+        }
+        if block.node() != Some(&self.options.node) {
+            self.block_is_elsewhere(&block);
+            return Ok(true);
+        }
+        if mark_of(&block).is_none() {
+            self.show_block(&block);
+            return Ok(true);
+        }
+        let metadata = json!({"resourceVersion": block.resource_version(), "annotations": {RELEASING: null}});
+        let (patch, plain) = (Patch::Merge(json!({"metadata": metadata})), PatchParams::default());
+        match self.insist(|| blocks.patch(name, &plain, &patch)).await {
+            Ok(kept) => {
+                tracing::info!(block = name, "this node is alive and keeps a block that was to be released");
+                self.show_block(&kept);
+                Ok(true)
+            }
+            Err(Trouble::Refused(404 | 409, _)) => Ok(false),
+            Err(trouble) => Err(trouble),
+        }
+    }
+}

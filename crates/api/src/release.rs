@@ -1,0 +1,15 @@
+//! The mark on an object whose node is missing: since when somebody means to release it.
+//!
+//! Whoever releases writes the mark first and deletes after a rest, on the version that was read. Whoever owns the object and
+//! is alive removes the mark before it hands out anything more of it. Each of the two writes conflicts with the other, so a
+//! node that comes back either keeps the object or knows that it is gone.
+
+use kube::ResourceExt;
+
+/// Annotation on a block, slice, ledger or claim: since when its node has been missing and no pod uses it (RFC 3339).
+pub const RELEASING: &str = "tenure/releasing";
+
+/// The mark of an object, if it has one.
+pub fn mark_of(object: &impl ResourceExt) -> Option<&str> {
+    object.annotations().get(RELEASING).map(String::as_str)
+}
