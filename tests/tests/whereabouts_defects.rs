@@ -365,15 +365,19 @@ fn after_a_reboot_a_pod_gets_its_own_address_also_of_a_full_range() {
     let node = node(&bed, "reboot", &["reboot-1", "reboot-2", "reboot-3"]);
     let config = network("reboot", json!({"range": "10.55.0.0/30", "network_name": "reboot"}));
     let [one, two, three] = ["reboot-1", "reboot-2", "reboot-3"].map(Interface::of);
+    // As runtimes call it: with the pod's UID.
+    let uid = "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=reboot-2;K8S_POD_UID=uid-of-reboot-2";
     assert_eq!(node.add(&one, &config), ips(&["10.55.0.1"]));
-    assert_eq!(node.add(&two, &config), ips(&["10.55.0.2"]));
+    assert_eq!(node.call_with("ADD", &two, uid, &config).addresses(), ips(&["10.55.0.2"]));
     node.crash();
     node.forget_everything();
     node.start();
     node.serving();
     assert!(node.call("ADD", &three, &config).refused().1.contains("could not allocate"));
     let again = Interface::in_container("reboot-2", "after-the-reboot");
-    assert_eq!(node.add(&again, &config), ips(&["10.55.0.2"]));
+    let other = uid.replace("uid-of-reboot-2", "another");
+    assert!(node.call_with("ADD", &again, &other, &config).refused().1.contains("could not allocate"), "d8");
+    assert_eq!(node.call_with("ADD", &again, uid, &config).addresses(), ips(&["10.55.0.2"]));
     assert_eq!(bed.records("reboot-10.55.0.0-30")["2"].id, "after-the-reboot");
     node.del(&two, &config);
     assert_eq!(bed.records("reboot-10.55.0.0-30").len(), 2, "the late DEL of before is not its successor's");

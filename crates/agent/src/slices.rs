@@ -16,7 +16,8 @@
 //!
 //! What it promises: an ADD and a DEL make no call to the API server. What the node holds is what counts; its records are
 //! made equal to it, whoever edited or deleted them, and however long the API server was away. Records that make no sense
-//! stay. The kinds may be missing: then nothing is sliced, until they appear.
+//! stay. The kinds may be missing: then nothing is sliced, until they appear. A slice that cannot be taken, because of a quota,
+//! a webhook or a right that is missing, keeps nobody waiting but the pods of its own network, who are told why.
 
 mod claim;
 mod known;
@@ -133,6 +134,8 @@ struct State {
     taken: BTreeMap<String, Taken>,
     /// This node's `IPPool`s.
     records: Mirror<IPPool>,
+    /// By the name of the `NodeSlicePool`: slices that could not be taken so far, and why. Nothing else waits for them.
+    aside: BTreeMap<String, String>,
     /// Names of `IPPool`s that this process has made equal to what the node holds, or is about to.
     managed: BTreeSet<String>,
     /// Whether the first lists are in.
@@ -282,6 +285,11 @@ impl Shared {
             return refuse(message).detail("it has not yet read NodeSlicePools from the API server");
         }
         match state.pools.get(name).map(|pool| &pool.slice) {
+            Some(Ok(cidr)) if state.aside.contains_key(name) => {
+                let why = state.aside.get(name).cloned().unwrap_or_default();
+                refuse(format!("slice {cidr} of NodeSlicePool {name:?} cannot be used: {why}"))
+                    .detail("this node tries again; other networks are served meanwhile")
+            }
             Some(Ok(cidr)) => {
                 let message = format!("slice {cidr} of NodeSlicePool {name:?} cannot be used yet");
                 refuse(message)
@@ -295,11 +303,12 @@ impl Shared {
         }
     }
 
-    /// The node hands out nothing before what it holds is known: tells it so when that is the case.
+    /// The node hands out nothing before what it holds is known: tells it so when that is the case. What is held in a slice that
+    /// cannot be taken is not known, and nothing is handed out of it: the others do not wait for that.
     fn tell_if_all_read(&self) {
         let mut state = lock(&self.state);
-        let waits =
-            state.pools.iter().any(|(name, pool)| pool.slice.is_ok() && !state.taken.contains_key(name));
+        let known = |name: &str| state.taken.contains_key(name) || state.aside.contains_key(name);
+        let waits = state.pools.iter().any(|(name, pool)| pool.slice.is_ok() && !known(name));
         if state.listed && !waits && !state.told {
             state.told = true;
             self.node.tell(Event::SlicesRead);

@@ -31,6 +31,7 @@ impl Attachment {
             name: attachment.name_any(),
             uid: attachment.uid().unwrap_or_default(),
             created: Timestamp::from_millis(created),
+            edited: attachment.metadata.generation.is_some_and(|generation| generation > 1),
             config: attachment.spec.config.clone(),
         };
         // Without a configuration of its own it is about a file on the node, of which nobody here knows.

@@ -52,4 +52,4 @@ pub use pods::{PodBrief, PodSeen, Pods};
 pub use release::MISSING_NODE_REST;
 pub use run::{Controller, RunError, Settings};
 pub use world::World;
-pub use write::{At, Because, ClaimId, ClaimWrite, LedgerWrite, MadeFor, MakeWrite, MoveWrite, Write};
+pub use write::{At, Because, ClaimId, ClaimWrite, LedgerWrite, MadeFor, MakeWrite, MoveWrite, Rest, Write};

@@ -74,7 +74,7 @@ impl Default for Whereabouts {
         Self {
             namespace: "kube-system".to_owned(),
             release_after: Some(Duration::from_mins(1)),
-            node_gone_after: Duration::from_secs(15),
+            node_gone_after: MISSING_NODE_REST,
         }
     }
 }
@@ -107,6 +107,9 @@ impl Planner {
     #[must_use]
     pub fn with_claims(mut self, settings: &ClaimSettings) -> Self {
         self.claims = ClaimPlanner::new(settings, self.unused.is_some());
+        if let Some(unused) = &mut self.unused {
+            unused.rest_for(settings.cooling);
+        }
         self
     }
 

@@ -23,10 +23,19 @@ use tenure_whereabouts::reconcile::{LivingPod, NETWORK_STATUS, addresses_of_stat
 pub struct PodSeen {
     /// `namespace/name`, as records have it.
     pub podref: String,
+    /// Its UID: a pod of the same name with another is another.
+    pub uid: String,
     /// The addresses of its network status; `None` while it says nothing.
     pub addresses: Option<Box<[Address]>>,
     /// What matters of it if it refers to a claim, or may; kept only then.
     pub facts: Option<Box<PodFacts>>,
+}
+
+/// What is kept of every pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    uid: Box<str>,
+    addresses: Option<Box<[Address]>>,
 }
 
 /// What is read of a pod: the metadata, and the node.
@@ -48,7 +57,7 @@ struct Placement {
 /// All pods that have not ended.
 #[derive(Debug, Default)]
 pub struct Pods {
-    seen: BTreeMap<Box<str>, Option<Box<[Address]>>>,
+    seen: BTreeMap<Box<str>, Seen>,
     /// Pods that refer to a claim, or may.
     guests: BTreeMap<Box<str>, PodFacts>,
     /// While a list comes in, those that it has not mentioned yet.
@@ -79,7 +88,7 @@ impl Pods {
             self.guests.insert(podref.clone(), *facts);
             self.changes += 1;
         }
-        self.seen.insert(podref, pod.addresses);
+        self.seen.insert(podref, Seen { uid: pod.uid.into_boxed_str(), addresses: pod.addresses });
     }
 
     /// The list is complete.
@@ -113,9 +122,9 @@ impl Pods {
 
     /// A pod that lives.
     pub fn get(&self, podref: &str) -> Option<LivingPod> {
-        let addresses = self.seen.get(podref)?;
+        let Seen { uid, addresses } = self.seen.get(podref)?;
         let addresses = addresses.as_ref().map(|all| all.iter().copied().collect());
-        Some(LivingPod { finished: false, addresses })
+        Some(LivingPod { uid: uid.to_string(), finished: false, addresses })
     }
 
     /// Pods that live and refer to a claim, or may.
@@ -135,7 +144,7 @@ impl PodSeen {
         let addresses = status_of(pod).map(|all| all.into_iter().collect());
         let mut facts = PodFacts::of(&pod.metadata);
         facts.node = pod.spec.node_name.clone().filter(|node| !node.is_empty());
-        Self { podref: podref(pod), addresses, facts: Some(Box::new(facts)) }
+        Self { podref: podref(pod), uid: facts.uid.clone(), addresses, facts: Some(Box::new(facts)) }
     }
 }
 
@@ -178,7 +187,8 @@ impl Resource for PodBrief {
 /// A pod as it was read this moment.
 pub(crate) fn living(pod: &Pod) -> LivingPod {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    LivingPod { finished: matches!(phase, Some("Succeeded" | "Failed")), addresses: status_of(pod) }
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    LivingPod { uid, finished: matches!(phase, Some("Succeeded" | "Failed")), addresses: status_of(pod) }
 }
 
 fn podref(pod: &impl Resource) -> String {
@@ -195,7 +205,7 @@ mod tests {
 
     fn seen(podref: &str, addresses: Option<&[&str]>) -> PodSeen {
         let addresses = addresses.map(|all| all.iter().map(|text| text.parse().unwrap()).collect());
-        PodSeen { podref: podref.to_owned(), addresses, facts: None }
+        PodSeen { podref: podref.to_owned(), uid: "u".to_owned(), addresses, facts: None }
     }
 
     fn guest(name: &str, uid: &str, node: Option<&str>) -> PodSeen {

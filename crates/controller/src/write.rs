@@ -23,7 +23,7 @@ use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
 use tenure_ipam::Subnet;
 
 pub use claims::{ClaimId, ClaimWrite};
-pub use ledgers::LedgerWrite;
+pub use ledgers::{LedgerWrite, Rest};
 pub use makers::{MadeFor, MakeWrite};
 pub use moves::MoveWrite;
 

@@ -94,6 +94,35 @@ async fn claims_of_a_shared_range_are_on_record_beside_pods_and_nobody_releases_
 }
 
 #[tokio::test]
+async fn what_claims_and_pods_left_behind_goes_on_cooling_when_another_controller_leads() {
+    for (seed, range) in [
+        (131, json!({"range": "10.0.0.0/24"})),
+        (132, json!({"range": "10.0.0.0/24", "node_slice_size": "/26"})),
+    ] {
+        let client = server(seed).await.client();
+        define_attachments(&client).await;
+        let settings = |name: &str| {
+            let mut settings = claiming(name);
+            settings.claims.cooling = Duration::from_mins(10);
+            settings
+        };
+        let first = start_with(client.clone(), settings("a"));
+        attach(&client, "net", &range).await;
+        claim(&client, "a", "net").await;
+        claim(&client, "stays", "net").await;
+        let had = [given(&client, "a").await, given(&client, "stays").await].concat();
+        delete_claim(&client, "a").await;
+        until("its record to go", async || (recorded(&client).await.len() == 1).then_some(())).await;
+        first.stop().await;
+        let second = start_with(client.clone(), settings("b"));
+        claim(&client, "b", "net").await;
+        let now = given(&client, "b").await;
+        assert!(!had.contains(&now[0]), "{now:?} has not cooled: {had:?}");
+        second.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_claim_gets_an_address_of_each_range_or_none_and_wishes_are_kept() {
     let (client, controller) = started(122, &[]).await;
     let ranges = json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/126"}]});

@@ -149,7 +149,7 @@ async fn a_range_in_use_is_sealed_before_its_slices_are_given_away() {
 async fn ranges_that_overlap_what_is_cut_are_sealed_before_slices_are_given_and_opened_again() {
     let (client, controller) = started(62, &["node1"]).await;
     pod(&client, "old", Some(&["10.0.7.1"])).await;
-    ledger(&client, "10.0.7.0-24", "10.0.7.0/24", None, Some("unique"), &[("1", "default/old")]).await;
+    ledger(&client, "10.0.7.0-24", "10.0.7.0/24", None, Some("unique"), &[]).await;
     ledger(&client, "10.0.0.0-12", "10.0.0.0/12", None, Some("overlapping"), &[]).await;
     ledger(&client, "10.0.8.0-24", "10.0.8.0/24", None, None, &[]).await;
     attach(&client, "kube-system", "net", &sliced("10.0.0.0/16", "/24")).await;
@@ -177,6 +177,33 @@ async fn ranges_that_overlap_what_is_cut_are_sealed_before_slices_are_given_and_
         let opened = ledgers(&client).get(name).await.unwrap();
         assert!(opened.annotations().contains_key("whereabouts.cni.cncf.io/opened"), "{name}");
     }
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn d6_a_definition_over_what_others_use_closes_nothing_and_says_so() {
+    let (client, controller) = started(62, &["node1"]).await;
+    pod(&client, "runs", Some(&["10.7.0.1"])).await;
+    ledger(&client, "10.7.0.0-24", "10.7.0.0/24", None, Some("unique"), &[("1", "default/runs")]).await;
+    attach(&client, "apps", "garbage", &json!({"range": "10.0.0.0/8", "node_slice_size": "/x"})).await;
+    attach(&client, "apps", "wide", &sliced("10.0.0.0/8", "/22")).await;
+    let event = told(&client, "apps", "Overlapping", "wide").await;
+    assert!(event.message.unwrap().contains("10.7.0.0-24"));
+    let pool = slice_pools(&client).get("wide").await.unwrap();
+    assert_eq!(condition(&pool, "Ready").0, "False");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let used = ledgers(&client).get("10.7.0.0-24").await.unwrap();
+    assert_eq!(state(&used).as_deref(), Some("unique"), "its pods are served");
+    assert!(ledgers(&client).get_opt("10.0.0.0-8").await.unwrap().is_none(), "nothing keeps others out");
+    // When nobody uses it any more, the range is cut.
+    delete_pod(&client, "runs").await;
+    slices(&client, "wide", &["node1"]).await;
+    detach(&client, "apps", "wide").await;
+    until("it to be opened", async || {
+        let opened = ledgers(&client).get("10.7.0.0-24").await.unwrap();
+        (state(&opened).as_deref() == Some("unique")).then_some(())
+    })
+    .await;
     controller.stop().await;
 }
 

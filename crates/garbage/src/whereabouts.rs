@@ -37,7 +37,7 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
     {
         memory.put_pool(pool);
     }
-    let who = Who { id: "id".into(), podref: config.podref(), ifname: "net1".into() };
+    let who = Who { id: "id".into(), podref: config.podref(), uid: String::new(), ifname: "net1".into() };
     let request = Request::hold(who, Want::of(&config, &[]));
     let answers = memory.serve(&config.network, vec![request], Timestamp::default());
     match answers.into_iter().next() {

@@ -28,6 +28,8 @@ pub struct Reservation {
     pub id: String,
     /// The pod, as `namespace/name`.
     pub podref: String,
+    /// The pod's UID; empty where it is not known.
+    pub uid: String,
     /// The interface; empty in old records.
     pub ifname: String,
     /// The address.
@@ -92,9 +94,9 @@ impl Reservations {
         if let Some(number) = has(request.ifname).or_else(|| has(""))
             && let Some(known) = self.take(number)
         {
-            let Reservation { podref, address, .. } = known;
+            let Reservation { podref, uid, address, .. } = known;
             let (id, ifname) = (request.id.to_owned(), request.ifname.to_owned());
-            self.put(number, Reservation { id, podref, ifname, address });
+            self.put(number, Reservation { id, podref, uid, ifname, address });
             return Ok(address);
         }
         let hold = self.block.hold(self.next, Choice::LowestFree, Timestamp::default())?.hold();
@@ -102,7 +104,7 @@ impl Reservations {
         let address =
             Address::masked(family, self.block.space().primary().cidr().first().bits() + hold.offset);
         let (id, podref, ifname) = (request.id.into(), request.podref.into(), request.ifname.into());
-        self.add(Reservation { id, podref, ifname, address });
+        self.add(Reservation { id, podref, uid: String::new(), ifname, address });
         Ok(address)
     }
 

@@ -22,6 +22,7 @@
 //!
 //! A pool that outgrows one object has more of them: see [`PoolId::home`].
 
+mod cooling;
 mod index;
 pub mod memory;
 mod network;
@@ -32,6 +33,7 @@ mod pool;
 mod request;
 mod spread;
 
+pub use cooling::{COOLING, cooling_after, cooling_of};
 pub use network::{Network, Usage};
 pub use object::{OPENED, STATE, State};
 pub use owned::{Adopted, OwnedError, adopt, owned_object};

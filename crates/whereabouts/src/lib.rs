@@ -15,4 +15,7 @@ pub mod ledger;
 pub mod reconcile;
 pub mod slices;
 
+#[cfg(test)]
+mod planted;
+
 pub use config::{Config, ConfigError, Refusal};

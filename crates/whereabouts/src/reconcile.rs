@@ -1,7 +1,8 @@
 //! What nobody uses any more.
 //!
-//! A record is suspect when its pod does not exist (or runs no more), or when the pod lives and says, in its network
-//! status, that it has other addresses of this network on this interface. It is released after it was suspect in two looks
+//! A record is suspect when its pod does not exist (or runs no more). A pod of the same name with another UID is another pod. Where
+//! a record names no UID, because Whereabouts wrote it, it is also suspect when the pod says, in its network status, that it
+//! has another address of the range on this interface. It is released after it was suspect in two looks
 //! at least [`Patience::between`] apart, and only if it is, to the last letter, the record that was suspect before: a pod
 //! that was made anew meanwhile has rewritten it.
 //!
@@ -17,14 +18,16 @@ use std::time::Duration;
 use tenure_api::claims::RECORD_PREFIX;
 use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation};
 use tenure_handles::Timestamp;
-use tenure_ipam::Address;
 use tenure_ipam::ledger::Offsets;
+use tenure_ipam::{Address, Cidr};
 
 use crate::ledger::{Act, Request, Who};
 
 /// A pod that exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LivingPod {
+    /// Its UID.
+    pub uid: String,
     /// Whether it has ended for good, or is evicted because its node is out of reach, as Whereabouts has it.
     pub finished: bool,
     /// The addresses of its network status; `None` while it says nothing.
@@ -48,8 +51,19 @@ pub struct Reconciler {
 /// A record, or a reservation, that nobody seems to use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Suspect {
-    Record { object: String, key: String, id: String, podref: String, ifname: Option<String> },
-    Reservation { name: String, uid: Option<String>, podref: String },
+    Record {
+        object: String,
+        key: String,
+        id: String,
+        podref: String,
+        ifname: Option<String>,
+        poduid: Option<String>,
+    },
+    Reservation {
+        name: String,
+        uid: Option<String>,
+        podref: String,
+    },
 }
 
 /// What to release.
@@ -106,17 +120,19 @@ impl Reconciler {
             before.get(suspect).copied().filter(|first| *first <= inputs.now)
         };
         for (object, key, record) in suspect_records(&inputs) {
-            let Allocation { id, podref, ifname } = record.clone();
+            let Allocation { id, podref, ifname, poduid, .. } = record.clone();
             let suspect = Suspect::Record {
                 object: object.to_owned(),
                 key: key.to_owned(),
                 id: id.clone(),
                 podref: podref.clone(),
                 ifname: ifname.clone(),
+                poduid: poduid.clone(),
             };
             match since(&suspect, &self.suspects) {
                 Some(first) if inputs.now.since(first) >= self.patience.between => {
-                    let who = Who { id, podref, ifname: ifname.unwrap_or_default() };
+                    let (uid, ifname) = (poduid.unwrap_or_default(), ifname.unwrap_or_default());
+                    let who = Who { id, podref, uid, ifname };
                     let (object, key) = (object.to_owned(), key.to_owned());
                     let act = Act::Forget { object, key, record: record.clone() };
                     unused.records.push(Request { who, act });
@@ -157,6 +173,7 @@ impl Reconciler {
 struct Held<'a> {
     object: &'a str,
     key: &'a str,
+    range: Cidr,
     address: Address,
     record: &'a Allocation,
 }
@@ -168,10 +185,11 @@ fn suspect_records<'a, P: Borrow<IPPool>, R>(
     for pool in inputs.pools.iter().map(Borrow::borrow) {
         let Some(object) = pool.metadata.name.as_deref() else { continue };
         // What cannot be read is nobody's address, and nothing is known about it.
-        let Ok(offsets) = pool.spec.cidr().map(|cidr| Offsets::of(&cidr)) else { continue };
+        let Ok(range) = pool.spec.cidr() else { continue };
+        let offsets = Offsets::of(&range);
         for (key, record) in pool.spec.allocations.iter().filter(|(_, record)| !is_claims(record)) {
             if let Some(address) = key.parse().ok().and_then(|offset| offsets.address(offset).ok()) {
-                by_pod.entry(&record.podref).or_default().push(Held { object, key, address, record });
+                by_pod.entry(&record.podref).or_default().push(Held { object, key, range, address, record });
             }
         }
     }
@@ -184,17 +202,30 @@ fn suspect_records<'a, P: Borrow<IPPool>, R>(
     suspects
 }
 
-/// Whether the pod lives and does not say that its interface has another address than this.
+/// Whether the pod of this record lives. A pod of the same name and another UID is another pod. What a pod says that it has counts
+/// as used, whoever it is.
+///
+/// A record of Whereabouts' names no UID. It is of the pod that lives, unless that has a record of its own for another container
+/// on the same interface, or says that the interface has another address of the same range.
 fn is_used(pod: Option<&LivingPod>, held: &Held<'_>, all: &[Held<'_>]) -> bool {
     let Some(pod) = pod.filter(|pod| !pod.finished) else { return false };
-    let Some(addresses) = &pod.addresses else { return true };
-    let same = |other: &Held<'_>| {
+    let says = |address: &Address| pod.addresses.as_ref().is_some_and(|all| all.contains(address));
+    if says(&held.address) {
+        return true;
+    }
+    if let Some(uid) = &held.record.poduid {
+        return pod.uid.is_empty() || *uid == pod.uid;
+    }
+    let same_interface = |other: &&Held<'_>| {
         let (a, b) = (&other.record.ifname, &held.record.ifname);
-        a == b || a.is_none() || b.is_none()
+        other.range == held.range && (a == b || a.is_none() || b.is_none())
+    };
+    let replaced = |other: &Held<'_>| {
+        let its_own = other.record.poduid.as_ref().is_some_and(|uid| *uid == pod.uid);
+        its_own && other.record.id != held.record.id
     };
     // One of another record of the interface must be there: else its network may not be in the status yet.
-    addresses.contains(&held.address)
-        || !all.iter().any(|other| same(other) && addresses.contains(&other.address))
+    !all.iter().filter(same_interface).any(|other| replaced(other) || says(&other.address))
 }
 
 /// Reservations whose pod is gone, or that no record of their pod explains although the pod says what it has.

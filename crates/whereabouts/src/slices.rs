@@ -14,6 +14,10 @@
 //! - Nobody takes an address of the whole range beside the slices: its object says so, and is made where there is none.
 //! - Slices for claims, which no node owns, are given beside: those that are asked for by name, and as many more as are asked
 //!   for, but only what nodes have left over. They are given back when nobody asks for them and nothing is held in them.
+//! - A range is cut only where nobody else uses addresses of it, or asked for them before: a definition costs nobody but its author.
+//!   Its pool says why not.
+//! - What cannot be read keeps its own pools, and nobody else's from anything.
+//! - A pool is made with its nodes' slices in it.
 //! - A pool gives slices away only after nobody can take an address from the whole range any more, nor from any other range
 //!   of the network that overlaps it; those are opened when nothing that is cut, and no node's slice, overlaps them.
 //!
@@ -36,9 +40,10 @@ mod desired;
 mod find;
 mod seal;
 mod see;
+mod standing;
 mod write;
 
-pub use desired::{Conflict, asked_for, networks, slice_pools};
+pub use desired::{Conflict, is_asked_for, networks, slice_pools};
 pub use find::{NETWORK, SliceRefusal, network_of, slice_of};
 pub use seal::{is_cut, open_beside};
 pub use see::{identify, network_of_ledger, see};
@@ -88,6 +93,8 @@ pub struct AttachmentDefinition {
     pub uid: String,
     /// Since when it exists.
     pub created: Timestamp,
+    /// Whether it said something else before.
+    pub edited: bool,
     /// `spec.config`.
     pub config: String,
 }
@@ -114,6 +121,8 @@ pub struct SharedPool {
     pub name: String,
     /// What its writers have agreed on.
     pub state: State,
+    /// How many records it has.
+    pub used: usize,
 }
 
 /// What is to be done.
@@ -199,19 +208,36 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
         // Two pools of one network must not cut one range twice: the older one has it.
         let rival =
             cut.iter().find(|(network, cidr)| *network == pool.network && cidr.overlaps(&pool.cut.whole()));
-        seal::guard(inputs, pool, &mut plan);
-        let sealed = seal::seal(inputs, pool, &mut plan);
-        let assigned = assign::assign(inputs, pool, known, sealed && rival.is_none());
-        write::pool(inputs, pool, known, &assigned, rival.map(|(_, cidr)| *cidr), &mut plan);
-        cut.push((&pool.network, pool.cut.whole()));
+        let objection = rival
+            .map(|(_, cidr)| write::rivalry(pool, *cidr))
+            .or_else(|| standing::objection(inputs, &desired, known, pool));
+        let Some(objection) = objection else {
+            seal::guard(inputs, pool, &mut plan);
+            let sealed = seal::seal(inputs, pool, &mut plan);
+            cut.push((&pool.network, pool.cut.whole()));
+            // Whoever waits for the pool expects to find the nodes in it.
+            if sealed || known.is_some() {
+                let assigned = assign::assign(inputs, pool, known, assign::Give::given(sealed));
+                write::pool(inputs, pool, known, &assigned, None, &mut plan);
+            }
+            continue;
+        };
+        // What it has given away as another range stays as it was cut.
+        let mut pool = pool.clone();
+        if let Some(before) = known.filter(|known| standing::gives(known)).and_then(standing::cut_of) {
+            pool.cut = before;
+            cut.push((&desired.pools[&pool.name].network, before.whole()));
+        }
+        let assigned = assign::assign(inputs, &pool, known, assign::Give::Nothing);
+        write::pool(inputs, &pool, known, &assigned, Some(objection), &mut plan);
     }
     for (name, known) in present {
-        if !desired.pools.contains_key(name) && !desired.unreadable.contains(name) {
+        if !desired.pools.contains_key(name) && !desired.keeps(known) {
             let uid = known.metadata.uid.clone();
             plan.writes.push(SliceWrite::Delete { name: name.to_owned(), uid });
         }
     }
-    seal::unseal(inputs, &desired, &mut plan);
+    seal::unseal(inputs, &cut, &mut plan);
     plan
 }
 

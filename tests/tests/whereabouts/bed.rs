@@ -318,7 +318,12 @@ fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
 
 /// A record as Whereabouts writes it.
 pub fn record(container: &str, podref: &str, ifname: Option<&str>) -> Allocation {
-    Allocation { id: container.to_owned(), podref: podref.to_owned(), ifname: ifname.map(str::to_owned) }
+    Allocation {
+        id: container.to_owned(),
+        podref: podref.to_owned(),
+        ifname: ifname.map(str::to_owned),
+        ..Allocation::default()
+    }
 }
 
 /// The CNI configuration of a network whose addresses come from Whereabouts.

@@ -141,7 +141,12 @@ impl Worker {
             self.meet(trouble);
         }
         if !taken.is_empty() {
-            self.spread.conflicted(self.shared.clock.now());
+            let now = self.shared.clock.now();
+            for pool in
+                plan.write.iter().filter(|write| write.adds()).filter_map(|it| self.network.pool_of(&it.name))
+            {
+                self.spread.lost(pool, now);
+            }
         }
         plan.leave_out(&taken);
     }
@@ -164,6 +169,9 @@ impl Worker {
                 Ok(answer) => {
                     written.insert(write.name.clone(), Outcome::Written);
                     self.let_rest(write);
+                    if let Some(pool) = self.network.pool_of(&write.name).filter(|_| write.adds()) {
+                        self.spread.won(pool);
+                    }
                     if self.network.wrote(write, &answer.metadata) {
                         self.seen.insert(write.name.clone(), began);
                     } else {
@@ -192,10 +200,10 @@ impl Worker {
         }
     }
 
-    /// Somebody else was quicker: where to begin is another place for a while, and what is there is read.
+    /// Somebody else was quicker: what is there is read, and who is late again and again begins at another place for a while.
     async fn was_late(&mut self, write: &PoolWrite, trouble: Trouble) {
-        if write.adds() {
-            self.spread.conflicted(self.shared.clock.now());
+        if let Some(pool) = self.network.pool_of(&write.name).filter(|_| write.adds()) {
+            self.spread.lost(pool, self.shared.clock.now());
         }
         self.read_after(write).await;
         if self.network.is_as_planned(write) {

@@ -113,7 +113,8 @@ impl Node {
 }
 
 fn who(pod: &str, id: &str, ifname: &str) -> Who {
-    Who { id: id.to_owned(), podref: format!("ns/{pod}"), ifname: ifname.to_owned() }
+    let (podref, uid) = (format!("ns/{pod}"), format!("uid-{pod}"));
+    Who { id: id.to_owned(), podref, uid, ifname: ifname.to_owned() }
 }
 
 fn config(ipam: &Value) -> Config {
@@ -229,7 +230,7 @@ async fn a_pool_that_whereabouts_filled_is_adopted_and_drained() {
     let bed = Bed::new().await;
     let records = json!({
         "1": {"id": "id-a", "podref": "ns/a", "ifname": "net1"},
-        "2": {"id": "old", "podref": "ns/b"},
+        "2": {"id": "id-b", "podref": "ns/b"},
         "18446463705355360228": {"id": "insane", "podref": "ns/x", "ifname": "net1"},
         "3": {"id": "id-c", "podref": "ns/c", "ifname": "net1"},
     });

@@ -223,7 +223,7 @@ impl Worker {
                 "trying again will help, and so will node_slice_size",
             ),
         };
-        let Who { podref, ifname, id } = &job.request.who;
+        let Who { podref, ifname, id, .. } = &job.request.who;
         let message = format!("{what} addresses for {podref} interface {ifname} of container {id}: {why}");
         Failure::new(Code::TryAgainLater, message).detail(detail)
     }

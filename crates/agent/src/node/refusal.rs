@@ -56,7 +56,14 @@ pub(super) fn slice_full(pool: &str, slices: &[String], wish: &Wish, pod: &Pod) 
         }
         (None, []) => "none of its addresses is free".to_owned(),
     };
-    let slice = if slices.is_empty() { "it is not this node's any more".to_owned() } else { which };
+    if slices.is_empty() {
+        let message = format!(
+            "could not allocate IP in range: this node has no slice of NodeSlicePool {pool:?} any more for pod {pod}"
+        );
+        let detail = "the conditions and events of the NodeSlicePool say why: kubectl describe nodeslicepool";
+        return Failure::new(Code::TryAgainLater, message).detail(detail);
+    }
+    let slice = which;
     Failure::new(
         Code::TryAgainLater,
         format!("could not allocate IP in range: this node's slice of NodeSlicePool {pool:?} {} for pod {pod}: {slice}",

@@ -237,7 +237,8 @@ impl Node {
     }
 
     /// Who holds an address of the pool for the one that asks under another key: a record's, or an earlier container's
-    /// of the same pod.
+    /// of the same pod. A pod of the same name with another UID is another pod, and the earlier one may still run; where the UID is
+    /// not known, only a record that names no container either is taken for the pod's own.
     pub(super) fn former_self(&self, attach: &Attach) -> Option<HolderId> {
         self.pools.get(&attach.pool).filter(|pool| pool.is_sliced() && pool.is_giving())?;
         let same_pod = |it: &Attachment| {
@@ -249,6 +250,11 @@ impl Node {
                 && same_interface
                 && !pod.name.is_empty()
                 && (&pod.namespace, &pod.name) == (&asking.namespace, &asking.name)
+                && if pod.uid.is_empty() {
+                    said(it.key.container()).is_empty()
+                } else {
+                    pod.uid == asking.uid
+                }
         };
         let of_pool = |it: &Attachment| {
             let block = it.block().and_then(|uid| self.blocks.get(uid));

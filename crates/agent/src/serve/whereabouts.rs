@@ -242,8 +242,12 @@ impl Whereabouts {
         node.call(move |ticket| Event::Gc { ticket, network, alive }).await?;
         let mut failures = Vec::new();
         let releases = dead.iter().map(|it| {
-            let who =
-                Who { id: it.container.clone(), podref: it.podref.clone(), ifname: it.interface.clone() };
+            let who = Who {
+                id: it.container.clone(),
+                podref: it.podref.clone(),
+                uid: String::new(),
+                ifname: it.interface.clone(),
+            };
             let (name, network) = (&name, &it.network);
             async move { self.ledgers.release(name, network, &who, Vec::new()).await }
         });
@@ -327,7 +331,12 @@ impl Asked<'_> {
     fn holder(&self) -> Who {
         let part = |key: &str| self.call.args.get(key).cloned().unwrap_or_default();
         let podref = format!("{}/{}", part("K8S_POD_NAMESPACE"), part("K8S_POD_NAME"));
-        Who { id: self.call.container_id.clone(), podref, ifname: self.call.ifname.clone() }
+        Who {
+            id: self.call.container_id.clone(),
+            podref,
+            uid: part("K8S_POD_UID"),
+            ifname: self.call.ifname.clone(),
+        }
     }
 
     fn ipam(&self) -> &Map<String, Value> {

@@ -45,6 +45,17 @@ impl Offer {
         Some(Self { name, uid, pool, id, object, new })
     }
 
+    /// What the UIDs of the node's blocks of this slice begin and end with.
+    pub(super) fn ends(&self) -> (String, String) {
+        (format!("{}.", self.uid), format!("/{}", self.id.range))
+    }
+
+    /// The UID among these that is of this slice.
+    pub(super) fn same(&self, had: &[String]) -> Option<String> {
+        let (front, back) = self.ends();
+        had.iter().find(|uid| uid.starts_with(&front) && uid.ends_with(&back)).cloned()
+    }
+
     /// An object with the same records that says whose the slice is.
     fn said_by(&self, found: &IPPool) -> IPPool {
         let mut said = found.clone();

@@ -81,6 +81,7 @@ impl Shared {
                 }
                 continue;
             }
+            state.aside.remove(&name);
             if let Some(taken) = state.taken.remove(&name) {
                 tracing::info!(pool = name, slice = %taken.id.range, "a slice is not this node's any more");
                 self.node.tell(Event::BlockGone { name: taken.object, uid: taken.block });

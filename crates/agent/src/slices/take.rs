@@ -40,7 +40,10 @@ impl Shared {
             match self.try_take(&offer).await {
                 Ok(true) => break,
                 Ok(false) => tracing::info!(pool, %slice, "a slice was withdrawn while it was being taken"),
-                Err(trouble) => tracing::warn!(pool, %slice, %trouble, "a slice cannot be taken yet"),
+                Err(trouble) => {
+                    tracing::warn!(pool, %slice, %trouble, "a slice cannot be taken yet");
+                    self.set_aside(&offer, &trouble).await;
+                }
             }
             waits.pass().await;
         }
@@ -59,6 +62,38 @@ impl Shared {
         let read = self.read(&offer.id, &own).await?;
         let had = self.had(&offer.object, &offer.pool.network).await;
         Ok(self.tell_slice(offer, read, &had))
+    }
+
+    /// Lets the others go on without this slice. If the node has had it, it is told that it has it still, so that what is held in it stays
+    /// held, and that nothing is handed out of it.
+    async fn set_aside(&self, offer: &Offer, trouble: &Trouble) {
+        let had = self.had(&offer.object, &offer.pool.network).await;
+        let mut state = lock(&self.state);
+        if state.pools.get(&offer.name) != Some(&offer.pool) {
+            return;
+        }
+        if let Some(uid) = offer.same(&had).filter(|_| !state.told) {
+            let block = SeenBlock { reserved: true, ..self.block_of(offer, uid) };
+            let realm = realm_of(&offer.id.network);
+            self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records: Vec::new() }));
+        }
+        state.aside.insert(offer.name.clone(), format!("IPPool {}: {trouble}", offer.object));
+        drop(state);
+        self.tell_if_all_read();
+    }
+
+    /// A slice as the node is told of it.
+    fn block_of(&self, offer: &Offer, uid: String) -> SeenBlock {
+        SeenBlock {
+            name: offer.object.clone(),
+            uid,
+            node: self.options.node.clone(),
+            pool: pool_of(&offer.name),
+            subnet: Subnet::single(offer.id.range),
+            reserved: false,
+            deleting: false,
+            releasing: false,
+        }
     }
 
     async fn read(&self, id: &PoolId, own: &IPPool) -> Result<Read, Trouble> {
@@ -118,9 +153,8 @@ impl Shared {
         if state.pools.uid(name) != Some(pool_uid) || state.pools.get(name) != Some(pool) {
             return false;
         }
-        let (front, back) = (format!("{pool_uid}."), format!("/{}", id.range));
-        let same = had.iter().find(|uid| uid.starts_with(&front) && uid.ends_with(&back)).cloned();
-        let block = same.unwrap_or_else(|| {
+        let (front, back) = offer.ends();
+        let block = offer.same(had).unwrap_or_else(|| {
             // Another one each time: nothing is ever handed out again of what was taken away.
             state.last_taken = self.clock.now().as_millis().max(state.last_taken + 1);
             format!("{front}{}{back}", state.last_taken)
@@ -142,19 +176,11 @@ impl Shared {
             id: id.clone(),
         };
         self.node.tell(Event::PoolChanged { name: pool_of(name), facts: facts(&taken) });
-        let slice = SeenBlock {
-            name: object.clone(),
-            uid: block,
-            node: self.options.node.clone(),
-            pool: pool_of(name),
-            subnet: Subnet::single(taken.id.range),
-            reserved: false,
-            deleting: false,
-            releasing: false,
-        };
+        let slice = self.block_of(offer, block);
         let realm = realm_of(&taken.id.network);
         self.node.tell(Event::SliceSeen(SeenSlice { block: slice, realm, records }));
         state.taken.insert(name.clone(), taken);
+        state.aside.remove(name);
         drop(state);
         self.dirty.notify_one();
         true
@@ -277,6 +303,6 @@ fn facts(taken: &Taken) -> PoolFacts {
 
 fn recorded(held: &Reservation) -> Recorded {
     let (namespace, name) = held.podref.split_once('/').unwrap_or(("", &held.podref));
-    let pod = Pod { namespace: namespace.to_owned(), name: name.to_owned(), uid: String::new() };
+    let pod = Pod { namespace: namespace.to_owned(), name: name.to_owned(), uid: held.uid.clone() };
     Recorded { address: held.address, container: held.id.clone(), interface: held.ifname.clone(), pod }
 }

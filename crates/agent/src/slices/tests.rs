@@ -1,6 +1,7 @@
 //! Slices against the embedded API server.
 
 mod adopting;
+mod aside;
 mod bed;
 mod claiming;
 mod giving;

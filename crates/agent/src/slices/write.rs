@@ -209,10 +209,11 @@ fn wanted(node: &str, views: Vec<SliceView>) -> BTreeMap<String, Want> {
 }
 
 fn reservation(hold: &SliceHold) -> Reservation {
-    let Pod { namespace, name, .. } = &hold.pod;
+    let Pod { namespace, name, uid } = &hold.pod;
     Reservation {
         id: hold.container().to_owned(),
         podref: if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") },
+        uid: uid.clone(),
         ifname: hold.interface().to_owned(),
         address: hold.address,
     }

@@ -46,4 +46,8 @@ pub struct Allocation {
     /// The interface in the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ifname: Option<String>,
+
+    /// The UID of the pod, where the runtime has told it. A pod of the same name and another UID is another pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poduid: Option<String>,
 }

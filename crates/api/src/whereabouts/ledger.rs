@@ -26,8 +26,9 @@ impl IPPoolSpec {
     pub fn reservations(&self) -> Result<Decoded<Reservation>, ParseError> {
         let Decoded { entries, refused } = Offsets::of(&self.cidr()?).decode_map(&self.allocations);
         let entries = entries.into_iter().map(|(address, allocation)| {
-            let Allocation { id, podref, ifname } = allocation.clone();
-            (address, Reservation { id, podref, ifname: ifname.unwrap_or_default(), address })
+            let Allocation { id, podref, ifname, poduid, .. } = allocation.clone();
+            let (uid, ifname) = (poduid.unwrap_or_default(), ifname.unwrap_or_default());
+            (address, Reservation { id, podref, uid, ifname, address })
         });
         Ok(Decoded { entries: entries.collect(), refused })
     }
@@ -35,8 +36,9 @@ impl IPPoolSpec {
 
 impl From<&Reservation> for Allocation {
     fn from(held: &Reservation) -> Self {
-        let ifname = (!held.ifname.is_empty()).then(|| held.ifname.clone());
-        Self { id: held.id.clone(), podref: held.podref.clone(), ifname }
+        let said = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let (ifname, poduid) = (said(&held.ifname), said(&held.uid));
+        Self { id: held.id.clone(), podref: held.podref.clone(), ifname, poduid, ..Self::default() }
     }
 }
 
@@ -45,8 +47,13 @@ mod tests {
     use super::*;
 
     fn pool(range: &str, allocations: &[(&str, &str)]) -> IPPoolSpec {
-        let allocation =
-            |podref: &str| Allocation { id: "c1".into(), podref: podref.into(), ifname: Some("net1".into()) };
+        let allocation = |podref: &str| Allocation {
+            id: "c1".into(),
+            podref: podref.into(),
+            ifname: Some("net1".into()),
+            poduid: Some(format!("uid of {podref}")),
+            ..Allocation::default()
+        };
         let allocations = allocations.iter().map(|(offset, pod)| ((*offset).to_owned(), allocation(pod)));
         IPPoolSpec { range: range.into(), allocations: allocations.collect() }
     }
@@ -94,7 +101,9 @@ mod tests {
     #[test]
     fn a_record_of_an_old_version_has_no_interface() {
         let mut spec = pool("10.0.0.0/24", &[("2", "ns/b")]);
-        spec.allocations.values_mut().for_each(|allocation| allocation.ifname = None);
+        spec.allocations
+            .values_mut()
+            .for_each(|allocation| (allocation.ifname, allocation.poduid) = (None, None));
         let reservations: Vec<_> =
             spec.reservations().unwrap().entries.into_iter().map(|(_, held)| held).collect();
         assert_eq!(reservations[0].ifname, "");

@@ -152,7 +152,15 @@ fn pool(name: &str, range: &str, offsets: std::ops::RangeInclusive<usize>) -> IP
         .map(|offset| {
             let holder = caller::sandbox(HOLDERS + offset as u64);
             let podref = format!("{}/{}", holder.namespace, holder.pod);
-            (offset.to_string(), Allocation { id: holder.id, podref, ifname: Some("net1".to_owned()) })
+            (
+                offset.to_string(),
+                Allocation {
+                    id: holder.id,
+                    podref,
+                    ifname: Some("net1".to_owned()),
+                    ..Allocation::default()
+                },
+            )
         })
         .collect();
     IPPool::new(name, IPPoolSpec { range: range.to_owned(), allocations: records })

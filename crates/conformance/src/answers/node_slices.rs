@@ -112,6 +112,7 @@ fn definition(name: &str, ipam: Value) -> AttachmentDefinition {
         name: name.to_owned(),
         uid: format!("uid-{name}"),
         created: Timestamp::default(),
+        edited: false,
         config: config.to_string(),
     }
 }

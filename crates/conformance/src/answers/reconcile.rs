@@ -79,7 +79,7 @@ fn living(input: &Input) -> Result<BTreeMap<String, LivingPod>, String> {
                 let words = status.as_str().unwrap_or_default();
                 let ended = ["DisruptionTarget", "DeletionByTaintManager", "Succeeded", "Failed"];
                 let finished = ended.iter().any(|word| words.contains(word));
-                pods.insert(name.clone(), LivingPod { finished, addresses });
+                pods.insert(name.clone(), LivingPod { uid: String::new(), finished, addresses });
             }
         }
         _ => {}
@@ -108,7 +108,7 @@ fn pool(text: &str, records: &[(String, Address, String)]) -> Result<IPPool, Str
     let range = text.split('{').next().map(str::trim).filter(|range| !range.is_empty()).unwrap_or(RANGE);
     let cidr = Notation::Strict.cidr(range).map_err(refused)?;
     let held = records.iter().map(|(_, address, podref)| {
-        let record = Allocation { id: String::new(), podref: podref.clone(), ifname: None };
+        let record = Allocation { podref: podref.clone(), ..Allocation::default() };
         (*address, record)
     });
     let allocations = Offsets::of(&cidr).encode_map(held).map_err(refused)?;

@@ -14,6 +14,7 @@ fn reservations(input: &Input) -> Result<Vec<Reservation>, String> {
         Ok(Reservation {
             id: record.text("id").to_owned(),
             podref: record.text("podref").to_owned(),
+            uid: String::new(),
             ifname: record.text("ifname").to_owned(),
             address: address(record.text("ip"))?,
         })
@@ -29,7 +30,7 @@ pub(super) fn assign(input: &Input) -> Answer {
         Request { id: input.text("id"), podref: input.text("podref"), ifname: input.text("ifname") };
     let address = pool.assign(request).map_err(refused)?;
     let show = |record: &Reservation| {
-        let Reservation { id, podref, ifname, address } = record;
+        let Reservation { id, podref, ifname, address, .. } = record;
         json!({"id": id, "podref": podref, "ifname": ifname, "ip": address.to_string()})
     };
     let after: Vec<Value> = pool.list().map(show).collect();

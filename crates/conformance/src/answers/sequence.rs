@@ -62,6 +62,7 @@ fn who(config: &Config, step: &Input) -> Who {
     Who {
         id: or("id", format!("container-{}", config.arguments.pod_name)),
         podref: config.podref(),
+        uid: config.arguments.pod_uid.clone(),
         ifname: or("ifname", "eth0".to_owned()),
     }
 }

@@ -13,7 +13,7 @@ use tenure_api::whereabouts::{
     IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec, annotation, label,
 };
 use tenure_handles::Timestamp;
-use tenure_whereabouts::ledger::{Network, Plan, Request, Spread};
+use tenure_whereabouts::ledger::{COOLING, Network, Plan, Request, Spread};
 
 use super::ledgers::{Every, every, ledger, patch, unread};
 use super::{Actor, Answer, Learned, Outcome, finalize, settle};
@@ -44,13 +44,13 @@ impl Actor {
                 self.drop_block(block, finalizers, *deleting).await
             }
             ClaimWrite::Hold { network, requests, .. } => self.hold(network, requests).await,
-            ClaimWrite::Forget { ledger, network, records, gone } => {
+            ClaimWrite::Forget { ledger, network, records, gone, rest } => {
                 if let Some(there) = self.any_lives(gone).await? {
                     return Ok((Outcome::Superseded, Some(there)));
                 }
-                self.take_out(ledger, network, records.clone()).await
+                self.take_out(ledger, network, records.clone(), *rest).await
             }
-            ClaimWrite::Slice { ledger: at, slices, slice, records, gone } => {
+            ClaimWrite::Slice { ledger: at, slices, slice, records, gone, cooling } => {
                 if let Some(there) = self.any_lives(gone).await? {
                     return Ok((Outcome::Superseded, Some(there)));
                 }
@@ -62,11 +62,15 @@ impl Actor {
                 if !all.into_iter().any(|it| it.slice_range == *slice && it.node_name == SLICE_OWNER) {
                     return Ok((Outcome::Superseded, pool.map(|pool| Learned::Slices(Box::new(pool)))));
                 }
-                let operations = json!([
-                    {"op": "test", "path": "/metadata/resourceVersion", "value": at.version},
-                    {"op": "add", "path": "/spec/allocations", "value": records},
-                ]);
-                let written = patch(&self.ledgers, &at.name, operations).await;
+                let mut operations = vec![
+                    json!({"op": "test", "path": "/metadata/resourceVersion", "value": at.version}),
+                    json!({"op": "add", "path": "/spec/allocations", "value": records}),
+                ];
+                if let Some(cooling) = cooling {
+                    let path = format!("/metadata/annotations/{}", COOLING.replace('/', "~1"));
+                    operations.push(json!({"op": "add", "path": path, "value": cooling}));
+                }
+                let written = patch(&self.ledgers, &at.name, Value::Array(operations)).await;
                 settle(&self.ledgers, at, written, ledger, Learned::LedgerGone).await
             }
             ClaimWrite::DropLedger { ledger: at } => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -13,18 +13,17 @@ use tenure_api::read::{Read, Unreadable};
 use tenure_api::whereabouts::{
     IPPool, NodeSlicePool, OverlappingRangeIPReservation, label, reservation_name,
 };
-use tenure_handles::Timestamp;
 use tenure_ipam::ledger::Offsets;
 use tenure_whereabouts::ledger::{Act, Network, Outcome as Written, PoolId, Request, Spread, State};
 use tenure_whereabouts::reconcile::{LivingPod, named_address};
 use tenure_whereabouts::slices::{
-    asked_for, identify, is_cut, network_of, network_of_ledger, open_beside, see,
+    identify, is_asked_for, is_cut, network_of, network_of_ledger, open_beside, see,
 };
 
 use super::{Actor, Answer, Learned, Outcome, settle};
 use crate::attachment::Attachment;
 use crate::pods::living;
-use crate::write::{At, LedgerWrite};
+use crate::write::{At, LedgerWrite, Rest};
 
 /// So many reads are under way at once.
 const READS: usize = 16;
@@ -53,8 +52,8 @@ impl Actor {
                 Some(there) => (Outcome::Done, Some(ledger(there))),
                 None => (Outcome::Done, Some(Learned::LedgerGone(pool.clone()))),
             }),
-            LedgerWrite::Forget { pool, network, records, pods } => {
-                self.forget(pool, network, records, pods).await
+            LedgerWrite::Forget { pool, network, records, pods, rest } => {
+                self.forget(pool, network, records, pods, *rest).await
             }
             LedgerWrite::Unreserve { reservation, podref, pod } => {
                 if !self.is_unused(podref, pod.as_ref()).await?
@@ -66,7 +65,7 @@ impl Actor {
                 self.drop_object(&self.reservations, reservation, is, Learned::ReservationGone).await
             }
             LedgerWrite::DropLedger { pool, node } => {
-                if Api::<Node>::all(self.client.clone()).get_metadata_opt(node).await?.is_some() {
+                if self.node_is_in_use(node).await? {
                     return Ok((Outcome::Superseded, None));
                 }
                 self.drop_object(&self.ledgers, pool, ledger, Learned::LedgerGone).await
@@ -161,12 +160,11 @@ impl Actor {
         settle(&self.slices, &At { name, uid, version }, written, slices, Learned::SlicesGone).await
     }
 
-    /// Whether any of these nodes is there after all.
+    /// Whether any of these nodes is there after all, or has pods that live.
     async fn lives_any(&self, names: &[String]) -> Result<bool, kube::Error> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
         let reads = stream::iter(names.to_vec()).map(|name| {
-            let nodes = nodes.clone();
-            async move { Ok::<_, kube::Error>(nodes.get_metadata_opt(&name).await?.is_some()) }
+            let actor = self.clone();
+            async move { actor.node_is_in_use(&name).await }
         });
         let found: Vec<bool> = reads.buffer_unordered(READS).try_collect().await?;
         Ok(found.contains(&true))
@@ -184,7 +182,8 @@ impl Actor {
             .filter(Attachment::says_something)
             .map(|attachment| attachment.definition)
             .collect();
-        Ok(asked_for(&definitions, None).contains(name))
+        let pool = self.slices.get_opt(name).await?;
+        Ok(pool.is_some_and(|pool| is_asked_for(&pool, &definitions, None)))
     }
 
     /// Takes out records whose pods are gone, or still say what they said when they were suspected.
@@ -194,6 +193,7 @@ impl Actor {
         network: &str,
         records: &[Request],
         known: &BTreeMap<String, LivingPod>,
+        rest: Rest,
     ) -> Answer {
         let podrefs: BTreeSet<String> = records.iter().map(|request| request.who.podref.clone()).collect();
         let looks = stream::iter(podrefs).map(|podref| {
@@ -209,11 +209,12 @@ impl Actor {
         if unused.is_empty() {
             return Ok((Outcome::Superseded, None));
         }
-        self.take_out(at, network, unused).await
+        self.take_out(at, network, unused, rest).await
     }
 
-    /// Takes records out of a ledger, where they still are what they were, and their reservations after them.
-    pub(super) async fn take_out(&self, at: &At, network: &str, unused: Vec<Request>) -> Answer {
+    /// Takes records out of a ledger, where they still are what they were, and their reservations after them. The ledger says
+    /// that their addresses rest.
+    pub(super) async fn take_out(&self, at: &At, network: &str, unused: Vec<Request>, rest: Rest) -> Answer {
         let Some(pool) = self.ledgers.get_opt(&at.name).await? else {
             return Ok((Outcome::Superseded, Some(Learned::LedgerGone(at.clone()))));
         };
@@ -228,7 +229,7 @@ impl Actor {
                 ledgers.see_reservation(&reservation);
             }
         }
-        let plan = ledgers.plan(unused, &Spread::of(""), Timestamp::default());
+        let plan = ledgers.plan_with_rest(unused, rest.lasts, &Spread::of(""), rest.from);
         let Some(write) = plan.write.first() else {
             return Ok((Outcome::Superseded, Some(ledger(pool))));
         };

@@ -36,7 +36,7 @@ use super::suspicions::Suspicions;
 use crate::claims::Claim;
 use crate::users::Users;
 use crate::world::World;
-use crate::write::{At, ClaimWrite, Write};
+use crate::write::{At, ClaimWrite, Rest, Write};
 use blocks::Blocks;
 use networks::{Network, Networks, Source};
 use ranges::{RangeRecord, Resting, Shared};
@@ -253,7 +253,7 @@ impl ClaimPlanner {
             plan.statuses.extend(claim.and_then(|claim| says(claim, Verdict::No(refused), now)));
         }
         strays.retain(|record| !cut.free(record, false));
-        plan.records.extend(ranges::forget(&strays, &BTreeSet::new()));
+        plan.records.extend(ranges::forget(&strays, &BTreeSet::new(), Rest { from: now, lasts: rest }));
         let (of_slices, needs) = cut.into_writes(&mut self.idle);
         plan.records.extend(of_slices);
         self.needs = needs;
@@ -314,7 +314,7 @@ impl ClaimPlanner {
                 }
             }
         }
-        ranges::forget(&forget, &doubtful)
+        ranges::forget(&forget, &doubtful, Rest { from: now, lasts: self.settings.cooling })
     }
 
     /// Where the addresses of a claim's network come from, or what else there is to say.

@@ -164,7 +164,8 @@ impl Server {
             ..PodFacts::default()
         };
         let addresses = addresses.map(Vec::into_boxed_slice);
-        let pod = PodSeen { podref: format!("ns/{name}"), addresses, facts: Some(Box::new(facts)) };
+        let uid = facts.uid.clone();
+        let pod = PodSeen { podref: format!("ns/{name}"), uid, addresses, facts: Some(Box::new(facts)) };
         self.log.push(News::Pod(pod.clone()));
         self.pods.insert(name.to_owned(), pod);
     }

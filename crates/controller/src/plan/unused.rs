@@ -12,11 +12,11 @@ use tenure_whereabouts::ledger::{Act, Request, State};
 use tenure_whereabouts::reconcile::{Inputs, LivingPod, Patience, Reconciler, Unused};
 use tenure_whereabouts::slices::{identify, network_of_ledger, networks};
 
-use super::at;
 use super::suspicions::Suspicions;
+use super::{ClaimSettings, at};
 use crate::ledgers::Ledger;
 use crate::world::World;
-use crate::write::{LedgerWrite, Write};
+use crate::write::{LedgerWrite, Rest, Write};
 
 /// How often is looked, at least.
 const LOOK: Duration = Duration::from_secs(10);
@@ -32,6 +32,8 @@ pub(super) struct UnusedPlanner {
     gone: Suspicions,
     looked: Option<Timestamp>,
     due: Unused,
+    /// How long what is freed rests.
+    rest: Duration,
 }
 
 impl UnusedPlanner {
@@ -39,10 +41,16 @@ impl UnusedPlanner {
         Self {
             interval: LOOK.min(patience / 4),
             reconciler: Reconciler::new(Patience { between: patience }),
-            gone: Suspicions::lasting(node_gone_after * 2),
+            gone: Suspicions::lasting(node_gone_after),
             looked: None,
             due: Unused::default(),
+            rest: ClaimSettings::default().cooling,
         }
+    }
+
+    /// What is freed rests for so long.
+    pub(super) fn rest_for(&mut self, rest: Duration) {
+        self.rest = rest;
     }
 
     /// The writes that release what nobody uses.
@@ -53,7 +61,7 @@ impl UnusedPlanner {
                 self.due = self.look(world, now);
                 self.looked = Some(now);
             }
-            writes.extend(self.forget(world));
+            writes.extend(self.forget(world, now));
             writes.extend(self.unreserve(world));
         } else {
             // What was seen before pods were out of sight is no first look.
@@ -93,7 +101,7 @@ impl UnusedPlanner {
     }
 
     /// Records that have been suspect for long enough and are still there, ledger by ledger.
-    fn forget(&self, world: &World) -> Vec<LedgerWrite> {
+    fn forget(&self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
         let mut by_object: BTreeMap<&str, Vec<Request>> = BTreeMap::new();
         for request in &self.due.records {
             let Act::Forget { object, key, record } = &request.act else { continue };
@@ -115,6 +123,7 @@ impl UnusedPlanner {
                 network: network_of_ledger(&ledger.pool),
                 records,
                 pods,
+                rest: Rest { from: now, lasts: self.rest },
             })
         };
         by_object.into_iter().filter_map(write).collect()

@@ -11,7 +11,7 @@ use tenure_api::coil::ClaimRecord;
 use tenure_api::whereabouts::Allocation;
 use tenure_whereabouts::ledger::Request;
 
-use super::At;
+use super::{At, Rest};
 
 /// A claim, whether it exists or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub enum ClaimWrite {
         records: Vec<Request>,
         /// Claims that, as a live look has to confirm, are gone.
         gone: Vec<ClaimId>,
+        /// How long what is freed rests.
+        rest: Rest,
     },
     /// Writes the records of a slice that, as a live look has to confirm, is for claims.
     Slice {
@@ -86,6 +88,8 @@ pub enum ClaimWrite {
         records: BTreeMap<String, Allocation>,
         /// Claims that, as a live look has to confirm, are gone.
         gone: Vec<ClaimId>,
+        /// What it is to say that rests, if that changes.
+        cooling: Option<String>,
     },
     /// Deletes the empty ledger of a slice that was for claims.
     DropLedger {

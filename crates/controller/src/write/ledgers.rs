@@ -5,13 +5,24 @@
 //! deleted is deleted by its UID. What takes something away from somebody looks again, live, before it does.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
+use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Mark, Request};
 use tenure_whereabouts::reconcile::LivingPod;
 use tenure_whereabouts::slices::Event;
 
 use super::At;
+
+/// Addresses that are freed rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// From when.
+    pub from: Timestamp,
+    /// How long.
+    pub lasts: Duration,
+}
 
 /// One write to Whereabouts' objects.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +68,8 @@ pub enum LedgerWrite {
         records: Vec<Request>,
         /// The pods of these records that live, and what was known of them.
         pods: BTreeMap<String, LivingPod>,
+        /// How long what is freed rests.
+        rest: Rest,
     },
     /// Deletes a reservation that no record explains.
     Unreserve {

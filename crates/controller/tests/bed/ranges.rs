@@ -95,7 +95,7 @@ pub fn condition(pool: &NodeSlicePool, type_: &str) -> (String, String, String) 
 
 pub fn record(podref: &str, ifname: &str) -> Allocation {
     let id = format!("c-{}", podref.replace('/', "-"));
-    Allocation { id, podref: podref.to_owned(), ifname: Some(ifname.to_owned()) }
+    Allocation { id, podref: podref.to_owned(), ifname: Some(ifname.to_owned()), ..Allocation::default() }
 }
 
 /// A ledger as a node's agent or Whereabouts leaves it.

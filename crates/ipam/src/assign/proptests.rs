@@ -19,6 +19,7 @@ fn reservation() -> impl Strategy<Value = Reservation> {
     (names, 0_u128..12).prop_map(|((id, podref, ifname), offset)| Reservation {
         id: id.into(),
         podref: podref.into(),
+        uid: String::new(),
         ifname: ifname.into(),
         address: range().cidr().first().plus(offset).unwrap(),
     })
@@ -67,7 +68,8 @@ proptest! {
                         let taken = |address: &Address| list.iter().any(|known| known.address == *address);
                         let free = range().walk_from(range().first()).find(|address| !taken(address));
                         list.extend(free.map(|address| {
-                            Reservation { id: id.into(), podref: podref.into(), ifname: ifname.into(), address }
+                            let (id, podref, ifname) = (id.into(), podref.into(), ifname.into());
+                            Reservation { id, podref, uid: String::new(), ifname, address }
                         }));
                         free
                     };

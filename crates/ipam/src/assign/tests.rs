@@ -4,7 +4,13 @@ use super::*;
 use crate::range::{Range, Usable};
 
 fn reservation(id: &str, podref: &str, ifname: &str, ip: &str) -> Reservation {
-    Reservation { id: id.into(), podref: podref.into(), ifname: ifname.into(), address: ip.parse().unwrap() }
+    Reservation {
+        id: id.into(),
+        podref: podref.into(),
+        uid: String::new(),
+        ifname: ifname.into(),
+        address: ip.parse().unwrap(),
+    }
 }
 
 fn range() -> Range {

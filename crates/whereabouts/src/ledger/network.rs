@@ -1,6 +1,7 @@
 //! What is known of one network: its objects, and whose the addresses in them are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_api::whereabouts::{Allocation, IPPool, OverlappingRangeIPReservation, label, reservation_name};
@@ -43,6 +44,8 @@ pub(super) struct Reserved {
     pub(super) uid: Option<String>,
     pub(super) podref: String,
     pub(super) ifname: String,
+    /// Whose of the pods that were ever called so.
+    pub(super) container: String,
 }
 
 /// How many addresses of a pool are held, and how many are not.
@@ -76,6 +79,18 @@ impl Network {
     pub fn reserving_always(mut self, always: bool) -> Self {
         self.always_reserve = always;
         self
+    }
+
+    /// As [`Network::plan`], and what it frees is said in its object to rest for so long. Only the controller writes that: there is
+    /// one of it, and agents heed what it wrote.
+    pub fn plan_with_rest(
+        &self,
+        requests: Vec<Request>,
+        rest: Duration,
+        spread: &Spread,
+        now: Timestamp,
+    ) -> Plan {
+        Planner::new(self, spread, now).letting_rest(rest).plan(requests)
     }
 
     /// What is to be written for these requests. `spread` says where to begin looking for what is free.
@@ -174,6 +189,11 @@ impl Network {
         self.pools.get(id).into_iter().flatten().map(|(number, name)| (*number, name.as_str()))
     }
 
+    /// Which pool an object is of.
+    pub fn pool_of(&self, name: &str) -> Option<&PoolId> {
+        self.objects.get(name).map(|object| &object.id)
+    }
+
     /// What an object says of itself.
     pub fn state_of(&self, name: &str) -> Option<State> {
         self.objects.get(name).map(|object| object.state)
@@ -204,6 +224,7 @@ impl Network {
             uid: reservation.metadata.uid.clone(),
             podref: spec.podref.clone(),
             ifname: spec.ifname.clone().unwrap_or_default(),
+            container: spec.containerid.clone().unwrap_or_default(),
         };
         let owner = (reserved.podref.clone(), reserved.ifname.clone());
         self.reserved_by.entry(owner).or_default().insert(address);
@@ -230,15 +251,17 @@ impl Network {
     pub fn is_as_planned(&self, write: &PoolWrite) -> bool {
         self.objects.get(&write.name).is_some_and(|object| {
             let same = |(key, before, _): (&str, Option<&Allocation>, _)| object.records.get(key) == before;
-            (!write.adds() || write.agrees(object)) && write.edits().all(same)
+            let cools = write.cooling.as_ref().is_none_or(|change| change.before == object.said_cooling);
+            (!write.adds() || write.agrees(object)) && cools && write.edits().all(same)
         })
     }
 
-    /// What a pod's interface has, in all pools.
+    /// What a pod's interface has, in all pools; not what another pod of the same name has.
     pub fn held_by(&self, who: &Who) -> Vec<(PoolId, Address)> {
         let places = self.index.of_interface(&who.podref, &who.ifname);
         let held = places.filter_map(|(name, key)| {
             let object = self.objects.get(name)?;
+            object.records.get(key).filter(|record| who.owns(record))?;
             Some((object.id.clone(), object.address(key)?))
         });
         held.collect()
@@ -280,16 +303,25 @@ impl Network {
         self.held.get(id).map(|held| &held.set)
     }
 
+    /// The addresses of this range that were freed and rest, as objects of whichever pool say, and until when.
+    pub fn cooling(&self, range: &Cidr, now: Timestamp) -> Vec<(Timestamp, Address)> {
+        let objects = self.objects.values().filter(|object| object.id.range.overlaps(range));
+        let cooling = objects.flat_map(|object| object.cooling.iter());
+        cooling.filter(|(until, address)| *until > now && range.contains(*address)).copied().collect()
+    }
+
     /// Whether a record of any pool names the address.
     pub(super) fn is_recorded(&self, address: Address) -> bool {
         let mut held = self.held.iter().filter(|(id, _)| id.range.contains(address));
         held.any(|(_, held)| held.set.contains(address.bits()))
     }
 
-    /// The reservations of a pod's interface.
+    /// The reservations of a container's interface.
     pub(super) fn reserved_for(&self, who: &Who) -> impl Iterator<Item = Address> {
         let owner = (who.podref.clone(), who.ifname.clone());
-        self.reserved_by.get(&owner).into_iter().flatten().copied()
+        let of_name = self.reserved_by.get(&owner).into_iter().flatten().copied();
+        let is_its = |reserved: &Reserved| reserved.container == who.id;
+        of_name.filter(move |address| self.reservations.get(address).is_some_and(is_its))
     }
 
     /// What a pool's first object says.

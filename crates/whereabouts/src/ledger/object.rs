@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_api::whereabouts::{Allocation, IPPool};
+use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 use tenure_ipam::ledger::Offsets;
 
-use super::PoolId;
+use super::{PoolId, cooling};
 
 /// The annotation of an `IPPool` that says what its writers have agreed on. Ours; Whereabouts neither has nor heeds it.
 pub const STATE: &str = "whereabouts.cni.cncf.io/state";
@@ -66,6 +67,9 @@ pub(super) struct Object {
     pub(super) state: State,
     /// What [`OPENED`] says.
     pub(super) opened: Option<String>,
+    /// What [`cooling::COOLING`] says, in its words and as it was understood.
+    pub(super) said_cooling: Option<String>,
+    pub(super) cooling: Vec<(Timestamp, Address)>,
     /// Whether it has annotations at all: a patch cannot add to none.
     pub(super) has_annotations: bool,
     /// How often its records have changed, as the server counts.
@@ -79,12 +83,15 @@ pub(super) struct Object {
 
 impl Object {
     pub(super) fn new(id: PoolId, number: u128, pool: &IPPool) -> Self {
+        let range = id.range;
         Self {
             id,
             number,
             version: pool.metadata.resource_version.clone(),
             state: State::of(pool),
             opened: opened(&pool.metadata),
+            said_cooling: cooling::said(&pool.metadata),
+            cooling: cooling::read(&range, cooling::said(&pool.metadata).as_deref()),
             has_annotations: pool.metadata.annotations.is_some(),
             generation: pool.metadata.generation,
             is_managed: pool.metadata.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty()),
@@ -99,6 +106,11 @@ impl Object {
         self.generation = metadata.generation;
         self.state = State::of_metadata(metadata);
         self.opened = opened(metadata);
+        let said = cooling::said(metadata);
+        if said != self.said_cooling {
+            self.cooling = cooling::read(&self.id.range, said.as_deref());
+            self.said_cooling = said;
+        }
         self.has_annotations = metadata.annotations.is_some();
         self.is_managed = metadata.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty());
     }

@@ -10,7 +10,7 @@ use tenure_api::whereabouts::{
 use tenure_ipam::Address;
 
 use super::object::opened;
-use super::{Answer, OPENED, Request, STATE, State};
+use super::{Answer, COOLING, OPENED, Request, STATE, State, cooling};
 
 mod hold;
 mod planner;
@@ -85,6 +85,8 @@ pub struct PoolWrite {
     pub version: Option<String>,
     state: State,
     opened: Option<String>,
+    /// What it says that rests, if that changes.
+    pub(super) cooling: Option<cooling::Change>,
     has_annotations: bool,
     is_managed: bool,
     edits: BTreeMap<String, Edit>,
@@ -199,6 +201,14 @@ impl PoolWrite {
         if self.edits.values().any(|edit| edit.before.is_none()) {
             operations.extend(state_tests(self.state, self.opened.as_ref(), self.has_annotations));
         }
+        if let Some(cooling) = &self.cooling {
+            if !self.has_annotations {
+                operations.push(json!({"op": "test", "path": "/metadata/annotations", "value": null}));
+                operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+            }
+            operations.push(json!({"op": "test", "path": path(COOLING), "value": cooling.before}));
+            operations.push(json!({"op": "add", "path": path(COOLING), "value": cooling.after}));
+        }
         if self.is_managed {
             // An entry without a name is how a server is told to keep no such notes; one that keeps none does not begin to.
             operations.push(json!({"op": "add", "path": "/metadata/managedFields", "value": [{}]}));
@@ -221,6 +231,13 @@ impl PoolWrite {
             return None;
         }
         let mut pool = pool.clone();
+        if let Some(cooling) = &self.cooling {
+            if cooling::said(&pool.metadata) != cooling.before {
+                return None;
+            }
+            let annotations = pool.metadata.annotations.get_or_insert_default();
+            annotations.insert(COOLING.to_owned(), cooling.after.clone());
+        }
         for (key, edit) in &self.edits {
             if pool.spec.allocations.get(key) != edit.before.as_ref() {
                 return None;
@@ -307,10 +324,12 @@ impl Mark {
 }
 
 impl Reserve {
-    /// Whether a reservation that is there already is the one that was to be made: the same interface's.
+    /// Whether a reservation that is there already is the one that was to be made: the same container's interface's.
     pub fn is(&self, there: &OverlappingRangeIPReservation) -> bool {
         let (wanted, found) = (&self.object.spec, &there.spec);
-        wanted.podref == found.podref && wanted.ifname == found.ifname
+        wanted.podref == found.podref
+            && wanted.ifname == found.ifname
+            && wanted.containerid == found.containerid
     }
 
     fn of(network: &str, name: String, record: &Allocation) -> Self {
@@ -319,7 +338,7 @@ impl Reserve {
         let object = OverlappingRangeIPReservation {
             metadata: ObjectMeta { name: Some(name.clone()), labels, ..ObjectMeta::default() },
             spec: OverlappingRangeIPReservationSpec {
-                containerid: None,
+                containerid: Some(record.id.clone()).filter(|id| !id.is_empty()),
                 podref: record.podref.clone(),
                 ifname: record.ifname.clone(),
             },

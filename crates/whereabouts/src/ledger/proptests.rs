@@ -1,4 +1,5 @@
-//! Nodes with old news, calls that nobody answers, and ranges that overlap, against what everybody was told.
+//! Nodes with old news, calls that nobody answers, ranges that overlap, and pods that are called like others which still run,
+//! against what everybody was told.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +11,7 @@ use tenure_ipam::Address;
 use super::memory::Memory;
 use super::*;
 use crate::config::{Arguments, Config};
+use crate::planted::Bug;
 
 const NODES: usize = 3;
 
@@ -31,7 +33,16 @@ fn networks() -> Vec<Config> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pod {
     number: u8,
+    /// Which of the pods of this name: the earlier one may have been deleted by force, and still run where it was.
+    life: u8,
     network: usize,
+}
+
+impl Pod {
+    /// Where it runs.
+    fn node(self) -> usize {
+        usize::from(self.number + self.life) % NODES
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -46,19 +57,23 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let pod = || (0_u8..14, 0_usize..4).prop_map(|(number, network)| Pod { number, network });
+    let pod = || {
+        let parts = (0_u8..10, prop_oneof![3 => Just(0_u8), 1 => Just(1)], 0_usize..4);
+        parts.prop_map(|(number, life, network)| Pod { number, life, network })
+    };
     let node = 0..NODES;
     prop_oneof![
-        4 => pod().prop_map(|pod| Step::Add(usize::from(pod.number) % NODES, pod)),
-        2 => pod().prop_map(|pod| Step::Del(usize::from(pod.number) % NODES, pod)),
+        4 => pod().prop_map(|pod| Step::Add(pod.node(), pod)),
+        2 => pod().prop_map(|pod| Step::Del(pod.node(), pod)),
         5 => (node.clone(), prop_oneof![3 => Just(usize::MAX), 1 => 0_usize..5]).prop_map(|(n, p)| Step::Work(n, p)),
         2 => node.prop_map(Step::Hear),
     ]
 }
 
 fn who(pod: Pod) -> Who {
-    let Pod { number, network } = pod;
-    Who { id: format!("c{number}"), podref: format!("ns/p{number}"), ifname: format!("net{network}") }
+    let Pod { number, life, network } = pod;
+    let (id, uid) = (format!("c{number}-{life}"), format!("u{number}-{life}"));
+    Who { id, podref: format!("ns/p{number}"), uid, ifname: format!("net{network}") }
 }
 
 /// What a node knows, where it begins to look, and what waits there.
@@ -113,8 +128,12 @@ impl World {
         for pool in plan.write.iter().filter_map(|write| self.memory.pool(&write.name)) {
             network.see_pool(pool, |_| false);
         }
-        if written.look_again {
-            spread.conflicted(now);
+        for write in plan.write.iter().filter(|write| write.adds()) {
+            let Some(pool) = network.pool_of(&write.name).cloned() else { continue };
+            match written.outcome(&write.name) {
+                Outcome::Written => spread.won(&pool),
+                Outcome::Conflict => spread.lost(&pool, now),
+            }
         }
         for (pod, settled) in pods.into_iter().zip(plan.settle(|name| written.outcome(name))) {
             match settled {
@@ -141,7 +160,7 @@ impl World {
         let mut recorded: BTreeMap<Address, BTreeSet<(String, String)>> = BTreeMap::new();
         for pool in self.memory.pools() {
             for (address, held) in pool.spec.reservations().unwrap().entries {
-                recorded.entry(address).or_default().insert((held.podref, held.ifname));
+                recorded.entry(address).or_default().insert((held.uid, held.ifname));
             }
         }
         recorded
@@ -156,8 +175,8 @@ impl World {
         for (pod, addresses) in &self.told {
             for address in addresses {
                 assert_eq!(seen.insert(*address, *pod), None, "{address} was told twice");
-                let Who { podref, ifname, .. } = who(*pod);
-                let known = recorded.get(address).is_some_and(|holders| holders.contains(&(podref, ifname)));
+                let Who { uid, ifname, .. } = who(*pod);
+                let known = recorded.get(address).is_some_and(|holders| holders.contains(&(uid, ifname)));
                 assert!(known, "{pod:?} was told {address}, and no object says so");
             }
         }
@@ -178,31 +197,40 @@ impl World {
     }
 }
 
+fn run(steps: Vec<Step>) {
+    let mut world = World::new();
+    for step in steps {
+        match step {
+            Step::Add(node, pod) => world.ask(node, pod, true),
+            Step::Del(node, pod) => world.ask(node, pod, false),
+            Step::Work(node, patience) => world.work(node, patience),
+            Step::Hear(node) => world.hear(node),
+        }
+        world.check();
+    }
+    world.settle();
+    world.check();
+    // All or nothing: what the objects have is what was told, no more.
+    let told: usize = world.told.values().map(Vec::len).sum();
+    assert_eq!(world.recorded().len(), told);
+    let pods: Vec<Pod> = world.told.keys().copied().collect();
+    for pod in pods {
+        world.ask(pod.node(), pod, false);
+    }
+    world.settle();
+    assert_eq!(world.recorded().len(), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn no_address_is_held_twice_nothing_is_lost_and_nothing_is_left(steps in prop::collection::vec(step(), 1..80)) {
-        let mut world = World::new();
-        for step in steps {
-            match step {
-                Step::Add(node, pod) => world.ask(node, pod, true),
-                Step::Del(node, pod) => world.ask(node, pod, false),
-                Step::Work(node, patience) => world.work(node, patience),
-                Step::Hear(node) => world.hear(node),
-            }
-            world.check();
-        }
-        world.settle();
-        world.check();
-        // All or nothing: what the objects have is what was told, no more.
-        let told: usize = world.told.values().map(Vec::len).sum();
-        prop_assert_eq!(world.recorded().len(), told);
-        let pods: Vec<Pod> = world.told.keys().copied().collect();
-        for pod in pods {
-            world.ask(usize::from(pod.number) % NODES, pod, false);
-        }
-        world.settle();
-        prop_assert_eq!(world.recorded().len(), 0);
+        run(steps);
     }
+}
+
+#[test]
+fn d8_the_checker_finds_a_pod_that_is_taken_for_another_of_its_name() {
+    crate::planted::must_be_found(Bug::SameNameIsSamePod, &prop::collection::vec(step(), 1..80), run);
 }

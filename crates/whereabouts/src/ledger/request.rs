@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tenure_api::claims::RECORD_PREFIX;
 use tenure_api::whereabouts::Allocation;
 use tenure_ipam::{Address, Cidr, Range};
 
@@ -15,6 +16,8 @@ pub struct Who {
     pub id: String,
     /// The pod, as `namespace/name`.
     pub podref: String,
+    /// The pod's UID; empty where the runtime does not tell it.
+    pub uid: String,
     /// The interface.
     pub ifname: String,
 }
@@ -132,6 +135,31 @@ pub enum LedgerRefusal {
     /// The pool cannot have a name.
     #[error("{0}")]
     Name(String),
+}
+
+impl Who {
+    /// Whether a record of this interface's pod and name is of this very pod: of the same container, or of an earlier one of the
+    /// pod with the same UID, which its node has ended before it began this one. A record that names a container and no UID
+    /// may be of a pod that was there before under the same name and still runs.
+    pub fn owns(&self, record: &Allocation) -> bool {
+        let of_claims = record.id.starts_with(RECORD_PREFIX) || self.id.starts_with(RECORD_PREFIX);
+        let same_pod = match record.poduid.as_deref() {
+            Some(uid) => !uid.is_empty() && uid == self.uid,
+            None => record.id.is_empty(),
+        };
+        record.podref == self.podref && (record.id == self.id || (!of_claims && same_pod))
+    }
+
+    /// The record that says that the interface has an address.
+    pub(super) fn record(&self) -> Allocation {
+        Allocation {
+            id: self.id.clone(),
+            podref: self.podref.clone(),
+            ifname: Some(self.ifname.clone()),
+            poduid: Some(self.uid.clone()).filter(|uid| !uid.is_empty()),
+            ..Allocation::default()
+        }
+    }
 }
 
 impl Want {

@@ -21,7 +21,8 @@ fn config(ipam: &serde_json::Value) -> Config {
 }
 
 fn who(pod: &str, ifname: &str) -> Who {
-    Who { id: format!("id-{pod}"), podref: format!("ns/{pod}"), ifname: ifname.to_owned() }
+    let (podref, uid) = (format!("ns/{pod}"), format!("uid-{pod}"));
+    Who { id: format!("id-{pod}"), podref, uid, ifname: ifname.to_owned() }
 }
 
 fn add(memory: &mut Memory, config: &Config, who: &Who) -> Answer {
@@ -44,7 +45,15 @@ fn addresses(texts: &[&str]) -> Vec<Address> {
 fn pool(name: &str, range: &str, records: &[(&str, &str, &str, Option<&str>)]) -> IPPool {
     let record = |(key, id, podref, ifname): &(&str, &str, &str, Option<&str>)| {
         let ifname = ifname.map(str::to_owned);
-        ((*key).to_owned(), Allocation { id: (*id).to_owned(), podref: (*podref).to_owned(), ifname })
+        (
+            (*key).to_owned(),
+            Allocation {
+                id: (*id).to_owned(),
+                podref: (*podref).to_owned(),
+                ifname,
+                ..Allocation::default()
+            },
+        )
     };
     let allocations: BTreeMap<_, _> = records.iter().map(record).collect();
     IPPool::new(name, tenure_api::whereabouts::IPPoolSpec { range: range.to_owned(), allocations })
@@ -54,13 +63,17 @@ fn records(memory: &Memory) -> usize {
     memory.pools().map(|pool| pool.spec.allocations.len()).sum()
 }
 
+mod crowds;
+mod names;
+
 #[test]
 fn records_are_written_as_whereabouts_writes_them() {
     let mut memory = Memory::default();
     let config = config(&json!({"range": "192.168.2.0/24"}));
     assert_eq!(add(&mut memory, &config, &who("a", "net1")), held(&["192.168.2.1"]));
     let written = memory.pool("192.168.2.0-24").unwrap();
-    let expected = json!({"range": "192.168.2.0/24", "allocations": {"1": {"id": "id-a", "podref": "ns/a", "ifname": "net1"}}});
+    let record = json!({"id": "id-a", "podref": "ns/a", "ifname": "net1", "poduid": "uid-a"});
+    let expected = json!({"range": "192.168.2.0/24", "allocations": {"1": record}});
     assert_eq!(serde_json::to_value(&written.spec).unwrap(), expected);
     assert_eq!(memory.reservations().count(), 0, "no other range overlaps");
 }
@@ -204,15 +217,12 @@ fn objects_that_whereabouts_wrote_are_adopted_and_drained() {
         ],
     ));
     let config = config(&json!({"range": "10.0.0.0/16"}));
-    assert_eq!(
-        add(&mut memory, &config, &who("c", "net1")),
-        held(&["10.0.234.96"]),
-        "its record stays where it is"
-    );
+    let third = Who { id: "c3".into(), ..who("c", "net1") };
+    assert_eq!(add(&mut memory, &config, &third), held(&["10.0.234.96"]), "its record stays where it is");
     assert_eq!(add(&mut memory, &config, &who("new", "net1")), held(&["10.0.0.3"]));
     assert_eq!(memory.pools().count(), 1);
     assert_eq!(memory.read("", false).nonsense().collect::<Vec<_>>(), [("10.0.0.0-16", "-5")]);
-    let containers = [("a", "c1"), ("b", "c2"), ("c", "id-c"), ("new", "id-new")];
+    let containers = [("a", "c1"), ("b", "c2"), ("c", "c3"), ("new", "id-new")];
     for (pod, id) in containers {
         let released = del(&mut memory, &config, &Who { id: id.into(), ..who(pod, "net1") });
         assert!(matches!(&released, Answer::Released(list) if list.len() == 1), "{pod}: {released:?}");
@@ -256,7 +266,10 @@ fn a_slash_16_is_fully_allocatable() {
 fn an_object_full_of_the_longest_names_stays_below_the_limit_of_etcd() {
     let record = |n: u128| {
         let (id, podref) = ("c".repeat(64), format!("{}/{}", "n".repeat(63), "p".repeat(253)));
-        ((n + 60_000).to_string(), Allocation { id, podref, ifname: Some("i".repeat(15)) })
+        (
+            (n + 60_000).to_string(),
+            Allocation { id, podref, ifname: Some("i".repeat(15)), ..Allocation::default() },
+        )
     };
     let mut full = pool("10.0.0.0-16.255", "10.0.0.0/16", &[]);
     full.spec.allocations = (0..ADDRESSES_IN_AN_OBJECT).map(record).collect();
@@ -276,8 +289,12 @@ fn an_object_full_of_the_longest_names_stays_below_the_limit_of_etcd() {
 #[test]
 fn an_object_that_others_have_filled_gets_no_more() {
     let mut memory = Memory::default();
-    let record =
-        |n: u32| (n.to_string(), Allocation { id: "c".repeat(64), podref: format!("ns/p{n}"), ifname: None });
+    let record = |n: u32| {
+        (
+            n.to_string(),
+            Allocation { id: "c".repeat(64), podref: format!("ns/p{n}"), ..Allocation::default() },
+        )
+    };
     let mut full = pool("10.0.0.0-16", "10.0.0.0/16", &[]);
     full.spec.allocations = (256..9_000).map(record).collect();
     memory.put_pool(full);
@@ -451,6 +468,7 @@ fn a_slice_that_is_no_longer_a_nodes_keeps_only_what_is_held_in_it() {
     let held_there = tenure_ipam::assign::Reservation {
         id: "c".into(),
         podref: "ns/old".into(),
+        uid: String::new(),
         ifname: "net1".into(),
         address: "10.0.0.1".parse().unwrap(),
     };
@@ -492,8 +510,7 @@ fn a_patch_guards_every_key_and_the_state() {
         Request::release(who("a", "net1"), &config),
     ];
     let plan = memory.read("", false).plan(request, &Spread::of(""), Timestamp::default());
-    let record =
-        |pod: &str| json!({"id": format!("id-{pod}"), "podref": format!("ns/{pod}"), "ifname": "net1"});
+    let record = |pod: &str| json!({"id": format!("id-{pod}"), "podref": format!("ns/{pod}"), "ifname": "net1", "poduid": format!("uid-{pod}")});
     let expected = json!([
         {"op": "test", "path": "/metadata/annotations/whereabouts.cni.cncf.io~1state", "value": "unique"},
         {"op": "test", "path": "/metadata/annotations/whereabouts.cni.cncf.io~1opened", "value": null},

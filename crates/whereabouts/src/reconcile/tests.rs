@@ -6,7 +6,8 @@ use super::*;
 
 fn pool(records: &[(&str, &str, &str)]) -> IPPool {
     let record = |(key, id, podref): &(&str, &str, &str)| {
-        let record = Allocation { id: (*id).into(), podref: (*podref).into(), ifname: Some("net1".into()) };
+        let (id, podref) = ((*id).into(), (*podref).into());
+        let record = Allocation { id, podref, ifname: Some("net1".into()), ..Allocation::default() };
         ((*key).to_owned(), record)
     };
     let allocations = records.iter().map(record).collect();
@@ -20,7 +21,7 @@ fn reservation(name: &str, podref: &str) -> OverlappingRangeIPReservation {
 
 fn pod(addresses: Option<&[&str]>) -> LivingPod {
     let addresses = addresses.map(|all| all.iter().map(|text| text.parse().unwrap()).collect());
-    LivingPod { finished: false, addresses }
+    LivingPod { addresses, ..LivingPod::default() }
 }
 
 fn pods(all: &[(&str, LivingPod)]) -> BTreeMap<String, LivingPod> {
@@ -100,8 +101,32 @@ fn reservations_are_matched_with_their_network_and_with_a_zero_at_the_end() {
 #[test]
 fn a_pod_that_has_ended_holds_nothing() {
     let pool = pool(&[("1", "c", "ns/p")]);
-    let all = pods(&[("ns/p", LivingPod { finished: true, addresses: None })]);
+    let all = pods(&[("ns/p", LivingPod { finished: true, ..LivingPod::default() })]);
     assert_eq!(looks(&pool, &[], &all, &[0, 100]).pop().unwrap().records.len(), 1);
+}
+
+#[test]
+fn d8_a_record_whose_pod_was_replaced_by_one_of_the_same_name_goes_after_two_looks() {
+    let living = |uid: &str, addresses: Option<&[&str]>| {
+        pods(&[("ns/p", LivingPod { uid: uid.into(), ..pod(addresses) })])
+    };
+    let mut of_first = pool(&[("1", "c1", "ns/p")]);
+    of_first.spec.allocations.get_mut("1").unwrap().poduid = Some("first".into());
+    let gone = |pool: &IPPool, pods: &BTreeMap<String, LivingPod>| {
+        looks(pool, &[], pods, &[0, 29, 30]).iter().map(|it| it.records.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(gone(&of_first, &living("first", None)), [0, 0, 0]);
+    assert_eq!(gone(&of_first, &living("second", None)), [0, 0, 1]);
+    // A status may say that an address is used, never that it is not.
+    assert_eq!(gone(&of_first, &living("second", Some(&["10.10.10.1"]))), [0, 0, 0]);
+    let mut both = pool(&[("1", "c1", "ns/p"), ("2", "c2", "ns/p")]);
+    both.spec.allocations.values_mut().for_each(|record| record.poduid = Some("first".into()));
+    assert_eq!(gone(&both, &living("first", Some(&["10.10.10.2"]))), [0, 0, 0]);
+    // Whereabouts' record, beside one of the pod that lives, of another container.
+    both.spec.allocations.get_mut("1").unwrap().poduid = None;
+    assert_eq!(gone(&both, &living("first", None)), [0, 0, 1]);
+    both.spec.allocations.get_mut("1").unwrap().id = "c2".into();
+    assert_eq!(gone(&both, &living("first", None)), [0, 0, 0]);
 }
 
 #[test]

@@ -20,12 +20,31 @@ pub(super) struct Assigned {
     pub(super) waiting: usize,
 }
 
+/// What may be given to those who have nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Give {
+    /// What is free.
+    All,
+    /// What they hold something in: others may still take from the whole range.
+    Held,
+    /// Nothing: the range must not be cut.
+    Nothing,
+}
+
+impl Give {
+    /// Where the range may be cut; `sealed` says whether nobody takes from the whole of it any more.
+    pub(super) fn given(sealed: bool) -> Self {
+        if sealed { Self::All } else { Self::Held }
+    }
+}
+
 pub(super) fn assign(
     inputs: &Inputs<'_>,
     pool: &Desired<'_>,
     known: Option<&NodeSlicePool>,
-    give_away: bool,
+    give: Give,
 ) -> Assigned {
+    let give_away = give == Give::All;
     let count = usize::try_from(pool.cut.count()).unwrap_or(0);
     let mut nodes = vec![String::new(); count];
     let mut served: BTreeSet<&str> = BTreeSet::new();
@@ -72,8 +91,9 @@ pub(super) fn assign(
         }
         let mut all = all.iter().copied();
         match (all.next(), all.next()) {
-            (Some(SLICE_OWNER), None) => SLICE_OWNER.clone_into(&mut nodes[slice]),
-            (Some(only), None) if !served.contains(only) => {
+            (Some(SLICE_OWNER), None) if give != Give::Nothing => SLICE_OWNER.clone_into(&mut nodes[slice]),
+            // What is held there is of another pool, where this one must not be cut.
+            (Some(only), None) if !served.contains(only) && give != Give::Nothing => {
                 only.clone_into(&mut nodes[slice]);
                 served.insert(only);
             }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tenure_api::names::NameError;
-use tenure_api::whereabouts::{pool_name, slice_pool_name};
+use tenure_api::whereabouts::{NodeSlicePool, pool_name, slice_pool_name};
 use tenure_ipam::Slices;
 
 use super::{AttachmentDefinition, Inputs, SlicePlan};
 use crate::config::{Arguments, Config, ConfigError, RangeConfig, networks_of};
+use crate::ledger::PoolId;
 
 /// Two attachment definitions of one network that say different things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +38,39 @@ pub(super) struct Desired<'a> {
     pub(super) conflicts: Vec<Conflict>,
 }
 
-/// All of them, and the names that may be meant by what cannot be read.
+/// A range that a definition asks for whole.
+#[derive(Clone, Debug)]
+pub(super) struct Whole<'a> {
+    pub(super) id: PoolId,
+    /// Whether it heeds other ranges of the network.
+    pub(super) heeds: bool,
+    pub(super) owner: &'a AttachmentDefinition,
+}
+
+/// All of them, what is asked for whole, and what cannot be read.
 pub(super) struct AllDesired<'a> {
     pub(super) pools: BTreeMap<String, Desired<'a>>,
-    pub(super) unreadable: BTreeSet<String>,
+    /// Oldest first.
+    pub(super) whole: Vec<Whole<'a>>,
+    unreadable: Vec<&'a AttachmentDefinition>,
+}
+
+/// The annotation of a `NodeSlicePool` that has the UIDs of the definitions that asked for it, with blanks between.
+const DEFINITIONS: &str = "whereabouts.cni.cncf.io/definitions";
+/// So many are named.
+const MOST_DEFINITIONS: usize = 64;
+
+/// What a pool says about who asked for it.
+pub(super) fn definitions(owners: &[&AttachmentDefinition]) -> (String, String) {
+    let uids = owners.iter().take(MOST_DEFINITIONS).map(|owner| owner.uid.as_str());
+    (DEFINITIONS.to_owned(), uids.collect::<Vec<_>>().join(" "))
+}
+
+impl AllDesired<'_> {
+    /// Whether a pool may be meant by something that cannot be read.
+    pub(super) fn keeps(&self, pool: &NodeSlicePool) -> bool {
+        self.unreadable.iter().any(|definition| may_mean(definition, pool))
+    }
 }
 
 /// The names of a sliced network's pools, one for each of its ranges, in their order: the network's (or the
@@ -60,17 +90,17 @@ pub fn slice_pools(config: &Config) -> Result<Vec<(String, Slices)>, NameError> 
     cuts.enumerate().map(name).collect()
 }
 
-/// The names of all pools that these definitions ask for, or may mean where they cannot be read. A pool of another name is
-/// nobody's.
-pub fn asked_for(attachments: &[AttachmentDefinition], flat: Option<&Value>) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for attachment in attachments {
-        match pools_of(flat, attachment) {
-            Ok(pools) => names.extend(pools.into_iter().map(|pool| pool.name)),
-            Err(_) => names.extend(names_meant(attachment)),
-        }
-    }
-    names
+/// Whether any of these definitions asks for a pool, or may mean it and cannot be read.
+pub fn is_asked_for(
+    pool: &NodeSlicePool,
+    attachments: &[AttachmentDefinition],
+    flat: Option<&Value>,
+) -> bool {
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    attachments.iter().any(|attachment| match asked_by(flat, attachment) {
+        Ok((pools, _)) => pools.iter().any(|asked| asked.name == name),
+        Err(_) => may_mean(attachment, pool),
+    })
 }
 
 /// The `network_name`s of all of our networks in these definitions, sliced or not.
@@ -83,20 +113,21 @@ pub fn networks(attachments: &[AttachmentDefinition], flat: Option<&Value>) -> B
 }
 
 pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<'a> {
-    let mut all = AllDesired { pools: BTreeMap::new(), unreadable: BTreeSet::new() };
+    let mut all = AllDesired { pools: BTreeMap::new(), whole: Vec::new(), unreadable: Vec::new() };
     let mut attachments: Vec<&AttachmentDefinition> = inputs.attachments.iter().collect();
     attachments.sort_by_key(|attachment| (attachment.created, &attachment.namespace, &attachment.name));
     let mut asked: BTreeMap<String, Vec<Desired<'a>>> = BTreeMap::new();
     for attachment in attachments {
-        match pools_of(inputs.flat, attachment) {
-            Ok(pools) => {
+        match asked_by(inputs.flat, attachment) {
+            Ok((pools, whole)) => {
+                all.whole.extend(whole);
                 for pool in pools {
                     asked.entry(pool.name.clone()).or_default().push(pool);
                 }
             }
             Err(words) => {
                 plan.refused.insert(format!("{}/{}", attachment.namespace, attachment.name), words);
-                all.unreadable.extend(names_meant(attachment));
+                all.unreadable.push(attachment);
             }
         }
     }
@@ -108,11 +139,11 @@ pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<
     all
 }
 
-fn pools_of<'a>(
-    flat: Option<&Value>,
-    attachment: &'a AttachmentDefinition,
-) -> Result<Vec<Desired<'a>>, String> {
-    let mut pools = Vec::new();
+/// What a definition asks for: pools, and whole ranges.
+type Asked<'a> = (Vec<Desired<'a>>, Vec<Whole<'a>>);
+
+fn asked_by<'a>(flat: Option<&Value>, attachment: &'a AttachmentDefinition) -> Result<Asked<'a>, String> {
+    let (mut pools, mut whole) = (Vec::new(), Vec::new());
     for network in networks_of(&attachment.config, &attachment.name).map_err(|refusal| refusal.to_string())? {
         let config = match Config::load(&network, flat, &Arguments::default()) {
             Ok(config) => config,
@@ -120,6 +151,11 @@ fn pools_of<'a>(
             Err(error) => return Err(error.to_string()),
         };
         if !config.is_sliced() {
+            whole.extend(config.ranges.iter().map(|range| Whole {
+                id: PoolId::shared(&config.network, range.cidr()),
+                heeds: config.overlapping,
+                owner: attachment,
+            }));
             continue;
         }
         let names = slice_pools(&config).map_err(|error| error.to_string())?;
@@ -136,7 +172,7 @@ fn pools_of<'a>(
             });
         }
     }
-    Ok(pools)
+    Ok((pools, whole))
 }
 
 /// One pool of all that ask for it: as it is now if anybody still wants that, else as the oldest wants it.
@@ -181,7 +217,15 @@ fn agree<'a>(inputs: &Inputs<'a>, candidates: Vec<Desired<'a>>) -> Option<Desire
     Some(pool)
 }
 
-/// The names that the pools of something that cannot be read may have: they are not deleted for a typing error.
+/// Whether something that cannot be read may ask for a pool: by its name, and if the pool does not say that others did. A pool is not
+/// deleted for a typing error.
+fn may_mean(definition: &AttachmentDefinition, pool: &NodeSlicePool) -> bool {
+    let said = pool.metadata.annotations.as_ref().and_then(|all| all.get(DEFINITIONS));
+    let asked = said.is_none_or(|said| said.split_whitespace().any(|uid| uid == definition.uid));
+    asked && pool.metadata.name.as_ref().is_some_and(|name| names_meant(definition).contains(name))
+}
+
+/// The names that the pools of something that cannot be read may have.
 fn names_meant(attachment: &AttachmentDefinition) -> BTreeSet<String> {
     let mut names = BTreeSet::from([attachment.name.clone()]);
     if let Ok(root) = serde_json::from_str::<Value>(&attachment.config) {

@@ -36,6 +36,16 @@ pub enum SliceRefusal {
         /// How many have no node.
         free: usize,
     },
+    /// The pool must not give anything away.
+    #[error("node {node} has no slice of NodeSlicePool {pool}, which gives none: {why}")]
+    NotReady {
+        /// The pool.
+        pool: String,
+        /// The node.
+        node: String,
+        /// What its condition says.
+        why: String,
+    },
     /// The status cannot be read.
     #[error(
         "the slice {slice:?} of node {node} in NodeSlicePool {pool} is no network: accepted is 10.0.16.0/20"
@@ -66,6 +76,12 @@ pub fn network_of(pool: &NodeSlicePool) -> String {
 pub fn slice_of(name: &str, pool: Option<&NodeSlicePool>, node: &str) -> Result<Cidr, SliceRefusal> {
     let pool = pool.ok_or_else(|| SliceRefusal::NoPool { pool: name.to_owned() })?;
     let Some(slice) = pool.slice_of(node).filter(|_| !node.is_empty()) else {
+        let conditions = pool.status.iter().flat_map(|status| &status.conditions);
+        let mut not_ready = conditions.filter(|it| it.type_ == "Ready" && it.status == "False");
+        if let Some(condition) = not_ready.next() {
+            let (pool, node) = (name.to_owned(), node.to_owned());
+            return Err(SliceRefusal::NotReady { pool, node, why: condition.message.clone() });
+        }
         let slices = pool.status.as_ref().map(|status| status.allocations.as_slice()).unwrap_or_default();
         return Err(SliceRefusal::NoSlice {
             pool: name.to_owned(),

@@ -1,9 +1,12 @@
 //! Slices and shared ranges of one network together: nodes that hand out of their slices, nodes that take from ranges of several
-//! sizes by what they last heard, and a controller that cuts and uncuts, in any order. No address has two holders.
+//! sizes by what they last heard, and a controller that cuts and uncuts, in any order. People ask for cuts that overlap each other and
+//! what others use, and write definitions that cannot be read. No address has two holders, and nobody who uses a range is kept
+//! from it by another's definition.
 //!
 //! A node takes its slice as agents do: it hears of it, its ledger says `owned`, a live look shows that the slice is still given,
 //! and only then it hands anything out. Its records are written behind that, and the pool may go at any moment.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
 use tenure_api::whereabouts::IPPool;
@@ -17,8 +20,8 @@ use crate::ledger::{Answer, Mark, Network, Request, Settled, Spread, Want, Who, 
 const NODES: usize = 3;
 /// Of shared ranges: inside, around and equal to what may be cut.
 const RANGES: [&str; 4] = ["10.0.0.0/28", "10.0.0.0/29", "10.0.0.8/30", "10.0.0.0/27"];
-/// What may be cut.
-const CUTS: [(&str, &str); 2] = [("10.0.0.0/28", "/30"), ("10.0.0.0/29", "/30")];
+/// What may be cut, each by a definition of its own.
+const CUTS: [(&str, &str); 3] = [("10.0.0.0/28", "/30"), ("10.0.0.0/29", "/30"), ("10.0.0.0/26", "/30")];
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -29,13 +32,15 @@ enum Step {
     /// It hears what is new.
     Hear(usize),
     /// It hears of slices, and takes or loses one; step by step, as it reads and writes.
-    Slice(usize),
+    Slice(usize, usize),
     /// It hands out of its slice.
-    Hand(usize),
+    Hand(usize, usize),
     /// Pods go, of shared ranges or of slices.
     Go(usize),
-    /// What people ask for.
-    Cut(Option<usize>),
+    /// Somebody asks for a cut, or does not any more.
+    Cut(usize, bool),
+    /// There is a definition that cannot be read, or is none any more.
+    Garble(bool),
     /// The controller looks, and does the first so many writes of what it plans.
     Look,
     Write,
@@ -47,10 +52,11 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (node(), 0..RANGES.len()).prop_map(|(node, range)| Step::Ask(node, range)),
         8 => node().prop_map(Step::Work),
         2 => node().prop_map(Step::Hear),
-        5 => node().prop_map(Step::Slice),
-        5 => node().prop_map(Step::Hand),
+        5 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Slice(node, cut)),
+        5 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Hand(node, cut)),
         2 => (0_usize..40).prop_map(Step::Go),
-        3 => prop::option::weighted(0.6, 0..CUTS.len()).prop_map(Step::Cut),
+        3 => (0..CUTS.len(), any::<bool>()).prop_map(|(cut, wanted)| Step::Cut(cut, wanted)),
+        1 => any::<bool>().prop_map(Step::Garble),
         6 => Just(Step::Look),
         6 => Just(Step::Write),
     ]
@@ -84,15 +90,19 @@ enum Manner {
 struct Node {
     known: Option<Network>,
     waiting: Vec<Request>,
-    slice: Slice,
+    /// By what is cut.
+    slices: [Slice; CUTS.len()],
     /// What it has handed out of slices.
     held: BTreeMap<Address, String>,
 }
 
 struct World {
     memory: Memory,
-    pools: Vec<NodeSlicePool>,
-    cut: Option<usize>,
+    pools: BTreeMap<String, NodeSlicePool>,
+    /// Which cuts are asked for, and since when.
+    cuts: BTreeMap<usize, u64>,
+    garbled: bool,
+    time: u64,
     nodes: Vec<Node>,
     plan: Vec<SliceWrite>,
     guards: Vec<IPPool>,
@@ -112,14 +122,26 @@ fn name_of(node: usize) -> String {
 }
 
 fn who(pod: &str) -> Who {
-    Who { id: pod.to_owned(), podref: format!("ns/{pod}"), ifname: "net1".into() }
+    let (podref, uid) = (format!("ns/{pod}"), format!("uid-{pod}"));
+    Who { id: pod.to_owned(), podref, uid, ifname: "net1".into() }
 }
 
 impl World {
     fn new(manner: Manner) -> Self {
         let nodes = (0..NODES).map(|_| Node::default()).collect();
-        let (memory, pools, plan, guards) = (Memory::default(), Vec::new(), Vec::new(), Vec::new());
-        Self { memory, pools, cut: None, nodes, plan, guards, pods: 0, told: BTreeMap::new(), manner }
+        Self {
+            memory: Memory::default(),
+            pools: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            garbled: false,
+            time: 0,
+            nodes,
+            plan: Vec::new(),
+            guards: Vec::new(),
+            pods: 0,
+            told: BTreeMap::new(),
+            manner,
+        }
     }
 
     fn shared(&self) -> (Vec<HeldSpan>, Vec<SharedPool>, Vec<PoolId>) {
@@ -132,8 +154,12 @@ impl World {
 
     /// Plans with what is there; its writes are done later, when that may be old.
     fn look(&mut self) {
-        let attachments: Vec<AttachmentDefinition> =
-            self.cut.map(|cut| definition(CUTS[cut])).into_iter().collect();
+        let mut attachments: Vec<AttachmentDefinition> =
+            self.cuts.iter().map(|(cut, since)| definition(*cut, *since)).collect();
+        if self.garbled {
+            attachments.push(AttachmentDefinition { config: "{".into(), ..definition(0, 0) });
+        }
+        let pools: Vec<NodeSlicePool> = self.pools.values().cloned().collect();
         let nodes = (0..NODES).map(name_of).collect();
         let (held, shared, owned) = self.shared();
         let plan = plan(&Inputs {
@@ -141,13 +167,16 @@ impl World {
             attachments: &attachments,
             flat: None,
             nodes: &nodes,
-            pools: &self.pools,
+            pools: &pools,
             held: &held,
             shared: &shared,
             owned: &owned,
             floating: &BTreeMap::new(),
-            now: Timestamp::from_millis(7),
+            now: Timestamp::from_millis(self.time),
         });
+        if let Some(trampled) = self.tramples(&plan, &shared) {
+            panic!("{trampled}");
+        }
         self.plan = if plan.guards.is_empty() { plan.writes } else { Vec::new() };
         self.guards = plan.guards;
     }
@@ -166,18 +195,24 @@ impl World {
         let (_, shared, owned) = self.shared();
         match self.plan.remove(0) {
             SliceWrite::Create(pool) | SliceWrite::Replace(pool) => {
-                let known =
-                    self.pools.iter().any(|known| given(known) && known.spec.range == pool.spec.range);
+                let name = pool.metadata.name.clone().unwrap();
+                let known = self.pools.get(&name);
+                let known = known.is_some_and(|known| given(known) && known.spec.range == pool.spec.range);
                 let whole = PoolId::shared("", pool.spec.range.parse().unwrap());
                 if known || !given(&pool) || open_beside(&whole, &shared).next().is_none() {
-                    self.pools = vec![*pool];
+                    let mut pool = *pool;
+                    let made =
+                        self.pools.get(&name).and_then(|known| known.metadata.creation_timestamp.clone());
+                    let now = || Time(Timestamp::from_millis(self.time).to_jiff());
+                    pool.metadata.creation_timestamp = Some(made.unwrap_or_else(now));
+                    self.pools.insert(name, pool);
                 }
             }
-            SliceWrite::Delete { .. } => self.pools.clear(),
+            SliceWrite::Delete { name, .. } => drop(self.pools.remove(&name)),
             SliceWrite::Seal { name } => self.mark(&name, State::Sliced),
             SliceWrite::Unseal { name } => {
                 let object = shared.iter().find(|shared| shared.name == name).unwrap();
-                if !is_cut(&object.id, &self.pools, &owned) {
+                if !is_cut(&object.id, self.pools.values(), &owned) {
                     self.mark(&name, State::Unique);
                 }
             }
@@ -226,26 +261,26 @@ impl World {
         }
     }
 
-    fn slice(&mut self, node: usize) {
+    fn slice(&mut self, node: usize, cut: usize) {
         let name = name_of(node);
-        let now = self.pools.first().and_then(|pool| slice_of("x", Some(pool), &name).ok());
+        let now = self.pools.get(&format!("net{cut}")).and_then(|pool| slice_of("x", Some(pool), &name).ok());
         let unlooked = self.manner == Manner::Unlooked;
-        let said = matches!(self.nodes[node].slice, Slice::Said(_));
-        match self.nodes[node].slice.clone() {
+        let said = matches!(self.nodes[node].slices[cut], Slice::Said(_));
+        match self.nodes[node].slices[cut].clone() {
             Slice::None => {
                 if let Some(cidr) = now {
-                    self.nodes[node].slice = Slice::Heard(cidr);
+                    self.nodes[node].slices[cut] = Slice::Heard(cidr);
                 }
             }
             // By what it heard, which may be old.
             Slice::Heard(cidr) => {
-                self.nodes[node].slice = Slice::Said(cidr);
+                self.nodes[node].slices[cut] = Slice::Said(cidr);
                 if self.manner != Manner::Unsaid {
                     self.record(node);
                 }
             }
             Slice::Said(cidr) | Slice::Taken(cidr, _) if now != Some(cidr) && !(unlooked && said) => {
-                self.nodes[node].slice = Slice::None;
+                self.nodes[node].slices[cut] = Slice::None;
                 self.record(node);
             }
             Slice::Said(cidr) | Slice::Taken(cidr, _) => {
@@ -254,7 +289,7 @@ impl World {
                     .memory
                     .pools()
                     .filter(|pool| PoolId::may_hold("", pool.metadata.name.as_deref().unwrap(), &cidr));
-                self.nodes[node].slice = Slice::Taken(cidr, adopt(&id, None, others).reserved);
+                self.nodes[node].slices[cut] = Slice::Taken(cidr, adopt(&id, None, others).reserved);
             }
         }
     }
@@ -262,16 +297,20 @@ impl World {
     /// Writes the node's ledgers: what it holds, and whether it hands out of its slice.
     fn record(&mut self, node: usize) {
         let name = name_of(node);
-        let own = match &self.nodes[node].slice {
-            Slice::None | Slice::Heard(_) => None,
-            Slice::Said(cidr) | Slice::Taken(cidr, _) => Some(*cidr),
-        };
+        let own: Vec<Cidr> = self.nodes[node]
+            .slices
+            .iter()
+            .filter_map(|slice| match slice {
+                Slice::None | Slice::Heard(_) => None,
+                Slice::Said(cidr) | Slice::Taken(cidr, _) => Some(*cidr),
+            })
+            .collect();
         let is_mine = |pool: &&IPPool| {
             pool.metadata.name.as_deref().is_some_and(|it| it.starts_with(&format!("{name}-")))
         };
         let known: Vec<Cidr> =
             self.memory.pools().filter(is_mine).map(|pool| pool.spec.cidr().unwrap()).collect();
-        for cidr in known.into_iter().chain(own).collect::<BTreeSet<_>>() {
+        for cidr in known.into_iter().chain(own.clone()).collect::<BTreeSet<_>>() {
             let held: Vec<Reservation> = self.nodes[node]
                 .held
                 .iter()
@@ -279,18 +318,19 @@ impl World {
                 .map(|(address, pod)| Reservation {
                     id: pod.clone(),
                     podref: format!("ns/{pod}"),
+                    uid: String::new(),
                     ifname: "net1".into(),
                     address: *address,
                 })
                 .collect();
-            let state = if own == Some(cidr) { State::Owned } else { State::Unique };
+            let state = if own.contains(&cidr) { State::Owned } else { State::Unique };
             let id = PoolId::of_node("", &name, cidr);
             self.memory.put_pool(owned_object(&id, state, &held, None).unwrap());
         }
     }
 
-    fn hand(&mut self, node: usize) {
-        let Slice::Taken(cidr, kept_back) = &self.nodes[node].slice else { return };
+    fn hand(&mut self, node: usize, cut: usize) {
+        let Slice::Taken(cidr, kept_back) = &self.nodes[node].slices[cut] else { return };
         let free = (0..cidr.size()).filter_map(|at| cidr.nth(at).ok());
         let held = &self.nodes[node].held;
         let found =
@@ -317,14 +357,19 @@ impl World {
     }
 
     fn take(&mut self, step: Step) {
+        self.time += 1;
         match step {
             Step::Ask(node, range) => self.ask(node, range),
             Step::Work(node) => self.work(node),
             Step::Hear(node) => self.hear(node),
-            Step::Slice(node) => self.slice(node),
-            Step::Hand(node) => self.hand(node),
+            Step::Slice(node, cut) => self.slice(node, cut),
+            Step::Hand(node, cut) => self.hand(node, cut),
             Step::Go(which) => self.go(which),
-            Step::Cut(cut) => self.cut = cut,
+            Step::Cut(cut, true) => {
+                self.cuts.entry(cut).or_insert(self.time);
+            }
+            Step::Cut(cut, false) => drop(self.cuts.remove(&cut)),
+            Step::Garble(garbled) => self.garbled = garbled,
             Step::Look => self.look(),
             Step::Write => self.write(),
         }
@@ -332,13 +377,26 @@ impl World {
 
     /// What people ask for is done, as far as it can be.
     fn settle(&mut self, cut: Option<usize>) {
-        self.take(Step::Cut(cut));
+        self.cuts = cut.map(|cut| (cut, self.time)).into_iter().collect();
         for _ in 0..8 {
             self.take(Step::Look);
             while !self.plan.is_empty() || !self.guards.is_empty() {
                 self.take(Step::Write);
             }
         }
+    }
+
+    /// A range that somebody uses, and that a plan closes for another one's definition which has given nothing away yet.
+    fn tramples(&self, plan: &SlicePlan, shared: &[SharedPool]) -> Option<String> {
+        let whole: Vec<PoolId> =
+            CUTS.iter().map(|(range, _)| PoolId::shared("", range.parse().unwrap())).collect();
+        let sealed = plan.writes.iter().filter_map(|write| match write {
+            SliceWrite::Seal { name } => shared.iter().find(|shared| shared.name == *name && shared.used > 0),
+            _ => None,
+        });
+        let mut of_others = sealed.filter(|shared| !whole.contains(&shared.id));
+        let found = of_others.find(|shared| !is_cut(&shared.id, self.pools.values(), []))?;
+        Some(format!("{} is in use and is closed for a definition that has nothing yet", found.name))
     }
 
     /// An address that two have.
@@ -357,21 +415,21 @@ impl World {
 fn play(manner: Manner, taken_before: bool) -> World {
     let mut world = World::new(manner);
     world.settle(Some(0));
-    world.slice(0);
-    assert!(matches!(world.nodes[0].slice, Slice::Heard(_)));
+    world.slice(0, 0);
+    assert!(matches!(world.nodes[0].slices[0], Slice::Heard(_)));
     if taken_before {
-        world.slice(0);
-        world.slice(0);
-        world.hand(0);
+        world.slice(0, 0);
+        world.slice(0, 0);
+        world.hand(0, 0);
         assert_eq!(world.nodes[0].held.len(), 1);
         world.settle(None);
     } else {
         world.settle(None);
         // Of what the node says from now on, the other one has not heard.
         world.hear(1);
-        world.slice(0);
-        world.slice(0);
-        world.hand(0);
+        world.slice(0, 0);
+        world.slice(0, 0);
+        world.hand(0, 0);
     }
     for _ in 0..8 {
         world.ask(1, 0);
@@ -385,7 +443,7 @@ fn play(manner: Manner, taken_before: bool) -> World {
 fn a_pool_that_goes_just_after_a_slice_was_taken_leaves_the_range_closed_until_the_node_has_let_go() {
     let mut world = play(Manner::Careful, true);
     assert_eq!(world.told.len(), 0, "it is closed");
-    world.slice(0);
+    world.slice(0, 0);
     world.settle(None);
     for _ in 0..3 {
         world.ask(1, 0);
@@ -413,15 +471,32 @@ fn given(pool: &NodeSlicePool) -> bool {
     slices.into_iter().any(|slice| !slice.node_name.is_empty())
 }
 
-fn definition((range, size): (&str, &str)) -> AttachmentDefinition {
+fn definition(cut: usize, since: u64) -> AttachmentDefinition {
+    let (range, size) = CUTS[cut];
     let ipam = json!({"type": "whereabouts", "range": range, "node_slice_size": size, "enable_l3": true});
-    let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "macvlan", "ipam": ipam}).to_string();
+    let config = json!({"cniVersion": "1.0.0", "name": format!("net{cut}"), "type": "macvlan", "ipam": ipam});
     AttachmentDefinition {
         namespace: "x".into(),
-        name: "net".into(),
-        config,
+        name: format!("net{cut}"),
+        uid: format!("uid{cut}"),
+        created: Timestamp::from_millis(since),
+        config: config.to_string(),
         ..AttachmentDefinition::default()
     }
+}
+
+fn run(steps: Vec<Step>) {
+    let mut world = World::new(Manner::Careful);
+    for step in steps {
+        world.take(step);
+        assert_eq!(world.twice(), None);
+    }
+}
+
+#[test]
+fn d6_the_checker_finds_a_definition_that_closes_what_others_use() {
+    let steps = prop::collection::vec(step(), 1..150);
+    crate::planted::must_be_found(crate::planted::Bug::SealsWhatIsInUse, &steps, run);
 }
 
 proptest! {
@@ -431,10 +506,6 @@ proptest! {
     fn no_address_has_two_holders_whatever_is_cut_and_uncut_beside_ranges_that_overlap(
         steps in prop::collection::vec(step(), 1..150)
     ) {
-        let mut world = World::new(Manner::Careful);
-        for step in steps {
-            world.take(step);
-            prop_assert_eq!(world.twice(), None);
-        }
+        run(steps);
     }
 }

@@ -11,8 +11,9 @@
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_ipam::Cidr;
 
-use super::desired::{AllDesired, Desired};
+use super::desired::Desired;
 use super::find::network_of;
+use super::standing::gives;
 use super::{Inputs, SharedPool, SlicePlan, SliceWrite};
 use crate::ledger::{PoolId, State};
 
@@ -31,7 +32,8 @@ pub fn open_beside<'s>(
         .filter(move |shared| shared.id == *cut || heeds(shared))
 }
 
-/// Whether addresses of a shared range may be handed out of slices: a pool cuts it, or a node's ledger says so.
+/// Whether addresses of a shared range may be handed out of slices: a pool has given some of it away, or a node's ledger says so. A
+/// pool that has given nothing away looks, before it does, whether everything is sealed.
 pub fn is_cut<'p>(
     id: &PoolId,
     pools: impl IntoIterator<Item = &'p NodeSlicePool>,
@@ -41,7 +43,8 @@ pub fn is_cut<'p>(
         let range: Option<Cidr> = pool.spec.range.parse().ok();
         range.is_some_and(|range| overlaps(id, &PoolId::shared(&network_of(pool), range)))
     };
-    pools.into_iter().any(cuts) || owned.into_iter().any(|slice| overlaps(id, slice))
+    pools.into_iter().filter(|pool| gives(pool)).any(cuts)
+        || owned.into_iter().any(|slice| overlaps(id, slice))
 }
 
 /// Makes the whole range's object where there is none, so that an ADD with another configuration meets it.
@@ -70,19 +73,17 @@ pub(super) fn seal(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan
 }
 
 /// Opens objects of ranges that overlap nothing that is cut any more.
-pub(super) fn unseal(inputs: &Inputs<'_>, desired: &AllDesired<'_>, plan: &mut SlicePlan) {
+pub(super) fn unseal(inputs: &Inputs<'_>, cut: &[(&str, Cidr)], plan: &mut SlicePlan) {
     for object in inputs.shared.iter().filter(|shared| shared.state == State::Sliced) {
-        let wanted = desired
-            .pools
-            .values()
-            .any(|pool| overlaps(&object.id, &PoolId::shared(&pool.network, pool.cut.whole())));
-        if !wanted && desired.unreadable.is_empty() && !is_cut(&object.id, inputs.pools, inputs.owned) {
+        let wanted =
+            cut.iter().any(|(network, range)| overlaps(&object.id, &PoolId::shared(network, *range)));
+        if !wanted && !is_cut(&object.id, inputs.pools, inputs.owned) {
             plan.writes.push(SliceWrite::Unseal { name: object.name.clone() });
         }
     }
 }
 
 /// Whether two ranges are of one network and have addresses in common.
-fn overlaps(one: &PoolId, other: &PoolId) -> bool {
+pub(super) fn overlaps(one: &PoolId, other: &PoolId) -> bool {
     one.network == other.network && one.range.overlaps(&other.range)
 }

@@ -21,7 +21,8 @@ pub fn see<'p>(
         let Some(id) = identify(pool, networks, &is_node) else { continue };
         if id.node.is_empty() {
             let name = pool.metadata.name.clone().unwrap_or_default();
-            shared.push(SharedPool { id, name, state: State::of(pool) });
+            let used = pool.spec.allocations.len();
+            shared.push(SharedPool { id, name, state: State::of(pool), used });
         } else if let Some((first, last)) = span(pool) {
             held.push(HeldSpan { network: id.network, node: id.node, first, last });
         }

@@ -6,7 +6,7 @@ use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolS
 use tenure_ipam::{Cidr, Slices};
 
 use super::assign::Assigned;
-use super::desired::{Conflict, Desired};
+use super::desired::{Conflict, Desired, definitions};
 use super::find::NETWORK;
 use super::{About, Event, Inputs, SlicePlan, SliceWrite};
 
@@ -19,7 +19,7 @@ pub(super) fn pool(
     desired: &Desired<'_>,
     known: Option<&NodeSlicePool>,
     assigned: &Assigned,
-    rival: Option<Cidr>,
+    objection: Option<String>,
     plan: &mut SlicePlan,
 ) {
     let slice = |(node_name, cidr): (&String, Cidr)| NodeSliceAllocation {
@@ -31,7 +31,7 @@ pub(super) fn pool(
         allocations: assigned.nodes.iter().zip(desired.cut.iter()).map(slice).collect(),
         conditions: before.conditions.clone(),
     };
-    for condition in conditions(inputs, desired, assigned, rival) {
+    for condition in conditions(inputs, desired, assigned, objection) {
         set(&mut status.conditions, condition);
     }
     events(desired, assigned, &before, &status, plan);
@@ -52,11 +52,21 @@ pub(super) fn pool(
     object.metadata.owner_references = owners(inputs, desired);
     let annotations = object.metadata.annotations.get_or_insert_default();
     annotations.insert(NETWORK.to_owned(), desired.network.clone());
+    annotations.extend([definitions(&desired.owners)]);
     match known {
         None => plan.writes.push(SliceWrite::Create(Box::new(object))),
         Some(known) if *known != object => plan.writes.push(SliceWrite::Replace(Box::new(object))),
         Some(_) => {}
     }
+}
+
+/// Why a pool gives nothing where an older one cuts the same addresses.
+pub(super) fn rivalry(desired: &Desired<'_>, other: Cidr) -> String {
+    format!(
+        "{} overlaps {other}, which another pool of the same network cuts; give both attachment definitions one network_name and \
+         one range, or this one a network_name of its own",
+        desired.cut.whole()
+    )
 }
 
 /// Owners that Kubernetes takes the pool away with, when they are all of the pool's namespace: an owner elsewhere counts
@@ -78,7 +88,7 @@ fn conditions(
     inputs: &Inputs<'_>,
     desired: &Desired<'_>,
     assigned: &Assigned,
-    rival: Option<Cidr>,
+    objection: Option<String>,
 ) -> Vec<Condition> {
     let condition = |type_: &str, status: bool, reason: &str, message: String| Condition {
         type_: type_.to_owned(),
@@ -90,12 +100,7 @@ fn conditions(
     };
     let floating = assigned.nodes.iter().filter(|node| *node == SLICE_OWNER).count();
     let taken = assigned.nodes.iter().filter(|node| !node.is_empty()).count() - floating;
-    let ready = if let Some(other) = rival {
-        let message = format!(
-            "{} overlaps {other}, which another pool of the same network cuts; give both attachment definitions one \
-             network_name and one range, or this one a network_name of its own",
-            desired.cut.whole()
-        );
+    let ready = if let Some(message) = objection {
         condition("Ready", false, "Overlapping", message)
     } else {
         let waiting = match assigned.waiting {
@@ -174,6 +179,16 @@ fn events(
                     message: format!("{} has no slice left for this node", desired.name),
                 };
                 plan.events.extend(assigned.without.iter().take(NAMED).map(about));
+            }
+            "Ready" => {
+                let (reason, message) = ("Overlapping", message(after, type_, bad).unwrap_or_default());
+                let about = |owner: &&super::AttachmentDefinition| Event {
+                    pool: pool(),
+                    about: About::Attachment(owner.namespace.clone(), owner.name.clone()),
+                    reason,
+                    message: format!("NodeSlicePool {} gives nothing away: {message}", desired.name),
+                };
+                plan.events.extend(desired.owners.iter().take(NAMED).map(about));
             }
             "Conflict" => {
                 let about = |conflict: &Conflict| Event {

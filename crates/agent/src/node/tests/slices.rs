@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use tenure_ipam::{Address, Cidr, Exclusion, Range, Subnet, Usable};
 
-use super::rig::{NODE, Rig, block, pod};
+use super::rig::{NODE, Rig, block};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{
@@ -16,6 +16,10 @@ const POOL: &str = "whereabouts/net";
 
 fn facts() -> PoolFacts {
     PoolFacts { block_bits: 3, sliced: true, ..PoolFacts::default() }
+}
+
+fn pod(container: &str) -> Pod {
+    Pod { uid: format!("uid-{container}"), ..super::rig::pod(container) }
 }
 
 fn cidr(text: &str) -> Cidr {
@@ -288,8 +292,27 @@ fn a_pod_that_is_added_anew_keeps_its_address_and_the_late_del_of_its_old_contai
 }
 
 #[test]
+fn d8_a_pod_of_the_same_name_with_another_uid_gets_another_address_and_the_old_one_keeps_its_own() {
+    let mut rig = ready();
+    give(&mut rig, "old");
+    for (container, uid, expected) in [("new", "uid-new", "10.9.0.2"), ("newer", "", "10.9.0.3")] {
+        let pod = Pod { uid: uid.into(), ..pod("old") };
+        let ticket = rig.add_of(Attach { pod, ..attach(container) });
+        assert_eq!(rig.address(ticket), expected);
+    }
+    assert_eq!(held(&rig), ["10.9.0.1 old", "10.9.0.2 new", "10.9.0.3 newer"]);
+    let gone = detach(&mut rig, "old");
+    assert_eq!(rig.answers[&gone], Ok(Done::Swept(1)));
+    // Nor does a record that names another container and no UID belong to who is called so now.
+    let unsaid = Recorded { pod: Pod { uid: String::new(), ..pod("a") }, ..record("b", 1) };
+    let mut rig = started(Image::default(), [SeenSlice { records: vec![unsaid], ..slice(1) }]);
+    assert_eq!(give(&mut rig, "a"), "10.9.0.2");
+}
+
+#[test]
 fn a_record_without_an_interface_is_its_pods_whichever_asks_first() {
-    let old = Recorded { interface: String::new(), container: String::new(), ..record("a", 2) };
+    let pod = Pod { uid: String::new(), ..pod("a") };
+    let old = Recorded { interface: String::new(), container: String::new(), pod, ..record("a", 2) };
     let same = Recorded { address: address("10.9.0.3"), ..old.clone() };
     let mut rig = started(Image::default(), [SeenSlice { records: vec![old, same], ..slice(1) }]);
     assert_eq!(held(&rig), ["10.9.0.2 ", "10.9.0.3 "], "as it was written");

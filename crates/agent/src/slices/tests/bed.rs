@@ -157,6 +157,11 @@ impl Bed {
         pods.create(&PostParams::default(), &pod).await.unwrap();
     }
 
+    pub(super) async fn uid_of(&self, pod: &str) -> String {
+        let pods: Api<KubePod> = Api::namespaced(self.client.clone(), "shop");
+        pods.get(pod).await.unwrap().metadata.uid.unwrap()
+    }
+
     /// What an `IPPool` says: offset and container.
     pub(super) async fn said(&self, name: &str) -> Option<Vec<String>> {
         let object = self.records().get_opt(name).await.unwrap()?;

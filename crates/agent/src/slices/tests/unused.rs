@@ -30,6 +30,26 @@ async fn invariant_9_what_was_adopted_for_a_pod_that_is_gone_is_released_after_t
 }
 
 #[tokio::test]
+async fn d8_what_an_earlier_pod_of_the_same_name_had_is_released_after_two_looks() {
+    let bed = Bed::new(43).await;
+    bed.pod("web-0").await;
+    let uid = bed.uid_of("web-0").await;
+    bed.record(RECORD, "10.9.0.0/28", &[("1", "a", "web-0"), ("2", "b", "web-0"), ("3", "c", "web-0")]).await;
+    let said =
+        serde_json::json!({"spec": {"allocations": {"1": {"poduid": "earlier"}, "2": {"poduid": uid}}}});
+    bed.edit(RECORD, said).await;
+    bed.cut("net", "10.9.0.0/24", OURS).await;
+    let whole =
+        bed.start_with(Image::default(), Options { look_at_pods: Duration::from_millis(400), ..options() });
+    whole.ready().await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(whole.held().await.len(), 3, "one look is none");
+    // Nobody says whose the third was; but the pod of that name has another on the same interface.
+    until("its release", async || (whole.held().await == ["10.9.0.2 b"]).then_some(())).await;
+    bed.until_said(RECORD, Some(&["2 b"])).await;
+}
+
+#[tokio::test]
 async fn a_pod_that_cannot_be_asked_for_is_not_taken_for_gone() {
     let bed = Bed::new(42).await;
     bed.record(RECORD, "10.9.0.0/28", &[("1", "a", "gone")]).await;

@@ -23,7 +23,7 @@ use super::super::at;
 use super::Refused;
 use crate::ledgers::Ledger;
 use crate::world::World;
-use crate::write::{ClaimId, ClaimWrite, Write};
+use crate::write::{ClaimId, ClaimWrite, Rest, Write};
 
 /// So many claims are served with one write: a JSON patch may have 10,000 operations, and each takes a few.
 const AT_ONCE: usize = 500;
@@ -69,6 +69,7 @@ pub(super) fn who(claim: &ClaimFacts) -> Who {
     Who {
         id: format!("{RECORD_PREFIX}{}", claim.uid),
         podref: format!("{}/{}", claim.namespace, claim.name),
+        uid: String::new(),
         ifname: claim.interface.clone(),
     }
 }
@@ -111,7 +112,7 @@ pub(super) fn complete(config: &Config, held: &[Address]) -> Option<Vec<(Address
     found.collect()
 }
 
-/// What has been freed in ledgers, which have no place for it: how long it rests is remembered as long as nobody restarts.
+/// What has been freed in ledgers and is not yet seen to be: afterwards the ledgers themselves say what rests.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
     freed: BTreeMap<(String, Address), Timestamp>,
@@ -254,7 +255,7 @@ fn words(network: &Network, waiting: &Waiting<'_>, refusal: &LedgerRefusal) -> R
 }
 
 /// Takes records out of shared ledgers. `doubtful` are claims of which only a live look says that they are gone.
-pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>) -> Vec<Write> {
+pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, rest: Rest) -> Vec<Write> {
     let mut by_ledger: BTreeMap<String, Vec<&RangeRecord<'_>>> = BTreeMap::new();
     for record in records {
         by_ledger.entry(record.ledger.pool.name_any()).or_default().push(record);
@@ -267,12 +268,13 @@ pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>) -> 
             who: Who {
                 id: it.record.id.clone(),
                 podref: it.record.podref.clone(),
+                uid: String::new(),
                 ifname: it.record.ifname.clone().unwrap_or_default(),
             },
             act: Act::Forget { object: object.clone(), key: it.key.to_owned(), record: it.record.clone() },
         });
         let (ledger, network) = (at(ledger), network_of_ledger(ledger));
-        Some(Write::Claim(ClaimWrite::Forget { ledger, network, records: requests.collect(), gone }))
+        Some(Write::Claim(ClaimWrite::Forget { ledger, network, records: requests.collect(), gone, rest }))
     };
     by_ledger.into_iter().filter_map(write).collect()
 }

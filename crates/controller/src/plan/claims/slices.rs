@@ -17,7 +17,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::ledger::Offsets;
 use tenure_ipam::{Address, Block, Choice, Cidr, Slices};
 use tenure_whereabouts::config::{Config, RangeConfig};
-use tenure_whereabouts::ledger::{PoolId, State, adopt};
+use tenure_whereabouts::ledger::{PoolId, State, adopt, cooling_after, cooling_of};
 use tenure_whereabouts::slices::{Floating, slice_pools};
 
 use super::super::at;
@@ -149,7 +149,12 @@ impl<'a> Cut<'a> {
                 held.map_err(|error| Refused::new(Reason::IpAddressConflict, error.to_string()))?.hold();
             if let Some(draft) = self.drafts.get_mut(ledger) {
                 let who = who(claim);
-                let record = Allocation { id: who.id, podref: who.podref, ifname: Some(who.ifname) };
+                let record = Allocation {
+                    id: who.id,
+                    podref: who.podref,
+                    ifname: Some(who.ifname),
+                    ..Allocation::default()
+                };
                 if draft.records.insert(hold.offset.to_string(), record.clone()) != Some(record) {
                     draft.changed = true;
                 }
@@ -252,6 +257,17 @@ impl<'a> Cut<'a> {
                     block.release(&address.to_string(), granted.hold().sequence, *freed);
                 }
             }
+            for (until, address) in cooling_of(&draft.ledger.pool) {
+                let known = resting.iter().any(|(_, known)| *known == address);
+                if !known
+                    && until > self.now
+                    && let Ok(granted) = block.replay(address.to_string(), address, None)
+                {
+                    let rest = u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX);
+                    let freed = Timestamp::from_millis(until.as_millis().saturating_sub(rest));
+                    block.release(&address.to_string(), granted.hold().sequence, freed);
+                }
+            }
             let offsets = Offsets::of(&draft.slice);
             for (key, record) in &draft.records {
                 let address = key.parse().ok().and_then(|offset| offsets.address(offset).ok());
@@ -302,8 +318,17 @@ impl<'a> Cut<'a> {
             let lasted = empty && !draft.changed && idle.suspect(name, self.now);
             if draft.changed {
                 let (slices, slice) = (draft.pool.clone(), draft.slice.to_string());
+                let before = &draft.ledger.pool.spec.allocations;
+                let offsets = Offsets::of(&draft.slice);
+                let freed = before.keys().filter(|key| !draft.records.contains_key(*key));
+                let freed: Vec<Address> =
+                    freed.filter_map(|key| offsets.address(key.parse().ok()?).ok()).collect();
+                let cooling = (!freed.is_empty())
+                    .then(|| cooling_after(&draft.ledger.pool, freed, self.rest, self.now))
+                    .flatten();
                 let (records, gone) = (draft.records, draft.gone);
-                writes.push(Write::Claim(ClaimWrite::Slice { ledger, slices, slice, records, gone }));
+                let write = ClaimWrite::Slice { ledger, slices, slice, records, gone, cooling };
+                writes.push(Write::Claim(write));
             } else if lasted {
                 writes.push(Write::Claim(ClaimWrite::DropLedger { ledger }));
             }

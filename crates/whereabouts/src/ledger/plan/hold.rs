@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use tenure_api::claims::RECORD_PREFIX;
 use tenure_api::whereabouts::Allocation;
+use tenure_handles::Timestamp;
 use tenure_ipam::ledger::Offsets;
 use tenure_ipam::{Address, IntervalSet};
 
@@ -39,9 +39,10 @@ impl Planner<'_> {
 
     fn find(&mut self, who: &Who, want: &Want, staged: &mut Staged, chosen: &[Address]) -> Found {
         if let Some((place, record, address)) = self.existing(who, want, staged) {
-            let mut after = record.clone();
-            after.id.clone_from(&who.id);
-            after.ifname = Some(who.ifname.clone());
+            // Where it is not known who the pod is, what is known stays.
+            let poduid = who.record().poduid.or(record.poduid.clone());
+            let (id, ifname) = (who.id.clone(), Some(who.ifname.clone()));
+            let after = Allocation { id, ifname, poduid, ..record };
             let state = self.network.objects.get(&place.0).map(|object| object.state);
             if want.overlapping && state == Some(State::Overlapping) {
                 staged.reserve.extend(self.reservation(&want.pool, address, &after));
@@ -78,8 +79,7 @@ impl Planner<'_> {
                 Err(refusal) => Found::Refused(refusal),
             };
         };
-        let record =
-            Allocation { id: who.id.clone(), podref: who.podref.clone(), ifname: Some(who.ifname.clone()) };
+        let record = who.record();
         let key = Offsets::of(&want.pool.range).offset(address).unwrap_or_default().to_string();
         let place = (object.clone(), key);
         if unique && state == State::Overlapping {
@@ -105,11 +105,7 @@ impl Planner<'_> {
                 })
                 .filter_map(|place| {
                     let record = self.record(&place)?.clone();
-                    let same =
-                        record.podref == who.podref && record.ifname.as_deref().unwrap_or_default() == ifname;
-                    // A claim may be named like a pod, or like a claim that is gone: only its UID says that it is this one.
-                    let claims = record.id.starts_with(RECORD_PREFIX) || who.id.starts_with(RECORD_PREFIX);
-                    let same = same && (!claims || record.id == who.id);
+                    let same = record.ifname.as_deref().unwrap_or_default() == ifname && is_of(who, &record);
                     same.then_some((self.address(&place)?, place, record))
                 })
                 .collect();
@@ -194,7 +190,7 @@ impl Planner<'_> {
             let first = |taken: &IntervalSet| want.pick.iter().copied().find(|address| free(taken, address));
             return first(&taken.avoided).or_else(|| first(&taken.held));
         }
-        let start = self.spread.start(&want.range, self.now);
+        let start = self.spread.start(&want.pool, &want.range, self.now);
         // Ranges of one request may overlap: an interface has an address once.
         let blocked: Vec<&Address> = chosen
             .iter()
@@ -208,7 +204,13 @@ impl Planner<'_> {
             taken.avoided.remove(address.bits(), address.bits());
         }
         // Nothing is left but what rests: the one that has rested longest.
-        found.or_else(|| self.spread.rested_longest(self.now).find(|address| free(&taken.held, address)))
+        found.or_else(|| {
+            let mut resting: Vec<(Timestamp, Address)> = self.spread.rested_longest(self.now).collect();
+            resting.extend(self.network.cooling(&want.pool.range, self.now));
+            resting.sort_unstable();
+            let mut resting = resting.into_iter().map(|(_, address)| address);
+            resting.find(|address| free(&taken.held, address))
+        })
     }
 
     fn make(&mut self, pool: &PoolId, number: u128, state: State) -> Result<(), Box<LedgerRefusal>> {
@@ -235,6 +237,15 @@ impl Planner<'_> {
         staged.unreserve.extend(self.reserved_without_record(who));
         staged
     }
+}
+
+/// Whether a record of the interface is its own.
+fn is_of(who: &Who, record: &Allocation) -> bool {
+    #[cfg(test)]
+    if crate::planted::is(crate::planted::Bug::SameNameIsSamePod) {
+        return record.podref == who.podref;
+    }
+    who.owns(record)
 }
 
 /// Several addresses of one pool in an order that depends on nothing but them, so that they are answered in it again.

@@ -1,12 +1,14 @@
 //! The state of planning: what is known, and what this batch has decided so far.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tenure_api::whereabouts::{Allocation, reservation_name};
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, IntervalSet};
 
 use super::{Edit, Mark, Plan, PoolWrite, Reserve, Unreserve, edit};
+use crate::ledger::cooling;
 use crate::ledger::index::Place;
 use crate::ledger::{Act, Answer, Network, PoolId, Request, Spread, State, Who};
 
@@ -30,6 +32,8 @@ pub(in crate::ledger) struct Planner<'a> {
     pub(super) ready: BTreeSet<(PoolId, bool)>,
     /// Pools in which this batch releases something.
     pub(super) freed: BTreeSet<PoolId>,
+    /// How long what is freed is said to rest, if that is said.
+    rest: Option<Duration>,
 }
 
 /// What one request would change: nothing of it happens unless all of it does.
@@ -74,7 +78,14 @@ impl<'a> Planner<'a> {
             unreserve: BTreeMap::new(),
             ready: BTreeSet::new(),
             freed: BTreeSet::new(),
+            rest: None,
         }
+    }
+
+    /// Has objects say that what is freed rests for so long.
+    pub(in crate::ledger) fn letting_rest(mut self, rest: Duration) -> Self {
+        self.rest = Some(rest);
+        self
     }
 
     pub(in crate::ledger) fn plan(mut self, requests: Vec<Request>) -> Plan {
@@ -94,7 +105,19 @@ impl<'a> Planner<'a> {
             let object = self.network.objects.get(&name)?;
             let (version, state, opened) = (object.version.clone(), object.state, object.opened.clone());
             let (has_annotations, is_managed) = (object.has_annotations, object.is_managed);
-            Some(PoolWrite { name, version, state, opened, has_annotations, is_managed, edits })
+            let freed = edits.iter().filter(|(_, edit)| edit.before.is_some() && edit.after.is_none());
+            let freed: Vec<Address> = freed.filter_map(|(key, _)| object.address(key)).collect();
+            let cooling = self.rest.filter(|_| !freed.is_empty()).map(|rest| cooling::Change {
+                before: object.said_cooling.clone(),
+                after: cooling::write(
+                    &object.id.range,
+                    &object.cooling,
+                    freed,
+                    self.now.plus(rest),
+                    self.now,
+                ),
+            });
+            Some(PoolWrite { name, version, state, opened, cooling, has_annotations, is_managed, edits })
         });
         Plan {
             write: write.collect(),
@@ -197,6 +220,8 @@ impl<'a> Planner<'a> {
         let held = self.build_held(pool, unique);
         let mut avoided = held.clone();
         avoided.extend(self.spread.resting(pool.range, self.now).map(|it| it.bits()..=it.bits()));
+        let cooling = self.network.cooling(&pool.range, self.now);
+        avoided.extend(cooling.into_iter().map(|(_, it)| it.bits()..=it.bits()));
         Taken { held, avoided }
     }
 

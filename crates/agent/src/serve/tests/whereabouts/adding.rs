@@ -46,10 +46,11 @@ async fn an_add_that_is_repeated_after_the_journal_was_lost_has_its_address_agai
 async fn a_pod_made_again_keeps_its_address_and_the_late_del_of_the_old_container_takes_nothing() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
-        let given = agent.add(&network, FIRST).await.unwrap();
-        let again = ("web-0", "c2", "net1");
+        let first = ("web-0@1", "c1", "net1");
+        let given = agent.add(&network, first).await.unwrap();
+        let again = ("web-0@1", "c2", "net1");
         assert_eq!(agent.add(&network, again).await.unwrap(), given, "as Whereabouts has it");
-        agent.del(&network, FIRST).await.unwrap();
+        agent.del(&network, first).await.unwrap();
         let checked = agent.check(&network, again, &["10.0.0.1/24"]).await;
         assert!(checked.is_ok(), "{network}: {checked:?}");
         // Nor does a GC that still hears of nobody but the new one.
@@ -61,14 +62,31 @@ async fn a_pod_made_again_keeps_its_address_and_the_late_del_of_the_old_containe
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d8_a_pod_that_was_deleted_by_force_and_made_again_shares_no_address_with_the_one_that_still_runs() {
+    for (bed, network) in both().await {
+        let agent = bed.agent("node-1").await;
+        assert_eq!(agent.add(&network, FIRST).await.unwrap(), ["10.0.0.1"]);
+        let again = ("web-0@2", "c2", "net1");
+        assert_eq!(agent.add(&network, again).await.unwrap(), ["10.0.0.2"]);
+        assert_eq!(agent.add(&network, FIRST).await.unwrap(), ["10.0.0.1"]);
+        agent.check(&network, again, &["10.0.0.2/24"]).await.unwrap();
+        agent.del(&network, FIRST).await.unwrap();
+        agent.check(&network, again, &["10.0.0.2/24"]).await.unwrap();
+        agent.del(&network, again).await.unwrap();
+        bed.until_recorded(&[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_late_del_that_was_left_while_the_api_server_was_away_takes_nothing_of_the_successor() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
-    agent.add(&network, FIRST).await.unwrap();
+    let first = ("web-0@1", "c1", "net1");
+    agent.add(&network, first).await.unwrap();
     bed.away();
-    agent.del(&network, FIRST).await.unwrap();
+    agent.del(&network, first).await.unwrap();
     bed.back();
-    assert_eq!(agent.add(&network, ("web-0", "c2", "net1")).await.unwrap(), ["10.0.0.1"]);
+    assert_eq!(agent.add(&network, ("web-0@1", "c2", "net1")).await.unwrap(), ["10.0.0.1"]);
     assert_eq!(agent.left().len(), 1, "it is another container's");
     agent.tombstones.replay().await;
     assert_eq!(agent.left().len(), 0);

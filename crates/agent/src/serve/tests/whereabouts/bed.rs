@@ -295,13 +295,16 @@ impl Agent {
 
 /// A call as the plugin makes it.
 fn call(network: &Value, (pod, container, interface): At<'_>) -> rpc::Call {
-    let arguments = [("IgnoreUnknown", "1"), ("K8S_POD_NAMESPACE", "shop"), ("K8S_POD_NAME", pod)];
+    // `name@uid`, where it matters which of the pods of a name it is.
+    let (name, uid) = pod.split_once('@').map_or((pod, None), |(name, uid)| (name, Some(uid)));
+    let named = [("IgnoreUnknown", "1"), ("K8S_POD_NAMESPACE", "shop"), ("K8S_POD_NAME", name)];
+    let arguments = named.into_iter().chain(uid.map(|uid| ("K8S_POD_UID", uid)));
     rpc::Call {
         protocol: rpc::PROTOCOL,
         container_id: container.to_owned(),
         netns: format!("/run/netns/{container}"),
         ifname: interface.to_owned(),
-        args: arguments.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        args: arguments.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         config: network.to_string().into_bytes(),
         plugin: "whereabouts".to_owned(),
         ..rpc::Call::default()
