@@ -5,6 +5,7 @@ use tenure_testbed::faults::Calls;
 
 use super::bed::*;
 use crate::node::Action;
+use crate::objects::Watched;
 
 const IPS: [&str; 2] = ["10.1.200.5/32", "fd01::c805/128"];
 
@@ -77,6 +78,8 @@ async fn without_the_api_server_guests_are_added_again_checked_and_deleted() {
         bed.claim_for("db", &ips, &pod).await;
         let agent = bed.agent().await;
         let given = agent.add(&network, &pod).await.unwrap();
+        let listed = || agent.claims.health().watches.get(&Watched::OwnPods).is_some_and(|it| it.listed);
+        until("the watch of pods", async || listed().then_some(())).await;
         bed.away();
         assert_eq!(agent.add(&network, &pod).await.unwrap(), ips);
         agent.check(&network, &pod, &given).await.unwrap();
