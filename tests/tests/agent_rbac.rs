@@ -54,9 +54,9 @@ async fn an_agent_may_write_its_own_ledgers_and_those_that_all_nodes_share() -> 
 
     // Shared by all nodes: both make, mark and fill it.
     ledgers.create(&defaults, &ledger("10.8.0.0-24", "10.8.0.0/24", None, Some("unique"))?).await?;
-    ledgers.patch("10.8.0.0-24", &patching, &taken("1")).await?;
+    ledgers.patch("10.8.0.0-24", &patching, &taken("1", "node-1")).await?;
     let other: Api<IPPool> = Api::namespaced(bed.agent_of("node-2").await?, "kube-system");
-    other.patch("10.8.0.0-24", &patching, &taken("2")).await?;
+    other.patch("10.8.0.0-24", &patching, &taken("2", "node-2")).await?;
     let overlapping =
         Patch::Merge(json!({"metadata": {"annotations": {"whereabouts.cni.cncf.io/state": "overlapping"}}}));
     other.patch("10.8.0.0-24", &patching, &overlapping).await?;
@@ -87,13 +87,18 @@ async fn an_agent_may_write_no_ledger_of_another_node_and_open_no_range_that_is_
         admin.create(&defaults, &ledger(name, range, node, state)?).await?;
     }
     let agent: Api<IPPool> = Api::namespaced(bed.agent_of("node-1").await?, "kube-system");
-    let said = refused("another's ledger", agent.patch("node-2-10.9.0.0-26", &patching, &taken("1")).await)?;
+    let said = refused(
+        "another's ledger",
+        agent.patch("node-2-10.9.0.0-26", &patching, &taken("1", "node-1")).await,
+    )?;
     ensure!(said.contains(r#"of another node than "node-1""#), "{said}");
     refused("another's ledger", agent.delete("node-2-10.9.0.0-26", &deleting).await)?;
     let stolen = Patch::Merge(json!({"metadata": {"labels": {"whereabouts.cni.cncf.io/node": "node-1"}}}));
     refused("a theft", agent.patch("node-2-10.9.0.0-26", &patching, &stolen).await)?;
-    let said =
-        refused("a ledger without a label", agent.patch("far-10.9.0.64-26", &patching, &taken("1")).await)?;
+    let said = refused(
+        "a ledger without a label",
+        agent.patch("far-10.9.0.64-26", &patching, &taken("1", "node-1")).await,
+    )?;
     ensure!(said.contains(r#"is not named for node "node-1""#), "{said}");
     refused("a shared ledger made its own", agent.patch("10.8.0.0-24", &patching, &stolen).await)?;
     let owned =

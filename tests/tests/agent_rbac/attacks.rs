@@ -139,6 +139,62 @@ async fn d12_a_stolen_token_neither_empties_nor_discards_nor_squats_ledgers_that
     Ok(())
 }
 
+#[tokio::test]
+async fn d12_a_stolen_token_takes_and_frees_only_its_own_nodes_records_of_ledgers_that_all_share()
+-> Result<()> {
+    let bed = Box::pin(Bed::start()).await?;
+    let (defaults, patching) = (PostParams::default(), PatchParams::default());
+    let admin: Api<IPPool> = Api::namespaced(bed.admin.clone(), "kube-system");
+    let mut shared = ledger("10.8.0.0-24", "10.8.0.0/24", None, Some("unique"))?;
+    let record = |id: &str, node: Option<&str>| json!({"id": id, "podref": "ns/p", "node": node});
+    for (key, id, node) in [
+        ("1", "of-whereabouts", None),
+        ("2", "c", Some("node-2")),
+        ("3", "claim/uid", None),
+        ("4", "c", Some("node-1")),
+    ] {
+        shared.spec.allocations.insert(key.to_owned(), serde_json::from_value(record(id, node))?);
+    }
+    admin.create(&defaults, &shared).await?;
+    let thief: Api<IPPool> = Api::namespaced(bed.agent_of("node-1").await?, "kube-system");
+    let change = |key: &str, record: Value| Patch::Merge(json!({"spec": {"allocations": {key: record}}}));
+    for (what, patch) in [
+        ("another node's record", change("2", Value::Null)),
+        ("another node's record, changed", change("2", json!({"id": "x"}))),
+        ("another node's record, taken over", change("2", json!({"node": "node-1"}))),
+        ("a claim's", change("3", Value::Null)),
+        ("a claim's, taken over", change("3", json!({"id": "c", "node": "node-1"}))),
+        ("a record for another node", change("9", record("c", Some("node-2")))),
+        ("a record of nobody", change("9", record("c", None))),
+        ("a record of a claim", change("9", record("claim/x", Some("node-1")))),
+        (
+            "all of them",
+            Patch::Merge(json!({"spec": {"allocations": {"1": null, "2": null, "3": null, "4": null}}})),
+        ),
+    ] {
+        let said = refused(what, thief.patch("10.8.0.0-24", &patching, &patch).await)?;
+        ensure!(said.contains("an agent"), "{what}: {said}");
+    }
+    for (what, patch) in [
+        ("its own", change("4", Value::Null)),
+        ("what Whereabouts left, taken over", change("1", json!({"id": "c", "node": "node-1"}))),
+        ("its own again", change("1", Value::Null)),
+        ("a new one", change("9", record("c", Some("node-1")))),
+    ] {
+        thief.patch("10.8.0.0-24", &patching, &patch).await.with_context(|| what.to_owned())?;
+    }
+    // A large one costs no more than the server lets a rule cost.
+    let mut large = ledger("10.0.0.0-16", "10.0.0.0/16", None, Some("unique"))?;
+    for key in 0..4_000 {
+        let record = serde_json::from_value(record(&"c".repeat(64), Some("node-2")))?;
+        large.spec.allocations.insert(key.to_string(), record);
+    }
+    admin.create(&defaults, &large).await?;
+    thief.patch("10.0.0.0-16", &patching, &change("5000", record("c", Some("node-1")))).await?;
+    refused("one of many", thief.patch("10.0.0.0-16", &patching, &change("77", Value::Null)).await)?;
+    Ok(())
+}
+
 /// Whoever installs with kustomize chooses the namespace and may change all names. The rules follow the rights.
 #[tokio::test]
 async fn d12_installed_in_another_namespace_under_other_names_agents_are_held_to_the_same_rules() -> Result<()>

@@ -162,6 +162,8 @@ pub fn ledger(name: &str, range: &str, node: Option<&str>, state: Option<&str>) 
     Ok(serde_json::from_value(json!({"metadata": metadata, "spec": {"range": range, "allocations": {}}}))?)
 }
 
-pub fn taken(key: &str) -> Patch<Value> {
-    Patch::Merge(json!({"spec": {"allocations": {key: {"id": "c", "podref": "ns/p", "ifname": "net1"}}}}))
+/// A record of a node's agent.
+pub fn taken(key: &str, node: &str) -> Patch<Value> {
+    let record = json!({"id": "c", "podref": "ns/p", "ifname": "net1", "node": node});
+    Patch::Merge(json!({"spec": {"allocations": {key: record}}}))
 }

@@ -96,7 +96,7 @@ impl Worker {
     }
 
     fn nothing(shared: &Shared, name: &str) -> Network {
-        Network::new(name).reserving_always(shared.options.reserving_always)
+        Network::new(name).reserving_always(shared.options.reserving_always).written_by(&shared.options.node)
     }
 
     /// Works until nobody can ask any more.

@@ -50,4 +50,8 @@ pub struct Allocation {
     /// The UID of the pod, where the runtime has told it. A pod of the same name and another UID is another pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poduid: Option<String>,
+
+    /// In a ledger that all nodes share, the node whose agent has made the record. Another node's agent may not change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }

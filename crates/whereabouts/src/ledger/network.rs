@@ -25,6 +25,8 @@ pub struct Network {
     pub(super) reservations: BTreeMap<Address, Reserved>,
     reserved_by: BTreeMap<(String, String), BTreeSet<Address>>,
     pub(super) always_reserve: bool,
+    /// The node whose agent plans.
+    pub(super) node: Option<String>,
     /// Whether something was seen that may be a sign of what was not.
     moved: bool,
 }
@@ -69,6 +71,7 @@ impl Network {
             reservations: BTreeMap::new(),
             reserved_by: BTreeMap::new(),
             always_reserve: false,
+            node: None,
             moved: false,
         }
     }
@@ -78,6 +81,13 @@ impl Network {
     #[must_use]
     pub fn reserving_always(mut self, always: bool) -> Self {
         self.always_reserve = always;
+        self
+    }
+
+    /// What is planned is for the agent of this node, and its records say so.
+    #[must_use]
+    pub fn written_by(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned()).filter(|node| !node.is_empty());
         self
     }
 

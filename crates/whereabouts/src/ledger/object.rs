@@ -139,6 +139,7 @@ pub(super) fn bytes(key: &str, record: &Allocation) -> usize {
         + record.id.len()
         + record.podref.len()
         + record.ifname.as_ref().map_or(0, String::len)
+        + record.node.as_ref().map_or(0, String::len)
         + 120
 }
 

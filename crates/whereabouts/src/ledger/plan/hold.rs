@@ -42,7 +42,8 @@ impl Planner<'_> {
             // Where it is not known who the pod is, what is known stays.
             let poduid = who.record().poduid.or(record.poduid.clone());
             let (id, ifname) = (who.id.clone(), Some(who.ifname.clone()));
-            let after = Allocation { id, ifname, poduid, ..record };
+            let node = self.network.node.clone().or_else(|| record.node.clone());
+            let after = Allocation { id, ifname, poduid, node, ..record };
             let state = self.network.objects.get(&place.0).map(|object| object.state);
             if want.overlapping && state == Some(State::Overlapping) {
                 staged.reserve.extend(self.reservation(&want.pool, address, &after));
@@ -79,7 +80,7 @@ impl Planner<'_> {
                 Err(refusal) => Found::Refused(refusal),
             };
         };
-        let record = who.record();
+        let record = Allocation { node: self.network.node.clone(), ..who.record() };
         let key = Offsets::of(&want.pool.range).offset(address).unwrap_or_default().to_string();
         let place = (object.clone(), key);
         if unique && state == State::Overlapping {

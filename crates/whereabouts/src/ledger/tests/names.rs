@@ -53,3 +53,21 @@ fn d8_a_reservation_of_another_pod_of_the_same_name_is_not_taken_for_ones_own() 
     assert!(early.answers.contains(&held(&["10.0.0.3"])));
     assert!(!memory.carry_out(&mut early, usize::MAX).look_again);
 }
+
+#[test]
+fn d12_a_record_says_which_nodes_agent_made_it_and_what_whereabouts_left_does_when_it_is_taken_over() {
+    let mut memory = Memory::default();
+    let config = config(&json!({"range": "192.168.2.0/24"}));
+    let left = ("9", "", "ns/b", Some("net1"));
+    memory.put_pool(pool("192.168.2.0-24", "192.168.2.0/24", &[left]));
+    for _ in 0..4 {
+        let network = memory.read("", false).written_by("node-1");
+        let requests = [who("a", "net1"), who("b", "net1")];
+        let requests = requests.map(|who| Request::hold(who, Want::of(&config, &[]))).to_vec();
+        let mut plan = network.plan(requests, &Spread::of(""), Timestamp::default());
+        memory.carry_out(&mut plan, usize::MAX);
+    }
+    let records = &memory.pool("192.168.2.0-24").unwrap().spec.allocations;
+    let nodes: Vec<_> = records.values().map(|it| (it.podref.as_str(), it.node.as_deref())).collect();
+    assert_eq!(nodes, [("ns/a", Some("node-1")), ("ns/b", Some("node-1"))]);
+}
