@@ -115,7 +115,7 @@ impl Planner {
 
     /// The same with another rest before the blocks of a missing node are released.
     #[must_use]
-    pub fn with_missing_node_rest(mut self, rest: Duration) -> Self {
+    pub fn with_rest(mut self, rest: Duration) -> Self {
         self.blocks_without_node = Releases::resting(rest);
         self
     }

@@ -28,7 +28,6 @@ use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
 use crate::plan::{ClaimSettings, Planner, Whereabouts};
-use crate::release::MISSING_NODE_REST;
 use crate::retry::Retry;
 use crate::watch::{News, Watches};
 use crate::world::World;
@@ -87,7 +86,7 @@ impl Settings {
             debounce: Duration::from_millis(3),
             patience: Duration::from_secs(30),
             tick: Duration::from_secs(10),
-            missing_node_rest: MISSING_NODE_REST,
+            missing_node_rest: crate::MISSING_NODE_REST,
             whereabouts: Whereabouts::default(),
             claims: ClaimSettings::default(),
             cluster_network: None,
@@ -96,9 +95,7 @@ impl Settings {
 
     /// A planner that has seen nothing yet.
     fn planner(&self) -> Planner {
-        Planner::new(&self.whereabouts)
-            .with_claims(&self.claims)
-            .with_missing_node_rest(self.missing_node_rest)
+        Planner::new(&self.whereabouts).with_claims(&self.claims).with_rest(self.missing_node_rest)
     }
 }
 

@@ -63,3 +63,6 @@ pub(super) fn release(block: &AddressBlock, node: &str, because: Because) -> Wri
     let finalizers = block.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
     Write::ReleaseBlock { block: at(block), finalizers, node: node.to_owned(), because }
 }
+
+#[cfg(test)]
+mod tests;
