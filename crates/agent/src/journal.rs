@@ -15,7 +15,8 @@
 //! - A record that was reported as committed is there after a crash at any moment. One that was not may be; and if it
 //!   is, so are all before it.
 //! - A tail that was torn by a crash is cut, and nothing else is ever dropped silently. What is damaged, of another boot,
-//!   of another node or of a newer version is set aside under a new name, and said.
+//!   of another node or of a newer version is set aside under a new name, and said. What was damaged, or is missing although an
+//!   agent ran on this boot, makes the image incomplete; what another name of this node wrote on this boot counts.
 
 mod checksum;
 pub mod codec;
@@ -24,6 +25,6 @@ mod image;
 mod message;
 mod record;
 
-pub use file::{Commit, Journal, Note, OpenError, Opened, Origin, Reason};
+pub use file::{Commit, Journal, Missing, Note, OpenError, Opened, Origin, Reason};
 pub use image::{Freed, Image, ImageBlock, ImageEntry};
-pub use record::{BlockFacts, Held, Lodged, Record, Released};
+pub use record::{BlockFacts, Held, Known, Lodged, Record, Released};

@@ -15,6 +15,7 @@
 //! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
 //! | [`slices`] | slices of Whereabouts' ranges: which are ours, and their records, written behind |
 //! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
+//! | [`witness`] | those who can tell who uses which addresses when the journal cannot |
 //! | [`inspect`] | what people and programs see: health, metrics, the node as JSON |
 //! | [`run`] | all of it together: start, stop, tombstones |
 //!
@@ -33,6 +34,7 @@ pub mod run;
 pub mod serve;
 pub mod slices;
 pub mod wire;
+pub mod witness;
 
 #[cfg(test)]
 mod testing;

@@ -27,21 +27,26 @@
 //! - The addresses of claims are here as long as somebody uses them here, and packets for them arrive here exactly as
 //!   long as the claim says so ([`guest`], [`reach`]).
 //! - What was left over is put away, after it was seen twice ([`leaks`]).
+//! - Nothing is handed out of a block whose holds may be forgotten before others were asked who uses its addresses ([`doubt`]).
+//! - Packets do not arrive at a pod that is gone for an address that may be somebody else's ([`bereft`]).
 //! - The API is needed for new blocks only.
 
 mod action;
 mod adopt;
 mod attach;
 mod attachment;
+mod bereft;
 mod block;
 mod commit;
 mod detach;
+mod doubt;
 mod event;
 mod fence;
 mod guest;
 mod had;
 mod keep;
 mod leaks;
+mod planted;
 mod pool;
 mod reach;
 mod refusal;
@@ -67,15 +72,19 @@ pub use event::{
     Wiring, Wish,
 };
 pub use had::Had;
+use planted::Planted;
 pub use settings::Settings;
 pub use slices::{SliceHold, SliceView};
 
 use crate::journal::Record;
 use crate::key::HolderId;
 use attachment::{Attachment, Former};
+use bereft::Bereft;
 use block::Owned;
 use commit::Commits;
 use detach::Sweep;
+use doubt::Doubt;
+pub use doubt::{Consulted, Use};
 use fence::Lost;
 use leaks::Suspicions;
 use pool::Pool;
@@ -123,6 +132,10 @@ pub struct Node {
     sweeps: BTreeMap<Ticket, Sweep>,
     asks: BTreeMap<AskId, Ask>,
     suspicions: Suspicions,
+    /// Blocks of which holds may be forgotten.
+    doubt: Doubt,
+    /// Pods that may be gone while their containers run.
+    bereft: Bereft,
     commits: Commits,
     exported: Option<BTreeSet<Cidr>>,
     /// Pools to look at before the event is over.
@@ -149,6 +162,8 @@ impl Node {
             sweeps: BTreeMap::new(),
             asks: BTreeMap::new(),
             suspicions: Suspicions::default(),
+            doubt: Doubt::default(),
+            bereft: Bereft::default(),
             commits: Commits::default(),
             exported: None,
             touched: BTreeSet::new(),
@@ -185,6 +200,8 @@ impl Node {
             Event::UnwiringFailed { job, failure } => self.unwiring_failed(job, failure),
             Event::Inspected { job, differences } => self.inspected(job, &differences),
             Event::Looked { job, look } => self.looked(job, look),
+            Event::Consulted { job, consulted } => self.consulted(job, consulted),
+            Event::PodsAsked { asked, missing } => self.pods_asked(&asked, &missing),
             Event::ClaimSeen { uid, active_pod, contested } => self.claim_seen(&uid, active_pod, contested),
             Event::ClaimGone { uid } => self.claim_gone(&uid),
             Event::ClaimsRead => self.judge_all(),

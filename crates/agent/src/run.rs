@@ -2,7 +2,8 @@
 //!
 //! A start goes in this order, and each step says what it found:
 //!
-//! 1. the journal is read; one that is torn is cut, one that is foreign or damaged is set aside
+//! 1. the journal is read; one that is torn is cut, one that is foreign or damaged is set aside; if it may lack holds, blocks are
+//!    withheld until others were asked ([`crate::witness`])
 //! 2. the kernel's links are listed
 //! 3. pools and blocks are read from the API server, for as long as it takes
 //! 4. the DELs that came while no agent ran are done
@@ -11,6 +12,7 @@
 //! An end leaves everything in place for the next start: nobody is let in any more, calls that are under way are finished
 //! or told to try again, the journal is written to its end.
 
+mod boot;
 mod hands;
 mod options;
 mod stage;
@@ -40,7 +42,7 @@ pub use stage::{Progress, Stage};
 use crate::claims::{self, Claims, Reason};
 use crate::drive::{Driver, Entrance, Handle};
 use crate::inspect::{ApiCalls, Inspector, Parts};
-use crate::journal::{Commit, Journal, OpenError, Opened, Origin};
+use crate::journal::{Commit, Journal, Known, OpenError, Opened, Origin};
 use crate::ledgers::{self, Ledgers};
 use crate::node::{self, Event, Node};
 use crate::objects::{self, Objects, RemoteRoutes, Resolver};
@@ -48,6 +50,7 @@ use crate::pods::Pods;
 use crate::serve::{self, Burials, Dialects, ListenError, Service, Whereabouts};
 use crate::slices::{self, Slices};
 use crate::wire::{self, Wirer};
+use crate::witness::{ClientOf, Witness};
 use hands::Body;
 use stage::Stages;
 use tombstones::Tombstones;
@@ -181,7 +184,7 @@ impl Agent {
                 cluster_network: options.persistent_network.clone(),
                 ..claims::Options::default()
             };
-            Claims::start(client, wanted, clock.clone(), around, life.clone())
+            Claims::start(client.clone(), wanted, clock.clone(), around, life.clone())
         });
         if let Some(claims) = claims.as_ref().filter(|_| guests > 0) {
             claims.watch(Reason::Guests);
@@ -190,8 +193,18 @@ impl Agent {
         if options.route_blocks {
             tokio::spawn(route_blocks(objects.remote_routes(), Arc::downgrade(&kernel)));
         }
+        let witness = Witness {
+            node: node.clone(),
+            name: options.node.node.clone(),
+            places: options.witnesses.clone(),
+            host: options.namespace.clone(),
+            api: (!options.outside_kubernetes).then(|| (ClientOf(client.clone()), pods.clone())),
+            runtime: tokio::runtime::Handle::current(),
+            stop: life.clone(),
+        };
         let hands = Body {
             node: node.clone(),
+            witness,
             journal,
             kernel,
             objects: objects.clone(),
@@ -319,12 +332,15 @@ fn open(
             Commit::Failed(message) => node.tell(Event::JournalFailed { message }),
         }
     };
-    let Opened { journal, image, notes } = Journal::open(options.paths.journal(), &origin, told)?;
+    let missing = boot::mark(options.state.as_deref(), &origin.boot);
+    let Opened { journal, image, notes } =
+        Journal::open_or_doubt(options.paths.journal(), &origin, missing, told)?;
     for note in notes {
         warn!("{note}");
     }
     restrict(options.paths.journal())?;
-    let guests = image.guests().count();
+    // Who has the claims of guests that the journal may have forgotten is to be known, too.
+    let guests = image.guests().count() + usize::from(image.known() == Known::Lost);
     info!(path = %journal.path().display(), holds = image.holds().count(), guests, "read the journal");
     node.tell(Event::Journal(image));
     let host = || -> Result<Host, StartError> {

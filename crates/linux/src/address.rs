@@ -75,7 +75,7 @@ pub(crate) fn accept_now(index: u32, address: Ipv6Addr) -> Request {
     Request::put(RouteNetlinkMessage::NewRoute(message))
 }
 
-/// All addresses of one link.
+/// All addresses of one link; of every link if it is none.
 pub fn of_link(socket: &mut Socket, index: u32) -> Result<Vec<LinkAddress>, Error> {
     let mut message = AddressMessage::default();
     message.header.index = index;
@@ -87,6 +87,11 @@ pub fn of_link(socket: &mut Socket, index: u32) -> Result<Vec<LinkAddress>, Erro
             _ => None,
         })
         .collect())
+}
+
+/// All addresses of the socket's namespace.
+pub fn of_all(socket: &mut Socket) -> Result<Vec<LinkAddress>, Error> {
+    of_link(socket, 0)
 }
 
 fn read(message: &AddressMessage) -> Option<LinkAddress> {

@@ -9,6 +9,7 @@
 //! - [`export`] is the table that a routing daemon reads; [`remote`] routes to other nodes without one; [`announce`]
 //!   tells neighbours on a segment, and [`answering`] says whether an interface answers them.
 //! - [`uplink`] and [`sysctl`] are what a node already has; [`memory`] says whether a file waits for no disk.
+//! - [`survey`] finds the addresses of all network namespaces of a machine, whoever made the interfaces.
 //! - [`segment`] connects hosts that are made of namespaces, to show or try nodes on one machine.
 //! - Below them: [`netns`] and [`socket`], and the objects [`link`](mod@link), [`address`] and [`route`].
 //!
@@ -48,6 +49,7 @@ pub mod rule;
 pub mod segment;
 pub mod settings;
 pub mod socket;
+pub mod survey;
 pub mod sysctl;
 pub mod uplink;
 

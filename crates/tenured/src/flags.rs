@@ -82,7 +82,7 @@ pub struct Flags {
     /// In standalone mode: the directory of the pools' YAML files, which is watched.
     #[arg(long, default_value = "/etc/tenure/pools")]
     pub pools_dir: PathBuf,
-    /// In standalone mode: where pools and blocks are kept over a reboot.
+    /// What is kept over a reboot: on which boot the agent last ran; in standalone mode also pools and blocks.
     #[arg(long, default_value = "/var/lib/tenure")]
     pub state_dir: PathBuf,
 
@@ -146,6 +146,7 @@ impl Flags {
             },
             kernel,
             paths: Paths::in_directory(&self.run_dir),
+            state: Some(self.state_dir.clone()),
             mtu: self.mtu,
             route_blocks: self.route_blocks,
             persistent_network: self.persistent_ips.then(|| crate::install::NETWORK.to_owned()),

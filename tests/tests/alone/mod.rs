@@ -158,6 +158,8 @@ impl Alone {
     pub fn reboot(&mut self) {
         self.tenured = None;
         self.host.end_processes();
+        // The kernel goes on, so that only this says that it is another boot.
+        self.write("/var/lib/tenure/boot", "before the reboot");
         for link in self.links() {
             // One may have gone with its pod.
             drop(self.host.ip(&format!("link del {link}")));

@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-pub use open::{Note, OpenError, Reason};
+pub use open::{Missing, Note, OpenError, Reason};
 
 use super::image::Image;
 use super::record::Record;
@@ -70,16 +70,29 @@ pub struct Opened {
 }
 
 impl Journal {
-    /// Opens the journal in a directory, which is made if it is not there. `told` is called on the journal's own thread.
-    ///
-    /// A journal that cannot be used is set aside, and a new one is begun. Fails only if the directory cannot be used
-    /// or another process has the journal open.
+    /// Opens the journal of a boot in which no agent ran before unless there is one: see [`Journal::open_or_doubt`].
     pub fn open(
         directory: &Path,
         origin: &Origin,
         told: impl FnMut(Commit) + Send + 'static,
     ) -> Result<Opened, OpenError> {
-        let found = open::open(directory, origin)?;
+        Self::open_or_doubt(directory, origin, Missing::FirstOfBoot, told)
+    }
+
+    /// Opens the journal in a directory, which is made if it is not there. `told` is called on the journal's own thread.
+    ///
+    /// Where records were lost, or are missing although an agent ran, the image says that it is incomplete, and so does the
+    /// journal until the node has written down what it doubts.
+    ///
+    /// A journal that cannot be used is set aside, and a new one is begun. Fails only if the directory cannot be used
+    /// or another process has the journal open.
+    pub fn open_or_doubt(
+        directory: &Path,
+        origin: &Origin,
+        missing: Missing,
+        told: impl FnMut(Commit) + Send + 'static,
+    ) -> Result<Opened, OpenError> {
+        let found = open::open(directory, origin, missing)?;
         let image = found.image.clone();
         let prompt = tenure_linux::memory::holds(&found.file);
         let writer = Writer::new(found.path.clone(), found.file, found.len, origin.clone(), found.image);

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tenure_handles::Timestamp;
 use tenure_ipam::Addresses;
 
-use super::record::{BlockFacts, Held, Lodged, Record, Released};
+use super::record::{BlockFacts, Held, Known, Lodged, Record, Released};
 use crate::key::HolderId;
 
 /// Blocks with their holds and what cools.
@@ -23,6 +23,8 @@ pub struct Image {
     guests: BTreeMap<HolderId, Lodged>,
     /// The time of the latest record.
     latest: Timestamp,
+    /// Whether holds may be missing.
+    known: Known,
 }
 
 /// One block.
@@ -32,6 +34,8 @@ pub struct ImageBlock {
     pub facts: Option<BlockFacts>,
     /// Whether nothing is handed out of it any more.
     pub fenced: bool,
+    /// Whether addresses of it may be in use although no record says so.
+    pub doubted: bool,
     entries: BTreeMap<Place, ImageEntry>,
 }
 
@@ -61,6 +65,16 @@ fn place(addresses: &Addresses) -> Place {
 }
 
 impl Image {
+    /// What is known when a journal was lost while containers may run.
+    pub fn lost() -> Self {
+        Self { known: Known::Lost, ..Self::default() }
+    }
+
+    /// How much can be told from what it does not say.
+    pub fn known(&self) -> Known {
+        self.known
+    }
+
     /// Takes one more record in.
     pub fn apply(&mut self, record: Record) {
         self.latest = self.latest.max(record.at().unwrap_or_default());
@@ -70,6 +84,13 @@ impl Image {
                 block.facts = Some(facts);
             }
             Record::Fenced { uid } => self.block(uid).fenced = true,
+            Record::Known(known) => self.known = known,
+            Record::Doubted { uid, doubted } => {
+                // Of a block that was forgotten nothing is to be known any more.
+                if doubted || self.blocks.contains_key(&uid) {
+                    self.block(uid).doubted = doubted;
+                }
+            }
             Record::Forgotten { uid } => {
                 self.blocks.remove(&uid);
                 self.places.retain(|_, (block, _)| *block != uid);
@@ -103,7 +124,7 @@ impl Image {
 
     /// Whether it says nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.guests.is_empty()
+        self.blocks.is_empty() && self.guests.is_empty() && self.known == Known::All
     }
 
     /// Drops what cooled long enough. The youngest number of each block stays, so that none is ever given twice.
@@ -122,15 +143,17 @@ impl Image {
         let blocks = self.blocks.iter().flat_map(|(uid, block)| {
             let owned = block.facts.clone().map(Record::Owned);
             let fenced = block.fenced.then(|| Record::Fenced { uid: uid.clone() });
+            let doubted = block.doubted.then(|| Record::Doubted { uid: uid.clone(), doubted: true });
             let entries = block.entries.values().map(|entry| match entry.freed {
                 None => Record::Held(entry.hold.clone()),
                 Some(Freed { at, until }) => {
                     Record::Released(Released { hold: entry.hold.clone(), at, until })
                 }
             });
-            owned.into_iter().chain(fenced).chain(entries)
+            owned.into_iter().chain(fenced).chain(doubted).chain(entries)
         });
-        blocks.chain(self.guests.values().cloned().map(Record::Lodged))
+        let known = (self.known != Known::All).then_some(Record::Known(self.known));
+        known.into_iter().chain(blocks).chain(self.guests.values().cloned().map(Record::Lodged))
     }
 
     fn block(&mut self, uid: String) -> &mut ImageBlock {

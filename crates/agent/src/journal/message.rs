@@ -10,7 +10,7 @@ use prost::Message as _;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Sequence, Subnet};
 
-use super::record::{BlockFacts, Held, Lodged, Record, Released};
+use super::record::{BlockFacts, Held, Known, Lodged, Record, Released};
 use crate::key::{HoldKey, Pod};
 
 /// A record's body.
@@ -25,6 +25,11 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
             realm: facts.realm.clone(),
         }),
         Record::Fenced { uid } => Kind::Fenced(uid.clone()),
+        Record::Known(Known::All) => Kind::Known(0),
+        Record::Known(Known::Asking) => Kind::Known(1),
+        Record::Known(Known::Lost) => Kind::Known(2),
+        Record::Doubted { uid, doubted: true } => Kind::Doubted(uid.clone()),
+        Record::Doubted { uid, doubted: false } => Kind::Trusted(uid.clone()),
         Record::Forgotten { uid } => Kind::Forgotten(uid.clone()),
         Record::Held(held) => Kind::Held(hold_message(held)),
         Record::Released(released) => Kind::Released(ReleasedMessage {
@@ -51,6 +56,12 @@ pub(super) fn decode(body: &[u8]) -> Option<Record> {
             Record::Owned(BlockFacts { uid, name, pool, subnet, realm })
         }
         Kind::Fenced(uid) => Record::Fenced { uid },
+        Kind::Known(0) => Record::Known(Known::All),
+        Kind::Known(1) => Record::Known(Known::Asking),
+        // What a newer agent means by another number is no more than this.
+        Kind::Known(_) => Record::Known(Known::Lost),
+        Kind::Doubted(uid) => Record::Doubted { uid, doubted: true },
+        Kind::Trusted(uid) => Record::Doubted { uid, doubted: false },
         Kind::Forgotten(uid) => Record::Forgotten { uid },
         Kind::Held(held) if held.claim.is_empty() => Record::Held(read_hold(held)?),
         Kind::Held(guest) => Record::Lodged(read_guest(guest)?),
@@ -169,7 +180,7 @@ fn read_hold(message: HoldMessage) -> Option<Held> {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct RecordMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     kind: Option<Kind>,
 }
 
@@ -185,6 +196,12 @@ enum Kind {
     Held(HoldMessage),
     #[prost(message, tag = "5")]
     Released(ReleasedMessage),
+    #[prost(string, tag = "6")]
+    Doubted(String),
+    #[prost(string, tag = "7")]
+    Trusted(String),
+    #[prost(uint32, tag = "8")]
+    Known(u32),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

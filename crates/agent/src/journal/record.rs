@@ -31,6 +31,27 @@ pub enum Record {
     Lodged(Lodged),
     /// An interface does not have a claim's addresses any more; the claim does.
     Left(Lodged),
+    /// How much can be told from what no record says.
+    Known(Known),
+    /// Addresses of a block may be in use although no record says so. Or not any more.
+    Doubted {
+        /// The block's UID.
+        uid: String,
+        /// Whether it is so.
+        doubted: bool,
+    },
+}
+
+/// How much can be told from what no record says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Known {
+    /// All that is held is on record.
+    #[default]
+    All,
+    /// Blocks whose holds may be forgotten are marked as doubted, and others are being asked who uses which addresses.
+    Asking,
+    /// An earlier journal of this boot was lost or damaged: any hold may be missing.
+    Lost,
 }
 
 /// What is known of a block.
@@ -110,10 +131,10 @@ impl Record {
     pub fn block(&self) -> &str {
         match self {
             Self::Owned(facts) => &facts.uid,
-            Self::Fenced { uid } | Self::Forgotten { uid } => uid,
+            Self::Fenced { uid } | Self::Forgotten { uid } | Self::Doubted { uid, .. } => uid,
             Self::Held(held) => &held.block,
             Self::Released(released) => &released.hold.block,
-            Self::Lodged(_) | Self::Left(_) => "",
+            Self::Lodged(_) | Self::Left(_) | Self::Known(_) => "",
         }
     }
 
@@ -123,7 +144,11 @@ impl Record {
             Self::Held(held) => Some(held.since),
             Self::Released(released) => Some(released.at),
             Self::Lodged(lodged) | Self::Left(lodged) => Some(lodged.since),
-            Self::Owned(_) | Self::Fenced { .. } | Self::Forgotten { .. } => None,
+            Self::Owned(_)
+            | Self::Fenced { .. }
+            | Self::Forgotten { .. }
+            | Self::Known(_)
+            | Self::Doubted { .. } => None,
         }
     }
 }

@@ -76,6 +76,15 @@ pub enum Action {
         /// Holders whose interface is somebody else's, and the paths of their namespaces: are these there?
         namespaces: Vec<(HoldKey, String)>,
     },
+    /// Ask who uses which addresses on this machine: network namespaces, this node's pods, and what the runtime remembers.
+    /// Answered in any case, by [`Event::Consulted`](super::Event::Consulted).
+    Consult {
+        /// To be named in the answer.
+        job: Job,
+    },
+    /// Ask the API server, and not a watch, whether these holders' pods are there, by UID. Answered by
+    /// [`Event::PodsAsked`](super::Event::PodsAsked), or not at all.
+    AskAboutPods(Vec<(HoldKey, Pod)>),
     /// Answer a call.
     Answer {
         /// The call.

@@ -7,13 +7,13 @@
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted, State};
 
-use super::attachment::{Attachment, Phase, Place};
+use super::attachment::{Attachment, Former, Phase, Place};
 use super::block::{Object, Owned, shares_realm};
 use super::commit::Upon;
 use super::event::SeenSlice;
 use super::{Fence, Node, Report};
 use crate::journal::{BlockFacts, Held, Record, Released};
-use crate::key::HolderId;
+use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 
 impl Node {
     pub(super) fn block_seen(&mut self, seen: SeenSlice) {
@@ -134,6 +134,7 @@ impl Node {
             }
             return self.report(Report::Overlap { block: name, other: other_name });
         }
+        self.inherit_doubt(uid);
         self.inherit(uid);
         self.reserve(uid);
     }
@@ -231,6 +232,7 @@ impl Node {
         let others =
             self.attachments.values().filter(|it| it.block() != Some(uid) && self.is_of_realm(it, facts));
         let others = others.flat_map(Attachment::every_address);
+        let others = others.chain(self.doubt.used());
         kept_back.extend(others.filter(|address| block.has(*address)).map(|address| (address, address)));
         let networks: Vec<_> = block.networks().collect();
         let Some(block) = self.blocks.get_mut(uid) else { return };
@@ -256,6 +258,14 @@ impl Node {
             self.reserve(&uid);
             self.cool(&uid, id, addresses, self.now);
         }
+    }
+
+    /// Lets an address of a block cool that somebody used whom nobody knows.
+    pub(super) fn cool_unknown(&mut self, uid: &str, address: Address) {
+        let Ok(key) = HoldKey::new("", format!("unknown-{address}"), UNSAID) else { return };
+        let id = key.id();
+        self.former.insert(id, Former { key, pod: Pod::default() });
+        self.cool(uid, id, &[address], self.now);
     }
 
     /// Lets an address of a block cool as if it had been held there.

@@ -6,7 +6,7 @@ use tenure_ipam::{Address, Hold, Subnet};
 use super::attachment::{Attachment, Phase, Place, Setting, Wire};
 use super::commit::Upon;
 use super::event::{Attach, Link, Wiring};
-use super::{Action, Done, Job, Node, Ticket, WireJob, refusal};
+use super::{Action, Done, Job, Node, Planted, Ticket, WireJob, refusal};
 use crate::journal::Record;
 use crate::key::HolderId;
 
@@ -24,6 +24,7 @@ impl Node {
             return self.answer(ticket, Err(failure));
         }
         let (id, now) = (attach.key.id(), self.now);
+        let anew = self.has_planted(Planted::AddAgainAnew);
         let Some(attachment) = self.attachments.get_mut(&id) else {
             return if let Some(guest) = attach.guest.clone() {
                 self.lodge(ticket, attach, guest);
@@ -37,6 +38,12 @@ impl Node {
             let failure = refusal::same_id(&attach.key, &attachment.key);
             return self.answer(ticket, Err(failure));
         }
+        if attachment.is_unknown() && attachment.phase == Phase::Held && attach.guest.is_none() {
+            // It has no address that could be kept; making its interface again does no harm.
+            self.trust(id);
+            self.attachments.remove(&id);
+            return self.begin(ticket, attach);
+        }
         if attachment.is_leaving() {
             attachment.next.push((ticket, attach));
             return;
@@ -45,6 +52,10 @@ impl Node {
             return self.answer(ticket, Err(failure));
         }
         match attachment.phase {
+            Phase::Held if anew && attach.guest.is_none() => {
+                self.attachments.remove(&id);
+                self.begin(ticket, attach);
+            }
             Phase::Held => self.repeat(id, ticket, attach),
             _ => attachment.adds.push((ticket, now)),
         }
@@ -80,11 +91,18 @@ impl Node {
     fn repeat(&mut self, id: HolderId, ticket: Ticket, attach: Attach) {
         let (now, job) = (self.now, Job(self.number()));
         self.trust(id);
-        self.recognise(id, &attach);
+        let committed = !self.recognise(id, &attach);
         self.remember_namespace(id, &attach.netns);
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
+        attachment.silenced = false;
         let (addresses, reached) = (attachment.addresses(), attachment.is_routed());
         let Some(wiring) = attach.wiring else {
+            if !committed {
+                attachment.adds.push((ticket, now));
+                let wire = Wire::Nothing;
+                attachment.phase = Phase::Setting(Setting { fresh: false, committed, wire, undo: false });
+                return self.speak(id);
+            }
             self.speak(id);
             let subnet = self.subnet_of(id);
             return self.answer(ticket, Ok(Done::Added { addresses, subnet, link: None }));
@@ -92,7 +110,7 @@ impl Node {
         attachment.interface = true;
         attachment.adds.push((ticket, now));
         let wire = Wire::Running(job);
-        attachment.phase = Phase::Setting(Setting { fresh: false, committed: true, wire, undo: false });
+        attachment.phase = Phase::Setting(Setting { fresh: false, committed, wire, undo: false });
         self.jobs.insert(job, Purpose::Wire(id));
         let wire_job = WireJob { job, key: attach.key, pod: attach.pod, addresses, reached, wiring };
         self.actions.push(Action::Wire(wire_job));

@@ -20,6 +20,8 @@ pub(super) struct Attachment {
     pub(super) netns: String,
     /// Whether the interface is ours too.
     pub(super) interface: bool,
+    /// Whether routes lead to it no more, because its address may be somebody else's and its pod is gone.
+    pub(super) silenced: bool,
     /// The interface that the ADD under way asks for.
     pub(super) wiring: Option<Wiring>,
     /// The addresses that the ADD under way would like.
@@ -44,7 +46,8 @@ pub(super) enum Place {
     Block { uid: String, hold: Hold },
     /// A claim's.
     Guest(Lodging),
-    /// In none that is known here, or where somebody else is: only the kernel knows of it.
+    /// In none that is known here, or where somebody else is: only the kernel knows of it. A link that no address leads to has
+    /// none: it may be that of a pod whose claim is elsewhere at present.
     Stray(Vec<Address>),
 }
 
@@ -107,6 +110,7 @@ impl Attachment {
             pool,
             netns,
             interface: wiring.is_some(),
+            silenced: false,
             wiring,
             wish,
             since: Timestamp::default(),
@@ -143,6 +147,11 @@ impl Attachment {
             Place::Block { uid, .. } => Some(uid),
             Place::Nowhere | Place::Guest(_) | Place::Stray(_) => None,
         }
+    }
+
+    /// Whether it is a link of which nothing but its owner is known.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(&self.place, Place::Stray(addresses) if addresses.is_empty())
     }
 
     /// Whether it is on its way out.

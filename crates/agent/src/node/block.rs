@@ -27,6 +27,14 @@ pub(super) struct Owned {
     pub(super) fence: Option<Fence>,
     /// Where the journal says so.
     pub(super) fence_position: u64,
+    /// Addresses of it may be in use although nobody here knows.
+    pub(super) doubted: bool,
+    /// And nothing is handed out of it before others were asked twice.
+    pub(super) withheld: bool,
+    /// When they gave the first complete answer since.
+    pub(super) observed: Option<Timestamp>,
+    /// Nothing is handed out of it before others gave one complete answer.
+    pub(super) unasked: bool,
     /// The UID of a block that has some of its addresses.
     pub(super) shadow: Option<String>,
     /// Since when nothing is held in it.
@@ -60,6 +68,10 @@ impl Owned {
             objected: None,
             fence: None,
             fence_position: 0,
+            doubted: false,
+            withheld: false,
+            observed: None,
+            unasked: false,
             shadow: None,
             empty_since: now,
             sent: None,
@@ -74,6 +86,8 @@ impl Owned {
             && !self.reserved
             && !self.deleting
             && !self.releasing
+            && !self.withheld
+            && !self.unasked
     }
 
     /// Whether it will be usable as soon as the API says that nobody means to release it any more.

@@ -9,7 +9,7 @@ use super::attach::Purpose;
 use super::attachment::{Attachment, Deleter, Former, Phase, Place};
 use super::commit::Upon;
 use super::event::{Attach, Wish};
-use super::{Action, Done, Job, Node, Ticket, refusal};
+use super::{Action, Done, Job, Node, Planted, Ticket, refusal};
 use crate::journal::{Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
@@ -34,11 +34,14 @@ impl Node {
             return self.answer(ticket, Err(failure));
         }
         let id = key.id();
+        let other = self.attachments.keys().next().copied();
+        let other = other.filter(|_| self.has_planted(Planted::LateReleaseFrees));
         match self.attachments.get_mut(&id) {
             Some(attachment) if attachment.key == key => {
                 attachment.interface |= interface;
                 self.remove(id, Deleter::Call(ticket));
             }
+            None if let Some(other) = other => self.remove(other, Deleter::Call(ticket)),
             // An interface may be there although nobody knows of it; looking costs next to nothing.
             None if interface => {
                 let (pod, pool) = (Pod::default(), String::new());
@@ -164,6 +167,9 @@ impl Node {
         };
         attachment.phase = Phase::Releasing;
         let position = self.record(record);
+        if self.has_planted(Planted::DelBeforeCommit) {
+            return self.free(id);
+        }
         self.commits.upon(position, Upon::Released(id));
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_cni::Failure;
 use tenure_ipam::{Address, Exclusion, Range, Subnet};
 
-use super::{AskId, Job, Ticket};
+use super::{AskId, Consulted, Job, Ticket};
 use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
 
@@ -154,6 +154,21 @@ pub enum Event {
         job: Job,
         /// What was seen.
         look: Look,
+    },
+
+    /// What others say about who uses which addresses.
+    Consulted {
+        /// Of [`Action::Consult`](super::Action::Consult).
+        job: Job,
+        /// What they say.
+        consulted: Consulted,
+    },
+    /// Whether pods are there.
+    PodsAsked {
+        /// Of those of [`Action::AskAboutPods`](super::Action::AskAboutPods), the holders whose pods could be asked about.
+        asked: Vec<HoldKey>,
+        /// Those of them whose pod is missing, or is another one by its UID.
+        missing: BTreeSet<HoldKey>,
     },
 
     /// Who has a claim's addresses now, as the claim says. Told of every claim of the first list, before

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::attachment::{Attachment, Phase};
 use super::block::Object;
 use super::commit::Upon;
-use super::{Fence, Node, Report, refusal};
+use super::{Fence, Node, Planted, Report, refusal};
 use crate::journal::{Held, Record};
 use crate::key::HolderId;
 
@@ -44,6 +44,12 @@ impl Node {
         if let Some(start) = &mut self.start {
             start.blocks.remove(uid);
             return;
+        }
+        if self.has_planted(Planted::GoneBlockServes) {
+            return;
+        }
+        if self.has_planted(Planted::PanicsAtSurprise) {
+            assert!(self.blocks.contains_key(uid), "a block that nobody knows is gone");
         }
         let Some(block) = self.blocks.get_mut(uid) else { return self.lost.insert(uid) };
         block.object = Object::Gone;

@@ -15,7 +15,7 @@ use super::commit::Upon;
 use super::event::{Attach, Guest};
 use super::{Node, Report, Ticket, refusal};
 use crate::journal::{BlockFacts, Lodged, Record};
-use crate::key::HolderId;
+use crate::key::{HolderId, UNSAID};
 
 /// Where a guest's addresses are from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +30,14 @@ pub(super) struct Lodging {
     pub(super) lingers: Option<Timestamp>,
     /// When routes to its interface were last asked for or away, as a number of this node.
     pub(super) changed: u64,
+    /// When it came, as a number of this node, because clocks are set back; 0 for those from before a restart.
+    pub(super) arrived: u64,
 }
 
 impl Lodging {
     fn new(guest: Guest) -> Self {
         let Guest { claim, claim_name, addresses, .. } = guest;
-        Self { claim, claim_name, addresses, reached: false, lingers: None, changed: 0 }
+        Self { claim, claim_name, addresses, reached: false, lingers: None, changed: 0, arrived: 0 }
     }
 
     /// Whether routes lead to its interface, if that is ours.
@@ -95,9 +97,10 @@ impl Attachment {
         }
     }
 
-    /// Whether routes are to lead to its interface. They do to everybody's but to that of a guest whose claim is elsewhere.
+    /// Whether routes are to lead to its interface. They do to everybody's but to that of a guest whose claim is elsewhere, and of
+    /// one whose pod is gone.
     pub(super) fn is_routed(&self) -> bool {
-        self.lodging().is_none_or(Lodging::is_routed)
+        !self.silenced && self.lodging().is_none_or(Lodging::is_routed)
     }
 
     /// Takes note of whether routes lead to its interface, at a start: the kernel is right about that.
@@ -107,18 +110,22 @@ impl Attachment {
         }
     }
 
-    /// As the journal has it, if it is a guest.
+    /// As the journal has it, if it is a guest, or may be one of a claim that nobody knows.
     pub(super) fn lodged(&self) -> Option<Lodged> {
-        let lodging = self.lodging()?;
+        let (claim, claim_name, addresses, reached) = match self.lodging() {
+            Some(it) => (it.claim.clone(), it.claim_name.clone(), it.addresses.clone(), it.reached),
+            None if self.is_unknown() => (UNSAID.to_owned(), String::new(), Vec::new(), false),
+            None => return None,
+        };
         Some(Lodged {
-            claim: lodging.claim.clone(),
-            claim_name: lodging.claim_name.clone(),
+            claim,
+            claim_name,
             pool: self.pool.clone(),
             key: self.key.clone(),
             pod: self.pod.clone(),
             interface: self.interface,
-            addresses: lodging.addresses.clone(),
-            reached: lodging.reached,
+            addresses,
+            reached,
             since: self.since,
             netns: self.netns.clone(),
         })
@@ -154,7 +161,8 @@ impl Node {
         attachment.phase =
             Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
         let (claim, reached) = (guest.claim.clone(), guest.reached);
-        attachment.place = Place::Guest(Lodging::new(guest));
+        let arrived = self.number();
+        attachment.place = Place::Guest(Lodging { arrived, ..Lodging::new(guest) });
         self.attachments.insert(id, attachment);
         self.arrive(id, &claim, reached);
         self.write_guest(id, true);
@@ -175,6 +183,11 @@ impl Node {
         let Lodged { key, pod, pool, interface, since, .. } = lodged.clone();
         let mut attachment = super::replay::attachment(key, pod, pool, interface, since);
         attachment.netns.clone_from(&lodged.netns);
+        if lodged.claim == UNSAID {
+            attachment.place = Place::Stray(Vec::new());
+            self.attachments.insert(id, attachment);
+            return;
+        }
         attachment.place = Place::Guest(Lodging {
             claim: lodged.claim.clone(),
             claim_name: lodged.claim_name.clone(),
@@ -182,6 +195,7 @@ impl Node {
             reached: lodged.reached,
             lingers: None,
             changed: 0,
+            arrived: 0,
         });
         self.attachments.insert(id, attachment);
         self.come_back(id, &lodged.claim);
@@ -197,17 +211,19 @@ impl Node {
     }
 
     /// What was found in the kernel, and of which nothing else was known, turns out to be a claim's.
-    pub(super) fn recognise(&mut self, id: HolderId, attach: &Attach) {
-        let Some(guest) = attach.guest.clone() else { return };
-        let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        let Place::Stray(routed) = &attachment.place else { return };
+    /// Says whether it did, and the journal is to know before anybody is told.
+    pub(super) fn recognise(&mut self, id: HolderId, attach: &Attach) -> bool {
+        let Some(guest) = attach.guest.clone() else { return false };
+        let Some(attachment) = self.attachments.get_mut(&id) else { return false };
+        let Place::Stray(routed) = &attachment.place else { return false };
         let routed = !routed.is_empty();
         attachment.pod.clone_from(&attach.pod);
         let (claim, reached) = (guest.claim.clone(), guest.reached);
         attachment.place = Place::Guest(Lodging { reached: routed, ..Lodging::new(guest) });
         self.arrive(id, &claim, reached);
-        self.write_guest(id, false);
+        self.write_guest(id, true);
         self.judge(&claim);
+        true
     }
 
     /// Whether a new guest can be taken in.

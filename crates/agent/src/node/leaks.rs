@@ -12,7 +12,7 @@ use tenure_ipam::{Address, Addresses, Sequence};
 
 use super::attachment::{Attachment, Phase, Place};
 use super::event::{Attach, Found, Look, Wish};
-use super::{Action, Job, Leak, Node, Report};
+use super::{Action, Job, Leak, Node, Planted, Report};
 use crate::key::{HoldKey, HolderId, Pod};
 
 /// What was seen once.
@@ -79,6 +79,7 @@ impl Node {
             return;
         }
         self.look_after_a_while();
+        self.ask_about_pods();
         let job = Job(self.number());
         self.suspicions.looking = Some(job);
         let held = || self.attachments.values().filter(|it| is_at_rest(it));
@@ -108,6 +109,7 @@ impl Node {
         let before = std::mem::take(&mut self.suspicions.suspects);
         for (id, mut suspect) in seen {
             let since = before.get(&id).filter(|it| it.is_same(&suspect)).map(|it| it.found.since);
+            let since = since.or(self.has_planted(Planted::OneObservation).then(Timestamp::default));
             match since {
                 Some(since) if since.plus(self.settings.look_apart) <= self.now => {
                     self.put_away(id, suspect.found);
@@ -207,6 +209,7 @@ impl Node {
             let key = &attachment.key;
             match &attachment.place {
                 Place::Nowhere => {}
+                _ if attachment.silenced => {}
                 Place::Block { hold, .. } => held.push((key.clone(), hold.addresses)),
                 Place::Guest(lodging) if !lodging.is_routed() => {}
                 Place::Guest(lodging) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_handles::Timestamp;
 
 use super::event::{PoolFacts, RefusalKind};
-use super::{Node, Report};
+use super::{Node, Planted, Report};
 use crate::key::HolderId;
 
 /// A pool.
@@ -100,6 +100,9 @@ impl Node {
 
     /// How long freed addresses of a pool cool.
     pub(super) fn cooling(&self, pool: &str) -> Duration {
+        if self.has_planted(Planted::NoCooling) {
+            return Duration::ZERO;
+        }
         let facts = self.pools.get(pool).and_then(|pool| pool.facts.as_ref());
         facts.and_then(|facts| facts.cooling).unwrap_or(self.settings.cooling)
     }

@@ -129,7 +129,15 @@ impl Node {
         let guests = self.reach.guests.get(claim).into_iter().flatten();
         let guests = guests.filter_map(|id| Some((id, self.attachments.get(id)?)));
         let of_pod = guests.filter(|(_, it)| !it.is_leaving() && it.pod.uid == active);
-        of_pod.max_by_key(|(id, it)| (it.since, **id)).map(|(id, _)| *id)
+        let latest = |(id, it): &(&HolderId, &Attachment)| {
+            (it.lodging().map_or(0, |lodging| lodging.arrived), it.since, **id)
+        };
+        of_pod.max_by_key(latest).map(|(id, _)| *id)
+    }
+
+    /// Whether a claim's object is there, as far as anything was heard of it.
+    pub(super) fn knows_claim(&self, claim: &str) -> bool {
+        self.reach.claims.contains_key(claim)
     }
 
     /// Lets packets for a claim arrive where they are to, as far as that is here.
@@ -167,7 +175,7 @@ impl Node {
     }
 
     /// `passed`: another guest of this node has it now, and its route took this one's place.
-    fn lose(&mut self, id: HolderId, passed: bool) {
+    pub(super) fn lose(&mut self, id: HolderId, passed: bool) {
         let (route, export) = self.lingering_until();
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let leaving = attachment.is_leaving();

@@ -43,6 +43,13 @@ pub(super) fn exhausted(pool: &str, message: &str) -> Failure {
     .detail("append a subnet to the pool, delete pods that use it, or name another pool in the namespace's annotation coil.cybozu.com/pool")
 }
 
+pub(super) fn withheld(slice: &str) -> Failure {
+    let message =
+        format!("addresses of slice {slice:?} may be in use by containers that no journal knows of");
+    Failure::new(Code::TryAgainLater, message)
+        .detail("they are handed out when namespaces, pods and the runtime were asked twice who uses them, which takes about a minute")
+}
+
 pub(super) fn slice_full(pool: &str, slices: &[String], wish: &Wish, pod: &Pod) -> Failure {
     let pool = pool.rsplit_once('/').map_or(pool, |(_, name)| name);
     let which = match (&wish.within, wish.only.as_slice()) {

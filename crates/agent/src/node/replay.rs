@@ -14,8 +14,8 @@ use super::adopt::facts_of;
 use super::attachment::{Attachment, Former, Phase, Place};
 use super::block::{Object, Owned};
 use super::event::{Attach, Found, SeenSlice, Wish};
-use super::{Fence, Node, Report, refusal};
-use crate::journal::{Held, Image, ImageBlock, Record, Released};
+use super::{Fence, Node, Planted, Report, refusal};
+use crate::journal::{Held, Image, ImageBlock, Known, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
 /// What has been read so far.
@@ -78,6 +78,11 @@ impl Node {
 
     fn try_replay(&mut self) {
         let all = |slices: bool| slices || !self.settings.slices;
+        if self.has_planted(Planted::KernelUnread)
+            && let Some(start) = &mut self.start
+        {
+            start.kernel.get_or_insert_default();
+        }
         match self.start.take() {
             Some(Start { journal: Some(journal), kernel: Some(kernel), api: true, slices, blocks })
                 if all(slices) =>
@@ -89,6 +94,7 @@ impl Node {
     }
 
     fn replay(&mut self, journal: &Image, kernel: Vec<Found>, mut blocks: BTreeMap<String, SeenSlice>) {
+        self.ask_first(journal.known());
         for (uid, block) in journal.blocks() {
             self.restore(uid, block, blocks.remove(uid).as_ref());
         }
@@ -110,9 +116,10 @@ impl Node {
             self.put_guest(lodged);
         }
         for found in kernel {
-            self.found(found);
+            self.found(found, journal.known() == Known::Lost);
         }
         self.settle_guests();
+        self.doubt_after_start(journal.known());
         // What was found may stand in the way anywhere.
         let known: Vec<String> = self.blocks.keys().cloned().collect();
         for uid in &known {
@@ -123,7 +130,7 @@ impl Node {
         self.touched = pools.cloned().collect();
         self.repair_routes();
         self.look_after_a_while();
-        let holds = self.attachments.values().filter(|it| it.place != Place::Nowhere).count();
+        let holds = self.hold_count();
         self.report(Report::Replayed { blocks: self.blocks.len(), holds });
         self.judge_all();
     }
@@ -141,11 +148,13 @@ impl Node {
             return;
         };
         block.fence = image.fenced.then_some(Fence::Before);
+        block.doubted = image.doubted;
         for (held, freed) in image.freed() {
             let (id, address) = (held.key.id(), held.addresses.iter().next());
             let replayed = address.map(|address| block.engine.replay(id, address, Some(held.sequence)));
             if let Some(Ok(Granted::New(hold))) = replayed {
-                block.engine.release(&id, hold.sequence, freed.at);
+                // What was freed before the clock was set back would make all that was freed since seem to have cooled.
+                block.engine.release(&id, hold.sequence, freed.at.min(self.now));
                 self.former.insert(id, Former { key: held.key.clone(), pod: held.pod.clone() });
             }
         }
@@ -192,19 +201,28 @@ impl Node {
     }
 
     /// A link that the kernel has.
-    fn found(&mut self, found: Found) {
+    fn found(&mut self, found: Found, incomplete: bool) {
         let Found { key, pod, addresses } = found;
-        let id = key.id();
+        let (id, removes) = (key.id(), self.has_planted(Planted::RemovedAtFirstSight));
         match self.attachments.get_mut(&id) {
             Some(known) if addresses.is_empty() => {
                 known.interface = true;
                 known.be_routed(false);
             }
-            // Made, and cut short before it had an address.
-            None if addresses.is_empty() => {
+            None if addresses.is_empty() && removes => {
                 self.attachments.insert(id, attachment(key, pod, String::new(), true, self.now));
                 self.unwire(id);
             }
+            // It may be that of a pod whose claim is elsewhere at present, and of which the journal would have known.
+            None if addresses.is_empty() && incomplete => {
+                let mut unknown = attachment(key, pod, String::new(), true, self.now);
+                unknown.place = Place::Stray(Vec::new());
+                self.attachments.insert(id, unknown);
+                // The next start is to know it, too.
+                self.write_guest(id, false);
+            }
+            // Made, and cut short before it had an address; or somebody cut its route. Whoever looks sees it, and sees it again.
+            None if addresses.is_empty() => {}
             Some(known) if addresses.iter().any(|address| known.every_address().contains(address)) => {
                 known.interface = true;
                 known.be_routed(true);

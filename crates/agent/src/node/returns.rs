@@ -18,7 +18,7 @@ impl Node {
         let draining = !self.pools.get(name).is_some_and(Pool::is_giving);
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && is_kept(block));
         let mut empty: Vec<(bool, Timestamp, String)> = kept
-            .filter(|block| block.engine.is_empty() && !block.reserved && !block.is_slice())
+            .filter(|block| block.engine.is_empty() && !block.reserved && !block.is_slice() && !block.doubted)
             .map(|block| (draining || block.deleting, block.empty_since, block.facts.uid.clone()))
             .collect();
         // Those that have been empty longest go first.
@@ -78,7 +78,8 @@ impl Node {
     /// Goes on with a fenced block: gives its object back, or forgets it. Called whenever either may have become possible.
     pub(super) fn dismiss(&mut self, uid: &str) {
         let now = self.now;
-        let Some(block) = self.blocks.get_mut(uid).filter(|block| block.fence.is_some()) else { return };
+        let fenced = |block: &&mut Owned| block.fence.is_some() && !block.doubted;
+        let Some(block) = self.blocks.get_mut(uid).filter(fenced) else { return };
         block.engine.advance(now);
         if !block.engine.is_empty() || !self.commits.is_committed(block.fence_position) {
             return;

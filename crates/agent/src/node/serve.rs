@@ -3,7 +3,7 @@
 use tenure_ipam::{Choice, Hold};
 
 use super::event::Wish;
-use super::{Node, refusal};
+use super::{Node, Planted, refusal};
 use crate::key::HolderId;
 
 impl Node {
@@ -16,6 +16,9 @@ impl Node {
 
     /// Gives addresses to those who wait.
     pub(super) fn serve(&mut self, name: &str) {
+        if self.has_planted(Planted::ServeNeedsApi) && !self.asks.is_empty() {
+            return;
+        }
         let mut passed = 0;
         while let Some(pool) = self.pools.get(name).filter(|pool| pool.is_giving())
             && let Some(id) = pool.queue.get(passed).copied()

@@ -43,6 +43,9 @@ pub struct Settings {
     pub route_lingers: Duration,
     /// How long the addresses of a guest are exported whose claim is elsewhere now: until routers have heard of the other.
     pub export_lingers: Duration,
+    /// A bug that a test wants found.
+    #[cfg(test)]
+    pub(crate) planted: Option<super::Planted>,
 }
 
 impl Settings {
@@ -67,6 +70,8 @@ impl Settings {
             look_apart: Duration::from_secs(20),
             route_lingers: Duration::from_millis(20),
             export_lingers: Duration::from_secs(1),
+            #[cfg(test)]
+            planted: None,
         }
     }
 }

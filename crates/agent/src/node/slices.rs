@@ -15,7 +15,7 @@ use super::block::{Object, Owned, shares_realm};
 use super::commit::Upon;
 use super::detach::Sweep;
 use super::event::{Attach, Recorded, SeenSlice};
-use super::{Done, Fence, Node, Ticket, refusal};
+use super::{Done, Fence, Node, Planted, Ticket, refusal};
 use crate::journal::{BlockFacts, Record};
 use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 
@@ -250,11 +250,12 @@ impl Node {
                 && same_interface
                 && !pod.name.is_empty()
                 && (&pod.namespace, &pod.name) == (&asking.namespace, &asking.name)
-                && if pod.uid.is_empty() {
-                    said(it.key.container()).is_empty()
-                } else {
-                    pod.uid == asking.uid
-                }
+                && (self.has_planted(Planted::SameNameSamePod)
+                    || if pod.uid.is_empty() {
+                        said(it.key.container()).is_empty()
+                    } else {
+                        pod.uid == asking.uid
+                    })
         };
         let of_pool = |it: &Attachment| {
             let block = it.block().and_then(|uid| self.blocks.get(uid));
@@ -333,7 +334,11 @@ impl Node {
             let slices: Vec<String> =
                 self.usable_blocks(name).map(|block| block.facts.name.clone()).collect();
             if let Some(attachment) = self.attachments.get(&id) {
-                let failure = refusal::slice_full(name, &slices, &attachment.wish, &attachment.pod);
+                let mut of_pool = self.blocks.values().filter(|block| block.facts.pool == name);
+                let failure = match of_pool.find(|block| block.withheld) {
+                    Some(block) => refusal::withheld(&block.facts.name),
+                    None => refusal::slice_full(name, &slices, &attachment.wish, &attachment.pod),
+                };
                 self.fail_adds(id, &failure);
             }
             self.attachments.remove(&id);

@@ -2,6 +2,7 @@
 
 mod calls;
 mod defects;
+mod doubt;
 mod fences;
 mod guests;
 mod leaks;

@@ -19,13 +19,15 @@ impl Node {
             }
             for block in self.blocks.values_mut() {
                 earlier(&mut block.empty_since);
-                block.sent.iter_mut().for_each(earlier);
-                block.objected.iter_mut().for_each(earlier);
+                let moments = block.sent.iter_mut().chain(&mut block.objected).chain(&mut block.observed);
+                moments.for_each(earlier);
             }
             let troubles = self.pools.values_mut().filter_map(|pool| pool.trouble.as_mut());
             troubles.for_each(|trouble| earlier(&mut trouble.since));
             self.asks.values_mut().for_each(|ask| earlier(&mut ask.since));
             self.suspicions.set_back(now);
+            self.doubt.set_back(now);
+            self.bereft.set_back(now);
             self.now = now;
             self.set_lingering_back();
         }
@@ -38,6 +40,7 @@ impl Node {
         }
         self.end_lingering();
         self.look();
+        self.consult();
         self.expire_grants();
         let pools: Vec<String> = self.pools.keys().cloned().collect();
         for pool in &pools {
@@ -79,7 +82,7 @@ impl Node {
         let kept = self.blocks.values().filter_map(|block| block.objects_at(settings.return_patience));
         let look = self.suspicions.look_at;
         let moments = waiting.chain(troubles).chain(grants).chain(blocks).chain(kept).chain(look);
-        let moments = moments.chain(self.reach.moments());
+        let moments = moments.chain(self.reach.moments()).chain(self.doubt.moment());
         // What was due before has been looked at, and waits for something else.
         moments.filter(|moment| *moment > self.now).min()
     }

@@ -60,6 +60,8 @@ pub struct HoldView {
     pub interface: bool,
     /// Whether nothing is under way: neither its ADD nor its DEL.
     pub settled: bool,
+    /// Whether packets do not arrive at it any more, because its address may be somebody else's and its pod is gone.
+    pub silenced: bool,
     /// The claim that has the addresses, if one does.
     pub claim: Option<ClaimView>,
 }
@@ -204,7 +206,7 @@ impl Node {
 
     /// All holds, ordered by key.
     pub fn holds(&self) -> Vec<HoldView> {
-        let held = self.attachments.values().filter(|it| it.place != Place::Nowhere);
+        let held = self.attachments.values().filter(|it| it.place != Place::Nowhere && !it.is_unknown());
         let mut holds: Vec<HoldView> = held.map(|it| self.hold_view(it)).collect();
         holds.sort_by(|one, other| one.key.cmp(&other.key));
         holds
@@ -245,7 +247,7 @@ impl Node {
 
     /// How many hold an address.
     pub fn hold_count(&self) -> usize {
-        self.attachments.values().filter(|it| it.place != Place::Nowhere).count()
+        self.attachments.values().filter(|it| it.place != Place::Nowhere && !it.is_unknown()).count()
     }
 
     /// How far the journal is.
@@ -328,6 +330,7 @@ impl Node {
             since: attachment.since,
             interface: attachment.interface,
             settled: attachment.phase == Phase::Held,
+            silenced: attachment.silenced,
             claim: attachment.lodging().map(|lodging| ClaimView {
                 uid: lodging.claim.clone(),
                 name: lodging.claim_name.clone(),

@@ -11,6 +11,7 @@ use crate::node::{Action, Event, Report};
 use crate::objects::Objects;
 use crate::slices::Slices;
 use crate::wire::Wirer;
+use crate::witness::Witness;
 
 /// The journal's thread, the kernel's thread and the API server's tasks.
 pub(super) struct Body {
@@ -19,6 +20,7 @@ pub(super) struct Body {
     pub(super) kernel: Arc<Wirer>,
     pub(super) objects: Objects,
     pub(super) slices: Slices,
+    pub(super) witness: Witness,
     pub(super) stages: Stages,
     /// Of interfaces whose configuration does not say.
     pub(super) mtu: Option<u32>,
@@ -63,6 +65,7 @@ impl Hands for Body {
             Action::AskForBlock { .. } | Action::ReturnBlock { .. } | Action::KeepBlock { .. } => {
                 self.objects.carry_out(action);
             }
+            Action::Consult { .. } | Action::AskAboutPods(_) => self.witness.carry_out(action),
             Action::Report(ref report) => {
                 if matches!(report, Report::Replayed { .. }) {
                     self.stages.replayed();

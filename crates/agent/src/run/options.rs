@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::node;
+use crate::{node, witness};
 
 /// What an agent is to be like.
 #[derive(Clone, Debug)]
@@ -14,6 +14,11 @@ pub struct Options {
     pub kernel: tenure_linux::Settings,
     /// Where its files are.
     pub paths: Paths,
+    /// A directory that outlives a reboot, for the mark of the boot that the agent last ran on. Without one, a missing journal is
+    /// always taken for one that was lost while containers run.
+    pub state: Option<PathBuf>,
+    /// Where to find out who uses which addresses when the journal does not say.
+    pub witnesses: witness::Places,
     /// The path of the host's network namespace; else that of the caller.
     pub namespace: Option<PathBuf>,
     /// The largest packet of pods' interfaces, where the network's configuration does not say; else the uplink's.
@@ -41,6 +46,8 @@ impl Options {
             node: node::Settings::new(node),
             kernel: tenure_linux::Settings::default(),
             paths: Paths::default(),
+            state: None,
+            witnesses: witness::Places::default(),
             namespace: None,
             mtu: None,
             route_blocks: false,

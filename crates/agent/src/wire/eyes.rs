@@ -78,14 +78,9 @@ impl Eyes {
     }
 }
 
-/// The links that the kernel has of ours, at a start. Attempts that were cut short before they said whose they are go to
-/// the trash.
+/// The links that the kernel has of ours, at a start. What does not say whose it is stays until it was looked at twice.
 pub(super) fn inventory(host: &mut Host) -> Result<Vec<Found>, socket::Error> {
-    let inventory = Inventory::take(host)?;
-    for link in inventory.unmarked.into_iter().filter(|link| link.alias.is_none()) {
-        pod::discard(host, link)?;
-    }
-    Ok(inventory.pods.into_iter().filter_map(found).collect())
+    Ok(Inventory::take(host)?.pods.into_iter().filter_map(found).collect())
 }
 
 fn found(link: PodLink) -> Option<Found> {

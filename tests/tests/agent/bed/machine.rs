@@ -88,6 +88,7 @@ impl<'a> Machine<'a> {
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
         let command = self.host.command(TENURED).args(["--node-name", &self.name, "--kubeconfig"]);
         let command = command.arg(self.directory.path().join("kubeconfig")).args(&self.arguments);
+        let command = command.arg("--state-dir").arg(self.directory.path().join("state"));
         let command = command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(log)
     }
@@ -109,6 +110,8 @@ impl<'a> Machine<'a> {
     pub fn reboot(&mut self) {
         self.agent = None;
         self.host.end_processes();
+        // The kernel goes on, so that only this says that it is another boot.
+        std::fs::write(self.directory.path().join("state/boot"), "before the reboot").unwrap();
         for link in self.links().iter().filter(|name| name.starts_with("tnr")) {
             // One may have gone with its pod.
             let _ = self.host.ip(&format!("link del {link}"));

@@ -22,6 +22,7 @@ fn hold(container: &str, address: &str) -> HoldView {
         since: Timestamp::default(),
         interface: true,
         settled: true,
+        silenced: false,
         claim: None,
     }
 }

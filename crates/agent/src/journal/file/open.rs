@@ -9,6 +9,7 @@ use super::Origin;
 use super::writer::write_anew;
 use crate::journal::codec::{self, ReadError};
 use crate::journal::image::Image;
+use crate::journal::record::{Known, Record};
 
 const NAME: &str = "journal";
 const LOCK: &str = "journal.lock";
@@ -26,6 +27,13 @@ pub enum Note {
         /// How much.
         bytes: usize,
     },
+    /// There is none, although an agent ran since the machine was booted.
+    #[error("there is no journal {}, and an agent ran since this machine was booted: addresses of this node's blocks are \
+             handed out again only when namespaces, pods and the runtime were asked who uses them", .path.display())]
+    Missing {
+        /// Where it would be.
+        path: PathBuf,
+    },
     /// It was set aside.
     #[error("set a journal aside as {}: {reason}", .path.display())]
     SetAside {
@@ -36,13 +44,34 @@ pub enum Note {
     },
 }
 
+/// What it means that there is no journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// No agent ran since the machine was booted: there is nothing to know.
+    FirstOfBoot,
+    /// An agent ran, and its journal was lost: containers that it served may run.
+    Lost,
+    /// Nobody knows whether one ran; if so, it is the same.
+    Unknown,
+}
+
+impl Missing {
+    /// What is known without a journal.
+    fn image(self) -> Image {
+        match self {
+            Self::FirstOfBoot => Image::default(),
+            Self::Lost | Self::Unknown => Image::lost(),
+        }
+    }
+}
+
 /// Why a journal was set aside.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// It is none, or of another version.
     #[error(transparent)]
     Unreadable(#[from] ReadError),
-    /// It describes another boot or another node.
+    /// It describes another boot, whose pods are gone; or another node on this boot, whose pods are here: then it was used.
     #[error("it is of boot {:?} of node {:?}, and this is boot {:?} of node {:?}", .found.boot, .found.node, .here.boot, .here.node)]
     Foreign {
         /// Where it comes from.
@@ -50,7 +79,7 @@ pub enum Reason {
         /// Where we are.
         here: Origin,
     },
-    /// Parts of it are damaged; the other parts were used.
+    /// Parts of it are damaged; the other parts were used, and what the damaged ones said is doubted.
     #[error("{bytes} of its bytes are damaged; its {records} other records were used")]
     Damaged {
         /// How much.
@@ -94,7 +123,7 @@ pub(super) struct Found {
     pub(super) lock: Lock,
 }
 
-pub(super) fn open(directory: &Path, origin: &Origin) -> Result<Found, OpenError> {
+pub(super) fn open(directory: &Path, origin: &Origin, missing: Missing) -> Result<Found, OpenError> {
     let fail = |act, path: &Path| {
         let path = path.to_owned();
         move |source| OpenError::Act { act, path, source }
@@ -108,8 +137,13 @@ pub(super) fn open(directory: &Path, origin: &Origin) -> Result<Found, OpenError
     let path = directory.join(NAME);
     let mut notes = Vec::new();
     let (image, keep) = match read(&path).map_err(fail("read the journal", &path))? {
-        None => (Image::default(), None),
-        Some(bytes) => match usable(&bytes, origin) {
+        None => {
+            if missing == Missing::Lost {
+                notes.push(Note::Missing { path: path.clone() });
+            }
+            (missing.image(), None)
+        }
+        Some(bytes) => match usable(&bytes, origin, missing) {
             Usable::Whole { image, len, torn } => {
                 if torn > 0 {
                     notes.push(Note::Torn { path: path.clone(), bytes: torn });
@@ -160,16 +194,25 @@ enum Usable {
     SetAside { image: Image, reason: Reason },
 }
 
-fn usable(bytes: &[u8], here: &Origin) -> Usable {
-    let unused = |reason| Usable::SetAside { image: Image::default(), reason };
+fn usable(bytes: &[u8], here: &Origin, missing: Missing) -> Usable {
     match codec::read(bytes) {
-        Err(error) => unused(error.into()),
-        Ok(reading) if reading.origin != *here => {
-            unused(Reason::Foreign { found: reading.origin, here: here.clone() })
+        // Something that is no journal in its place: an agent of this boot may have written one before.
+        Err(error) => Usable::SetAside { image: missing.image(), reason: error.into() },
+        Ok(reading) if reading.origin.boot != here.boot => Usable::SetAside {
+            image: Image::default(),
+            reason: Reason::Foreign { found: reading.origin, here: here.clone() },
+        },
+        Ok(mut reading) if reading.damaged > 0 => {
+            reading.image.apply(Record::Known(Known::Lost));
+            Usable::SetAside {
+                image: reading.image,
+                reason: Reason::Damaged { bytes: reading.damaged, records: reading.records },
+            }
         }
-        Ok(reading) if reading.damaged > 0 => Usable::SetAside {
+        // The node has another name now, and its containers run still.
+        Ok(reading) if reading.origin != *here => Usable::SetAside {
             image: reading.image,
-            reason: Reason::Damaged { bytes: reading.damaged, records: reading.records },
+            reason: Reason::Foreign { found: reading.origin, here: here.clone() },
         },
         Ok(reading) => Usable::Whole { image: reading.image, len: reading.whole as u64, torn: reading.torn },
     }

@@ -6,7 +6,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Addresses, Sequence, Subnet};
 
 use super::*;
-use crate::journal::record::{BlockFacts, Held, Released};
+use crate::journal::record::{BlockFacts, Held, Known, Released};
 use crate::key::{HoldKey, Pod};
 
 fn here() -> Origin {
@@ -216,21 +216,62 @@ fn a_torn_end_is_cut_and_said_and_writing_goes_on_behind_it() {
 }
 
 #[test]
-fn a_journal_of_another_boot_or_node_is_set_aside_and_said() {
+fn a_journal_of_another_boot_is_set_aside_and_said() {
     let directory = tempfile::tempdir().unwrap();
     let (opened, tells) = open(directory.path(), &here());
     append(&opened, &tells, vec![Record::Held(held(1))], 1);
     drop(opened);
-    for other in [Origin { boot: "boot-2".into(), ..here() }, Origin { node: "node-2".into(), ..here() }] {
+    let other = Origin { boot: "boot-2".into(), ..here() };
+    let (opened, _) = open(directory.path(), &other);
+    assert!(opened.image.is_empty());
+    let [Note::SetAside { path, reason: Reason::Foreign { .. } }] = &opened.notes[..] else {
+        panic!("{:?}", opened.notes)
+    };
+    assert!(path.exists(), "it can still be looked into");
+    let said = opened.notes[0].to_string();
+    assert!(said.contains("boot-1") && said.contains(&other.boot), "{said}");
+}
+
+/// Its containers run, whatever the node is called now.
+#[test]
+fn d11_a_journal_of_another_name_of_this_node_counts_and_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (opened, tells) = open(directory.path(), &here());
+    append(&opened, &tells, vec![Record::Held(held(1))], 1);
+    drop(opened);
+    let other = Origin { node: "node-2".into(), ..here() };
+    for notes in [1, 0] {
         let (opened, _) = open(directory.path(), &other);
-        assert!(opened.image.is_empty());
-        let [Note::SetAside { path, reason: Reason::Foreign { .. } }] = &opened.notes[..] else {
-            panic!("{:?}", opened.notes)
-        };
-        assert!(path.exists(), "it can still be looked into");
-        let said = opened.notes[0].to_string();
-        assert!(said.contains("boot-1") && said.contains(&other.boot), "{said}");
+        assert_eq!((containers(&opened.image), opened.notes.len()), (vec!["c1".to_owned()], notes));
+        assert_eq!(opened.image.known(), Known::All, "it is whole");
     }
+}
+
+/// Until the node has marked what it doubts, every start finds that holds may be missing.
+#[test]
+fn d11_a_journal_that_is_missing_damaged_or_no_journal_says_so_until_that_was_dealt_with() {
+    let lost = |directory: &Path| {
+        let opened = Journal::open_or_doubt(directory, &here(), Missing::Lost, |_| {}).unwrap();
+        (opened.image.known(), opened.notes.len())
+    };
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(lost(directory.path()), (Known::Lost, 1), "there is none, and an agent ran");
+    assert_eq!(lost(directory.path()), (Known::Lost, 0), "a crash at once forgets nothing of that");
+    let (opened, tells) = open(directory.path(), &here());
+    append(&opened, &tells, vec![Record::Held(held(1)), Record::Known(Known::Asking)], 2);
+    drop(opened);
+    assert_eq!(lost(directory.path()), (Known::Asking, 0));
+    let path = directory.path().join("journal");
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x20;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(lost(directory.path()), (Known::Lost, 1));
+    fs::write(&path, "nonsense").unwrap();
+    assert_eq!(lost(directory.path()), (Known::Lost, 1));
+    let fresh = tempfile::tempdir().unwrap();
+    let (opened, _) = open(fresh.path(), &here());
+    assert_eq!(opened.image.known(), Known::All, "no agent ran on this boot");
 }
 
 #[test]

@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::journal::codec;
-use crate::journal::{Image, Origin, Record};
-use crate::node::{Node, Settings};
+use crate::journal::{Image, Known, Origin, Record};
+use crate::node::{Node, Planted, Settings};
 
-use super::api::HERE;
+use super::dice::Dice;
 
 #[derive(Debug)]
 pub(super) struct Agent {
     pub(super) node: Node,
+    name: &'static str,
+    planted: Option<Planted>,
     /// How many there were before.
     pub(super) life: u64,
     journal: Vec<u8>,
@@ -27,11 +29,13 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) fn new() -> Self {
-        let journal = begin();
+    pub(super) fn new(name: &'static str, planted: Option<Planted>) -> Self {
+        let journal = begin(name);
         let committed_len = journal.len();
         Self {
-            node: node(),
+            node: node(name, planted),
+            name,
+            planted,
             life: 0,
             journal,
             ends: Vec::new(),
@@ -74,16 +78,31 @@ impl Agent {
         assert!(safe.blocks().eq(self.safe.blocks()), "the journal says what was committed");
         assert!(safe.guests().eq(self.safe.guests()), "the journal says which guests were committed");
         let image = image(&self.journal);
-        self.journal = begin();
-        image.records().for_each(|record| codec::put(&record, &mut self.journal));
-        self.next_life(image.clone());
+        self.begin_with(image.clone());
         image
     }
 
     /// After a reboot there is no journal.
     pub(super) fn forget(&mut self) {
-        self.journal = begin();
-        self.next_life(Image::default());
+        self.begin_with(Image::default());
+    }
+
+    /// Dies, and its journal is lost or damaged.
+    pub(super) fn lose(&mut self, dice: &Dice) -> Image {
+        let mut image = Image::lost();
+        if dice.percent(50) {
+            let left = self.safe.records().filter(|_| dice.percent(60));
+            left.for_each(|record| image.apply(record));
+            image.apply(Record::Known(Known::Lost));
+        }
+        self.begin_with(image.clone());
+        image
+    }
+
+    fn begin_with(&mut self, image: Image) {
+        self.journal = begin(self.name);
+        image.records().for_each(|record| codec::put(&record, &mut self.journal));
+        self.next_life(image);
     }
 
     fn next_life(&mut self, image: Image) {
@@ -93,16 +112,16 @@ impl Agent {
         self.ends.clear();
         self.committed = 0;
         self.life += 1;
-        self.node = node();
+        self.node = node(self.name, self.planted);
     }
 }
 
-fn node() -> Node {
-    Node::new(settings())
+fn node(name: &str, planted: Option<Planted>) -> Node {
+    Node::new(Settings { planted, ..settings(name) })
 }
 
 /// Everything in a hurry, so that much of it happens in a run.
-pub(super) fn settings() -> Settings {
+pub(super) fn settings(name: &str) -> Settings {
     Settings {
         cooling: Duration::from_secs(4),
         rest: Duration::from_secs(3),
@@ -113,12 +132,12 @@ pub(super) fn settings() -> Settings {
         look_every: Duration::from_secs(1),
         look_apart: Duration::from_millis(600),
         slices: true,
-        ..Settings::new(HERE)
+        ..Settings::new(name)
     }
 }
 
-fn begin() -> Vec<u8> {
-    codec::begin(&Origin { boot: "boot".into(), node: HERE.into() })
+fn begin(name: &str) -> Vec<u8> {
+    codec::begin(&Origin { boot: "boot".into(), node: name.into() })
 }
 
 fn image(bytes: &[u8]) -> Image {

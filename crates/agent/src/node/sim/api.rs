@@ -1,6 +1,8 @@
-//! The API server, the controller, and another node that uses the same pool.
+//! The API server and the controller, as one node sees them; blocks are those of all nodes.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use tenure_ipam::{Address, Subnet};
 
@@ -9,19 +11,38 @@ use super::dice::Dice;
 use super::slice::SliceGiven;
 use crate::node::{AskId, Event, PoolFacts, Refusal, RefusalKind, SeenBlock};
 
-pub(super) const HERE: &str = "node-1";
-pub(super) const ELSEWHERE: &str = "node-2";
+/// The nodes that there are.
+pub(super) const NODES: [&str; 2] = ["node-1", "node-2"];
+/// A node that only takes blocks and gives them back.
+const ELSEWHERE: &str = "node-3";
 pub(super) const POOL: &str = "default";
-const BLOCKS: usize = 4;
+const BLOCKS: usize = 6;
 pub(super) const BLOCK_BITS: u8 = 2;
 
+/// What all nodes see.
 #[derive(Debug, Default)]
-pub(super) struct Api {
-    pub(super) up: bool,
-    pub(super) controller_up: bool,
+pub(super) struct Shared {
     /// By index.
     blocks: BTreeMap<usize, SeenBlock>,
     uids: usize,
+    /// What each node's watch will tell because of what happened elsewhere.
+    mail: BTreeMap<String, Vec<Event>>,
+    /// UIDs that were taken from their owner by force.
+    pub(super) taken: BTreeSet<String>,
+    /// Addresses of those: should two have one, no node is to blame.
+    pub(super) tainted: Vec<Subnet>,
+}
+
+/// The API server of all nodes.
+pub(super) type Cluster = Rc<RefCell<Shared>>;
+
+#[derive(Debug)]
+pub(super) struct Api {
+    /// The node that sees it.
+    pub(super) node: &'static str,
+    pub(super) cluster: Cluster,
+    pub(super) up: bool,
+    pub(super) controller_up: bool,
     /// What the watch will tell, in order.
     pub(super) watch: VecDeque<Event>,
     /// What the watch told before, to be told again.
@@ -36,21 +57,11 @@ pub(super) struct Api {
     pub(super) returns: Vec<(String, String)>,
     /// Objections to the release of a block, by its UID.
     pub(super) keeps: Vec<String>,
-    /// UIDs that were taken from their owner by force.
-    pub(super) taken: BTreeSet<String>,
     pub(super) slice: SliceGiven,
     pub(super) claims: Claims,
 }
 
-impl Api {
-    pub(super) fn new() -> Self {
-        Self { up: true, controller_up: true, slice: SliceGiven::given(), ..Self::default() }
-    }
-
-    pub(super) fn facts() -> PoolFacts {
-        PoolFacts { block_bits: BLOCK_BITS, ..PoolFacts::default() }
-    }
-
+impl Shared {
     fn carve(&mut self, node: &str) -> Option<SeenBlock> {
         let index = (0..BLOCKS).find(|index| !self.blocks.contains_key(index))?;
         self.uids += 1;
@@ -69,6 +80,35 @@ impl Api {
         Some(block)
     }
 
+    fn indexes_of(&self, node: &str) -> Vec<usize> {
+        self.blocks.iter().filter(|(_, block)| block.node == node).map(|(index, _)| *index).collect()
+    }
+}
+
+impl Api {
+    pub(super) fn new(node: &'static str, cluster: Cluster) -> Self {
+        Self {
+            node,
+            cluster,
+            up: true,
+            controller_up: true,
+            watch: VecDeque::new(),
+            told: Vec::new(),
+            honest: false,
+            asks: Vec::new(),
+            answers: Vec::new(),
+            returns: Vec::new(),
+            keeps: Vec::new(),
+            slice: SliceGiven::given(node),
+            claims: Claims::default(),
+        }
+    }
+
+    pub(super) fn facts() -> PoolFacts {
+        let subnets = vec![Subnet::single("10.0.0.0/27".parse().unwrap())];
+        PoolFacts { subnets, block_bits: BLOCK_BITS, ..PoolFacts::default() }
+    }
+
     /// The controller deals with one wish, or the API cannot be reached.
     pub(super) fn answer(&mut self, dice: &Dice) {
         if self.up && !self.controller_up {
@@ -82,7 +122,8 @@ impl Api {
         if !self.up {
             return self.answers.push(refuse(RefusalKind::Unreachable, "connection refused"));
         }
-        match self.carve(HERE) {
+        let carved = self.cluster.borrow_mut().carve(self.node);
+        match carved {
             Some(block) => {
                 self.answers.push((life, Event::BlockGranted { ask, block: block.name.clone() }));
                 self.watch.push_back(Event::BlockSeen(block));
@@ -97,16 +138,17 @@ impl Api {
             return None;
         }
         let (name, uid) = dice.pick(&mut self.returns)?;
-        let found =
-            self.blocks.iter().find(|(_, block)| block.uid == uid).map(|(index, it)| (*index, it.clone()));
+        let mut cluster = self.cluster.borrow_mut();
+        let found = cluster.blocks.iter().find(|(_, block)| block.uid == uid);
+        let found = found.map(|(index, it)| (*index, it.clone()));
         match found {
-            Some((_, block)) if block.node != HERE => {
+            Some((_, block)) if block.node != self.node => {
                 self.watch.push_back(Event::BlockSeen(block));
                 None
             }
             found => {
                 self.watch.push_back(Event::BlockGone { name, uid });
-                self.blocks.remove(&found?.0)
+                cluster.blocks.remove(&found?.0)
             }
         }
     }
@@ -114,7 +156,8 @@ impl Api {
     /// One objection arrives: the mark goes.
     pub(super) fn keep_one(&mut self, dice: &Dice) {
         let Some(uid) = dice.pick(&mut self.keeps).filter(|_| self.up) else { return };
-        let kept = self.blocks.values_mut().find(|block| block.uid == uid && block.node == HERE);
+        let (node, mut cluster) = (self.node, self.cluster.borrow_mut());
+        let kept = cluster.blocks.values_mut().find(|block| block.uid == uid && block.node == node);
         if let Some(block) = kept {
             block.releasing = false;
             self.watch.push_back(Event::BlockSeen(block.clone()));
@@ -126,34 +169,40 @@ impl Api {
         if !self.up || !self.controller_up {
             return;
         }
-        if dice.percent(60) {
-            self.carve(ELSEWHERE);
-        } else {
-            let theirs: Vec<usize> = self.indexes_of(ELSEWHERE);
-            if let Some(index) = theirs.get(dice.below(theirs.len())) {
-                self.blocks.remove(index);
-            }
+        let mut cluster = self.cluster.borrow_mut();
+        let theirs: Vec<usize> = cluster.indexes_of(ELSEWHERE);
+        if theirs.is_empty() {
+            cluster.carve(ELSEWHERE);
+        } else if let Some(index) = theirs.get(dice.below(theirs.len())) {
+            cluster.blocks.remove(index);
         }
     }
 
     /// Somebody takes a block from this node: deletes it, gives it to another, or replaces it.
     pub(super) fn take_by_force(&mut self, dice: &Dice) -> bool {
-        let ours = self.indexes_of(HERE);
+        let mut cluster = self.cluster.borrow_mut();
+        let ours = cluster.indexes_of(self.node);
         let Some(index) = ours.get(dice.below(ours.len())) else { return false };
-        let Some(block) = self.blocks.remove(index) else { return false };
-        self.taken.insert(block.uid.clone());
-        self.uids += 1;
+        let Some(block) = cluster.blocks.remove(index) else { return false };
+        cluster.taken.insert(block.uid.clone());
+        cluster.uids += 1;
         match dice.below(3) {
-            0 => self.watch.push_back(Event::BlockGone { name: block.name, uid: block.uid }),
+            0 => {
+                cluster.tainted.push(block.subnet);
+                self.watch.push_back(Event::BlockGone { name: block.name, uid: block.uid });
+            }
             1 => {
-                let moved = SeenBlock { node: ELSEWHERE.to_owned(), ..block };
+                let other = NODES.into_iter().find(|node| *node != self.node).unwrap();
+                let moved = SeenBlock { node: other.to_owned(), ..block };
+                cluster.tainted.push(moved.subnet);
                 self.watch.push_back(Event::BlockSeen(moved.clone()));
-                self.blocks.insert(*index, moved);
+                cluster.mail.entry(other.to_owned()).or_default().push(Event::BlockSeen(moved.clone()));
+                cluster.blocks.insert(*index, moved);
             }
             _ => {
-                let again = SeenBlock { uid: format!("uid-{}", self.uids), ..block };
+                let again = SeenBlock { uid: format!("uid-{}", cluster.uids), ..block };
                 self.watch.push_back(Event::BlockSeen(again.clone()));
-                self.blocks.insert(*index, again);
+                cluster.blocks.insert(*index, again);
             }
         }
         true
@@ -167,9 +216,10 @@ impl Api {
 
     /// Puts a label on a block or takes it off.
     pub(super) fn mark(&mut self, dice: &Dice) {
-        let ours = self.indexes_of(HERE);
+        let mut cluster = self.cluster.borrow_mut();
+        let ours = cluster.indexes_of(self.node);
         let Some(index) = ours.get(dice.below(ours.len())) else { return };
-        let Some(block) = self.blocks.get_mut(index) else { return };
+        let Some(block) = cluster.blocks.get_mut(index) else { return };
         if dice.percent(40) {
             block.releasing = true;
         } else if dice.percent(70) {
@@ -184,12 +234,15 @@ impl Api {
     pub(super) fn put_right(&mut self) {
         (self.up, self.controller_up) = (true, true);
         self.told.clear();
-        let mut gone: BTreeSet<String> = (1..=self.uids).map(|number| format!("uid-{number}")).collect();
-        for block in self.blocks.values_mut() {
+        self.hear_of_others();
+        let mut cluster = self.cluster.borrow_mut();
+        let mut gone: BTreeSet<String> = (1..=cluster.uids).map(|number| format!("uid-{number}")).collect();
+        for block in cluster.blocks.values_mut() {
             block.reserved = false;
             gone.remove(&block.uid);
             self.watch.push_back(Event::BlockSeen(block.clone()));
         }
+        drop(cluster);
         self.watch.extend(gone.into_iter().map(|uid| Event::BlockGone { name: String::new(), uid }));
         self.watch.extend(self.slice.put_right());
         self.watch.extend(self.claims.list());
@@ -198,6 +251,7 @@ impl Api {
 
     /// What the watch says next: something new, or something old again.
     pub(super) fn next_told(&mut self, dice: &Dice) -> Option<Event> {
+        self.hear_of_others();
         if !self.told.is_empty() && dice.percent(15) {
             return self.told.get(dice.below(self.told.len())).cloned();
         }
@@ -218,26 +272,32 @@ impl Api {
         Some(event)
     }
 
+    fn hear_of_others(&mut self) {
+        let mail = self.cluster.borrow_mut().mail.remove(self.node);
+        self.watch.extend(mail.into_iter().flatten());
+    }
+
     /// A new watch begins with a list of all there is.
     pub(super) fn list(&mut self) {
         self.told.clear();
         self.watch.clear();
         self.answers.clear();
         self.watch.push_back(Event::PoolChanged { name: POOL.to_owned(), facts: Self::facts() });
-        let ours = self.blocks.values().filter(|block| block.node == HERE);
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.mail.remove(self.node);
+        let ours = cluster.blocks.values().filter(|block| block.node == self.node);
         self.watch.extend(ours.cloned().map(Event::BlockSeen));
+        drop(cluster);
         self.watch.push_back(Event::ApiRead);
         self.watch.extend(self.slice.list());
         self.watch.push_back(Event::SlicesRead);
         self.watch.extend(self.claims.list());
     }
 
-    fn indexes_of(&self, node: &str) -> Vec<usize> {
-        self.blocks.iter().filter(|(_, block)| block.node == node).map(|(index, _)| *index).collect()
-    }
-
     pub(super) fn uids_here(&self) -> BTreeSet<String> {
-        self.blocks.values().filter(|block| block.node == HERE).map(|block| block.uid.clone()).collect()
+        let cluster = self.cluster.borrow();
+        let ours = cluster.blocks.values().filter(|block| block.node == self.node);
+        ours.map(|block| block.uid.clone()).collect()
     }
 }
 

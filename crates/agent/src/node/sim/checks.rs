@@ -7,7 +7,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr};
 
 use super::agent::settings;
-use super::api::{HERE, has};
+use super::api::has;
 use super::runtime::{Call, Container, has_interface};
 use super::world::World;
 use super::{claim, slice};
@@ -20,6 +20,7 @@ use crate::node::{Done, Event, Leak, SeenBlock, SeenSlice, Ticket};
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each thing that is read")]
 pub(super) struct Knowledge {
+    node: &'static str,
     /// What was read at the start.
     journal: bool,
     kernel: bool,
@@ -29,14 +30,22 @@ pub(super) struct Knowledge {
     ours: BTreeMap<String, SeenBlock>,
     /// Those that it was told, in this life, not to be.
     lost: BTreeSet<String>,
-    /// When an address was freed last, as far as the journal knows for certain.
+    /// When an address was freed last by a clock that nobody sets back, as far as the journal knows for certain.
     freed: BTreeMap<Address, Timestamp>,
     /// Those that it does not know of for certain yet, and where it will.
     freeing: Vec<(u64, Address, Timestamp)>,
     pub(super) exported: BTreeSet<Cidr>,
+    /// Links that no route led to when the journal was lost.
+    pub(super) routeless: BTreeSet<HoldKey>,
+    /// Who is on record in what was left of it, although it may have been released.
+    pub(super) left: BTreeSet<HoldKey>,
 }
 
 impl Knowledge {
+    pub(super) fn of(node: &'static str) -> Self {
+        Self { node, ..Self::default() }
+    }
+
     pub(super) fn begin(&mut self) {
         (self.journal, self.kernel, self.api, self.slices) = (false, false, false, false);
         self.ours.clear();
@@ -71,8 +80,11 @@ impl Knowledge {
                         self.lose(uid);
                     }
                 }
-                if block.node != HERE {
-                    self.lose(block.uid.clone());
+                if block.node != self.node {
+                    // One that was never this node's may become it.
+                    if self.ours.contains_key(&block.uid) {
+                        self.lose(block.uid.clone());
+                    }
                 } else if !late {
                     self.ours.insert(block.uid.clone(), block.clone());
                 }
@@ -104,7 +116,7 @@ impl World {
                 // Invariant 6: what cools is handed out only where nothing is free.
                 if let Some(freed) = self.knowledge.freed.get(&address)
                     && new
-                    && freed.plus(settings().cooling) > self.now
+                    && freed.plus(settings(self.api.node).cooling) > self.true_now
                 {
                     self.deeds.count("cooling gave way");
                     let pools = self.agent.node.pools();
@@ -123,12 +135,18 @@ impl World {
             // What nobody's link sat on was not known to be in use, and may have been given back meanwhile.
             Record::Released(released) if released.hold.key.container().starts_with('x') => {}
             Record::Released(released) => {
-                for address in released.hold.addresses.iter() {
-                    self.knowledge.freeing.push((position, address, released.at));
+                // What is said to have been freed later than now was freed before the clock was set back, and was told then.
+                let ago = self.now.as_millis().checked_sub(released.at.as_millis());
+                let at = ago.map(|ago| Timestamp::from_millis(self.true_now.as_millis() - ago));
+                for (address, at) in released.hold.addresses.iter().zip(at) {
+                    self.knowledge.freeing.push((position, address, at));
                 }
             }
             Record::Lodged(_) | Record::Left(_) => self.check_read(),
-            Record::Owned(_) | Record::Fenced { .. } | Record::Forgotten { .. } => {}
+            Record::Doubted { doubted, .. } => {
+                self.deeds.count(if *doubted { "a block was withheld" } else { "a block was trusted again" });
+            }
+            Record::Owned(_) | Record::Fenced { .. } | Record::Forgotten { .. } | Record::Known(_) => {}
         }
     }
 
@@ -152,7 +170,7 @@ impl World {
                     // What was on record as its own it keeps, as it would what it has.
                     let on_record = self.api.slice.is_on_record(&key, address);
                     assert!(
-                        of.is_some() || on_record,
+                        of.is_some() || on_record || self.knowledge.left.contains(&key),
                         "{key} got {address}, which is of no block of this node"
                     );
                 }
@@ -208,6 +226,8 @@ impl World {
                 }
                 if self.runtime.containers.get(&key) == Some(&Container::Ending) {
                     self.runtime.containers.remove(&key);
+                    self.runtime.forgotten.remove(&key);
+                    self.runtime.deleted.remove(&key);
                 }
             }
             (Call::Check(key), Ok(Done::Checked)) => {
@@ -251,10 +271,16 @@ impl World {
         }
         claim::check_guests(&holds);
         for (key, container) in &self.runtime.containers {
-            if let Container::Running(addresses) = container {
-                let held = holds.get(key).unwrap_or_else(|| panic!("{key} runs, and its hold is forgotten"));
-                assert_eq!(held.addresses, *addresses);
-            }
+            let Container::Running(addresses) = container else { continue };
+            let Some(held) = holds.get(key) else {
+                assert!(self.runtime.forgotten.contains(key), "{key} runs, and its hold is forgotten");
+                if has_interface(key) {
+                    let there = self.kernel.links.contains_key(key);
+                    assert!(there, "{key} runs, the journal was lost, and its link was removed");
+                }
+                continue;
+            };
+            assert_eq!(held.addresses, *addresses);
         }
         self.runtime.containers.retain(|key, it| *it != Container::Vanished || holds.contains_key(key));
         if let Some(wake) = self.agent.node.next_wake() {
@@ -275,7 +301,7 @@ impl World {
     }
 
     /// Invariant 9: in the end nothing is left of what nobody deleted, and every route is there.
-    pub(super) fn check_healed(&self) {
+    pub(super) fn check_healed(&mut self) {
         let left: Vec<&HoldKey> = self
             .runtime
             .containers
@@ -287,19 +313,40 @@ impl World {
         let holds: BTreeMap<HoldKey, HoldView> =
             self.agent.node.holds().into_iter().map(|hold| (hold.key.clone(), hold)).collect();
         for (key, addresses) in &self.kernel.links {
-            let held =
-                holds.get(key).unwrap_or_else(|| panic!("nobody holds anything for the link of {key}"));
-            let reached = held.claim.as_ref().is_none_or(|claim| claim.reached);
+            let Some(held) = holds.get(key) else {
+                let unknown = self.knowledge.routeless.contains(key) && addresses.is_empty();
+                assert!(unknown, "nobody holds anything for the link of {key}");
+                continue;
+            };
+            let reached = held.claim.as_ref().is_none_or(|claim| claim.reached) && !held.silenced;
             let held: Vec<Address> = held.addresses.iter().filter(|_| reached).collect();
             assert_eq!(*addresses, held, "routes to {key}");
         }
         self.check_reach(&holds);
+        self.check_silence(&holds);
         assert_eq!(self.agent.node.leaks(), []);
+    }
+
+    /// Nobody is reached by an address that may be somebody else's, if its pod is gone.
+    fn check_silence(&mut self, holds: &BTreeMap<HoldKey, HoldView>) {
+        let blocks = self.agent.node.blocks();
+        let fenced = |name: &str| blocks.iter().filter(|it| it.name == name).all(|it| it.fence.is_some());
+        for (key, addresses) in
+            self.kernel.links.iter().filter(|(key, _)| self.runtime.deleted.contains(*key))
+        {
+            let elsewhere = holds.get(key).and_then(|hold| hold.block.as_deref()).is_some_and(fenced);
+            // Of one that only the kernel knows nobody can tell which pod it was.
+            let known = |hold: &HoldView| hold.settled && !hold.pod.uid.is_empty();
+            if elsewhere && holds.get(key).is_some_and(known) {
+                assert_eq!(*addresses, [], "the pod of {key} is gone, and packets arrive at it");
+                self.deeds.count("a pod was silenced");
+            }
+        }
     }
 
     /// A block that was given back is not in use, and nothing cools in it.
     pub(super) fn check_given_back(&self, block: &SeenBlock) {
-        if self.api.taken.contains(&block.uid) {
+        if self.api.cluster.borrow().taken.contains(&block.uid) {
             return;
         }
         for (key, container) in &self.runtime.containers {
@@ -309,7 +356,7 @@ impl World {
             }
         }
         for (address, freed) in self.knowledge.freed.iter().filter(|(address, _)| has(block, **address)) {
-            let cool = freed.plus(settings().cooling) <= self.now;
+            let cool = freed.plus(settings(self.api.node).cooling) <= self.true_now;
             assert!(cool, "{} was given back, and {address} cools: the next owner does not know", block.name);
         }
     }
@@ -317,7 +364,7 @@ impl World {
     /// With all obstacles gone, every call is answered in the time that it has.
     pub(super) fn check_nobody_waits_for_ever(&mut self) {
         for _ in 0..40 {
-            self.now = self.now.plus(std::time::Duration::from_secs(1));
+            self.pass(std::time::Duration::from_secs(1));
             self.event(Event::Tick);
             self.drain();
         }

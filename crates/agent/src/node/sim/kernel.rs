@@ -18,6 +18,8 @@ pub(super) struct Kernel {
     pub(super) gone: BTreeSet<String>,
     pub(super) jobs: Vec<Action>,
     pub(super) obedient: bool,
+    /// What the last look did not see although it was there: lists are taken one after the other while things change.
+    overlooked: Option<HoldKey>,
 }
 
 impl Kernel {
@@ -62,12 +64,20 @@ impl Kernel {
                 return None;
             }
             Action::Look { job, interfaces, namespaces } => {
-                let mut gone: BTreeSet<HoldKey> =
-                    interfaces.into_iter().filter(|key| !self.links.contains_key(key)).collect();
+                let overlooked = (!self.obedient && self.overlooked.is_none() && dice.percent(30))
+                    .then(|| interfaces.get(dice.below(interfaces.len())).cloned())
+                    .flatten();
+                let mut gone: BTreeSet<HoldKey> = interfaces
+                    .into_iter()
+                    .filter(|key| !self.links.contains_key(key) || overlooked.as_ref() == Some(key))
+                    .collect();
                 gone.extend(
                     namespaces.into_iter().filter(|(_, path)| self.gone.contains(path)).map(|(key, _)| key),
                 );
-                Event::Looked { job, look: Look { links: self.inventory(), gone, strays: Vec::new() } }
+                let mut links = self.inventory();
+                links.retain(|link| overlooked.as_ref() != Some(&link.key));
+                self.overlooked = overlooked;
+                Event::Looked { job, look: Look { links, gone, strays: Vec::new() } }
             }
             other => panic!("{other:?} is no job"),
         })

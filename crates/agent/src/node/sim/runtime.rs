@@ -17,6 +17,10 @@ pub(super) struct Runtime {
     pub(super) containers: BTreeMap<HoldKey, Container>,
     pub(super) calls: BTreeMap<Ticket, Call>,
     tickets: u64,
+    /// Containers that run, and of which the agent may have forgotten: their ADDs are not repeated.
+    pub(super) forgotten: BTreeSet<HoldKey>,
+    /// Those of them whose pods were deleted by force: the API knows nothing of them any more.
+    pub(super) deleted: BTreeSet<HoldKey>,
     /// Whether it asks for nothing new any more.
     pub(super) winding_up: bool,
 }
@@ -55,6 +59,7 @@ impl Runtime {
         } else {
             claim::key(number - CONTAINERS - slice::CONTAINERS)
         };
+        let forgotten = self.forgotten.contains(&key);
         let busy = self.calls.values().any(|call| matches!(call, Call::Del(other) if *other == key));
         match self.containers.get(&key) {
             None if !self.winding_up => {
@@ -63,7 +68,10 @@ impl Runtime {
             }
             // Nothing is there, and yet it may be deleted.
             None => Some(self.del(key)),
-            Some(Container::Starting | Container::Running(_)) if dice.percent(25) && !self.winding_up => {
+            Some(Container::Starting | Container::Running(_))
+                if dice.percent(25) && !self.winding_up && !forgotten =>
+            {
+                self.deleted.remove(&key);
                 Some(self.add(key))
             }
             Some(Container::Running(_)) if dice.percent(10) => Some(self.check(key)),
@@ -164,13 +172,19 @@ fn attach(key: HoldKey) -> Attach {
     let wiring = has_interface(&key).then(Wiring::default);
     let netns = netns(&key);
     if slice::is_of_slice(&key) {
-        let pod = Pod { namespace: "shop".into(), name: key.container().to_owned(), uid: String::new() };
+        let pod = pod(&key);
         let wish = slice::wish(&key);
         return Attach { key, pool: slice::POOL.to_owned(), pod, netns, wiring, wish, guest: None };
     }
-    let pod = if claim::is_guest(&key) { claim::pod(&key) } else { Pod::default() };
+    let pod = if claim::is_guest(&key) { claim::pod(&key) } else { pod(&key) };
     let (pool, wish) = (POOL.to_owned(), Wish::default());
     Attach { key, pool, pod, netns, wiring, wish, guest: None }
+}
+
+/// Several pods have the same name, one after the other or at once; their UIDs differ.
+pub(super) fn pod(key: &HoldKey) -> Pod {
+    let number: usize = key.container()[1..].parse().unwrap();
+    Pod { namespace: "shop".into(), name: format!("web-{}", number % 4), uid: key.container().to_owned() }
 }
 
 /// The path of a container's namespace.

@@ -3,7 +3,6 @@
 
 use tenure_ipam::{Address, Range, Subnet, Usable};
 
-use super::api::HERE;
 use super::dice::Dice;
 use super::world::World;
 use crate::key::HoldKey;
@@ -18,6 +17,7 @@ pub(super) const CONTAINERS: usize = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct SliceGiven {
+    node: &'static str,
     /// How often it was given.
     times: usize,
     given: bool,
@@ -28,15 +28,15 @@ pub(super) struct SliceGiven {
 }
 
 impl SliceGiven {
-    pub(super) fn given() -> Self {
-        Self { times: 1, given: true, ..Self::default() }
+    pub(super) fn given(node: &'static str) -> Self {
+        Self { node, times: 1, given: true, ..Self::default() }
     }
 
     fn block(&self) -> SeenBlock {
         SeenBlock {
             name: "net-node-1-10.1.0.0-29".to_owned(),
             uid: format!("net.{}/{RANGE}", self.times),
-            node: HERE.to_owned(),
+            node: self.node.to_owned(),
             pool: POOL.to_owned(),
             subnet: Subnet::single(RANGE.parse().unwrap()),
             reserved: false,

@@ -12,19 +12,25 @@ use super::claim;
 use super::dice::Dice;
 use super::kernel::Kernel;
 use super::runtime::{Container, Runtime, netns};
-use crate::key::HoldKey;
-use crate::node::{Action, Event, Report};
+use crate::key::{HoldKey, Pod};
+use crate::node::{Action, Consulted, Event, Job, Planted, Report, Use};
 
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) dice: Dice,
+    /// What this node's clock says.
     pub(super) now: Timestamp,
+    /// What a clock would say that nobody sets back.
+    pub(super) true_now: Timestamp,
     pub(super) agent: Agent,
     pub(super) api: Api,
     pub(super) kernel: Kernel,
     pub(super) runtime: Runtime,
     /// What the agent was given at its start and has not read yet.
     reads: Vec<Event>,
+    /// Others who were asked, and have not answered.
+    consults: Vec<Job>,
+    asked_pods: Vec<Vec<(HoldKey, Pod)>>,
     pub(super) knowledge: Knowledge,
     pub(super) deeds: Deeds,
     /// Everything that the node said, for comparing runs.
@@ -57,7 +63,7 @@ impl Deeds {
 
     /// All that can happen.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        const ALL: [&str; 32] = [
+        const ALL: [&str; 40] = [
             "crash",
             "reboot",
             "outage",
@@ -90,22 +96,33 @@ impl Deeds {
             "a guest was reached",
             "a guest was not reached any more",
             "a guest came back with a restart",
+            "the clock was set back",
+            "a journal was lost",
+            "others were asked",
+            "others could not all be asked",
+            "a pod was deleted by force",
+            "a pod was silenced",
+            "a block was withheld",
+            "a block was trusted again",
         ];
         ALL.into_iter().map(|deed| (deed, self.0.get(deed).copied().unwrap_or_default()))
     }
 }
 
 impl World {
-    pub(super) fn new(seed: u64, story: Story) -> Self {
+    pub(super) fn new(seed: u64, story: Story, api: Api, planted: Option<Planted>) -> Self {
         let mut world = Self {
             dice: Dice::new(seed),
-            now: Timestamp::from_millis(1_000_000),
-            agent: Agent::new(),
-            api: Api::new(),
+            now: Timestamp::from_millis(1_000_000_000),
+            true_now: Timestamp::from_millis(1_000_000_000),
+            agent: Agent::new(api.node, planted),
+            knowledge: Knowledge::of(api.node),
+            api,
             kernel: Kernel::default(),
             runtime: Runtime::default(),
             reads: Vec::new(),
-            knowledge: Knowledge::default(),
+            consults: Vec::new(),
+            asked_pods: Vec::new(),
             deeds: Deeds::default(),
             told: Vec::new(),
             story,
@@ -116,7 +133,7 @@ impl World {
 
     /// Something happens.
     pub(super) fn step(&mut self) {
-        self.now = self.now.plus(Duration::from_millis(self.dice.below(30) as u64));
+        self.pass(Duration::from_millis(self.dice.below(30) as u64));
         // Outages end and starts come to an end sooner or later; there is more to see after them.
         self.api.up |= self.dice.percent(8);
         self.api.controller_up |= self.dice.percent(4);
@@ -162,11 +179,12 @@ impl World {
                 self.deeds.count("controller away");
             }
             97 => self.crash(),
-            98 => {
-                if self.dice.percent(10) {
-                    self.reboot();
-                }
-            }
+            98 => match self.dice.below(20) {
+                0..2 => self.reboot(),
+                2..8 => self.lose_journal(),
+                8..14 => self.force_delete(),
+                _ => {}
+            },
             _ => {
                 if self.agent.has_waiting() {
                     self.deeds.count("journal failed");
@@ -235,6 +253,9 @@ impl World {
     }
 
     fn let_api_tell(&mut self) {
+        if self.dice.percent(20) {
+            return self.let_others_answer();
+        }
         if let Some(event) = self.dice.pick(&mut self.reads) {
             return self.event(event);
         }
@@ -258,13 +279,90 @@ impl World {
     }
 
     fn let_time_pass(&mut self) {
+        if self.dice.percent(8) {
+            return self.set_clock_back();
+        }
         let pass = match self.dice.below(10) {
             0..6 => Duration::from_millis(self.dice.below(300) as u64),
             6..9 => Duration::from_millis(self.dice.below(4_000) as u64),
             _ => Duration::from_secs(self.dice.below(60) as u64),
         };
-        self.now = self.now.plus(pass);
+        self.pass(pass);
         self.event(Event::Tick);
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now = self.now.plus(time);
+        self.true_now = self.true_now.plus(time);
+    }
+
+    /// Somebody sets this node's clock back.
+    fn set_clock_back(&mut self) {
+        self.deeds.count("the clock was set back");
+        let back = self.dice.below(60_000) as u64;
+        self.now = Timestamp::from_millis(self.now.as_millis() - back);
+        self.event(Event::Tick);
+    }
+
+    /// The agent dies, and its journal is lost or damaged while containers run.
+    fn lose_journal(&mut self) {
+        self.deeds.count("a journal was lost");
+        self.kernel.orphan(&self.dice);
+        self.runtime.orphan();
+        self.write_records();
+        let running = self.runtime.containers.iter().filter(|(_, it)| matches!(it, Container::Running(_)));
+        self.runtime.forgotten.extend(running.map(|(key, _)| key.clone()));
+        let routeless = self.kernel.links.iter().filter(|(_, addresses)| addresses.is_empty());
+        self.knowledge.routeless = routeless.map(|(key, _)| key.clone()).collect();
+        let image = self.agent.lose(&self.dice);
+        self.knowledge.left = image.holds().map(|held| held.key.clone()).collect();
+        self.begin(image);
+    }
+
+    /// Somebody deletes a pod that runs, and nobody tells its node.
+    fn force_delete(&mut self) {
+        let running = self.runtime.unattended();
+        if let Some(key) = running.get(self.dice.below(running.len())) {
+            self.runtime.deleted.insert(key.clone());
+            self.deeds.count("a pod was deleted by force");
+        }
+    }
+
+    /// Somebody takes a block away from this node, and deletes the pods that use it.
+    fn take_with_pods(&mut self) {
+        if self.api.take_by_force(&self.dice) {
+            self.deeds.count("taken by force");
+        }
+        let running = self.runtime.containers.iter().filter(|(_, it)| matches!(it, Container::Running(_)));
+        let running: Vec<HoldKey> = running.map(|(key, _)| key.clone()).collect();
+        self.runtime.deleted.extend(running);
+    }
+
+    /// Others say who uses which addresses, or whether pods are there.
+    fn let_others_answer(&mut self) {
+        if let Some(job) = self.dice.pick(&mut self.consults) {
+            let complete = self.kernel.obedient || self.dice.percent(60);
+            self.deeds.count(if complete { "others were asked" } else { "others could not all be asked" });
+            let mut uses = Vec::new();
+            for (key, container) in &self.runtime.containers {
+                let Container::Running(addresses) = container else { continue };
+                if complete || self.dice.percent(50) {
+                    // The runtime says whose they are, or only the namespace is seen.
+                    let said = self.dice.percent(50);
+                    uses.push(Use {
+                        addresses: addresses.iter().collect(),
+                        key: said.then(|| key.clone()),
+                        pod: Pod::default(),
+                        netns: netns(key),
+                    });
+                }
+            }
+            self.event(Event::Consulted { job, consulted: Consulted { complete, uses } });
+        } else if let Some(holders) = self.dice.pick(&mut self.asked_pods) {
+            let asked: Vec<HoldKey> = holders.into_iter().map(|(key, _)| key).collect();
+            let missing = asked.iter().filter(|key| self.runtime.deleted.contains(*key)).cloned().collect();
+            self.event(Event::PodsAsked { asked, missing });
+        }
     }
 
     fn crash(&mut self) {
@@ -283,6 +381,8 @@ impl World {
             self.let_deletion_arrive();
         }
         self.api.returns.clear();
+        self.runtime.forgotten.clear();
+        self.runtime.deleted.clear();
         self.kernel.jobs.clear();
         self.kernel.links.clear();
         self.runtime.orphan();
@@ -295,6 +395,8 @@ impl World {
 
     /// A life of the agent begins.
     fn begin(&mut self, image: crate::journal::Image) {
+        self.consults.clear();
+        self.asked_pods.clear();
         self.api.list();
         self.knowledge.begin();
         if image.guests().next().is_some() {
@@ -345,6 +447,8 @@ impl World {
                 self.check_read();
                 self.note_reach(&action);
             }
+            Action::Consult { job } => self.consults.push(job),
+            Action::AskAboutPods(holders) => self.asked_pods.push(holders),
             Action::Answer { ticket, outcome } => self.check_answer(ticket, outcome),
             Action::AskForBlock { ask, .. } => self.api.asks.push((self.agent.life, ask)),
             Action::ReturnBlock { name, uid } => self.api.returns.push((name, uid)),
@@ -362,6 +466,7 @@ impl World {
 
     /// Nothing breaks any more, and what waits comes: everything must come right.
     pub(super) fn put_right(&mut self) {
+        self.take_with_pods();
         self.api.put_right();
         self.kernel.obedient = true;
         self.runtime.winding_up = true;
@@ -384,7 +489,7 @@ impl World {
         self.look_at_pods();
         self.drain();
         for _ in 0..6 {
-            self.now = self.now.plus(Duration::from_mins(10));
+            self.pass(Duration::from_mins(10));
             self.event(Event::Tick);
             self.drain();
         }
@@ -398,14 +503,16 @@ impl World {
             quiet &= self.api.watch.is_empty() && self.api.answers.is_empty();
             quiet &= self.api.asks.is_empty() && self.api.returns.is_empty();
             quiet &= self.api.keeps.is_empty();
+            quiet &= self.consults.is_empty() && self.asked_pods.is_empty();
             if quiet {
                 break;
             }
-            self.now = self.now.plus(Duration::from_millis(5));
+            self.pass(Duration::from_millis(5));
             self.let_kernel_work();
             self.let_journal_work();
             self.api.answer(&self.dice);
             self.let_api_tell();
+            self.let_others_answer();
             self.let_deletion_arrive();
         }
         self.event(Event::Tick);

@@ -35,6 +35,8 @@ pub(super) struct Rig {
     pub(super) records: Vec<Record>,
     pub(super) repaired: Vec<(HoldKey, Addresses)>,
     pub(super) looks: Vec<Action>,
+    /// What others were asked.
+    pub(super) questions: Vec<Action>,
     /// What was asked about the reach of guests.
     pub(super) reaches: Vec<Action>,
     tickets: u64,
@@ -106,6 +108,7 @@ impl Rig {
             records: Vec::new(),
             repaired: Vec::new(),
             looks: Vec::new(),
+            questions: Vec::new(),
             reaches: Vec::new(),
             tickets: 0,
         }
@@ -170,6 +173,7 @@ impl Rig {
                     Action::Export(networks) => self.exported = networks,
                     Action::Repair(holds) => self.repaired = holds,
                     Action::Look { .. } => self.looks.push(action),
+                    Action::Consult { .. } | Action::AskAboutPods(_) => self.questions.push(action),
                     Action::Reach { .. } | Action::Announce { .. } => self.reaches.push(action),
                     Action::Report(report) => self.reports.push(report),
                 }

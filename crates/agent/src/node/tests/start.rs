@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::rig::*;
 use crate::journal::{Image, Record};
-use crate::node::{Event, Fence, Found, PoolFacts, Report, SeenBlock, Settings};
+use crate::node::{Action, Event, Fence, Found, Look, PoolFacts, Report, SeenBlock, Settings};
 
 fn found(container: &str, addresses: &[&str]) -> Found {
     let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
@@ -148,11 +148,20 @@ fn links_with_addresses_of_nobody_here_are_reported_and_kept_until_they_are_rele
     assert_eq!(rig.node.pools()[0].counts.cooling, 1, "and when c goes it cools first");
 }
 
+/// It was removed when it was seen first.
 #[test]
-fn a_link_without_an_address_is_an_attempt_that_was_cut_short_and_goes() {
+fn d14_a_link_that_the_journal_does_not_know_goes_after_two_looks_and_not_at_a_start() {
     let mut rig = Rig::started(Settings::new(NODE));
     rig.prompt = false;
     rig.read(Image::default(), vec![found("a", &[])]);
+    assert_eq!((rig.jobs.len(), rig.node.holds().len()), (0, 0), "seen once");
+    for removed in [0, 1] {
+        rig.pass(Duration::from_secs(30));
+        let Some(Action::Look { job, .. }) = rig.looks.pop() else { panic!("no look") };
+        let look = Look { links: vec![found("a", &[])], ..Look::default() };
+        rig.event(Event::Looked { job, look });
+        assert_eq!(rig.jobs.len(), removed, "an ADD that was under way may go on");
+    }
     rig.obey();
     assert!(rig.node.holds().is_empty() && rig.node.is_idle());
 }

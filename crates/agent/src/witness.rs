@@ -1,0 +1,161 @@
+//! Those who can tell who uses which addresses on this machine when the journal cannot: network namespaces, the runtime, and the API
+//! server. It decides nothing; the node says when to ask ([`Action::Consult`], [`Action::AskAboutPods`]).
+//!
+//! | module | asks |
+//! |---|---|
+//! | `results` | the results that container runtimes keep of their CNI calls |
+//! | `status` | the statuses of this node's pods |
+//!
+//! Each answer may add evidence that an address is in use. Where one could not be asked, the whole answer is not complete, and what
+//! is missing in it means nothing.
+
+mod results;
+mod status;
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use tenure_linux::netns::{NetNs, NetNsId};
+use tenure_linux::survey;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::drive::Handle;
+use crate::key::{HoldKey, Pod as PodOf};
+use crate::node::{Action, Consulted, Event, Job, Use};
+use crate::pods::Pods;
+use crate::serve::PodName;
+
+/// Where evidence is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Network namespaces.
+    pub namespaces: survey::Places,
+    /// What runtimes remember of their CNI calls: libcni's cache.
+    pub results: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { namespaces: survey::Places::default(), results: "/var/lib/cni".into() }
+    }
+}
+
+/// Asks others. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Witness {
+    pub(crate) node: Handle,
+    /// The name of the node.
+    pub(crate) name: String,
+    pub(crate) places: Places,
+    /// The namespace of the host, which is no pod's.
+    pub(crate) host: Option<PathBuf>,
+    /// Where pods are; nothing outside Kubernetes.
+    pub(crate) api: Option<(ClientOf, Pods)>,
+    /// Where it runs, whoever asks.
+    pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) stop: CancellationToken,
+}
+
+/// A client, which says nothing of itself.
+#[derive(Clone)]
+pub(crate) struct ClientOf(pub(crate) Client);
+
+impl std::fmt::Debug for ClientOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Witness {
+    /// Carries out [`Action::Consult`] and [`Action::AskAboutPods`]. Returns at once.
+    pub(crate) fn carry_out(&self, action: Action) {
+        let (witness, stop) = (self.clone(), self.stop.clone());
+        let asking = async move {
+            match action {
+                Action::Consult { job } => witness.consult(job).await,
+                Action::AskAboutPods(holders) => witness.ask_about_pods(holders).await,
+                other => warn!(?other, "this is nothing to ask others about"),
+            }
+        };
+        self.runtime.spawn(async move { stop.run_until_cancelled(asking).await });
+    }
+
+    async fn consult(&self, job: Job) {
+        let mut consulted = self.look_around().await;
+        match self.pods().await {
+            Ok(uses) => consulted.uses.extend(uses),
+            Err(problem) => {
+                warn!(problem, "cannot list this node's pods; addresses that may be in use stay withheld");
+                consulted.complete = false;
+            }
+        }
+        info!(
+            uses = consulted.uses.len(),
+            complete = consulted.complete,
+            "asked who uses addresses of this node"
+        );
+        self.node.tell(Event::Consulted { job, consulted });
+    }
+
+    /// What namespaces and the runtime say.
+    async fn look_around(&self) -> Consulted {
+        let (places, host) = (self.places.clone(), self.host.clone());
+        let looking = tokio::task::spawn_blocking(move || look_around(&places, host));
+        looking.await.unwrap_or_default()
+    }
+
+    /// What the API server says of this node's pods.
+    async fn pods(&self) -> Result<Vec<Use>, String> {
+        let Some((client, _)) = &self.api else { return Ok(Vec::new()) };
+        let pods: Api<Pod> = Api::all(client.0.clone());
+        let own = ListParams::default().fields(&format!("spec.nodeName={}", self.name));
+        let listed = pods.list(&own).await.map_err(|error| error.to_string())?;
+        Ok(listed.items.iter().filter_map(status::of_pod).collect())
+    }
+
+    async fn ask_about_pods(&self, holders: Vec<(HoldKey, PodOf)>) {
+        let Some((_, pods)) = &self.api else { return };
+        let (mut asked, mut missing) = (Vec::new(), std::collections::BTreeSet::new());
+        for (key, pod) in holders {
+            let PodOf { namespace, name, uid } = pod;
+            let pod = PodName { namespace, name, uid };
+            // What cannot be asked now is asked with the next look.
+            let Ok(found) = pods.find_now(&pod).await else { continue };
+            if !found.is_some_and(|found| found.is(&pod)) {
+                missing.insert(key.clone());
+            }
+            asked.push(key);
+        }
+        self.node.tell(Event::PodsAsked { asked, missing });
+    }
+}
+
+fn look_around(places: &Places, host: Option<PathBuf>) -> Consulted {
+    let open = |path: PathBuf| NetNs::open(path).map(|namespace| namespace.id());
+    let hosts = [host.map(open), Some(NetNs::current().map(|namespace| namespace.id()))];
+    let hosts: Vec<NetNsId> = hosts.into_iter().flatten().flatten().collect();
+    let found = places.namespaces.survey(&hosts);
+    let mut complete = !hosts.is_empty() && found.failures.is_empty();
+    for failure in &found.failures {
+        warn!(failure, "cannot look into a network namespace; addresses that may be in use stay withheld");
+    }
+    let mut uses: Vec<Use> = Vec::new();
+    for it in found.namespaces {
+        uses.push(Use {
+            addresses: it.addresses.into_iter().map(Into::into).collect(),
+            netns: it.path.display().to_string(),
+            ..Use::default()
+        });
+    }
+    match results::read(&places.results) {
+        Ok(remembered) => uses.extend(remembered),
+        Err(error) => {
+            warn!(directory = %places.results.display(), %error, "cannot read what the runtime remembers");
+            complete = false;
+        }
+    }
+    Consulted { complete, uses }
+}
