@@ -101,7 +101,33 @@ fn space() -> impl Strategy<Value = Space> {
     )
 }
 
+/// What a block would do if it were wrong, so that the comparison is seen to find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    /// Invariant 2: what is kept back is handed out.
+    ReservedHandedOut,
+    /// Invariant 4: a late release ends the next hold of the same key.
+    ReleaseIgnoresSequence,
+    /// Invariant 4: numbers begin again after a restart.
+    NumbersRepeat,
+    /// Invariant 5: holding again holds another address.
+    HoldsAnew,
+    /// Invariant 6: what was freed does not cool.
+    NoCooling,
+}
+
+impl Planted {
+    const ALL: [Self; 5] = [
+        Self::ReservedHandedOut,
+        Self::ReleaseIgnoresSequence,
+        Self::NumbersRepeat,
+        Self::HoldsAnew,
+        Self::NoCooling,
+    ];
+}
+
 struct Pair {
+    planted: Option<Planted>,
     block: Block<Key>,
     model: Model,
     now: Timestamp,
@@ -114,7 +140,16 @@ impl Pair {
         let usable: Vec<bool> = (0..=space.last_offset()).map(|offset| space.is_usable(offset)).collect();
         let model = Model::new(usable.into_iter(), rest);
         let now = Timestamp::from_millis(1_000_000);
-        Self { block: Block::new(space, rest), model, now, given: std::collections::BTreeSet::new() }
+        let given = std::collections::BTreeSet::new();
+        Self { planted: None, block: Block::new(space, rest), model, now, given }
+    }
+
+    fn with_bug(self, planted: Planted) -> Self {
+        Self { planted: Some(planted), ..self }
+    }
+
+    fn has(&self, planted: Planted) -> bool {
+        self.planted == Some(planted)
     }
 
     /// The address at an offset, from either family in turn, and the offset if it is in the space.
@@ -161,8 +196,11 @@ impl Pair {
                 if let (Ok(from), Ok(to)) = (base.plus(first as u128), base.plus(last as u128)) {
                     let reserves = matches!(operation, Operation::Reserve(..));
                     self.model.set_reserved(first, last, reserves);
-                    let changed =
-                        if reserves { self.block.reserve(from, to) } else { self.block.unreserve(from, to) };
+                    let changed = if reserves && !self.has(Planted::ReservedHandedOut) {
+                        self.block.reserve(from, to)
+                    } else {
+                        self.block.unreserve(from, to)
+                    };
                     prop_assert_eq!(changed.is_ok(), first < self.model.places.len());
                 }
             }
@@ -204,6 +242,10 @@ impl Pair {
                 let bytes = self.block.snapshot();
                 self.block = Block::restore(&bytes).unwrap();
                 prop_assert_eq!(self.block.snapshot(), bytes);
+                if self.has(Planted::NumbersRepeat) {
+                    let space = self.block.space().clone();
+                    self.block = Block::new(space, self.block.rest());
+                }
             }
         }
         Ok(())
@@ -216,6 +258,9 @@ impl Pair {
     }
 
     fn hold(&mut self, key: Key, choice: Choice, named: Option<usize>) -> Result<(), TestCaseError> {
+        if let Some(hold) = self.block.find(&key).filter(|_| self.has(Planted::HoldsAnew)) {
+            self.block.release(&key, hold.sequence, self.now);
+        }
         let real = self.block.hold(key, choice, self.now);
         let expected = self.model.hold(key, choice, named, self.now);
         prop_assert_eq!(answer(real.clone().ok()), expected, "{:?}", real);
@@ -239,7 +284,12 @@ impl Pair {
     }
 
     fn release(&mut self, key: Key, sequence: u64) -> Result<(), TestCaseError> {
-        let real = match self.block.release(&key, Sequence(sequence), self.now) {
+        let own = self.block.find(&key).filter(|_| self.has(Planted::ReleaseIgnoresSequence));
+        let number = own.map_or(Sequence(sequence), |hold| hold.sequence);
+        if self.has(Planted::NoCooling) {
+            self.block.set_rest(Duration::ZERO);
+        }
+        let real = match self.block.release(&key, number, self.now) {
             Release::Freed(_) => Released::Freed,
             Release::HandedOver(_) => Released::HandedOver,
             Release::Withdrawn(_) => Released::Withdrawn,
@@ -313,6 +363,28 @@ fn answer(granted: Option<Granted>) -> Answer {
         Some(Granted::New(hold)) => Answer::New(place(hold).0, place(hold).1),
         Some(Granted::Existing(hold)) => Answer::Existing(place(hold).0, place(hold).1),
         None => Answer::Refused,
+    }
+}
+
+/// A comparison that finds nothing would find nothing when there is something.
+#[test]
+fn every_planted_bug_of_a_block_is_found_by_the_comparison_with_the_model() {
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+    let config =
+        || Config { cases: 400, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    for planted in Planted::ALL {
+        let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let operations = prop::collection::vec(operation(), 1..60);
+        let found =
+            TestRunner::new_with_rng(config(), rng).run(&(space(), operations), |(space, operations)| {
+                let mut pair = Pair::new(space, Duration::from_secs(1)).with_bug(planted);
+                for operation in operations {
+                    pair.apply(operation)?;
+                    pair.compare()?;
+                }
+                Ok(())
+            });
+        assert!(found.is_err(), "{planted:?} was not found in 400 runs");
     }
 }
 
