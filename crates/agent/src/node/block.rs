@@ -11,6 +11,7 @@ use crate::key::HolderId;
 
 /// A block that this node owns, or owned as long as anything is held in it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each comes and goes by itself")]
 pub(super) struct Owned {
     pub(super) facts: BlockFacts,
     pub(super) engine: Block<HolderId>,
