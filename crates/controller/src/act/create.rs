@@ -74,7 +74,7 @@ impl Actor {
     /// All pools that can be read. Nothing is carved of the others.
     async fn list_pools(&self) -> Result<Vec<AddressPool>, kube::Error> {
         let listed = Api::<Read<AddressPool>>::all(self.client.clone()).list(&ListParams::default()).await?;
-        Ok(listed.items.into_iter().filter_map(|pool| pool.is()).collect())
+        Ok(listed.items.into_iter().filter_map(Read::is).collect())
     }
 
     /// Occupies a name, or says who has it.
