@@ -38,6 +38,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use tenure_api::claims::IPAMClaim;
 use tenure_api::networks::NetworkAttachmentDefinition;
+use tenure_api::read::Read;
 use tenure_claims::ClaimFacts;
 use tenure_cni::{Code, Failure, NetworkConfig};
 use tenure_handles::Clock;
@@ -222,7 +223,7 @@ impl Watching for Shared {
 
 impl Shared {
     fn watch_networks(self: &Arc<Self>) {
-        let networks: Api<NetworkAttachmentDefinition> = Api::all(self.client.clone());
+        let networks: Api<Read<NetworkAttachmentDefinition>> = Api::all(self.client.clone());
         let keep = |it: &NetworkAttachmentDefinition| Some(Definition::of(it));
         let hear = |shared: &Arc<Self>, heard| {
             lock(&shared.networks).hear(heard);
@@ -235,7 +236,7 @@ impl Shared {
     fn watch_claims(self: &Arc<Self>, reason: Reason) {
         info!(reason = reason.as_str(), "watching IPAMClaims from now on");
         self.gauge.begin(Watched::Claims);
-        let claims: Api<IPAMClaim> = Api::all(self.client.clone());
+        let claims: Api<Read<IPAMClaim>> = Api::all(self.client.clone());
         let keep = |claim: &IPAMClaim| Some(ClaimFacts::of(claim));
         let hear = |shared: &Arc<Self>, heard| shared.hear_claim(heard);
         let all = watcher::Config::default();

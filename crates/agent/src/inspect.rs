@@ -126,7 +126,10 @@ impl Inspector {
     /// The metrics, as text.
     pub async fn metrics(&self) -> Result<String, std::fmt::Error> {
         let seen = self.look(metrics::Seen::of).await.ok();
-        self.inner.metrics.text(seen.as_ref(), (self.inner.parts.stage)() == Stage::Serving)
+        {
+            let (objects, stage) = ((self.inner.parts.objects)(), (self.inner.parts.stage)());
+            self.inner.metrics.text(seen.as_ref(), &objects, stage == Stage::Serving)
+        }
     }
 
     /// Looks at the node, for as long as its loop may take.

@@ -38,6 +38,7 @@ use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, blocks_of_node};
+use tenure_api::read::Read;
 use tenure_handles::{Clock, Entropy};
 use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;
@@ -237,7 +238,7 @@ impl Shared {
     fn watch_all(self: &Arc<Self>) {
         let (client, node) = (&self.client, &self.options.node);
         let all = watcher::Config::default;
-        let pools: Api<AddressPool> = Api::all(client.clone());
+        let pools: Api<Read<AddressPool>> = Api::all(client.clone());
         let keep = |pool: &AddressPool| {
             let known = facts::pool(pool).map_or_else(KnownPool::Invalid, KnownPool::Valid);
             Some(known)
@@ -245,26 +246,26 @@ impl Shared {
         let hear = |shared: &Arc<Self>, heard| shared.hear_pool(heard);
         self.spawn(watch(Arc::clone(self), Watched::Pools, pools, all(), keep, hear));
 
-        let blocks: Api<AddressBlock> = Api::all(client.clone());
+        let blocks: Api<Read<AddressBlock>> = Api::all(client.clone());
         let shared = Arc::clone(self);
         let keep = move |block: &AddressBlock| shared.own_block(block);
         let hear = |shared: &Arc<Self>, heard| shared.hear_block(heard);
         let own = all().labels(&blocks_of_node(node));
         self.spawn(watch(Arc::clone(self), Watched::OwnBlocks, blocks, own, keep, hear));
 
-        let requests: Api<BlockRequest> = Api::all(client.clone());
+        let requests: Api<Read<BlockRequest>> = Api::all(client.clone());
         let own_name = node.clone();
         let keep = move |request: &BlockRequest| SeenRequest::of(request, &own_name);
         let hear = |shared: &Arc<Self>, heard| shared.hear_request(heard);
         let own = all().fields(&asks::of_node(node));
         self.spawn(watch(Arc::clone(self), Watched::OwnRequests, requests, own, keep, hear));
 
-        let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+        let namespaces: Api<Read<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
         let keep = |namespace: &PartialObjectMeta<Namespace>| Some(resolver::pool_of(namespace));
         let hear = |shared: &Arc<Self>, heard| drop(lock(&shared.namespaces).hear(heard));
         self.spawn(watch(Arc::clone(self), Watched::Namespaces, namespaces, all(), keep, hear));
 
-        let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
+        let nodes: Api<Read<PartialObjectMeta<Node>>> = Api::all(client.clone());
         let keep = |_: &PartialObjectMeta<Node>| Some(());
         let hear = |shared: &Arc<Self>, heard| drop(lock(&shared.own_node).hear(heard));
         let own = all().fields(&format!("metadata.name={node}"));
@@ -276,7 +277,7 @@ impl Shared {
     }
 
     fn watch_others(self: &Arc<Self>) {
-        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
+        let blocks: Api<Read<AddressBlock>> = Api::all(self.client.clone());
         let keep = RemoteBlock::of;
         let hear = |shared: &Arc<Self>, heard| {
             drop(lock(&shared.remote.blocks).hear(heard));
@@ -285,7 +286,7 @@ impl Shared {
         let all = watcher::Config::default;
         self.spawn(watch(Arc::clone(self), Watched::AllBlocks, blocks, all(), keep, hear));
 
-        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes: Api<Read<Node>> = Api::all(self.client.clone());
         let keep = |node: &Node| Some(NodeAddresses::of(node));
         let hear = |shared: &Arc<Self>, heard| {
             drop(lock(&shared.remote.nodes).hear(heard));

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
+use tenure_api::read::Read;
 use tenure_claims::PodFacts;
 use tenure_handles::Clock;
 use tenure_whereabouts::config::PREFERRED_IP;
@@ -173,7 +174,7 @@ impl Shared {
 
     fn begin(self: &Arc<Self>) {
         self.gauge.begin(Watched::OwnPods);
-        let pods: Api<PartialObjectMeta<Pod>> = Api::all(self.client.clone());
+        let pods: Api<Read<PartialObjectMeta<Pod>>> = Api::all(self.client.clone());
         let own = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
         let keep = |pod: &PartialObjectMeta<Pod>| Some(KnownPod::of(pod));
         let hear = |shared: &Arc<Self>, heard: Heard<KnownPod>| {

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use tenure_api::read::Read;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, label};
 use tenure_cni::{Code, Failure};
 use tenure_handles::Clock;
@@ -231,7 +232,7 @@ impl Shared {
         self.spawn(watch(
             Arc::clone(self),
             Watched::SlicePools,
-            self.api::<NodeSlicePool>(),
+            self.api::<Read<NodeSlicePool>>(),
             all(),
             keep,
             hear,
@@ -245,7 +246,7 @@ impl Shared {
                 shared.dirty.notify_one();
             }
         };
-        self.spawn(watch(Arc::clone(self), Watched::OwnRecords, self.api::<IPPool>(), own, keep, hear));
+        self.spawn(watch(Arc::clone(self), Watched::OwnRecords, self.api::<Read<IPPool>>(), own, keep, hear));
     }
 
     fn api<K>(&self) -> Api<K>

@@ -1,10 +1,18 @@
 //! Objects of the API, as a server without our rules, or one from before them, may store them; and the annotation that
-//! names a pool, which anybody who may edit a namespace writes.
+//! names a pool, which anybody who may edit a namespace writes; and whole objects among others of every kind that is watched.
 
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node as NodeObject, Pod as PodObject};
+use kube::core::{ObjectList, WatchEvent};
+use kube::{Resource, ResourceExt};
 use tenure_agent::node::{Attach, Done, PoolFacts, Ticket, Wish};
 use tenure_agent::{Action, Event, HoldKey, Node, Pod, Settings};
+use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::{self, AddressBlock, AddressPool, BlockRequest, EnginePool};
+use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_api::overlap::overlaps;
+use tenure_api::read::Read;
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_handles::Timestamp;
 use tenure_ipam::IntervalSet;
 
@@ -13,6 +21,7 @@ use crate::{Broken, hold, plugin};
 pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
     let text = String::from_utf8_lossy(input);
     annotation(&text)?;
+    lists(&text)?;
     if let Ok(pool) = serde_json::from_slice::<AddressPool>(input) {
         let _ = overlaps([&pool, &pool]);
         match EnginePool::try_from(&pool.spec) {
@@ -34,6 +43,46 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
         let _ = request.outcome();
     }
     Ok(())
+}
+
+/// Any JSON as an object among others: whatever it is, the others are read, and it is said what is wrong with it.
+fn lists(text: &str) -> Result<(), Broken> {
+    // No server holds what is no JSON, or a number beyond all floating-point ones.
+    if serde_json::from_str::<Read<IPAMClaim>>(text).is_err() {
+        return Ok(());
+    }
+    beside::<AddressPool>(text, r#","spec":{"subnets":[{"ipv4":"10.0.0.0/24"}]}"#)?;
+    beside::<AddressBlock>(text, r#","index":0"#)?;
+    beside::<BlockRequest>(text, r#","spec":{"nodeName":"n","poolName":"p"}"#)?;
+    beside::<IPPool>(text, r#","spec":{"range":"10.0.0.0/24","allocations":{}}"#)?;
+    beside::<NodeSlicePool>(text, r#","spec":{"range":"10.0.0.0/24","sliceSize":"/26"}"#)?;
+    beside::<OverlappingRangeIPReservation>(text, r#","spec":{"podref":"a/b"}"#)?;
+    beside::<NetworkAttachmentDefinition>(text, "")?;
+    beside::<IPAMClaim>(text, "")?;
+    beside::<NodeObject>(text, "")?;
+    beside::<PodObject>(text, "")?;
+    beside::<StatefulSet>(text, "")
+}
+
+fn beside<K>(text: &str, rest: &str) -> Result<(), Broken>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let list = format!(
+        r#"{{"apiVersion":"v1","kind":"List","metadata":{{}},"items":[{text},{{"metadata":{{"name":"good"}}{rest}}}]}}"#
+    );
+    let kind = K::kind(&());
+    let found: ObjectList<Read<K>> =
+        serde_json::from_str(&list).map_err(|error| format!("a list of {kind} cannot be read: {error}"))?;
+    let read = found.items.iter().find(|read| read.name_any() == "good" && read.as_result().is_ok());
+    hold(read.is_some() && found.items.len() == 2, || format!("another {kind} is hidden"))?;
+    if let Err(unreadable) = found.items[0].as_result() {
+        hold(!unreadable.why.is_empty(), || format!("{kind}: it cannot be read, without words"))?;
+    }
+    let event = format!(r#"{{"type":"MODIFIED","object":{text}}}"#);
+    serde_json::from_str::<WatchEvent<Read<K>>>(&event)
+        .map(drop)
+        .map_err(|error| format!("an event of {kind} ends its watch: {error}"))
 }
 
 /// A namespace names this text as its pool: a pool of that name serves, any other is refused by its name.

@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use super::{ApiCalls, Calls};
 use crate::node::Node;
 use crate::node::view::{JournalView, PoolView};
+use crate::objects::ObjectsHealth;
 
 type Labels = Vec<(&'static str, String)>;
 type Numbers = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -63,6 +64,7 @@ pub(super) struct Metrics {
     pool_waiting: Numbers,
     pool_asked: Numbers,
     pool_refused: Numbers,
+    unreadable: Numbers,
 }
 
 impl Metrics {
@@ -84,6 +86,7 @@ impl Metrics {
             pool_waiting: Family::default(),
             pool_asked: Family::default(),
             pool_refused: Family::default(),
+            unreadable: Family::default(),
         };
         let registry = &mut metrics.registry;
         calls.register(registry);
@@ -124,6 +127,11 @@ impl Metrics {
                 "Whether the last block that was asked for was refused, by pool",
                 &metrics.pool_refused,
             ),
+            (
+                "tenure_agent_undecodable_objects",
+                "Objects that are there and do not have the shape of their kind, by what is watched",
+                &metrics.unreadable,
+            ),
         ];
         for (name, help, family) in families {
             registry.register(name, help, family.clone());
@@ -136,7 +144,12 @@ impl Metrics {
     }
 
     /// All of them; of the node only that it does not answer, if it was not seen.
-    pub(super) fn text(&self, seen: Option<&Seen>, serving: bool) -> Result<String, std::fmt::Error> {
+    pub(super) fn text(
+        &self,
+        seen: Option<&Seen>,
+        objects: &ObjectsHealth,
+        serving: bool,
+    ) -> Result<String, std::fmt::Error> {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.loop_alive.set(seen.is_some().into());
         self.serving.set(serving.into());
@@ -148,8 +161,13 @@ impl Metrics {
             &self.pool_waiting,
             &self.pool_asked,
             &self.pool_refused,
+            &self.unreadable,
         ];
         families.into_iter().for_each(Family::clear);
+        for (watched, watch) in objects.watches.iter().filter(|(_, watch)| watch.unreadable > 0) {
+            let of_kind = vec![("kind", watched.to_string())];
+            self.unreadable.get_or_create(&of_kind).set(float(watch.unreadable));
+        }
         if let Some(seen) = seen {
             self.set(seen);
         }

@@ -123,7 +123,8 @@ async fn it_is_ready_when_the_plugin_is_answered_and_says_how_far_it_is_before()
 async fn an_api_server_that_is_away_is_said_and_does_not_make_it_unready() {
     let rig = rig();
     rig.serve();
-    let failing = WatchHealth { listed: true, last_heard: None, failing: Some("connection refused".into()) };
+    let failing =
+        WatchHealth { listed: true, failing: Some("connection refused".into()), ..WatchHealth::default() };
     *rig.objects.lock().unwrap() = ObjectsHealth {
         complete: true,
         last_answer: Some(rig.clock.now()),

@@ -82,6 +82,8 @@ pub struct WatchHealth {
     pub last_heard: Option<Timestamp>,
     /// Why it fails, if it does.
     pub failing: Option<String>,
+    /// How many objects are there and cannot be read.
+    pub unreadable: usize,
 }
 
 impl ObjectsHealth {
@@ -118,6 +120,7 @@ struct State {
 struct Watch {
     last_heard: Option<Timestamp>,
     failed: Option<(Timestamp, String)>,
+    unreadable: usize,
 }
 
 impl Gauge {
@@ -145,7 +148,13 @@ impl Gauge {
         let now = self.clock.now();
         let mut state = self.state();
         state.last_answer = Some(now);
-        state.watches.insert(watched, Watch { last_heard: Some(now), failed: None });
+        let watch = state.watches.entry(watched).or_default();
+        (watch.last_heard, watch.failed) = (Some(now), None);
+    }
+
+    /// So many objects of a watch cannot be read.
+    pub(crate) fn unreadable(&self, watched: Watched, count: usize) {
+        self.state().watches.entry(watched).or_default().unreadable = count;
     }
 
     /// A watch failed.
@@ -166,7 +175,10 @@ impl Gauge {
             let failing = watch.failed.as_ref().filter(|(at, _)| now.since(*at) < BROKEN);
             let listed = !state.missing.contains(watched);
             let failing = failing.map(|(_, error)| error.clone());
-            (*watched, WatchHealth { listed, last_heard: watch.last_heard, failing })
+            (
+                *watched,
+                WatchHealth { listed, last_heard: watch.last_heard, failing, unreadable: watch.unreadable },
+            )
         };
         ObjectsHealth {
             complete: state.missing.is_empty(),

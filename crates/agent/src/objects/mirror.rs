@@ -3,11 +3,12 @@
 //! Events come from a watch, from the lists after it broke, and from the answers to our own calls. Whatever the order,
 //! each object's changes come out in its own: a newer version is not undone by an older one, what is gone stays gone, an
 //! object that vanished between two lists is gone, and another one under the same name is the old one's end and a new
-//! one's beginning.
+//! one's beginning. An object that cannot be read is there all the same: what was last read of it stays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 
 /// What is kept of the objects of one kind, by name.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(crate) enum Heard<V> {
     Listed(Identity, Option<V>),
     /// The list is complete.
     Finish,
+    /// An object, of a list or not, is there and cannot be read: what was last read of it stays.
+    Unread(Identity),
     /// An object as a watch or the answer to a call shows it.
     Applied(Identity, Option<V>),
     /// An object is gone at this version, or is none of ours any more and may become so again.
@@ -69,16 +72,29 @@ pub(crate) enum Change<V> {
 }
 
 impl Identity {
-    pub(crate) fn of(object: &impl ResourceExt) -> Self {
-        // Resource versions of one kind are numbers that grow.
-        let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
-        Self { name: object.name_any(), uid: object.uid().unwrap_or_default(), version }
+    pub(crate) fn of(object: &impl Resource) -> Self {
+        Self::of_metadata(object.meta())
     }
 
     /// The same, where objects of all namespaces are kept: its name is [`place`] then.
-    pub(crate) fn in_namespace(object: &impl ResourceExt) -> Self {
-        let name = place(&object.namespace().unwrap_or_default(), &object.name_any());
-        Self { name, ..Self::of(object) }
+    pub(crate) fn in_namespace(object: &impl Resource) -> Self {
+        Self::in_namespace_of(object.meta())
+    }
+
+    /// The object that these metadata are of.
+    pub(crate) fn of_metadata(metadata: &ObjectMeta) -> Self {
+        // Resource versions of one kind are numbers that grow.
+        let version = metadata.resource_version.as_ref();
+        let version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self { name: text(&metadata.name), uid: text(&metadata.uid), version }
+    }
+
+    /// The same, where objects of all namespaces are kept.
+    pub(crate) fn in_namespace_of(metadata: &ObjectMeta) -> Self {
+        let object = Self::of_metadata(metadata);
+        let name = place(metadata.namespace.as_deref().unwrap_or_default(), &object.name);
+        Self { name, ..object }
     }
 }
 
@@ -112,6 +128,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
             Heard::Listed(identity, None) | Heard::Applied(identity, None) => {
                 self.forget(&identity.name, &identity.uid)
             }
+            Heard::Unread(identity) => self.keep(&identity),
             Heard::Finish => self.finish(),
             Heard::Left(Identity { name, uid, version }) => self.remove(&name, &uid, version),
             Heard::Gone(name, uid) => self.remove(&name, &uid, NEVER_AGAIN),
@@ -131,6 +148,21 @@ impl<V: Clone + PartialEq> Mirror<V> {
             unseen.remove(&identity.name);
         }
         self.take(identity, value, true)
+    }
+
+    /// An object is there and cannot be read. What is known of another one under its name is gone with that.
+    fn keep(&mut self, Identity { name, uid, .. }: &Identity) -> Vec<Change<V>> {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(name);
+        }
+        match self.entries.get(name).map(|known| known.uid.clone()) {
+            Some(other) if other != *uid => {
+                self.entries.remove(name);
+                self.bury(&other, NEVER_AGAIN);
+                vec![Change::Gone { name: name.clone(), uid: other }]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The list is complete.
@@ -254,6 +286,20 @@ mod tests {
 
     fn gone(name: &str, uid: &str) -> Change<u8> {
         Change::Gone { name: name.into(), uid: uid.into() }
+    }
+
+    #[test]
+    fn d5_an_object_that_cannot_be_read_is_not_gone() {
+        let mut mirror = Mirror::default();
+        mirror.hear(Heard::Applied(at("a", "1", 1), Some(7)));
+        for heard in
+            [Heard::Begin, Heard::Unread(at("a", "1", 2)), Heard::Unread(at("b", "2", 2)), Heard::Finish]
+        {
+            assert_eq!(mirror.hear(heard), []);
+        }
+        assert_eq!((mirror.get("a"), mirror.get("b")), (Some(&7), None));
+        let replaced = mirror.hear(Heard::Unread(at("a", "another", 3)));
+        assert_eq!(replaced, [gone("a", "1")], "what was read was of its predecessor");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The waits between failures are our own: kube's would begin anew with each list that is tried, so that an API server that
 //! is away would be asked twenty times a second by every watch of every node.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use futures::StreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tenure_api::read::Read;
 
 use super::health::{Gauge, Watched};
 use super::mirror::{Heard, Identity};
@@ -44,10 +46,13 @@ const BELIEVED: u32 = 4;
 const GONE: u16 = 410;
 
 /// Watches until the agent stops. `keep` says what is kept of an object, and `hear` is given what is heard.
+///
+/// Objects are read one by one: one that does not have the shape of its kind hides no other. It is there all the same, so what
+/// was last read of it stays; whoever wrote it is told by the controller's event on it.
 pub(crate) async fn watch<K, V, S: Watching>(
     shared: Arc<S>,
     watched: Watched,
-    api: Api<K>,
+    api: Api<Read<K>>,
     selector: watcher::Config,
     keep: impl Fn(&K) -> Option<V> + Send,
     hear: impl Fn(&Arc<S>, Heard<V>) + Send,
@@ -56,7 +61,8 @@ pub(crate) async fn watch<K, V, S: Watching>(
 {
     let mut events = watcher(api, selector).boxed();
     let (mut waits, mut missed, mut seen) = (Waits::default(), 0, false);
-    let identity = if S::ALL_NAMESPACES { Identity::in_namespace } else { Identity::of };
+    let mut unreadable = Unreadable::default();
+    let identity = if S::ALL_NAMESPACES { Identity::in_namespace_of } else { Identity::of_metadata };
     while let Some(event) = events.next().await {
         match event {
             // A list will be asked for; nobody has answered yet.
@@ -66,16 +72,25 @@ pub(crate) async fn watch<K, V, S: Watching>(
                 seen |= matches!(event, Event::InitApply(_) | Event::Apply(_));
                 shared.gauge().heard(watched);
                 let listed = matches!(event, Event::InitDone);
+                let before = unreadable.len();
+                unreadable.hear(&event, S::ALL_NAMESPACES);
+                if before != unreadable.len() {
+                    shared.gauge().unreadable(watched, unreadable.len());
+                }
                 match event {
                     Event::Init => {}
-                    Event::InitApply(object) => {
-                        hear(&shared, Heard::Listed(identity(&object), keep(&object)));
+                    Event::InitApply(Read::Is(object)) => {
+                        hear(&shared, Heard::Listed(identity(object.meta()), keep(&object)));
                     }
                     Event::InitDone => hear(&shared, Heard::Finish),
-                    Event::Apply(object) => {
-                        hear(&shared, Heard::Applied(identity(&object), keep(&object)));
+                    Event::Apply(Read::Is(object)) => {
+                        hear(&shared, Heard::Applied(identity(object.meta()), keep(&object)));
                     }
-                    Event::Delete(object) => hear(&shared, Heard::Left(identity(&object))),
+                    Event::InitApply(Read::Unreadable(it)) | Event::Apply(Read::Unreadable(it)) => {
+                        tracing::warn!(%watched, object = %it, "an object cannot be read; it counts as what was last read of it");
+                        hear(&shared, Heard::Unread(identity(&it.metadata)));
+                    }
+                    Event::Delete(object) => hear(&shared, Heard::Left(identity(object.meta()))),
                 }
                 if listed && shared.gauge().listed(watched) {
                     shared.all_listed();
@@ -99,6 +114,44 @@ pub(crate) async fn watch<K, V, S: Watching>(
                 shared.faltered(watched);
                 tokio::time::sleep(wait_after(&error, &mut waits)).await;
             }
+        }
+    }
+}
+
+/// The names of those that cannot be read.
+#[derive(Default)]
+struct Unreadable {
+    names: BTreeSet<String>,
+    /// While a list comes in, those that it has not mentioned yet.
+    unseen: BTreeSet<String>,
+}
+
+impl Unreadable {
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn hear<K: Resource<DynamicType = ()>>(&mut self, event: &Event<Read<K>>, all_namespaces: bool) {
+        let (read, is_there) = match event {
+            Event::Init => return self.unseen.clone_from(&self.names),
+            Event::InitDone => {
+                let vanished = std::mem::take(&mut self.unseen);
+                return self.names.retain(|name| !vanished.contains(name));
+            }
+            Event::InitApply(read) | Event::Apply(read) => (read, true),
+            Event::Delete(read) => (read, false),
+        };
+        let is_unreadable = is_there && read.as_result().is_err();
+        if !is_unreadable && self.names.is_empty() {
+            return;
+        }
+        let of = if all_namespaces { Identity::in_namespace_of } else { Identity::of_metadata };
+        let name = of(read.meta()).name;
+        self.unseen.remove(&name);
+        if is_unreadable {
+            self.names.insert(name);
+        } else {
+            self.names.remove(&name);
         }
     }
 }
