@@ -11,12 +11,13 @@
 //! |---|---|
 //! | `networks` | the names of definitions' networks, and which opt in where a plugin does not see it |
 //! | `known` | the claims: told to the node as they change |
+//! | `proof` | what the record proves: addresses, and the pods that were given them |
 //! | `guest` | from a pod's interface to the claim's addresses: waits for what is to come |
 //! | `unlet` | refuses pods that refer to a claim on a network that does not opt in |
 //! | `machine` | whether a claim will come for a launcher pod's own interface |
 //! | `refusal` | what those are told who do not get what they refer to |
 //!
-//! What it promises: no write, and on the way of an ADD no read of claims at all. Who refers to a claim gets that claim's addresses
+//! What it promises: no write, and on the way of an ADD no read of claims at all, nor of records as a rule. Who refers to a claim gets that claim's addresses
 //! or a refusal, never a fresh address. On a network that does not opt in, that takes a look at what the watch of this node's pods
 //! says; what cannot be known there hinders nobody.
 //!
@@ -28,6 +29,7 @@ mod guest;
 mod known;
 mod machine;
 mod networks;
+mod proof;
 mod refusal;
 mod unlet;
 
@@ -53,6 +55,7 @@ use crate::objects::{Objects, ObjectsHealth, Watched, lock};
 use crate::pods::Pods;
 use known::Known;
 use networks::{Definition, Networks};
+use proof::Proofs;
 
 pub(crate) use guest::Interface;
 
@@ -68,6 +71,10 @@ pub struct Options {
     /// The cluster's own network, if it was set up here to let addresses outlive pods. That counts whatever configuration a caller
     /// passes: Multus keeps a copy of the one of before.
     pub cluster_network: Option<String>,
+    /// The name of the cluster's own network, whether it lets addresses outlive pods or not: no definition speaks for it.
+    pub default_network: String,
+    /// The namespace of Whereabouts' kinds, where records of claims may be.
+    pub namespace: String,
 }
 
 impl Default for Options {
@@ -76,6 +83,8 @@ impl Default for Options {
             patience: Duration::from_secs(4),
             start_patience: Duration::from_secs(5),
             cluster_network: None,
+            default_network: "tenure".to_owned(),
+            namespace: "kube-system".to_owned(),
         }
     }
 }
@@ -127,6 +136,7 @@ struct Shared {
     begun: OnceLock<()>,
     known: Mutex<Known>,
     networks: Mutex<Networks>,
+    proofs: Mutex<Proofs>,
     /// Counts what is heard of claims and networks.
     heard: watch::Sender<u64>,
 }
@@ -154,6 +164,7 @@ impl Claims {
             begun: OnceLock::new(),
             known: Mutex::default(),
             networks: Mutex::default(),
+            proofs: Mutex::default(),
             heard: watch::Sender::new(0),
         });
         shared.watch_networks();
@@ -176,6 +187,8 @@ impl Claims {
             Ok(false) if self.shared.options.cluster_network.as_ref() == Some(&network.name) => {
                 Ok(Some(OptIn::Itself))
             }
+            // Its name is the cluster's: a definition that has it, too, changes nothing for its pods.
+            Ok(false) if network.name == self.shared.options.default_network => Ok(None),
             Ok(false) => Ok(lock(&self.shared.networks).has(&network.name).then_some(OptIn::ByList)),
             Err(error) => Err(Failure::new(Code::InvalidConfig, error.to_string())),
         }

@@ -98,6 +98,11 @@ impl Pods {
         Self { shared: Arc::new(shared) }
     }
 
+    /// The node's name.
+    pub(crate) fn node(&self) -> &str {
+        &self.shared.node
+    }
+
     /// The annotation of a pod that names the address it would like; empty if it has none. It is only a wish: what cannot be
     /// read is none.
     pub(crate) async fn wish_of(&self, pod: &PodName) -> String {

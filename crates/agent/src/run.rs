@@ -182,6 +182,8 @@ impl Agent {
             let around = (node.clone(), pods.clone(), routes);
             let wanted = claims::Options {
                 cluster_network: options.persistent_network.clone(),
+                default_network: options.default_network.clone(),
+                namespace: options.whereabouts_namespace.clone(),
                 ..claims::Options::default()
             };
             Claims::start(client.clone(), wanted, clock.clone(), around, life.clone())

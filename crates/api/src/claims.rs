@@ -14,6 +14,7 @@
 #![allow(unreachable_pub, reason = "code of the derive, not ours")]
 
 mod claim;
+mod pod;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -21,6 +22,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 pub(crate) use schema::finish;
 
 pub use claim::{IPAMClaim, IPAMClaimSpec, IPAMClaimStatus, OwnerPod};
+pub use pod::PodRecord;
 
 /// The group of the kind.
 pub const GROUP: &str = "k8s.cni.cncf.io";

@@ -5,7 +5,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Notation};
 
 use crate::slots::Slots;
-use crate::status;
+use crate::status::{self, Place};
 
 /// What matters of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,8 +27,11 @@ pub struct ClaimFacts {
     /// The addresses of its status with their prefix lengths; those that cannot be read are left out. Without [`Self::held`]
     /// they are no more than a wish.
     pub addresses: Vec<(Address, u8)>,
-    /// Whether our controller has the addresses on record for the claim of this UID.
+    /// Whether the status says that our controller has the addresses on record for the claim of this UID. Only the record
+    /// proves it.
     pub held: bool,
+    /// Where the status says that they are on record.
+    pub places: Vec<Place>,
     /// Why it has no addresses, in the words of its status.
     pub problem: Option<String>,
     /// Which pods have it now.
@@ -60,6 +63,7 @@ impl ClaimFacts {
             vm: label(label::VIRTUAL_MACHINE),
             addresses: addresses_of(claim),
             held: status::is_held(claim),
+            places: status::places_of(claim).unwrap_or_default(),
             problem,
             slots: holders.and_then(|text| Slots::from_annotation(text).ok()).unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),

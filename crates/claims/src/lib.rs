@@ -10,7 +10,9 @@
 //! | [`selection_of`] | which element of that list an interface is of |
 //! | [`reference()`], [`references`] | which claim an interface of a pod is to have |
 //! | [`Slots`] | which pods have a claim now: **one is active**, one more may be coming in |
-//! | [`status`] | what a claim's status says, and the proof that it is ours |
+//! | [`status`] | what a claim's status says, and where the record is |
+//! | [`OnRecord`] | what the record says that a claim has, and which pods were given it |
+//! | [`trace`] | whether a pod that was given an address may still use it |
 //! | [`makers`] | which claims virtual machines and StatefulSets need |
 //! | [`names`] | what claims and the interfaces of machines are called |
 //!
@@ -26,6 +28,7 @@ pub mod makers;
 pub mod names;
 pub mod opt_in;
 mod pod;
+mod record;
 mod reference;
 pub mod selection;
 mod slots;
@@ -37,6 +40,7 @@ pub use claim::ClaimFacts;
 pub use mac::mac_of;
 pub use opt_in::{opted_in_networks, opts_in};
 pub use pod::{DefaultNetwork, Launcher, PodFacts};
+pub use record::{GONE_NODE_REST, OnRecord, Trace, in_block, trace};
 pub use reference::{CLUSTER_NETWORK, Reference, Refusal, Wanted, reference, references};
 pub use selection::{Selection, SelectionError};
 pub use slots::{Slot, Slots, SlotsError};

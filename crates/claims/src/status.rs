@@ -1,8 +1,9 @@
-//! What a claim's status says, and the proof that it is ours.
+//! What a claim's status says, and where the record is that proves it.
 //!
 //! `IPsAllocated` is the condition that OVN-Kubernetes writes, with its reasons. `Held` is ours: its message names the UID of the
-//! claim whose addresses our controller has on record. A status that was imported, restored from a backup or written by
-//! somebody else names another UID or none, so its addresses are a wish and nothing more.
+//! claim whose addresses our controller has on record, and the objects that have the record. A status that was imported or
+//! restored from a backup names another UID or none, so its addresses are a wish and nothing more. A status proves nothing
+//! either way, because others may write it: who relies on an address reads the record ([`crate::OnRecord`]).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tenure_api::claims::condition::{self, reason};
@@ -47,29 +48,82 @@ impl Reason {
     }
 }
 
-/// The message of the condition `Held` of the claim with this UID: nothing else is proof.
-pub fn held_message(uid: &str) -> String {
-    format!("the addresses are on record for the claim with UID {uid}")
+/// Where a claim's addresses are on record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// In a floating `AddressBlock`, by name.
+    Block(String),
+    /// In an `IPPool` of Whereabouts' namespace, by name.
+    Ledger(String),
 }
 
-/// Whether our controller has the addresses of this very claim on record.
+const BLOCK: &str = "AddressBlock ";
+const LEDGER: &str = "IPPool ";
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Block(name) => write!(f, "{BLOCK}{name}"),
+            Self::Ledger(name) => write!(f, "{LEDGER}{name}"),
+        }
+    }
+}
+
+impl Place {
+    fn parse(text: &str) -> Option<Self> {
+        let named = |name: &str| tenure_api::names::is_object_name(name).then(|| name.to_owned());
+        if let Some(name) = text.strip_prefix(BLOCK) {
+            return named(name).map(Self::Block);
+        }
+        text.strip_prefix(LEDGER).and_then(named).map(Self::Ledger)
+    }
+}
+
+/// The message of the condition `Held` of the claim with this UID. It says where the record is, and proves nothing: the record
+/// does.
+pub fn held_message(uid: &str, places: &[Place]) -> String {
+    let base = format!("the addresses are on record for the claim with UID {uid}");
+    if places.is_empty() {
+        return base;
+    }
+    let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+    format!("{base} in {}", places.join(" and "))
+}
+
+/// Whether the status says that the addresses of this very claim are on record.
 pub fn is_held(claim: &IPAMClaim) -> bool {
-    let Some(uid) = claim.metadata.uid.as_deref().filter(|uid| !uid.is_empty()) else { return false };
-    let held = claim.status.as_ref().and_then(|status| status.condition(condition::HELD));
-    held.is_some_and(|held| {
-        held.status == "True" && held.reason == reason::RECORDED && held.message == held_message(uid)
-    })
+    places_of(claim).is_some()
+}
+
+/// Where the status says that the addresses of this very claim are on record; `None` if it does not say so. Statuses of earlier
+/// versions say no place.
+pub fn places_of(claim: &IPAMClaim) -> Option<Vec<Place>> {
+    let uid = claim.metadata.uid.as_deref().filter(|uid| !uid.is_empty())?;
+    let held = claim.status.as_ref()?.condition(condition::HELD)?;
+    if held.status != "True" || held.reason != reason::RECORDED {
+        return None;
+    }
+    let rest = held.message.strip_prefix(&held_message(uid, &[]))?;
+    if rest.is_empty() {
+        return Some(Vec::new());
+    }
+    rest.strip_prefix(" in ")?.split(" and ").map(Place::parse).collect()
 }
 
 /// The status of a claim whose addresses are on record. What others wrote into it stays; transition times stay where nothing
 /// changed, so that saying the same again changes nothing.
-pub fn allocated(claim: &IPAMClaim, addresses: &[(Address, u8)], now: Timestamp) -> IPAMClaimStatus {
+pub fn allocated(
+    claim: &IPAMClaim,
+    addresses: &[(Address, u8)],
+    places: &[Place],
+    now: Timestamp,
+) -> IPAMClaimStatus {
     let mut status = claim.status.clone().unwrap_or_default();
     status.ips = addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}")).collect();
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
     let words = "IP addresses successfully allocated";
     set(&mut status, claim, condition::IPS_ALLOCATED, "True", reason::SUCCESSFUL_ALLOCATION, words, now);
-    set(&mut status, claim, condition::HELD, "True", reason::RECORDED, &held_message(uid), now);
+    set(&mut status, claim, condition::HELD, "True", reason::RECORDED, &held_message(uid, places), now);
     status
 }
 

@@ -1,6 +1,7 @@
 //! What is kept of NetworkAttachmentDefinitions.
 
 use kube::ResourceExt;
+use serde_json::Value;
 use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_claims::opt_in::{OptInError, network_of_definition};
 use tenure_handles::Timestamp;
@@ -13,6 +14,8 @@ use crate::cache::Known;
 pub struct Attachment {
     /// As the dialect takes it.
     pub definition: AttachmentDefinition,
+    /// The name of its network, as far as it can be read.
+    pub network: Option<String>,
     /// The name of its network if that lets addresses outlive pods; words if nobody can say.
     pub opted_in: Result<Option<String>, OptInError>,
     /// Whether it takes the place of its namespace's pods' own network, as OVN-Kubernetes' user-defined networks do.
@@ -40,7 +43,8 @@ impl Attachment {
             config => network_of_definition(config, &definition.name),
         };
         let primary = is_primary(&definition.config);
-        Self { definition, opted_in, primary, version: attachment.known_version() }
+        let network = name_of_network(&definition.config, &definition.name);
+        Self { definition, network, opted_in, primary, version: attachment.known_version() }
     }
 
     /// Whether it says anything: one without a configuration of its own is about a file on the node.
@@ -53,6 +57,13 @@ fn is_primary(config: &str) -> bool {
     // Most say nothing of it, and need not be read for that.
     config.contains("primary")
         && serde_json::from_str::<serde_json::Value>(config).is_ok_and(|config| config["role"] == "primary")
+}
+
+/// The name in a configuration, else that of its definition.
+fn name_of_network(config: &str, own: &str) -> Option<String> {
+    let root: Value = serde_json::from_str(config).ok()?;
+    let name = root.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    Some(name.unwrap_or(own).to_owned())
 }
 
 impl Known for Attachment {

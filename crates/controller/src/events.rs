@@ -24,7 +24,7 @@ mod moves;
 mod standing;
 
 pub(crate) use makers::{of_machine, of_stateful_set};
-pub(crate) use moves::{crowded, not_allowed, unreadable_signal};
+pub(crate) use moves::{crowded, definition_refused, not_allowed, unreadable_signal};
 pub(crate) use standing::Standing;
 
 /// The same event is written again only after this time.

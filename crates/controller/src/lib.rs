@@ -27,6 +27,7 @@ mod makers;
 mod metrics;
 mod plan;
 mod pods;
+mod records;
 mod release;
 mod retry;
 mod run;
@@ -52,4 +53,7 @@ pub use pods::{PodBrief, PodSeen, Pods};
 pub use release::MISSING_NODE_REST;
 pub use run::{Controller, RunError, Settings};
 pub use world::World;
-pub use write::{At, Because, ClaimId, ClaimWrite, LedgerWrite, MadeFor, MakeWrite, MoveWrite, Rest, Write};
+pub use write::{
+    At, Because, ClaimId, ClaimWrite, Gone, LedgerWrite, MadeFor, MakeWrite, MoveWrite, PodId, Renamed, Rest,
+    Write,
+};

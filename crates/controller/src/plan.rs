@@ -21,6 +21,7 @@ use tenure_api::overlap::overlaps;
 use tenure_handles::Timestamp;
 
 use crate::events::Note;
+use crate::records::Records;
 use crate::release::{MISSING_NODE_REST, Releases};
 use crate::users::Users;
 use crate::world::World;
@@ -28,6 +29,7 @@ use crate::write::{At, Write};
 use carved::Carved;
 use claims::ClaimPlanner;
 pub use claims::ClaimSettings;
+pub(crate) use claims::speaks_for_cluster;
 pub(crate) use garbage::is_out_of_service;
 pub(crate) use locks::{NoLock, locks};
 use makers::MakerPlanner;
@@ -132,7 +134,8 @@ impl Planner {
         let carved = if self.planted == Some(Planted::OwnNumbersOnly) { carved.by_numbers() } else { carved };
         let users = Users::of(world);
         // First, because traffic waits for them.
-        let mut writes = self.moves.plan(world, &users);
+        let records = Records::of(world);
+        let mut writes = self.moves.plan(world, &users, &records, now);
         writes.extend(self.makers.plan(world));
         // One for each claim; the others come when this one is done.
         let mut written = BTreeSet::new();
@@ -144,7 +147,7 @@ impl Planner {
         let garbage = self.plant(world, garbage);
         writes.extend(garbage);
         writes.extend(locks::unlock(world));
-        let claims = self.claims.plan(world, &users, &overlaps, &carved, &writes, now);
+        let claims = self.claims.plan(world, (&users, self.moves.naming()), &overlaps, &carved, &writes, now);
         writes.extend(claims.records);
         self.slices.need(self.claims.needs());
         writes.extend(self.slices.plan(world, now));
@@ -177,7 +180,7 @@ impl Planner {
     pub fn next_look(&self) -> Option<Timestamp> {
         let blocks = [self.blocks_without_node.next(), self.requests_without_pool.next()];
         let unused = self.unused.as_ref().and_then(UnusedPlanner::next);
-        let ledgers = [self.slices.next(), unused, self.claims.next()];
+        let ledgers = [self.slices.next(), unused, self.claims.next(), self.moves.next()];
         blocks.into_iter().chain(ledgers).flatten().min()
     }
 }

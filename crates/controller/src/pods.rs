@@ -127,6 +127,11 @@ impl Pods {
         Some(LivingPod { uid: uid.to_string(), finished: false, addresses })
     }
 
+    /// Whether the pod of this UID lives. Its annotations have no say in it.
+    pub fn lives(&self, podref: &str, uid: &str) -> bool {
+        self.seen.get(podref).is_some_and(|seen| *seen.uid == *uid)
+    }
+
     /// Pods that live and refer to a claim, or may.
     pub fn guests(&self) -> impl Iterator<Item = &PodFacts> {
         self.guests.values()

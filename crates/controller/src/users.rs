@@ -106,7 +106,15 @@ impl World {
             return self.cluster_network.as_deref();
         }
         let known = self.ledgers.attachments.get(&format!("{namespace}/{attachment}"))?;
-        known.opted_in.as_ref().ok()?.as_deref()
+        known.opted_in.as_ref().ok()?.as_deref().filter(|_| !self.is_refused(known))
+    }
+
+    /// Whether a definition has the name of the cluster's own network and says something else of it. It has no say in that
+    /// network, whoever made it, and its own users have no claims.
+    pub(crate) fn is_refused(&self, attachment: &crate::Attachment) -> bool {
+        self.cluster_network.is_some()
+            && attachment.network == self.cluster_network
+            && !crate::plan::speaks_for_cluster(attachment)
     }
 
     /// Whether any network lets addresses outlive pods.

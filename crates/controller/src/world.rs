@@ -38,6 +38,9 @@ pub struct World {
     pub under_way: BTreeMap<String, bool>,
     /// Objects that are there and cannot be read.
     pub(crate) unreadable: Unreadables,
+    /// A bug that a test plants, to see that checkers find it.
+    #[cfg(test)]
+    pub(crate) planted: Option<crate::records::Planted>,
     /// Kinds that the API server does not know.
     lacking: BTreeSet<&'static str>,
     nodes: Cache<Node>,

@@ -22,7 +22,7 @@
 use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
 use tenure_ipam::Subnet;
 
-pub use claims::{ClaimId, ClaimWrite};
+pub use claims::{ClaimId, ClaimWrite, Gone, PodId, Renamed};
 pub use ledgers::{LedgerWrite, Rest};
 pub use makers::{MadeFor, MakeWrite};
 pub use moves::MoveWrite;

@@ -241,21 +241,6 @@ async fn empty_floating_blocks_go_back_and_a_pool_that_is_deleted_goes_with_its_
     controller.stop().await;
 }
 
-async fn use_claim(client: &Client, pod: &str, claim: &str, addresses: Option<&[&str]>) {
-    let status =
-        addresses.map(|ips| json!([{"name": "cluster", "interface": "eth0", "ips": ips}]).to_string());
-    let mut annotations = json!({"tenure/claim": claim});
-    if let Some(status) = status {
-        annotations["k8s.v1.cni.cncf.io/network-status"] = json!(status);
-    }
-    let pod: Value = json!({
-        "metadata": {"name": pod, "annotations": annotations},
-        "spec": {"nodeName": "node1", "containers": [{"name": "c", "image": "i"}]},
-    });
-    let pods = bed::ranges::pods(client);
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-}
-
 #[tokio::test]
 async fn invariant_7_a_claims_address_returns_after_the_claim_is_gone_and_no_pod_uses_it() {
     let (client, controller) = started(108).await;

@@ -109,7 +109,7 @@ fn claim(claim: &IPAMClaim) -> Result<(), Broken> {
     let _ = (mac_of(facts.addresses.iter().map(|(address, _)| *address)), Existing::of(claim));
     let now = Timestamp::from_millis(1);
     let mut given = claim.clone();
-    given.status = Some(status::allocated(claim, &facts.addresses, now));
+    given.status = Some(status::allocated(claim, &facts.addresses, &facts.places, now));
     hold(status::is_held(&given) != facts.uid.is_empty(), || format!("{given:?} has no proof"))?;
     given.status = Some(status::failed(&given, status::Reason::Invalid, "words", now));
     hold(!status::is_held(&given), || format!("{given:?} has a proof"))

@@ -102,6 +102,9 @@ pub struct Flags {
     /// With --install-config-to: the network lets claims keep addresses. The controller needs `--cluster-network=tenure` then.
     #[arg(long, requires = "install_config_to")]
     pub persistent_ips: bool,
+    /// The name of the cluster's own network, where its configuration on the nodes was not installed by this program.
+    #[arg(long, default_value = "tenure")]
+    pub cluster_network: String,
 }
 
 impl Flags {
@@ -152,6 +155,7 @@ impl Flags {
             persistent_network: self.persistent_ips.then(|| crate::install::NETWORK.to_owned()),
             whereabouts_namespace: self.whereabouts_namespace.clone(),
             whereabouts_reserves_always: self.whereabouts_reserve_always,
+            default_network: self.cluster_network.clone(),
             ..Options::new(node)
         })
     }

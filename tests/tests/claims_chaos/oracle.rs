@@ -221,7 +221,7 @@ mod tests {
             "apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim",
             "metadata": {"namespace": "default", "name": "c", "uid": "u"}, "spec": {"network": "n", "interface": "i"},
             "status": {"ips": ["10.0.0.1/32"], "conditions": [{
-                "type": "Held", "status": "True", "reason": "Recorded", "message": tenure_claims::status::held_message("u"),
+                "type": "Held", "status": "True", "reason": "Recorded", "message": tenure_claims::status::held_message("u", &[]),
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]},
         }))

@@ -4,7 +4,7 @@
 //!   what does it refer to? ──nothing──▶ an ordinary address
 //!            │ a claim
 //!            ▼
-//!   is it there? ─▶ are its addresses on record? ─▶ may this pod use it? ─▶ are they what the pod asks for? ─▶ a guest
+//!   is it there? ─▶ has it addresses? ─▶ may this pod use it? ─▶ does the record prove both? ─▶ a guest
 //!            └──────────────┴── not yet: waits for the watch, a few seconds in all ─┘
 //! ```
 
@@ -39,6 +39,8 @@ enum Verdict {
     Guest(Guest),
     /// Not yet, and why.
     Wait(Failure),
+    /// Nothing that was read of the record proves it.
+    Unproven(Box<ClaimFacts>),
     /// There is no such claim, or not yet; in words.
     Missing(Failure),
     /// Waiting would not help.
@@ -65,6 +67,14 @@ impl Claims {
                     Verdict::Guest(guest) => return Ok(Some((guest, pod.uid.clone()))),
                     Verdict::Refused(failure) => return Err(failure),
                     Verdict::Wait(failure) => last = failure,
+                    // Usually it was read when the pod was let in: the claim was heard of after the record was written.
+                    Verdict::Unproven(claim) => match self.shared.read_record(&claim).await {
+                        Err(problem) => last = refusal::record_unread(interface, &claim, &problem),
+                        Ok(()) => match self.judge(interface, &pod, &wanted) {
+                            Verdict::Guest(guest) => return Ok(Some((guest, pod.uid.clone()))),
+                            _ => last = refusal::not_on_record(interface, &claim),
+                        },
+                    },
                     Verdict::Missing(failure) => {
                         last = failure;
                         if !std::mem::replace(&mut asked, true)
@@ -170,6 +180,9 @@ impl Claims {
         }
         if !claim.slots.has(&pod.uid) {
             return Verdict::Wait(refusal::no_slot(interface, claim));
+        }
+        if !self.shared.is_proven(claim, &pod.uid) {
+            return Verdict::Unproven(Box::new(claim.clone()));
         }
         Verdict::Guest(Guest {
             claim: claim.uid.clone(),

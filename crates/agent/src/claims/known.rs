@@ -1,6 +1,7 @@
 //! The claims that there are, and who has each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tenure_claims::ClaimFacts;
 
@@ -27,7 +28,7 @@ fn remote(claim: &ClaimFacts) -> Option<RemoteClaim> {
 }
 
 impl Shared {
-    pub(super) fn hear_claim(&self, heard: Heard<ClaimFacts>) {
+    pub(super) fn hear_claim(self: &Arc<Self>, heard: Heard<ClaimFacts>) {
         let finished = matches!(heard, Heard::Finish);
         // Told under the lock: what is told in another order than it was heard would be wrong.
         let mut known = lock(&self.known);
@@ -39,6 +40,7 @@ impl Shared {
                     if let Some(routes) = &self.routes {
                         routes.claim_seen(&uid, remote(&value));
                     }
+                    self.prove_early(&value);
                     let contested = value.slots.incoming.is_some();
                     let active_pod = value.slots.active.map(|slot| slot.uid);
                     let news = (active_pod.clone(), contested);
@@ -49,6 +51,7 @@ impl Shared {
                 }
                 Change::Gone { uid, .. } => {
                     known.told.remove(&uid);
+                    self.forget_proof(&uid);
                     if let Some(routes) = &self.routes {
                         routes.claim_gone(&uid);
                     }

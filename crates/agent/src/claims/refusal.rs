@@ -119,6 +119,30 @@ pub(super) fn no_addresses(interface: Interface<'_>, claim: &ClaimFacts) -> Fail
     ))
 }
 
+pub(super) fn record_unread(interface: Interface<'_>, claim: &ClaimFacts, problem: &str) -> Failure {
+    let message = format!(
+        "cannot read whether {}, to which {} refers, is on record: {problem}",
+        name_of(claim),
+        who(interface)
+    );
+    later(message)
+        .detail("the API server cannot be asked now, or tenured may not get AddressBlocks or IPPools")
+}
+
+pub(super) fn not_on_record(interface: Interface<'_>, claim: &ClaimFacts) -> Failure {
+    let addresses = list(claim.addresses.iter().map(|(address, _)| *address));
+    let message = format!(
+        "{} says {addresses}, and no record says that the claim of UID {} has them and that {} was given them",
+        name_of(claim),
+        claim.uid,
+        who(interface)
+    );
+    later(message).detail(
+        "only what tenure-controller has on record counts, not what a claim's status or annotation says: is it running, and does \
+         a claim of the same name that was deleted still have this pod? Then delete the pod",
+    )
+}
+
 pub(super) fn other_address(interface: Interface<'_>, claim: &ClaimFacts, asked: Address) -> Failure {
     let has = list(claim.addresses.iter().map(|(address, _)| *address));
     let message = format!("{} asks for {asked} by ips, and {} has {has}", who(interface), name_of(claim));

@@ -5,6 +5,7 @@ mod finding;
 mod kinds;
 mod multus;
 mod networks;
+mod proving;
 mod using;
 mod verbs;
 mod waiting;

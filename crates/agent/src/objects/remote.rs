@@ -2,7 +2,8 @@
 //! node's address.
 //!
 //! A block is reached through the first internal address of its family that its node has; so is each routed address of a
-//! claim, through the node of the pod that has the claim now. What is of this node, of nodes that nobody knows, and of nodes
+//! claim, through the node of the pod that has the claim now, if the record says that the claim has it: a status could name any
+//! address. What is of this node, of nodes that nobody knows, and of nodes
 //! without an address of the family is left out, and so are blocks that no node owns.
 //!
 //! These routes are looked at after those to this node's own pods. So the node that a claim leaves may have its route to the
@@ -41,15 +42,17 @@ pub fn with_lingering(routes: &RemoteRoutes, before: &RemoteRoutes) -> RemoteRou
 pub(super) enum RemoteBlock {
     /// A node's.
     Node { node: String, subnet: Subnet },
-    /// One of claims, which no node owns: the UIDs of those that have addresses of it, also when their object is gone.
-    Claims(Vec<Box<str>>),
+    /// One of claims, which no node owns: the UIDs of those that have addresses of it, also when their object is gone, and
+    /// which.
+    Claims(Vec<(Box<str>, Vec<Address>)>),
 }
 
 impl RemoteBlock {
     pub(super) fn of(block: &AddressBlock) -> Option<Self> {
         if block.is_floating() {
-            let held = block.spec.claims.values().filter(|record| record.freed.is_none());
-            return Some(Self::Claims(held.map(|record| record.uid.as_str().into()).collect()));
+            let held = tenure_claims::in_block(block);
+            let held = held.map(|(record, addresses)| (record.uid.as_str().into(), addresses));
+            return Some(Self::Claims(held.collect()));
         }
         Some(Self::Node { node: block.node()?.to_owned(), subnet: block.spec.to_subnet().ok()? })
     }
@@ -62,8 +65,12 @@ impl RemoteBlock {
         }
     }
 
-    fn has(&self, claim: &str) -> bool {
-        matches!(self, Self::Claims(held) if held.iter().any(|uid| **uid == *claim))
+    /// The claims that have addresses of it.
+    fn of_claims(&self) -> &[(Box<str>, Vec<Address>)] {
+        match self {
+            Self::Node { .. } => &[],
+            Self::Claims(held) => held,
+        }
     }
 }
 
@@ -230,21 +237,22 @@ fn routes(
 }
 
 impl RemoteClaims {
-    /// Where each address is. What is gone and free or somebody else's by now is forgotten.
+    /// Where each address is: only of what the record says that the claim has, whatever its status says. What is gone and free
+    /// or somebody else's by now is forgotten.
     fn places(&mut self, blocks: &Mirror<RemoteBlock>) -> BTreeMap<Address, String> {
+        let on_record: BTreeSet<(&str, Address)> = blocks
+            .iter()
+            .flat_map(|(_, block)| block.of_claims())
+            .flat_map(|(uid, addresses)| addresses.iter().map(move |address| (&**uid, *address)))
+            .collect();
         let mut places = BTreeMap::new();
-        for claim in self.living.values() {
-            places.extend(claim.addresses.iter().map(|address| (*address, claim.node.clone())));
+        for (uid, claim) in &self.living {
+            let proven = claim.addresses.iter().filter(|it| on_record.contains(&(uid.as_str(), **it)));
+            places.extend(proven.map(|address| (*address, claim.node.clone())));
         }
-        let owned = |address: Address| {
-            let of_nodes = blocks.iter().filter_map(|(_, block)| block.of_node());
-            let networks = of_nodes.flat_map(|(_, subnet)| [subnet.ipv4, subnet.ipv6]);
-            networks.flatten().any(|network| network.contains(address))
-        };
-        let on_record = |uid: &str| blocks.iter().any(|(_, block)| block.has(uid));
         self.gone.retain(|uid, claim| {
-            claim.addresses.retain(|address| !places.contains_key(address) && !owned(*address));
-            !claim.addresses.is_empty() && on_record(uid)
+            claim.addresses.retain(|address| on_record.contains(&(uid.as_str(), *address)));
+            !claim.addresses.is_empty()
         });
         for claim in self.gone.values() {
             places.extend(claim.addresses.iter().map(|address| (*address, claim.node.clone())));

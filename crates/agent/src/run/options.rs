@@ -33,6 +33,8 @@ pub struct Options {
     pub whereabouts_namespace: String,
     /// Whether every address of a shared range gets its reservation: as long as a Whereabouts writes to the same objects.
     pub whereabouts_reserves_always: bool,
+    /// The name of the cluster's own network, as its configuration on the nodes has it.
+    pub default_network: String,
     /// How long calls that are under way may take when the agent is told to stop.
     pub stop_patience: Duration,
     /// How often tombstones are looked for while the agent runs: a DEL whose answer was lost leaves one, too.
@@ -55,6 +57,7 @@ impl Options {
             persistent_network: None,
             whereabouts_namespace: "kube-system".to_owned(),
             whereabouts_reserves_always: false,
+            default_network: "tenure".to_owned(),
             stop_patience: Duration::from_secs(5),
             tombstone_interval: Duration::from_secs(10),
         }

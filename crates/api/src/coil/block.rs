@@ -76,6 +76,11 @@ pub struct ClaimRecord {
     /// Since when the address cools, because the claim is gone and no pod uses the address any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freed: Option<MicroTime>,
+
+    /// The pods that were given the address. It is not freed while one of them is alive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 64))]
+    pub pods: Vec<claims::PodRecord>,
 }
 
 impl AddressBlock {

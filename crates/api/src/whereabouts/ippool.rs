@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rules;
+use crate::claims::PodRecord;
 
 /// A range and who holds what of it.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,4 +55,10 @@ pub struct Allocation {
     /// In a ledger that all nodes share, the node whose agent has made the record. Another node's agent may not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+
+    /// Where a claim has the address (`id: claim/<UID>`): the pods that were given it. It is not freed while one of them is
+    /// alive. (Tenure; Whereabouts has no such field.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 64))]
+    pub pods: Vec<PodRecord>,
 }

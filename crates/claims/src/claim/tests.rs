@@ -17,7 +17,7 @@ fn claim(status: &serde_json::Value, holders: &str) -> IPAMClaim {
 }
 
 fn held(uid: &str) -> serde_json::Value {
-    json!({"type": "Held", "status": "True", "reason": "Recorded", "message": held_message(uid), "lastTransitionTime": "2026-11-16T05:31:00Z"})
+    json!({"type": "Held", "status": "True", "reason": "Recorded", "message": held_message(uid, &[]), "lastTransitionTime": "2026-11-16T05:31:00Z"})
 }
 
 #[test]
@@ -27,11 +27,11 @@ fn addresses_count_with_the_proof_for_this_very_claim() {
         (json!([held("u0")]), false),
         (json!([]), false),
         (
-            json!([{"type": "Held", "status": "False", "reason": "Recorded", "message": held_message("u1"), "lastTransitionTime": "2026-11-16T05:31:00Z"}]),
+            json!([{"type": "Held", "status": "False", "reason": "Recorded", "message": held_message("u1", &[]), "lastTransitionTime": "2026-11-16T05:31:00Z"}]),
             false,
         ),
         (
-            json!([{"type": "Held", "status": "True", "reason": "Copied", "message": held_message("u1"), "lastTransitionTime": "2026-11-16T05:31:00Z"}]),
+            json!([{"type": "Held", "status": "True", "reason": "Copied", "message": held_message("u1", &[]), "lastTransitionTime": "2026-11-16T05:31:00Z"}]),
             false,
         ),
     ] {

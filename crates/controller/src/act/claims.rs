@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -10,15 +11,16 @@ use tenure_api::claims::{IPAMClaim, SLICE_OWNER};
 use tenure_api::coil::AddressBlock;
 use tenure_api::read::Read;
 use tenure_api::whereabouts::{
-    IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec, annotation, label,
+    Allocation, IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec, annotation, label,
 };
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{COOLING, Network, Plan, Request, Spread};
 
 use super::ledgers::{Every, every, ledger, patch, unread};
 use super::{Actor, Answer, Learned, Outcome, finalize, settle};
+use crate::pods::living;
 use crate::unreadable::StandIn;
-use crate::write::{At, ClaimId, ClaimWrite};
+use crate::write::{At, ClaimWrite, Gone};
 
 /// So many reads are under way at once.
 const READS: usize = 16;
@@ -30,7 +32,7 @@ impl Actor {
         match write {
             ClaimWrite::Records { block, records, finalizers, gone } => {
                 if let Some(there) = self.any_lives(gone).await? {
-                    return Ok((Outcome::Superseded, Some(there)));
+                    return Ok((Outcome::Superseded, there));
                 }
                 let operations = json!([
                     {"op": "test", "path": "/metadata/resourceVersion", "value": block.version},
@@ -46,13 +48,13 @@ impl Actor {
             ClaimWrite::Hold { network, requests, .. } => self.hold(network, requests).await,
             ClaimWrite::Forget { ledger, network, records, gone, rest } => {
                 if let Some(there) = self.any_lives(gone).await? {
-                    return Ok((Outcome::Superseded, Some(there)));
+                    return Ok((Outcome::Superseded, there));
                 }
                 self.take_out(ledger, network, records.clone(), *rest).await
             }
             ClaimWrite::Slice { ledger: at, slices, slice, records, gone, cooling } => {
                 if let Some(there) = self.any_lives(gone).await? {
-                    return Ok((Outcome::Superseded, Some(there)));
+                    return Ok((Outcome::Superseded, there));
                 }
                 let pool = self.slices.get_opt(slices).await?;
                 let all = pool
@@ -71,6 +73,18 @@ impl Actor {
                     operations.push(json!({"op": "add", "path": path, "value": cooling}));
                 }
                 let written = patch(&self.ledgers, &at.name, Value::Array(operations)).await;
+                settle(&self.ledgers, at, written, ledger, Learned::LedgerGone).await
+            }
+            ClaimWrite::Name { ledger: at, records } => {
+                let operations = records.iter().flat_map(|it| {
+                    let path = format!("/spec/allocations/{}", it.key);
+                    let after = Allocation { pods: it.pods.clone(), ..it.before.clone() };
+                    [
+                        json!({"op": "test", "path": path, "value": it.before}),
+                        json!({"op": "replace", "path": path, "value": after}),
+                    ]
+                });
+                let written = patch(&self.ledgers, &at.name, operations.collect()).await;
                 settle(&self.ledgers, at, written, ledger, Learned::LedgerGone).await
             }
             ClaimWrite::DropLedger { ledger: at } => {
@@ -92,9 +106,20 @@ impl Actor {
         }
     }
 
-    /// One of these claims, if it is there after all.
-    async fn any_lives(&self, claims: &[ClaimId]) -> Result<Option<Learned>, kube::Error> {
-        let looks = stream::iter(claims.to_vec()).map(|id| {
+    /// What is there after all: one of these claims, or nothing that is worth learning if it is one of these pods.
+    async fn any_lives(&self, gone: &Gone) -> Result<Option<Option<Learned>>, kube::Error> {
+        let looks = stream::iter(gone.pods.clone()).map(|id| {
+            let pods: Api<Pod> = Api::namespaced(self.client.clone(), &id.namespace);
+            async move {
+                let there = pods.get_opt(&id.name).await?.filter(|pod| pod.uid().as_ref() == Some(&id.uid));
+                Ok::<_, kube::Error>(there.is_some_and(|pod| !living(&pod).finished))
+            }
+        });
+        let alive: Vec<bool> = looks.buffer_unordered(READS).try_collect().await?;
+        if alive.contains(&true) {
+            return Ok(Some(None));
+        }
+        let looks = stream::iter(gone.claims.clone()).map(|id| {
             let claims: Api<Read<IPAMClaim>> = Api::namespaced(self.client.clone(), &id.namespace);
             async move {
                 let there = claims.get_opt(&id.name).await?;
@@ -107,7 +132,7 @@ impl Actor {
             }
         });
         let found: Vec<Option<IPAMClaim>> = looks.buffer_unordered(READS).try_collect().await?;
-        Ok(found.into_iter().flatten().next().map(|claim| Learned::Claim(Box::new(claim))))
+        Ok(found.into_iter().flatten().next().map(|claim| Some(Learned::Claim(Box::new(claim)))))
     }
 
     /// Deletes a block at exactly this version, so that no record is lost that came since; then takes our finalizer off.

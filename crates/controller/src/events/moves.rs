@@ -5,6 +5,7 @@ use kube::Resource;
 use tenure_claims::{PodFacts, Slot, Slots};
 
 use super::Note;
+use crate::attachment::Attachment;
 use crate::claims::Claim;
 use crate::world::World;
 use crate::write::MoveWrite;
@@ -100,6 +101,19 @@ pub(crate) fn not_allowed(
     let claim = claim.map(|claim| claim.object.object_ref(&()));
     let about = claim.into_iter().chain([pod_of(&pod.namespace, &pod.name, &pod.uid)]);
     about.map(|about| Note::warning(about, reason, message)).collect()
+}
+
+/// An attachment definition has a name that is not its own.
+pub(crate) fn definition_refused(attachment: &Attachment, message: &str) -> Note {
+    let about = ObjectReference {
+        api_version: Some("k8s.cni.cncf.io/v1".to_owned()),
+        kind: Some("NetworkAttachmentDefinition".to_owned()),
+        namespace: Some(attachment.definition.namespace.clone()),
+        name: Some(attachment.definition.name.clone()),
+        uid: Some(attachment.definition.uid.clone()),
+        ..ObjectReference::default()
+    };
+    Note::warning(about, "NetworkNameRefused", message)
 }
 
 /// A pod, by what is known of it.

@@ -12,6 +12,8 @@
 //! - A claim keeps what it has on record, whatever becomes of its network. If `spec.network` is changed so that the addresses
 //!   are none of the network's, they stay on record but are not the claim's to use until it is changed back.
 //! - A record whose claim nobody has seen being deleted goes after a second look, and after a live one.
+//! - A record names the pods that were given its address, by UID, and stays while one of them is alive. Annotations of pods only
+//!   add to that.
 
 mod blocks;
 mod networks;
@@ -20,27 +22,30 @@ mod recorded;
 mod slices;
 mod wishes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tenure_api::coil::DEFAULT_POOL;
+use tenure_api::claims::PodRecord;
+use tenure_api::coil::{ClaimRecord, DEFAULT_POOL};
 use tenure_api::overlap::Overlaps;
-use tenure_claims::status::{self, Reason};
+use tenure_claims::status::{self, Place, Reason};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 use tenure_whereabouts::slices::Floating;
 
 use super::carved::Carved;
+use super::moves::Naming;
 use super::suspicions::Suspicions;
 use crate::claims::Claim;
 use crate::users::Users;
 use crate::world::World;
 use crate::write::{At, ClaimWrite, Rest, Write};
 use blocks::Blocks;
+pub(crate) use networks::speaks_for_cluster;
 use networks::{Network, Networks, Source};
 use ranges::{RangeRecord, Resting, Shared};
-use recorded::{came_later, gather, is_used, keep};
+use recorded::{came_later, gather, is_used, keep, next_pods};
 use slices::Cut;
 
 /// How long a claim has to be gone before its addresses are freed: pods and claims are heard of by two watches, so that a pod which
@@ -91,6 +96,8 @@ pub(super) struct ClaimPlanner {
     idle: Suspicions,
     resting: Resting,
     wake: Option<Timestamp>,
+    /// Whether addresses of claims that are gone are kept for pods: no event may tell of their end.
+    kept: bool,
     /// What is needed of slices.
     needs: BTreeMap<String, Floating>,
     /// The state of the world, and when, in which there was nothing to do.
@@ -108,8 +115,8 @@ pub(super) struct ClaimPlan {
 
 /// What becomes of a claim.
 enum Verdict {
-    /// It has these.
-    Has(Vec<(Address, u8)>),
+    /// It has these, on record there.
+    Has(Vec<(Address, u8)>, Vec<Place>),
     /// It gets some, or it is not known yet what.
     Waits,
     No(Refused),
@@ -125,6 +132,7 @@ impl ClaimPlanner {
             idle: Suspicions::lasting(settings.empty_after),
             resting: Resting::default(),
             wake: None,
+            kept: false,
             needs: BTreeMap::new(),
             settled: None,
         }
@@ -145,7 +153,7 @@ impl ClaimPlanner {
     pub(super) fn plan(
         &mut self,
         world: &World,
-        users: &Users<'_>,
+        (users, naming): (&Users<'_>, &Naming),
         overlaps: &Overlaps,
         carved: &Carved<'_>,
         writes: &[Write],
@@ -159,11 +167,12 @@ impl ClaimPlanner {
         let state = state(world);
         let due = self.next().is_some_and(|next| next <= now);
         if !due
+            && naming.is_empty()
             && self.settled.is_some_and(|(known, at)| known == state && at <= now && now.since(at) < ANYWAY)
         {
             return ClaimPlan::default();
         }
-        let plan = self.think(world, users, overlaps, carved, writes, now);
+        let plan = self.think(world, (users, naming), overlaps, carved, writes, now);
         let nothing = plan.records.is_empty() && plan.statuses.is_empty();
         self.settled = nothing.then_some((state, now));
         plan
@@ -172,7 +181,7 @@ impl ClaimPlanner {
     fn think(
         &mut self,
         world: &World,
-        users: &Users<'_>,
+        (users, naming): (&Users<'_>, &Naming),
         overlaps: &Overlaps,
         carved: &Carved<'_>,
         writes: &[Write],
@@ -185,16 +194,23 @@ impl ClaimPlanner {
         let of_ranges = ranges::records(world);
         let mut plan = ClaimPlan::default();
         plan.records.extend(self.free(world, users, &of_ranges, &mut blocks, &mut cut, now));
-        let recorded = gather(&blocks, of_ranges);
+        plan.records.extend(self.name(world, naming, &of_ranges, &mut blocks, &mut cut, now));
+        let recorded = gather(world, &blocks, of_ranges, now);
         let mut shared = Shared::new(world, rest, now);
         let mut claims: Vec<&Claim> = world.claims.all.iter().collect();
         claims.sort_by_key(|claim| {
             (claim.facts.created, claim.facts.namespace.as_str(), claim.facts.name.as_str())
         });
+        let found: HashMap<(&str, &str), Option<Network>> = claims
+            .iter()
+            .map(|claim| (claim.facts.network.as_str(), claim.facts.namespace.as_str()))
+            .map(|(name, namespace)| ((name, namespace), networks.get(name, namespace)))
+            .collect();
         self.missing.look_again();
         let (mut line, mut strays) = (Vec::new(), Vec::new());
         for claim in claims {
-            let network = networks.get(&claim.facts.network);
+            let of = (claim.facts.network.as_str(), claim.facts.namespace.as_str());
+            let network = found.get(&of).and_then(Option::as_ref);
             let has = recorded.get(claim.facts.uid.as_str());
             if let Some(has) = has.filter(|has| came_later(claim, has)) {
                 // It is given what it wishes for when this is gone.
@@ -239,7 +255,7 @@ impl ClaimPlanner {
             };
             if let Err(refused) = given {
                 // All or nothing: what it has of it goes.
-                let partly = recorded.get(claim.facts.uid.as_str());
+                let partly = recorded.get(claim.facts.uid.as_str()).filter(|has| !has.in_use);
                 strays.extend(partly.into_iter().flat_map(|has| &has.ranges).cloned());
                 plan.statuses.extend(says(claim, Verdict::No(refused), now));
             }
@@ -247,7 +263,7 @@ impl ClaimPlanner {
         let (holds, refused) = shared.into_writes(&self.resting);
         plan.records.extend(holds);
         for (facts, refused) in refused {
-            let partly = recorded.get(facts.uid.as_str());
+            let partly = recorded.get(facts.uid.as_str()).filter(|has| !has.in_use);
             strays.extend(partly.into_iter().flat_map(|has| &has.ranges).cloned());
             let claim = world.claims.get(&facts.namespace, &facts.name);
             plan.statuses.extend(claim.and_then(|claim| says(claim, Verdict::No(refused), now)));
@@ -259,8 +275,38 @@ impl ClaimPlanner {
         self.needs = needs;
         let (of_blocks, wake) = blocks.into_writes(self.settings.empty_after);
         plan.records.extend(of_blocks);
-        self.wake = wake;
+        let again = self.kept.then(|| now.plus(ANYWAY));
+        self.wake = [wake, again].into_iter().flatten().min();
         plan
+    }
+
+    /// Writes down which pods are to be given addresses, and which are gone together with their node.
+    fn name(
+        &self,
+        world: &World,
+        naming: &Naming,
+        of_ranges: &[RangeRecord<'_>],
+        blocks: &mut Blocks<'_>,
+        cut: &mut Cut<'_>,
+        now: Timestamp,
+    ) -> Vec<Write> {
+        if !self.pods_are_known || !world.knows_users() {
+            return Vec::new();
+        }
+        let claims: HashMap<&str, &Claim> =
+            world.claims.all.iter().map(|claim| (claim.facts.uid.as_str(), claim)).collect();
+        let next = |namespace: &str, uid: &str, pods: &[PodRecord]| {
+            let more = naming.get(uid).map(Vec::as_slice).unwrap_or_default();
+            let claim = claims.get(uid);
+            let matters = |pod: &str| claim.is_none_or(|claim| claim.facts.slots.has(pod));
+            next_pods(world, (namespace, pods), more, matters, now)
+        };
+        blocks.rename(next);
+        let renamed = of_ranges.iter().filter_map(|record| {
+            let pods = next(record.namespace(), record.uid(), &record.record.pods)?;
+            (!cut.rename(record, &pods)).then_some((record, pods))
+        });
+        ranges::rename(renamed.collect())
     }
 
     /// Frees what belongs to claims that are gone and that no pod uses.
@@ -274,19 +320,28 @@ impl ClaimPlanner {
         now: Timestamp,
     ) -> Vec<Write> {
         self.gone.look_again();
+        self.kept = false;
         if self.pods_are_known && !world.knows_users() {
             return Vec::new();
         }
         let living: BTreeSet<&str> = world.claims.all.iter().map(|claim| claim.facts.uid.as_str()).collect();
-        let used = |namespace: &str, name: &str, addresses: &[Address]| {
-            self.pods_are_known && is_used(world, users, namespace, name, addresses)
+        let pods_are_known = self.pods_are_known;
+        let used = |claim: (&str, &str), pods: &[PodRecord], addresses: &[Address]| {
+            pods_are_known && is_used((world, users), claim, pods, addresses, now)
         };
-        blocks.keep(|record, addresses| {
-            !living.contains(record.uid.as_str()) && used(&record.namespace, &record.name, addresses)
-        });
+        let of_record = |record: &ClaimRecord, addresses: &[Address]| {
+            used((&record.namespace, &record.name), &record.pods, addresses)
+        };
+        blocks
+            .keep(|record, addresses| !living.contains(record.uid.as_str()) && of_record(record, addresses));
         let mut free = Vec::new();
         for (block, offset, addresses, record) in blocks.held() {
-            if !living.contains(record.uid.as_str()) && !used(&record.namespace, &record.name, &addresses) {
+            if living.contains(record.uid.as_str()) {
+                continue;
+            }
+            if of_record(record, &addresses) {
+                self.kept = true;
+            } else {
                 free.push((block.to_owned(), offset.to_owned(), record.uid.clone()));
             }
         }
@@ -298,7 +353,8 @@ impl ClaimPlanner {
         let (mut forget, mut doubtful) = (Vec::new(), BTreeSet::new());
         for record in of_ranges.iter().filter(|record| !living.contains(record.uid())) {
             let claim = record.claim();
-            if used(&claim.namespace, &claim.name, &[record.address]) {
+            if used((&claim.namespace, &claim.name), &record.record.pods, &[record.address]) {
+                self.kept = true;
                 continue;
             }
             let place = format!("{}/{}/{}", record.ledger.pool.name_any(), record.key, claim.uid);
@@ -413,9 +469,9 @@ fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
     let object = &claim.object;
     let status = match verdict {
         Verdict::Waits => return None,
-        Verdict::Has(addresses) => {
+        Verdict::Has(addresses, places) => {
             let active = claim.facts.slots.active.as_ref().map(|slot| slot.pod.as_str());
-            status::set_owner(status::allocated(object, &addresses, now), active)
+            status::set_owner(status::allocated(object, &addresses, &places, now), active)
         }
         Verdict::No(refused) => {
             let mut unproven = object.clone();

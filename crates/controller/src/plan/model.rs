@@ -19,8 +19,9 @@ use super::{locks, time};
 use crate::cache::Cache;
 use crate::claims::{Claim, namespace_seen};
 use crate::pods::PodSeen;
+use crate::records::Planted;
 use crate::world::World;
-use crate::write::{At, Because, ClaimId, ClaimWrite, Write};
+use crate::write::{At, Because, ClaimId, ClaimWrite, MoveWrite, PodId, Write};
 
 mod leaders;
 
@@ -64,6 +65,8 @@ pub(super) struct Server {
     /// Pods that live and have an address of their node's, and their nodes.
     pub(super) bound: BTreeMap<String, String>,
     pub(super) log: Vec<News>,
+    /// A bug that a test plants.
+    pub(super) planted: Option<Planted>,
 }
 
 /// Takes an object into a world, as a watch does.
@@ -115,6 +118,7 @@ impl Server {
         world.requests.finish();
         world.finish_nodes();
         world.cluster_network = Some("cluster".to_owned());
+        world.planted = self.planted;
         let ledgers = &mut world.ledgers;
         ledgers.attachments.finish();
         ledgers.pods.begin();
@@ -152,8 +156,8 @@ impl Server {
         }
     }
 
-    /// A pod that has these addresses of a claim.
-    pub(super) fn pod(&mut self, name: &str, claim: &str, addresses: Option<Vec<Address>>) {
+    /// A pod of a node that refers to a claim; its UID.
+    pub(super) fn pod(&mut self, name: &str, claim: &str, node: &str) -> String {
         self.version += 1;
         let facts = PodFacts {
             namespace: "ns".to_owned(),
@@ -161,13 +165,34 @@ impl Server {
             uid: format!("pod-{}", self.version),
             created: self.timestamp(),
             default_claim: Some(claim.to_owned()),
+            node: Some(node.to_owned()),
             ..PodFacts::default()
         };
-        let addresses = addresses.map(Vec::into_boxed_slice);
         let uid = facts.uid.clone();
-        let pod = PodSeen { podref: format!("ns/{name}"), uid, addresses, facts: Some(Box::new(facts)) };
+        let podref = format!("ns/{name}");
+        let pod = PodSeen { podref, uid: uid.clone(), addresses: None, facts: Some(Box::new(facts)) };
+        self.put_pod(name, pod);
+        uid
+    }
+
+    pub(super) fn put_pod(&mut self, name: &str, pod: PodSeen) {
         self.log.push(News::Pod(pod.clone()));
         self.pods.insert(name.to_owned(), pod);
+    }
+
+    /// Somebody writes over what a pod's annotations say.
+    pub(super) fn annotate(
+        &mut self,
+        name: &str,
+        addresses: Option<Vec<Address>>,
+        default_claim: Option<&str>,
+    ) {
+        let Some(mut pod) = self.pods.get(name).cloned() else { return };
+        pod.addresses = addresses.map(Vec::into_boxed_slice);
+        if let Some(facts) = &mut pod.facts {
+            facts.default_claim = default_claim.map(str::to_owned);
+        }
+        self.put_pod(name, pod);
     }
 
     pub(super) fn delete_pod(&mut self, name: &str) {
@@ -329,7 +354,16 @@ impl Server {
                 self.delete_block(block)
             }
             Write::Claim(write) => self.write_claim(write),
-            Write::Ledger(_) | Write::Move(_) | Write::Make(_) => panic!("nobody asked for {write:?}"),
+            Write::Move(MoveWrite::Hold { claim, slots, .. }) => {
+                if !Self::is_at(self.claims.get(&claim.name), claim) {
+                    return Outcome::Conflict;
+                }
+                let mut claim = self.claims[&claim.name].clone();
+                claim.annotations_mut().insert("tenure/holders".to_owned(), slots.to_annotation());
+                self.put_claim(claim);
+                Outcome::Done
+            }
+            Write::Ledger(_) | Write::Make(_) => panic!("nobody asked for {write:?}"),
         }
     }
 
@@ -411,7 +445,13 @@ impl Server {
                 let lives = |id: &ClaimId| {
                     self.claims.get(&id.name).and_then(ResourceExt::uid).as_ref() == Some(&id.uid)
                 };
-                if gone.iter().any(lives) || !Self::is_at(self.blocks.get(&block.name), block) {
+                let blind = self.planted == Some(Planted::AnnotationsFree);
+                let alive =
+                    |id: &PodId| !blind && self.pods.get(&id.name).is_some_and(|pod| pod.uid == id.uid);
+                if gone.claims.iter().any(lives)
+                    || gone.pods.iter().any(alive)
+                    || !Self::is_at(self.blocks.get(&block.name), block)
+                {
                     return Outcome::Conflict;
                 }
                 let mut block = self.blocks[&block.name].clone();

@@ -2,11 +2,11 @@
 //!
 //! Records of a floating block are written at the version that was read, all of them at once; those of a ledger that others
 //! write, too, by patches that test each record; a status at the version of the claim. Whatever takes an address away from a
-//! claim that nobody saw being deleted looks, live, whether it is there.
+//! claim that nobody saw being deleted looks, live, whether it is there; and whether the pods that the record names are.
 
 use std::collections::BTreeMap;
 
-use tenure_api::claims::IPAMClaimStatus;
+use tenure_api::claims::{IPAMClaimStatus, PodRecord};
 use tenure_api::coil::ClaimRecord;
 use tenure_api::whereabouts::Allocation;
 use tenure_whereabouts::ledger::Request;
@@ -31,6 +31,48 @@ impl ClaimId {
     }
 }
 
+/// A pod that a record names, which, as a live look has to confirm, has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodId {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl PodId {
+    /// Those that a record of a namespace names.
+    pub(crate) fn all_of(namespace: &str, pods: &[PodRecord]) -> impl Iterator<Item = Self> {
+        pods.iter().map(|pod| Self {
+            namespace: namespace.to_owned(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        })
+    }
+}
+
+/// A record of a ledger that gets other pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// The decimal offset.
+    pub key: String,
+    /// The record as it was.
+    pub before: Allocation,
+    /// The pods that it is to name.
+    pub pods: Vec<PodRecord>,
+}
+
+/// What a live look has to confirm before addresses are taken away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Claims that are gone.
+    pub claims: Vec<ClaimId>,
+    /// Pods that have ended.
+    pub pods: Vec<PodId>,
+}
+
 /// One write about claims.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClaimWrite {
@@ -42,8 +84,8 @@ pub enum ClaimWrite {
         records: BTreeMap<String, ClaimRecord>,
         /// All of its finalizers.
         finalizers: Vec<String>,
-        /// Claims that, as a live look has to confirm, are gone.
-        gone: Vec<ClaimId>,
+        /// What a live look has to confirm first.
+        gone: Gone,
     },
     /// Deletes a floating block that has no records but of what has been freed.
     DropBlock {
@@ -71,8 +113,8 @@ pub enum ClaimWrite {
         network: String,
         /// The records.
         records: Vec<Request>,
-        /// Claims that, as a live look has to confirm, are gone.
-        gone: Vec<ClaimId>,
+        /// What a live look has to confirm first.
+        gone: Gone,
         /// How long what is freed rests.
         rest: Rest,
     },
@@ -86,10 +128,17 @@ pub enum ClaimWrite {
         slice: String,
         /// All of its records.
         records: BTreeMap<String, Allocation>,
-        /// Claims that, as a live look has to confirm, are gone.
-        gone: Vec<ClaimId>,
+        /// What a live look has to confirm first.
+        gone: Gone,
         /// What it is to say that rests, if that changes.
         cooling: Option<String>,
+    },
+    /// Writes which pods were given addresses of a ledger that others write, too.
+    Name {
+        /// The ledger.
+        ledger: At,
+        /// The records, each tested for what it was.
+        records: Vec<Renamed>,
     },
     /// Deletes the empty ledger of a slice that was for claims.
     DropLedger {
@@ -115,6 +164,7 @@ impl ClaimWrite {
             Self::Hold { .. } => "claim_hold",
             Self::Forget { .. } => "claim_forget",
             Self::Slice { .. } => "claim_slice",
+            Self::Name { .. } => "claim_name",
             Self::DropLedger { .. } => "drop_claim_ledger",
             Self::Status { .. } => "claim_status",
         }
@@ -126,6 +176,7 @@ impl ClaimWrite {
             | Self::DropBlock { block: at, .. }
             | Self::Forget { ledger: at, .. }
             | Self::Slice { ledger: at, .. }
+            | Self::Name { ledger: at, .. }
             | Self::DropLedger { ledger: at }
             | Self::Status { claim: at, .. } => &at.uid,
             Self::Hold { subject, .. } => subject,

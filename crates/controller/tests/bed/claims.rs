@@ -107,3 +107,20 @@ pub async fn check_claims(client: &Client) -> usize {
     assert_eq!(seen.len(), on_record.len(), "nothing is on record that nobody has");
     claims.iter().filter(|claim| is_held(claim)).count()
 }
+
+/// A pod that refers to a claim on the cluster's network, and says that it has these addresses.
+pub async fn use_claim(client: &Client, pod: &str, claim: &str, addresses: Option<&[&str]>) {
+    let status =
+        addresses.map(|ips| json!([{"name": "cluster", "interface": "eth0", "ips": ips}]).to_string());
+    let mut annotations = json!({"tenure/claim": claim});
+    if let Some(status) = status {
+        annotations["k8s.v1.cni.cncf.io/network-status"] = json!(status);
+    }
+    let pod = json!({
+        "metadata": {"name": pod, "annotations": annotations},
+        "spec": {"nodeName": "node1", "containers": [{"name": "c", "image": "i"}]},
+    });
+    super::have_node(client, "node1").await;
+    let pods = super::ranges::pods(client);
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+}

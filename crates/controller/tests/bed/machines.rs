@@ -250,6 +250,7 @@ pub async fn user_pod(client: &Client, name: &str, networks: &[(&str, &str)]) ->
 
 /// The scheduler gives the pod a node.
 pub async fn bind(client: &Client, pod: &str, node: &str) {
+    super::have_node(client, node).await;
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": NS},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},

@@ -122,6 +122,13 @@ pub async fn node(client: &Client, name: &str) -> Node {
     Api::all(client.clone()).create(&PostParams::default(), &node).await.unwrap()
 }
 
+/// Makes a node unless there is one of the name: of a pod that is gone with its node nobody knows whether it has ended.
+pub async fn have_node(client: &Client, name: &str) {
+    if Api::<Node>::all(client.clone()).get_opt(name).await.unwrap().is_none() {
+        node(client, name).await;
+    }
+}
+
 pub async fn delete_node(client: &Client, name: &str) {
     Api::<Node>::all(client.clone()).delete(name, &DeleteParams::default()).await.unwrap();
 }

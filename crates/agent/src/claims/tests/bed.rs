@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, annotation};
 use tenure_api::coil::{AddressBlock, AddressPool};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
+use tenure_claims::status::Place;
 use tenure_claims::{Slot, Slots, status};
 use tenure_cni::Failure;
 use tenure_controller::{Controller, Settings as ControllerSettings};
 use tenure_handles::{Clock as _, SeededEntropy, SystemClock};
-use tenure_ipam::{Address, Cidr, Subnet};
+use tenure_ipam::{Address, Cidr, Family, Subnet};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tenure_whereabouts::slices::{NETWORK, slice_pools};
@@ -130,11 +131,6 @@ impl Bed {
     /// With all kinds, and a controller until the guard is dropped: node-1 has the first block of the pool `default`.
     pub(super) async fn controlled() -> (Self, DropGuard) {
         let bed = Self::new().await;
-        let definitions: Api<CustomResourceDefinition> = Api::all(bed.client.clone());
-        let coils = tenure_api::crds().into_iter().filter(|crd| crd.spec.group == tenure_api::coil::GROUP);
-        for crd in coils {
-            definitions.create(&PostParams::default(), &crd).await.unwrap();
-        }
         bed.create::<KubeNode>(json!({"metadata": {"name": "node-1"}})).await;
         let subnets = json!([{"ipv4": "10.1.0.0/16", "ipv6": "fd01::/112"}]);
         let spec = json!({"blockSizeBits": 8, "subnets": subnets});
@@ -171,8 +167,8 @@ impl Bed {
             drop(namespaces.create(&PostParams::default(), &namespace).await);
         }
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-        let ours =
-            tenure_api::crds().into_iter().filter(|crd| crd.spec.group == tenure_api::whereabouts::GROUP);
+        let groups = [tenure_api::whereabouts::GROUP, tenure_api::coil::GROUP];
+        let ours = tenure_api::crds().into_iter().filter(|crd| groups.contains(&crd.spec.group.as_str()));
         for crd in ours.chain([network_attachments()]) {
             definitions.create(&PostParams::default(), &crd).await.unwrap();
         }
@@ -250,10 +246,71 @@ impl Bed {
         self.claims(namespace).create(&PostParams::default(), &claim).await.unwrap()
     }
 
-    /// What the controller writes when the addresses are on record.
+    /// What the controller writes: the record, and then the status.
     pub(super) async fn give(&self, claim: &IPAMClaim, ips: &[&str]) {
+        let places = self.record(claim, ips).await;
+        self.say(claim, ips, &places).await;
+    }
+
+    /// A status that says where the addresses are on record.
+    pub(super) async fn say(&self, claim: &IPAMClaim, ips: &[&str], places: &[Place]) {
         let addresses: Vec<(Address, u8)> = ips.iter().map(|text| parsed(text)).collect();
-        self.set_status(claim, json!(status::allocated(claim, &addresses, SystemClock.now()))).await;
+        self.set_status(claim, json!(status::allocated(claim, &addresses, places, SystemClock.now()))).await;
+    }
+
+    /// The record of a claim, in objects of its own: a floating block for what is routed, and a ledger for each address that
+    /// is not. Where they are.
+    pub(super) async fn record(&self, claim: &IPAMClaim, ips: &[&str]) -> Vec<Place> {
+        let uid = claim.uid().unwrap();
+        let routed = |text: &&str| parsed(text).0.family().bits() == parsed(text).1;
+        let (routed, others): (Vec<&str>, Vec<&str>) = ips.iter().copied().partition(routed);
+        let mut places = Vec::new();
+        if !routed.is_empty() {
+            let of = |family: Family| routed.iter().find(|it| parsed(it).0.family() == family);
+            let name = format!("proof-{uid}-0");
+            let record = json!({"namespace": claim.namespace(), "name": claim.name_any(), "uid": uid});
+            let block = json!({
+                "metadata": {"name": name, "labels": {"tenure/floating": "true"}}, "index": 0,
+                "ipv4": of(Family::V4), "ipv6": of(Family::V6), "claims": {"0": record},
+            });
+            self.create::<AddressBlock>(block).await;
+            places.push(Place::Block(name));
+        }
+        for (number, ip) in others.into_iter().enumerate() {
+            let name = format!("proof-{uid}-{number}");
+            let (address, prefix) = parsed(ip);
+            let first = Cidr::new(address, prefix).unwrap().first();
+            let offset = address.distance_from(first).unwrap().to_string();
+            let record = json!({"id": format!("claim/{uid}"), "podref": format!("{}/{}", self.namespace, claim.name_any())});
+            let ledger = json!({
+                "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "IPPool",
+                "metadata": {"name": name}, "spec": {"range": ip, "allocations": {offset: record}},
+            });
+            let ledgers: Api<IPPool> = Api::namespaced(self.client.clone(), SYSTEM);
+            ledgers.create(&PostParams::default(), &serde_json::from_value(ledger).unwrap()).await.unwrap();
+            places.push(Place::Ledger(name));
+        }
+        places
+    }
+
+    /// The record of a claim names these pods.
+    pub(super) async fn name(&self, claim: &IPAMClaim, pods: &[(&At, &str)]) {
+        let uid = claim.uid().unwrap();
+        let pods: Value =
+            pods.iter().map(|(at, node)| json!({"name": at.pod, "uid": at.uid, "node": node})).collect();
+        let patching = PatchParams::default();
+        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"claims": {"0": {"pods": pods}}}));
+        drop(blocks.patch(&format!("proof-{uid}-0"), &patching, &patch).await);
+        let ledgers: Api<IPPool> = Api::namespaced(self.client.clone(), SYSTEM);
+        for number in 0..2 {
+            let name = format!("proof-{uid}-{number}");
+            let Ok(Some(ledger)) = ledgers.get_opt(&name).await else { continue };
+            let keys = ledger.spec.allocations.into_keys();
+            let named: serde_json::Map<_, _> = keys.map(|key| (key, json!({"pods": pods}))).collect();
+            let patch = Patch::Merge(json!({"spec": {"allocations": named}}));
+            ledgers.patch(&name, &patching, &patch).await.unwrap();
+        }
     }
 
     pub(super) async fn set_status(&self, claim: &IPAMClaim, status: Value) {
@@ -269,6 +326,12 @@ impl Bed {
     }
 
     pub(super) async fn let_in_on(&self, claim: &IPAMClaim, pods: &[(&At, &str)]) {
+        self.name(claim, pods).await;
+        self.hold(claim, pods).await;
+    }
+
+    /// The annotation that says who has a claim.
+    pub(super) async fn hold(&self, claim: &IPAMClaim, pods: &[(&At, &str)]) {
         let slot = |(at, node): &(&At, &str)| Slot {
             pod: at.pod.clone(),
             uid: at.uid.clone(),

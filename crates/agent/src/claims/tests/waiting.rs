@@ -49,7 +49,7 @@ async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instea
         let mut imported = claim.clone();
         imported.metadata.uid = Some("of-before".into());
         let addresses: Vec<_> = ips.iter().map(|text| parsed(text)).collect();
-        let status = status::allocated(&imported, &addresses, SystemClock.now());
+        let status = status::allocated(&imported, &addresses, &[], SystemClock.now());
         bed.set_status(&claim, json!(status)).await;
         refused(&format!(
             "nothing proves that these are on record for the claim of UID {}",
@@ -61,6 +61,7 @@ async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instea
         bed.set_status(&claim, json!({"ips": [], "conditions": failed.conditions})).await;
         refused("SubnetExhausted: no address is free").await;
         bed.give(&claim, &ips).await;
+        bed.let_in(&claim, &[&pod]).await;
         let given = until("the addresses", async || agent.add(&network, &pod).await.ok()).await;
         assert_eq!(given, ips);
     }

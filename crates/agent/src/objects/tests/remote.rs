@@ -102,6 +102,7 @@ async fn without_being_asked_for_other_nodes_are_not_looked_at() {
 async fn floating(bed: &Bed, index: u8, claims: &[&str]) {
     let mut floating = super::bed::block("default", index, "");
     floating["metadata"]["labels"] = json!({"coil.cybozu.com/pool": "default", "tenure/floating": "true"});
+    floating["ipv6"] = json!(format!("fd01::{:x}/126", u32::from(index) * 4));
     let record = |uid: &&str| json!({"namespace": "ns", "name": "c", "uid": uid});
     let records = claims.iter().enumerate().map(|(offset, uid)| (offset.to_string(), record(uid)));
     floating["claims"] = records.collect::<serde_json::Map<_, _>>().into();
@@ -114,12 +115,13 @@ fn seen(objects: &Objects, claim: &str, node: &str, addresses: &[&str]) {
 }
 
 #[tokio::test]
-async fn claims_are_routed_to_the_node_of_the_pod_that_has_them_and_blocks_without_a_node_are_not() {
+async fn d4_claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_them_and_blocks_without_a_node_are_not()
+ {
     let bed = Bed::new(63).await;
     bed.node("node-2", &["10.0.0.2", "fd02::2"]).await;
     bed.node("node-3", &["10.0.0.3"]).await;
     dual(&bed, 1, "node-2").await;
-    floating(&bed, 8, &[]).await;
+    floating(&bed, 8, &["a", "b", "c"]).await;
     let options = Options { remote_blocks: true, remote_claims: true, ..Options::new(NODE) };
     let agent = bed.agent_with(options);
     let mut told = agent.objects.remote_routes();
@@ -129,6 +131,8 @@ async fn claims_are_routed_to_the_node_of_the_pod_that_has_them_and_blocks_witho
     seen(&agent.objects, "b", NODE, &["10.1.0.33"]);
     seen(&agent.objects, "c", "node-3", &["10.1.0.34", "fd01::22"]);
     agent.objects.claim_seen("d", None);
+    // D4: what a status makes up, of a node's block, of another claim, and of nobody.
+    seen(&agent.objects, "forged", "node-3", &["10.1.0.5", "10.1.0.32", "10.1.0.35", "192.0.2.1"]);
     agent.objects.claims_listed();
     let mut until_told = async |expected: &[(&str, &[&str])]| {
         let expected = routes(expected);
@@ -165,25 +169,27 @@ async fn a_claim_whose_object_is_gone_is_routed_until_its_addresses_are_free_or_
         let expected = routes(expected);
         until("routes", async || (told.borrow_and_update().as_ref() == Some(&expected)).then_some(())).await;
     };
-    seen(&agent.objects, "a", "node-2", &["10.1.0.4"]);
+    seen(&agent.objects, "a", "node-2", &["10.1.0.28"]);
     seen(&agent.objects, "b", "node-2", &["10.1.0.32"]);
     agent.objects.claims_listed();
-    until_told(&[("10.0.0.2", &["10.1.0.4/32", "10.1.0.32/32"])]).await;
+    until_told(&[("10.0.0.2", &["10.1.0.28/32", "10.1.0.32/32"])]).await;
     // Their pods run on.
     agent.objects.claim_gone("a");
     agent.objects.claim_gone("b");
-    seen(&agent.objects, "other", "node-3", &["10.1.0.40"]);
-    until_told(&[("10.0.0.2", &["10.1.0.4/32", "10.1.0.32/32"]), ("10.0.0.3", &["10.1.0.40/32"])]).await;
-    // A block of addresses that were a claim's is a node's, and another claim has the other.
-    bed.block("default", 1, "node-3").await;
+    seen(&agent.objects, "c", "node-3", &["10.1.0.33"]);
+    until_told(&[("10.0.0.2", &["10.1.0.28/32", "10.1.0.32/32"]), ("10.0.0.3", &["10.1.0.33/32"])]).await;
+    // The block of one is gone, and another claim has the address of the other.
+    bed.merge::<AddressBlock>("default-7", json!({"metadata": {"finalizers": []}})).await;
+    bed.delete::<AddressBlock>("default-7").await;
     seen(&agent.objects, "other", "node-3", &["10.1.0.32"]);
-    until_told(&[("10.0.0.3", &["10.1.0.4/30", "10.1.0.32/32"])]).await;
+    bed.merge::<AddressBlock>("default-8", json!({"claims": {"0": {"uid": "other"}}})).await;
+    until_told(&[("10.0.0.3", &["10.1.0.32/32", "10.1.0.33/32"])]).await;
     // Nobody else has those of these, but their pods have ended: one cools, and the other is free.
     seen(&agent.objects, "c", "node-2", &["10.1.0.33"]);
     seen(&agent.objects, "d", "node-2", &["10.1.0.34"]);
     agent.objects.claim_gone("c");
     agent.objects.claim_gone("d");
-    let both: (&str, &[&str]) = ("10.0.0.3", &["10.1.0.4/30", "10.1.0.32/32"]);
+    let both: (&str, &[&str]) = ("10.0.0.3", &["10.1.0.32/32"]);
     until_told(&[("10.0.0.2", &["10.1.0.33/32", "10.1.0.34/32"]), both]).await;
     let patch = json!({"claims": {"1": {"freed": "2026-01-01T00:00:00.000000Z"}}});
     bed.merge::<AddressBlock>("default-8", patch).await;

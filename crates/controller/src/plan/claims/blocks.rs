@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
+use tenure_api::claims::PodRecord;
 use tenure_api::coil::{AddressBlock, ClaimRecord, EnginePool, FINALIZER, block_name, split_block_name};
 use tenure_api::overlap::Overlaps;
 use tenure_claims::ClaimFacts;
@@ -19,7 +20,7 @@ use super::super::at;
 use super::super::carved::{Carved, belongs_to};
 use super::Refused;
 use crate::world::World;
-use crate::write::{ClaimId, ClaimWrite, Write};
+use crate::write::{ClaimId, ClaimWrite, Gone, PodId, Write};
 
 mod shelf;
 
@@ -48,8 +49,8 @@ pub(super) struct Draft<'a> {
     pub(super) block: &'a AddressBlock,
     pub(super) records: BTreeMap<String, ClaimRecord>,
     changed: bool,
-    /// Claims of records that were freed, of which only a live look says that they are gone.
-    doubtful: Vec<ClaimId>,
+    /// What a live look has to confirm, because records were freed.
+    gone: Gone,
 }
 
 impl<'a> Blocks<'a> {
@@ -69,7 +70,7 @@ impl<'a> Blocks<'a> {
         });
         let drafts = world.blocks.iter().filter(|block| block.is_floating()).map(|block| {
             let records = block.spec.claims.clone();
-            (block.name_any(), Draft { block, records, changed: false, doubtful: Vec::new() })
+            (block.name_any(), Draft { block, records, changed: false, gone: Gone::default() })
         });
         Self {
             world,
@@ -93,16 +94,29 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// The address of a record is free from now on, and rests. `doubtful` is whether only a live look says that the claim is
-    /// gone.
+    /// The address of a record is free from now on, and rests, if a live look confirms that its pods have ended. `doubtful` is
+    /// whether only a live look says that the claim is gone.
     pub(super) fn free(&mut self, block: &str, offset: &str, doubtful: bool) {
         let now = MicroTime(self.now.to_jiff());
         let Some(draft) = self.drafts.get_mut(block) else { return };
         let Some(record) = draft.records.get_mut(offset) else { return };
         record.freed = Some(now);
         draft.changed = true;
+        draft.gone.pods.extend(PodId::all_of(&record.namespace, &record.pods));
         if doubtful {
-            draft.doubtful.push(ClaimId::of_record(record));
+            draft.gone.claims.push(ClaimId::of_record(record));
+        }
+    }
+
+    /// Records that are held get the pods that `next` says, where they are others than before.
+    pub(super) fn rename(&mut self, next: impl Fn(&str, &str, &[PodRecord]) -> Option<Vec<PodRecord>>) {
+        for draft in self.drafts.values_mut() {
+            for record in draft.records.values_mut().filter(|record| record.freed.is_none()) {
+                if let Some(pods) = next(&record.namespace, &record.uid, &record.pods) {
+                    record.pods = pods;
+                    draft.changed = true;
+                }
+            }
         }
     }
 
@@ -140,7 +154,7 @@ impl<'a> Blocks<'a> {
             namespace: claim.namespace.clone(),
             name: claim.name.clone(),
             uid: claim.uid.clone(),
-            freed: None,
+            ..ClaimRecord::default()
         };
         let made = shelf.blocks.get_mut(&index).and_then(|floating| floating.made.as_mut());
         if let Some(records) = made {
@@ -263,7 +277,7 @@ impl Draft<'_> {
             finalizers.push(FINALIZER.to_owned());
         }
         let records = self.records.clone();
-        let gone = self.doubtful.clone();
+        let gone = self.gone.clone();
         Write::Claim(ClaimWrite::Records { block: at(self.block), records, finalizers, gone })
     }
 

@@ -86,7 +86,7 @@ fn thousands_of_claims_beside_thousands_of_pods_are_planned_without_squares() {
         server.settle(&mut Planner::default());
         for number in 0..count {
             server.claim(&format!("claim-{number}"), None);
-            server.pod(&format!("pod-{number}"), &format!("other-{number}"), None);
+            server.pod(&format!("pod-{number}"), &format!("other-{number}"), "n");
         }
         let mut planner = Planner::default();
         let mut took = Duration::ZERO;

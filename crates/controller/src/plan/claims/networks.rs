@@ -1,10 +1,15 @@
 //! Networks by the name in their CNI configuration, as claims name them: which of them are ours, opt in, and where their
 //! addresses come from. Attachment definitions say so, and for the cluster's own network a setting.
+//!
+//! Anybody who may make a definition in one namespace can give it any name. So the cluster's name is the setting's alone, for a
+//! claim those definitions count that are in its own namespace, and of those elsewhere the oldest: who comes later and says
+//! something else changes nothing for others.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tenure_claims::status::Reason;
+use tenure_handles::Timestamp;
 use tenure_whereabouts::config::{Arguments, Config, networks_of};
 
 use super::Refused;
@@ -19,7 +24,8 @@ const RANGES: &str = "whereabouts";
 /// Networks by name.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
-    by_name: BTreeMap<String, Network>,
+    /// What definitions say of each, the oldest first; for the cluster's own network its setting alone.
+    by_name: BTreeMap<String, Vec<Said>>,
 }
 
 /// A network that claims can name.
@@ -47,33 +53,60 @@ pub(super) enum Source {
 }
 
 /// What one definition says.
+#[derive(Debug)]
 struct Said {
     network: Network,
+    /// Empty for a setting.
+    namespace: String,
     definition: String,
+    created: Timestamp,
 }
 
 impl Networks {
     /// All of them.
     pub(super) fn of(world: &World) -> Self {
-        let mut said: BTreeMap<String, Vec<Said>> = BTreeMap::new();
-        if let Some(name) = &world.cluster_network {
-            let network = Network::Ours(Source::Pool(None));
-            let definition = "the setting of the cluster's network".to_owned();
-            said.entry(name.clone()).or_default().push(Said { network, definition });
-        }
+        let mut by_name: BTreeMap<String, Vec<Said>> = BTreeMap::new();
         for attachment in world.ledgers.attachments.iter().filter(|it| it.says_something()) {
-            if let Some((name, network)) = read(attachment) {
-                let definition = definition(attachment);
-                said.entry(name).or_default().push(Said { network, definition });
-            }
+            let Some((name, network)) = read(attachment) else { continue };
+            by_name.entry(name).or_default().push(Said {
+                network,
+                namespace: attachment.definition.namespace.clone(),
+                definition: definition(attachment),
+                created: attachment.definition.created,
+            });
         }
-        Self { by_name: said.into_iter().map(|(name, all)| (name.clone(), agreed(&name, all))).collect() }
+        for said in by_name.values_mut() {
+            said.sort_by(|one, other| {
+                (one.created, &one.definition).cmp(&(other.created, &other.definition))
+            });
+        }
+        if let Some(name) = &world.cluster_network {
+            let setting = Said {
+                network: Network::Ours(Source::Pool(None)),
+                namespace: String::new(),
+                definition: "the setting of the cluster's network".to_owned(),
+                created: Timestamp::default(),
+            };
+            by_name.insert(name.clone(), vec![setting]);
+        }
+        Self { by_name }
     }
 
-    /// The network of this name.
-    pub(super) fn get(&self, name: &str) -> Option<&Network> {
-        self.by_name.get(name)
+    /// The network of this name for claims of a namespace.
+    pub(super) fn get(&self, name: &str, namespace: &str) -> Option<Network> {
+        let all = self.by_name.get(name)?;
+        let own: Vec<&Said> = all.iter().filter(|said| said.namespace == namespace).collect();
+        match &own[..] {
+            [] => all.first().map(|oldest| oldest.network.clone()),
+            _ => Some(agreed(name, &own)),
+        }
     }
+}
+
+/// Whether a definition that has the name of the cluster's own network says of its addresses what the setting says. If not, it is
+/// refused: it has no say in the cluster's network, and its users have no claims.
+pub(crate) fn speaks_for_cluster(attachment: &Attachment) -> bool {
+    read(attachment).is_some_and(|(_, network)| network == Network::Ours(Source::Pool(None)))
 }
 
 fn definition(attachment: &Attachment) -> String {
@@ -81,10 +114,10 @@ fn definition(attachment: &Attachment) -> String {
 }
 
 /// One network of all that define it, or words about what they disagree on.
-fn agreed(name: &str, mut all: Vec<Said>) -> Network {
-    let Some(first) = all.pop() else { return Network::Others };
+fn agreed(name: &str, all: &[&Said]) -> Network {
+    let Some(first) = all.last() else { return Network::Others };
     match all.iter().find(|other| !same(&other.network, &first.network)) {
-        None => first.network,
+        None => first.network.clone(),
         Some(other) => Network::Unclear(format!(
             "{} and {} both define network \"{name}\" and say different things of its addresses: make them alike, or give one \
              of them another name",
@@ -108,7 +141,7 @@ fn same(one: &Network, other: &Network) -> bool {
 fn read(attachment: &Attachment) -> Option<(String, Network)> {
     let (config, own_name) = (&attachment.definition.config, &attachment.definition.name);
     let root: Value = serde_json::from_str(config).ok()?;
-    let name = root.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()).unwrap_or(own_name);
+    let name = attachment.network.as_deref()?;
     let source = match source(&root, config, own_name) {
         Ok(Some(source)) => source,
         Ok(None) => return Some((name.to_owned(), Network::Others)),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tenure_api::claims::RECORD_PREFIX;
+use tenure_api::claims::{PodRecord, RECORD_PREFIX};
 use tenure_api::whereabouts::Allocation;
 use tenure_claims::ClaimFacts;
 use tenure_claims::status::Reason;
@@ -23,7 +23,7 @@ use super::super::at;
 use super::Refused;
 use crate::ledgers::Ledger;
 use crate::world::World;
-use crate::write::{ClaimId, ClaimWrite, Rest, Write};
+use crate::write::{At, ClaimId, ClaimWrite, Gone, PodId, Renamed, Rest, Write};
 
 /// So many claims are served with one write: a JSON patch may have 10,000 operations, and each takes a few.
 const AT_ONCE: usize = 500;
@@ -47,6 +47,16 @@ impl<'a> RangeRecord<'a> {
     pub(super) fn claim(&self) -> ClaimId {
         let (namespace, name) = self.record.podref.split_once('/').unwrap_or_default();
         ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: self.uid().to_owned() }
+    }
+
+    /// The namespace of its claim.
+    pub(super) fn namespace(&self) -> &'a str {
+        self.record.podref.split_once('/').unwrap_or_default().0
+    }
+
+    /// The pods that it names.
+    pub(super) fn pods(&self) -> impl Iterator<Item = PodId> + use<'a> {
+        PodId::all_of(self.namespace(), &self.record.pods)
     }
 }
 
@@ -263,7 +273,8 @@ pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, res
     let write = |(object, mut records): (String, Vec<&RangeRecord<'_>>)| {
         records.truncate(AT_ONCE);
         let ledger = &records.first()?.ledger.pool;
-        let gone = records.iter().filter(|it| doubtful.contains(it.uid())).map(|it| it.claim()).collect();
+        let claims = records.iter().filter(|it| doubtful.contains(it.uid())).map(|it| it.claim());
+        let gone = Gone { claims: claims.collect(), pods: records.iter().flat_map(|it| it.pods()).collect() };
         let requests = records.iter().map(|it| Request {
             who: Who {
                 id: it.record.id.clone(),
@@ -277,6 +288,20 @@ pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, res
         Some(Write::Claim(ClaimWrite::Forget { ledger, network, records: requests.collect(), gone, rest }))
     };
     by_ledger.into_iter().filter_map(write).collect()
+}
+
+/// Writes which pods were given addresses of shared ledgers.
+pub(super) fn rename(renamed: Vec<(&RangeRecord<'_>, Vec<PodRecord>)>) -> Vec<Write> {
+    let mut by_ledger: BTreeMap<String, (At, Vec<Renamed>)> = BTreeMap::new();
+    for (record, pods) in renamed {
+        let name = record.ledger.pool.name_any();
+        let (_, records) = by_ledger.entry(name).or_insert_with(|| (at(&record.ledger.pool), Vec::new()));
+        if records.len() < AT_ONCE {
+            records.push(Renamed { key: record.key.to_owned(), before: record.record.clone(), pods });
+        }
+    }
+    let write = |(ledger, records)| Write::Claim(ClaimWrite::Name { ledger, records });
+    by_ledger.into_values().map(write).collect()
 }
 
 /// The network of a ledger, as its records rest under.

@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tenure_claims::ClaimFacts;
-use tenure_claims::status::Reason;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::ResourceExt;
+use tenure_api::claims::PodRecord;
+use tenure_claims::status::{Place, Reason};
+use tenure_claims::{ClaimFacts, Trace};
+use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 
 use super::blocks::Blocks;
@@ -20,19 +24,68 @@ pub(super) struct Recorded<'a> {
     /// In floating blocks: block, offset, addresses.
     pub(super) blocks: Vec<(String, String, Vec<Address>)>,
     pub(super) ranges: Vec<RangeRecord<'a>>,
+    /// Whether a pod that was given any of it may still use it: then none of it is taken away.
+    pub(super) in_use: bool,
 }
 
 /// What each claim has on record, by UID.
-pub(super) fn gather<'a>(blocks: &Blocks<'_>, ranges: Vec<RangeRecord<'a>>) -> HashMap<String, Recorded<'a>> {
+pub(super) fn gather<'a>(
+    world: &World,
+    blocks: &Blocks<'_>,
+    ranges: Vec<RangeRecord<'a>>,
+    now: Timestamp,
+) -> HashMap<String, Recorded<'a>> {
     let mut recorded: HashMap<String, Recorded<'a>> = HashMap::new();
     for (block, offset, addresses, record) in blocks.held() {
-        let place = (block.to_owned(), offset.to_owned(), addresses);
-        recorded.entry(record.uid.clone()).or_default().blocks.push(place);
+        let has = recorded.entry(record.uid.clone()).or_default();
+        has.blocks.push((block.to_owned(), offset.to_owned(), addresses));
+        has.in_use |= may_be_used(world, &record.namespace, &record.pods, now);
     }
     for record in ranges {
-        recorded.entry(record.uid().to_owned()).or_default().ranges.push(record);
+        let has = recorded.entry(record.uid().to_owned()).or_default();
+        has.in_use |= may_be_used(world, record.namespace(), &record.record.pods, now);
+        has.ranges.push(record);
     }
     recorded
+}
+
+/// Whether one of the pods that a record names may still use its address.
+pub(super) fn may_be_used(world: &World, namespace: &str, pods: &[PodRecord], now: Timestamp) -> bool {
+    pods.iter().any(|pod| world.trace(namespace, pod, now).may_use())
+}
+
+/// The pods that a record is to name next, if not those that it names: with `more` that are to be given its address, and
+/// without those that have ended. A pod that is gone with its node, and that `matters`, is marked when it is first seen so, and
+/// the mark goes when either is back.
+pub(super) fn next_pods(
+    world: &World,
+    (namespace, pods): (&str, &[PodRecord]),
+    more: &[PodRecord],
+    matters: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Option<Vec<PodRecord>> {
+    let mut next = Vec::new();
+    for pod in pods {
+        let trace = world.trace(namespace, pod, now);
+        if trace == Trace::Ended && !more.is_empty() {
+            continue;
+        }
+        let mut pod = pod.clone();
+        if world.is_without_node(&pod.node) && trace != Trace::Alive {
+            if pod.missing.is_none() && matters(&pod.uid) {
+                pod.missing = Some(MicroTime(now.to_jiff()));
+            }
+        } else {
+            pod.missing = None;
+        }
+        next.push(pod);
+    }
+    for pod in more {
+        if !next.iter().any(|known| known.uid == pod.uid) {
+            next.push(pod.clone());
+        }
+    }
+    (next != pods).then_some(next)
 }
 
 /// What becomes of a claim that has something on record; `None` if that is not all that it needs.
@@ -59,11 +112,15 @@ pub(super) fn keep<'a>(
             let foreign = held.iter().all(|it| !config.ranges.iter().any(|range| range.cidr().contains(*it)));
             return foreign.then(|| changed(facts, &held));
         };
-        if facts.held {
-            let kept: BTreeSet<Address> = complete.iter().map(|(address, _)| *address).collect();
+        let kept: BTreeSet<Address> = complete.iter().map(|(address, _)| *address).collect();
+        if facts.held && !has.in_use {
             strays.extend(has.ranges.iter().filter(|it| !kept.contains(&it.address)).cloned());
         }
-        return Some(Verdict::Has(complete));
+        let of = has.ranges.iter().filter(|it| kept.contains(&it.address));
+        let mut places: Vec<Place> = of.map(|it| Place::Ledger(it.ledger.pool.name_any())).collect();
+        places.sort();
+        places.dedup();
+        return Some(Verdict::Has(complete, places));
     }
     let chosen = has.blocks.iter().find(|(_, _, all)| all.iter().any(|address| says.contains(address)));
     let Some((block, offset, addresses)) = chosen.or(has.blocks.first()) else {
@@ -74,13 +131,14 @@ pub(super) fn keep<'a>(
     if matches!(source, Some(Source::Ranges(_))) {
         return Some(changed(facts, addresses));
     }
-    if facts.held && chosen.is_some() {
+    if facts.held && chosen.is_some() && !has.in_use {
         // A creation that arrived late may have given it a second one, which nobody was ever told of.
         for (other, at, _) in has.blocks.iter().filter(|(other, at, _)| (other, at) != (block, offset)) {
             blocks.free(other, at, false);
         }
     }
-    Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect()))
+    let places = vec![Place::Block(block.clone())];
+    Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect(), places))
 }
 
 /// Whether a status was written over what a claim had been given and nobody has used yet: restored from a backup, a moment
@@ -96,27 +154,40 @@ pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
     let said = &facts.addresses;
     !facts.held
         && !said.is_empty()
+        && !has.in_use
         && facts.slots.both().next().is_none()
         && !said.iter().any(|(address, _)| recorded.contains(address))
 }
 
-/// Whether a living pod uses these addresses of a claim that is gone: one that refers to a claim of that name and says that it
-/// has one of them, or says nothing and is not younger than the claim that has the name now.
+/// Whether a pod may still use these addresses of a claim that is gone: one that the record names, whatever its annotations
+/// say. What annotations say only adds to it: a pod that refers to a claim of that name and says that it has one of the
+/// addresses; and, where the record names nobody, because it is of an earlier version or nobody was given it, every pod that
+/// refers to a claim of that name and is not younger than the claim that has the name now.
 pub(super) fn is_used(
-    world: &World,
-    users: &Users<'_>,
-    namespace: &str,
-    name: &str,
+    (world, users): (&World, &Users<'_>),
+    claim: (&str, &str),
+    pods: &[PodRecord],
     addresses: &[Address],
+    now: Timestamp,
 ) -> bool {
+    let (namespace, name) = claim;
+    #[cfg(test)]
+    if world.planted == Some(crate::records::Planted::AnnotationsFree) {
+        return users.by_name(namespace, name).any(|pod| {
+            let known = world.ledgers.pods.get(&format!("{namespace}/{}", pod.name));
+            let known = known.and_then(|pod| pod.addresses);
+            known.is_none_or(|known| addresses.iter().any(|address| known.contains(address)))
+        });
+    }
+    if may_be_used(world, namespace, pods, now) {
+        return true;
+    }
     let successor = world.claims.get(namespace, name).map(|claim| claim.facts.created);
     users.by_name(namespace, name).any(|pod| {
-        let known =
-            world.ledgers.pods.get(&format!("{namespace}/{}", pod.name)).and_then(|pod| pod.addresses);
-        match known {
-            Some(known) => addresses.iter().any(|address| known.contains(address)),
-            None => successor.is_none_or(|made| pod.created <= made),
-        }
+        let podref = format!("{namespace}/{}", pod.name);
+        let known = world.ledgers.pods.get(&podref).and_then(|pod| pod.addresses);
+        let says = known.is_some_and(|known| addresses.iter().any(|address| known.contains(address)));
+        says || pods.is_empty() && successor.is_none_or(|made| pod.created <= made)
     })
 }
 

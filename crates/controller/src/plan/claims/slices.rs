@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tenure_api::claims::SLICE_OWNER;
+use tenure_api::claims::{PodRecord, SLICE_OWNER};
 use tenure_api::whereabouts::{Allocation, NodeSlicePool};
 use tenure_claims::ClaimFacts;
 use tenure_claims::status::Reason;
@@ -26,7 +26,7 @@ use super::Refused;
 use super::ranges::{RangeRecord, Resting, by_range, who};
 use crate::ledgers::Ledger;
 use crate::world::World;
-use crate::write::{ClaimId, ClaimWrite, LedgerWrite, Write};
+use crate::write::{ClaimWrite, Gone, LedgerWrite, Write};
 
 /// Slices for claims, as they are to be.
 pub(super) struct Cut<'a> {
@@ -47,7 +47,7 @@ struct Draft<'a> {
     slice: Cidr,
     records: BTreeMap<String, Allocation>,
     changed: bool,
-    gone: Vec<ClaimId>,
+    gone: Gone,
 }
 
 /// What of a pool of slices is for claims.
@@ -94,7 +94,8 @@ impl<'a> Cut<'a> {
                     Some(ledger) => {
                         let records = ledger.pool.spec.allocations.clone();
                         let pool = pool.name_any();
-                        let draft = Draft { ledger, pool, slice, records, changed: false, gone: Vec::new() };
+                        let draft =
+                            Draft { ledger, pool, slice, records, changed: false, gone: Gone::default() };
                         cut.drafts.insert(name, draft);
                     }
                 }
@@ -108,9 +109,20 @@ impl<'a> Cut<'a> {
         let Some(draft) = self.drafts.get_mut(&record.ledger.pool.name_any()) else { return false };
         if draft.records.remove(record.key).is_some() {
             draft.changed = true;
+            draft.gone.pods.extend(record.pods());
             if doubtful {
-                draft.gone.push(record.claim());
+                draft.gone.claims.push(record.claim());
             }
+        }
+        true
+    }
+
+    /// A record gets these pods. Whether it is one of a slice.
+    pub(super) fn rename(&mut self, record: &RangeRecord<'_>, pods: &[PodRecord]) -> bool {
+        let Some(draft) = self.drafts.get_mut(&record.ledger.pool.name_any()) else { return false };
+        if let Some(known) = draft.records.get_mut(record.key) {
+            known.pods = pods.to_vec();
+            draft.changed = true;
         }
         true
     }
@@ -155,7 +167,10 @@ impl<'a> Cut<'a> {
                     ifname: Some(who.ifname),
                     ..Allocation::default()
                 };
-                if draft.records.insert(hold.offset.to_string(), record.clone()) != Some(record) {
+                // What it has already it has with the pods that were given it.
+                let key = hold.offset.to_string();
+                if draft.records.get(&key).is_none_or(|known| known.id != record.id) {
+                    draft.records.insert(key, record);
                     draft.changed = true;
                 }
             }

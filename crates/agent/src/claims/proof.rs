@@ -1,0 +1,101 @@
+//! What the record proves of claims: which addresses each has, and which pods were given them.
+//!
+//! Whoever may write a claim's status or its annotation could name any address and any pod there. So neither is relied on: the
+//! status says in which objects the record is, and these, which only the controller writes, decide. They are read when a pod of
+//! this node is let in, which is before its ADD as a rule; and else by the ADD that needs them. A proof stays good for a pod that
+//! it names: while that pod is alive the record is not freed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Api;
+use tenure_api::coil::AddressBlock;
+use tenure_api::whereabouts::IPPool;
+use tenure_claims::status::Place;
+use tenure_claims::{ClaimFacts, OnRecord};
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::Shared;
+use crate::objects::lock;
+
+/// How long one read may take.
+const LIVE_READ: Duration = Duration::from_secs(1);
+/// A network has no more ranges than that; a status that names more objects was not written by our controller.
+const MOST_PLACES: usize = 16;
+
+/// What was read of records.
+#[derive(Default)]
+pub(super) struct Proofs {
+    /// By the UID of the claim.
+    read: BTreeMap<String, OnRecord>,
+    /// Those that are being read before anybody asks.
+    early: BTreeSet<String>,
+}
+
+impl Shared {
+    /// Whether the record, as it was read, says that the claim has all of its addresses and that the pod was given them.
+    pub(super) fn is_proven(&self, claim: &ClaimFacts, pod: &str) -> bool {
+        let proofs = lock(&self.proofs);
+        let proof = proofs.read.get(&claim.uid);
+        proof.is_some_and(|it| it.covers(&claim.addresses) && it.pods.iter().any(|named| named == pod))
+    }
+
+    /// Reads what is on record for a claim. Says why it cannot.
+    pub(super) async fn read_record(&self, claim: &ClaimFacts) -> Result<(), String> {
+        let mut found: Option<OnRecord> = None;
+        for place in claim.places.iter().take(MOST_PLACES) {
+            let this = match timeout(LIVE_READ, self.read_place(place, &claim.uid)).await {
+                Ok(Ok(this)) => this,
+                Ok(Err(error)) => return Err(format!("{place}: {error}")),
+                Err(_) => return Err(format!("{place}: no answer within {} s", LIVE_READ.as_secs_f32())),
+            };
+            found = Some(match found {
+                Some(found) => found.and(this),
+                None => this,
+            });
+        }
+        lock(&self.proofs).read.insert(claim.uid.clone(), found.unwrap_or_default());
+        Ok(())
+    }
+
+    async fn read_place(&self, place: &Place, uid: &str) -> Result<OnRecord, kube::Error> {
+        Ok(match place {
+            Place::Block(name) => {
+                let block = Api::<AddressBlock>::all(self.client.clone()).get_opt(name).await?;
+                block.map(|block| OnRecord::in_block(&block, uid)).unwrap_or_default()
+            }
+            Place::Ledger(name) => {
+                // In this namespace only: that of others may be anybody's.
+                let ledgers: Api<IPPool> = Api::namespaced(self.client.clone(), &self.options.namespace);
+                let ledger = ledgers.get_opt(name).await?;
+                ledger.map(|ledger| OnRecord::in_ledger(&ledger, uid)).unwrap_or_default()
+            }
+        })
+    }
+
+    /// A claim was heard of: if pods of this node are let in, the record is read before they ask.
+    pub(super) fn prove_early(self: &Arc<Self>, claim: &ClaimFacts) {
+        let mut own = claim.slots.both().filter(|slot| slot.node == self.pods.node());
+        if !claim.held || own.all(|slot| self.is_proven(claim, &slot.uid)) {
+            return;
+        }
+        if !lock(&self.proofs).early.insert(claim.uid.clone()) {
+            return;
+        }
+        let (shared, claim) = (Arc::clone(self), claim.clone());
+        self.spawn(async move {
+            if let Err(problem) = shared.read_record(&claim).await {
+                debug!(claim = claim.name, namespace = claim.namespace, problem, "cannot read a record yet");
+            }
+            lock(&shared.proofs).early.remove(&claim.uid);
+            shared.tell_waiting();
+        });
+    }
+
+    /// A claim is gone.
+    pub(super) fn forget_proof(&self, uid: &str) {
+        lock(&self.proofs).read.remove(uid);
+    }
+}
