@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -61,7 +62,8 @@ async fn d4_only_who_gives_addresses_may_write_what_a_claim_has_and_who_has_it()
     let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
     let admin = plane.client()?;
     plane.kubectl(&["apply", "-k", DEPLOY]).await?;
-    make(Api::all(admin.clone()), serde_json::to_value(tenure_api::claims::crd())?).await?;
+    let kind = serde_json::to_value(tenure_api::claims::crd())?;
+    make::<CustomResourceDefinition>(Api::all(admin.clone()), kind).await?;
     plane.kubectl(&["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"]).await?;
     // A tenant who may do anything in his own namespace, and an IPAM controller of somebody else's, as docs/claims.md has it.
     let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);

@@ -163,8 +163,8 @@ async fn d10_a_definition_with_the_cluster_networks_name_is_refused_and_changes_
     })
     .await;
     claim(&client, "c", CLUSTER).await;
-    claim(&client, "d", "blue").await;
     assert_eq!(given(&client, "c").await, ["10.2.0.0/32"]);
+    claim(&client, "d", "blue").await;
     assert_eq!(given(&client, "d").await, ["10.2.0.1/32"]);
     controller.stop().await;
 }

@@ -104,7 +104,7 @@ pub(crate) fn not_allowed(
 }
 
 /// An attachment definition has a name that is not its own.
-pub(crate) fn definition_refused(attachment: &Attachment, message: &str) -> Note {
+pub(crate) fn definition_refused(attachment: &Attachment, reason: &str, message: &str) -> Note {
     let about = ObjectReference {
         api_version: Some("k8s.cni.cncf.io/v1".to_owned()),
         kind: Some("NetworkAttachmentDefinition".to_owned()),
@@ -113,7 +113,7 @@ pub(crate) fn definition_refused(attachment: &Attachment, message: &str) -> Note
         uid: Some(attachment.definition.uid.clone()),
         ..ObjectReference::default()
     };
-    Note::warning(about, "NetworkNameRefused", message)
+    Note::warning(about, reason, message)
 }
 
 /// A pod, by what is known of it.

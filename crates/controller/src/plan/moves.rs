@@ -28,6 +28,9 @@ use crate::write::{MoveWrite, Write};
 /// How soon is looked again at pods that no event tells of: those that stay in by the record alone.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Why a definition is refused that has the name of the cluster's own network.
+const NETWORK_NAME_REFUSED: &str = "NetworkNameRefused";
+
 /// Pods that records have to name before they come in, by the UID of the claim.
 pub(super) type Naming = BTreeMap<String, Vec<PodRecord>>;
 
@@ -84,7 +87,7 @@ impl MovePlanner {
         self.coming.retain(|claim, _| !world.claims.all.is_gone(claim));
         self.say_what_is_not_allowed(world);
         for attachment in world.ledgers.attachments.iter().filter(|it| world.is_refused(it)) {
-            let note = definition_refused(attachment, &refused(attachment));
+            let note = definition_refused(attachment, NETWORK_NAME_REFUSED, &refused(attachment));
             self.standing.say(note);
         }
         writes
@@ -221,7 +224,7 @@ impl MovePlanner {
                 } else {
                     let known = world.ledgers.attachments.get(&format!("{namespace}/{attachment}"));
                     known.and_then(|known| match &known.opted_in {
-                        _ if world.is_refused(known) => Some(refused(known)),
+                        _ if world.is_refused(known) => Some((NETWORK_NAME_REFUSED, refused(known))),
                         Ok(Some(_)) => None,
                         Ok(None) => Some((
                             reason::PERSISTENT_IPS_NOT_ALLOWED,

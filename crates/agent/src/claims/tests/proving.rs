@@ -63,7 +63,7 @@ async fn a_record_is_read_when_the_pod_is_let_in_and_not_by_its_add() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d10_a_definition_with_the_cluster_networks_name_makes_no_add_of_that_network_read_the_pod() {
+async fn d10_a_definition_with_the_cluster_networks_name_costs_no_add_of_that_network_anything() {
     let bed = Bed::new().await;
     let list = json!({
         "cniVersion": "1.1.0", "name": "tenure", "allowPersistentIPs": true, "plugins": [{"type": "macvlan"}],
@@ -81,9 +81,13 @@ async fn d10_a_definition_with_the_cluster_networks_name_makes_no_add_of_that_ne
         listed.then_some(())
     })
     .await;
-    // One that nobody has heard of, as the kubelet's own are for a moment.
-    let (before, ghost) =
-        (pods(), At { pod: "ghost".into(), uid: "g".into(), container: "c-g".into(), ..at });
-    agent.add(&network, &ghost).await.unwrap();
-    assert_eq!(pods(), before, "no pod is read");
+    // Pods that nobody has heard of cost what they cost on a network whose name no definition has.
+    let cost = async |name: &str| {
+        let (before, network) = (pods(), json!({"cniVersion": "1.1.0", "name": name, "type": "tenure"}));
+        let (pod, container) = (format!("ghost-{name}"), format!("c-{name}"));
+        let ghost = At { pod, uid: name.into(), container, ..at.clone() };
+        agent.add(&network, &ghost).await.unwrap();
+        pods() - before
+    };
+    assert_eq!(cost("tenure").await, cost("of-nobody").await);
 }
