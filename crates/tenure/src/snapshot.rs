@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 
 use anyhow::{Result, anyhow};
@@ -11,6 +12,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, EnginePool};
+use tenure_api::read::Read;
 use tenure_claims::Slots;
 use tenure_handles::{Clock, SystemClock};
 use tenure_ipam::{Address, Cidr, Subnet};
@@ -221,13 +223,21 @@ async fn every<K, T>(client: &Client, what: &str, of: impl Fn(K) -> Option<T>) -
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let api: Api<K> = Api::all(client.clone());
+    let api: Api<Read<K>> = Api::all(client.clone());
     let mut params = ListParams::default().limit(PAGE);
     let mut found = Vec::new();
     loop {
         let page = api.list(&params).await.map_err(|error| friendly(error, what))?;
         let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-        found.extend(page.items.into_iter().filter_map(&of));
+        for read in page.items {
+            match read {
+                Read::Is(object) => found.extend(of(object)),
+                // The others are worth showing all the same.
+                Read::Unreadable(it) => {
+                    let _ = writeln!(io::stderr(), "tenure: of {what}, {it}");
+                }
+            }
+        }
         match next {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(found),
