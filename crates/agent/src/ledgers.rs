@@ -74,7 +74,8 @@ impl Options {
             reserving_always: false,
             cooling: Duration::from_secs(30),
             patience: Duration::from_secs(5),
-            longest: Duration::from_secs(20),
+            // Shorter than the plugin waits, longer than two writes on a slow server take.
+            longest: Duration::from_secs(45),
             directory: directory.into(),
         }
     }

@@ -15,8 +15,11 @@ use tokio::time::timeout;
 
 use super::Shared;
 
-/// How long one call may take. A pod waits for it.
+/// How long one reading call may take. A pod waits for it.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long one writing call may take. A write that is given up early may have been made all the same, and with a server that
+/// always needs longer nobody would get anywhere.
+const WRITE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why a call came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +50,31 @@ impl Trouble {
 }
 
 impl Shared {
-    /// Makes one call. What the API server answers, also a refusal, is an answer.
+    /// Makes one reading call. What the API server answers, also a refusal, is an answer.
     pub(super) async fn call<T>(
         &self,
         act: impl FnOnce() -> String,
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Trouble> {
-        let (code, problem) = match timeout(PATIENCE, call).await {
+        self.within(PATIENCE, act, call).await
+    }
+
+    /// Makes one writing call.
+    pub(super) async fn write<T>(
+        &self,
+        act: impl FnOnce() -> String,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Trouble> {
+        self.within(WRITE_PATIENCE, act, call).await
+    }
+
+    async fn within<T>(
+        &self,
+        patience: Duration,
+        act: impl FnOnce() -> String,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Trouble> {
+        let (code, problem) = match timeout(patience, call).await {
             Ok(Ok(answer)) => {
                 self.answered();
                 return Ok(answer);
@@ -62,7 +83,7 @@ impl Shared {
                 (Some(status.code), format!("the API server refuses ({}): {}", status.code, status.message))
             }
             Ok(Err(error)) => (None, format!("the API server cannot be asked: {error}")),
-            Err(_) => (None, format!("no answer of the API server within {} s", PATIENCE.as_secs())),
+            Err(_) => (None, format!("no answer of the API server within {} s", patience.as_secs())),
         };
         let trouble = Trouble { code, message: format!("{}: {problem}", act()) };
         // What is to be expected is no trouble.

@@ -76,7 +76,7 @@ impl Worker {
     async fn create(&mut self, name: &str, pool: &IPPool) -> Result<(), Trouble> {
         let began = self.shared.clock.elapsed();
         let act = || format!("creating IPPool {name}");
-        match self.shared.call(act, self.pools.create(&PostParams::default(), pool)).await {
+        match self.shared.write(act, self.pools.create(&PostParams::default(), pool)).await {
             Ok(made) => drop(self.see(&made, began)),
             Err(trouble) if trouble.code == Some(409) => {
                 self.read_one(name).await?;
@@ -96,7 +96,7 @@ impl Worker {
     async fn mark(&mut self, mark: &Mark) -> Result<(), Trouble> {
         let began = self.shared.clock.elapsed();
         let (act, patch) = (|| format!("marking IPPool {}", mark.name), mark.patch());
-        match self.shared.call(act, calls::patch(&self.pools, &mark.name, &patch)).await {
+        match self.shared.write(act, calls::patch(&self.pools, &mark.name, &patch)).await {
             Ok(marked) => drop(self.see(&marked, began)),
             Err(trouble) if trouble.is_conflict() || trouble.is_missing() => {}
             Err(trouble) => return Err(trouble),
@@ -160,7 +160,7 @@ impl Worker {
             tries.push(async move {
                 let act = || format!("writing IPPool {name}");
                 // Metadata are all that is needed, if nobody came between.
-                (place, shared.call(act, calls::patch_metadata(&pools, &name, &patch)).await)
+                (place, shared.write(act, calls::patch_metadata(&pools, &name, &patch)).await)
             });
         }
         for (place, answer) in calls::all(tries).await {
@@ -230,7 +230,7 @@ impl Worker {
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             due.push(async move {
                 let act = || format!("deleting OverlappingRangeIPReservation {name}");
-                let deleted = shared.call(act, reservations.delete(&name, &params)).await;
+                let deleted = shared.write(act, reservations.delete(&name, &params)).await;
                 (name, deleted.map(drop))
             });
         }
@@ -261,7 +261,7 @@ async fn make(
     // Another node's agent may not delete it.
     let node = (NODE.to_owned(), shared.options.node.clone());
     object.metadata.annotations.get_or_insert_default().extend([node]);
-    match shared.call(act, reservations.create(&PostParams::default(), &object)).await {
+    match shared.write(act, reservations.create(&PostParams::default(), &object)).await {
         Ok(made) => return Ok(Some(made)),
         Err(trouble) if trouble.is_hopeless() || trouble.is_missing() => return Err(trouble),
         Err(_) => {}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::health::Gauge;
@@ -26,6 +26,10 @@ impl std::fmt::Display for Trouble {
     }
 }
 
+/// A server that is slow is let finish: an answer may take this many times as long as failures are put up with. A write that is
+/// given up early may have been made all the same, and a server that always needs longer would never be asked with success.
+const ANSWER_TAKES: u32 = 6;
+
 impl Shared {
     /// Makes a call, again and again while it fails for a reason that may pass, until [`Options::patience`](super::Options::patience) is over.
     pub(crate) async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Trouble>
@@ -36,7 +40,8 @@ impl Shared {
     }
 }
 
-/// Makes a call, again and again while it fails for a reason that may pass, until the patience is over.
+/// Makes a call, again and again while it fails for a reason that may pass, until the patience is over. A call that is under way
+/// then has [`ANSWER_TAKES`] times as long.
 pub(crate) async fn insist<T, F>(
     gauge: &Gauge,
     patience: Duration,
@@ -45,27 +50,27 @@ pub(crate) async fn insist<T, F>(
 where
     F: Future<Output = Result<T, kube::Error>>,
 {
-    let mut last = format!("no answer within {} s", patience.as_secs_f32());
-    let tries = async {
-        let mut waits = Waits::default();
-        loop {
-            match call().await {
-                Ok(answer) => {
-                    gauge.answered();
-                    return Ok(answer);
-                }
-                Err(kube::Error::Api(status)) if is_final(status.code) => {
-                    gauge.answered();
-                    return Err(Trouble::Refused(status.code, status.message.clone()));
-                }
-                Err(error) => last = error.to_string(),
+    let over = sleep(patience);
+    tokio::pin!(over);
+    let mut waits = Waits::default();
+    loop {
+        let last = match timeout(patience * ANSWER_TAKES, call()).await {
+            Ok(Ok(answer)) => {
+                gauge.answered();
+                return Ok(answer);
             }
-            waits.pass().await;
+            Ok(Err(kube::Error::Api(status))) if is_final(status.code) => {
+                gauge.answered();
+                return Err(Trouble::Refused(status.code, status.message.clone()));
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", (patience * ANSWER_TAKES).as_secs_f32()),
+        };
+        tokio::select! {
+            biased;
+            () = &mut over => return Err(Trouble::Away(last)),
+            () = waits.pass() => {}
         }
-    };
-    match timeout(patience, tries).await {
-        Ok(done) => done,
-        Err(_) => Err(Trouble::Away(last)),
     }
 }
 
