@@ -179,7 +179,7 @@ mod tests {
     fn all() -> Vec<IPAMClaim> {
         let slot = |pod: &str, node: &str| json!({"pod": pod, "uid": pod, "node": node});
         let moves = json!({"active": slot("vm-a", "node1"), "incoming": slot("vm-b", "node2"), "number": 1});
-        let held = |uid: &str| condition("Held", "True", "Recorded", &held_message(uid));
+        let held = |uid: &str| condition("Held", "True", "Recorded", &held_message(uid, &[]));
         let given =
             condition("IPsAllocated", "True", "SuccessfulAllocation", "IP addresses successfully allocated");
         let failed = condition("IPsAllocated", "False", "SubnetExhausted", "no address is free");
@@ -220,7 +220,7 @@ shop        vm.data    blue      -           10.0.0.5/24, fd00::5/64   vm-a on n
             "created": "2026-11-15T09:00:00Z", "deleting": false,
             "conditions": [
                 condition("IPsAllocated", "SuccessfulAllocation", "IP addresses successfully allocated"),
-                condition("Held", "Recorded", &held_message("vm.data")),
+                condition("Held", "Recorded", &held_message("vm.data", &[])),
             ],
         }]);
         assert_eq!(shown, expected);
