@@ -161,7 +161,7 @@ impl Bed {
         self.ready_with(Options { patience: Duration::from_secs(1), ..Options::new(NODE) }).await
     }
 
-    async fn ready_with(&self, options: Options) -> Agent {
+    pub(super) async fn ready_with(&self, options: Options) -> Agent {
         let agent = self.agent_with(options);
         agent.until("the first lists", |event| *event == Event::ApiRead).await;
         agent
