@@ -275,7 +275,7 @@ impl Ledgers {
             let (sender, inbox) = mpsc::unbounded_channel();
             let worker = Worker::new(Arc::clone(&self.shared), network, inbox);
             let stop = self.shared.stop.clone();
-            self.shared.runtime.spawn(async move { stop.run_until_cancelled(worker.run()).await });
+            self.shared.runtime.spawn(async move { stop.run_until_cancelled(Box::pin(worker.run())).await });
             workers.insert(network.to_owned(), sender);
             &workers[network]
         };

@@ -243,6 +243,7 @@ impl Shared {
         let hear = |shared: &Arc<Self>, heard: Heard<IPPool>| {
             let changes = lock(&shared.state).records.hear(heard);
             if !changes.is_empty() {
+                shared.mind_marks();
                 shared.dirty.notify_one();
             }
         };

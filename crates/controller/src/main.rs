@@ -95,7 +95,11 @@ async fn main() -> Result<()> {
         cluster_network: Some(flags.cluster_network).filter(|name| !name.is_empty()),
         claims: ClaimSettings { empty_after: flags.rest, cooling: flags.cooling },
         missing_node_rest: flags.missing_node_rest,
-        whereabouts: Whereabouts { namespace: flags.whereabouts_namespace, ..Whereabouts::default() },
+        whereabouts: Whereabouts {
+            namespace: flags.whereabouts_namespace,
+            node_gone_after: flags.missing_node_rest,
+            ..Whereabouts::default()
+        },
         ..Settings::new(&format!("{}_{}", hostname().unwrap_or_default(), entropy.uuid()))
     };
     let listener = listen(flags.metrics_address, PORT).await?;

@@ -12,6 +12,7 @@ use crate::cache::{Cache, Known};
 use crate::claims::Claims;
 use crate::ledgers::Ledgers;
 use crate::makers::{INSTANCE, MACHINE, Makers, STATEFUL_SET, WEBHOOK};
+use crate::plan::is_out_of_service;
 use crate::unreadable::{Stub, Unreadables};
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
@@ -166,13 +167,22 @@ impl World {
     /// An `IPPool` as it is.
     pub fn apply_ledger(&mut self, pool: IPPool) {
         let nodes = &self.nodes;
-        self.ledgers.apply_pool(pool, |node| nodes.get(node).is_some());
+        self.ledgers.apply_pool(pool, |node| lives(nodes, node));
+    }
+
+    /// Whether there is such a node, and nobody has declared it out of service. One that cannot be read is there.
+    pub(crate) fn lives(&self, node: &str) -> bool {
+        lives(&self.nodes, node)
     }
 
     /// Whether the deletion of this node was seen.
     pub fn saw_deletion_of(&self, node: &str) -> bool {
         self.deleted_nodes.contains(node)
     }
+}
+
+fn lives(nodes: &Cache<Node>, node: &str) -> bool {
+    nodes.is_unreadable(node) || nodes.get(node).is_some_and(|node| !is_out_of_service(node))
 }
 
 fn keep<K: Known>(cache: &mut Cache<K>, name: &str, uid: &str, gone: bool) {

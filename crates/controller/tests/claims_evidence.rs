@@ -121,7 +121,7 @@ async fn d4_a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_
         })
         .await;
         assert_eq!(has(&client, "forger", "pod").await, pod);
-        assert_eq!(named(&client, "10.2.0.1").await, [pod.clone()]);
+        assert_eq!(named(&client, "10.2.0.1").await, std::slice::from_ref(&pod));
         assert_eq!(named(&client, "10.2.0.0").await, [""; 0]);
         status.conditions.clear();
     }

@@ -108,6 +108,74 @@ async fn a_dead_nodes_slice_is_reused_only_when_nothing_is_held_in_it() {
 }
 
 #[tokio::test]
+async fn d2_a_missing_nodes_slice_and_ledger_go_after_its_pods_and_a_mark_that_nobody_removed() {
+    let (client, controller) = started(63, &["node1", "node2"]).await;
+    attach(&client, "kube-system", "net", &sliced("10.0.0.0/24", "/25")).await;
+    let before = slices(&client, "net", &["node1", "node2"]).await;
+    let slice = given(&before).into_iter().find(|(node, _)| node == "node1").unwrap().1;
+    let name = format!("node1-{}", slice.replace('/', "-"));
+    // No record is of this pod, but it is on the node.
+    pod(&client, "runs", None).await;
+    ledger(&client, &name, &slice, Some("node1"), Some("owned"), &[]).await;
+    node(&client, "node3").await;
+    delete_node(&client, "node1").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let there = ledgers(&client).get(&name).await.unwrap();
+    assert!(!there.annotations().contains_key("tenure/releasing"), "a pod of the node runs");
+    assert_eq!(given(&slice_pools(&client).get("net").await.unwrap()), given(&before));
+    delete_pod(&client, "runs").await;
+    until("the mark", async || {
+        let there = ledgers(&client).get_opt(&name).await.unwrap();
+        there.is_none_or(|there| there.annotations().contains_key("tenure/releasing")).then_some(())
+    })
+    .await;
+    until("the ledger to go", async || {
+        ledgers(&client).get_opt(&name).await.unwrap().is_none().then_some(())
+    })
+    .await;
+    let after = slices(&client, "net", &["node2", "node3"]).await;
+    assert!(given(&after).contains(&("node3".to_owned(), slice)), "{after:?}");
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn d2_the_slice_of_a_node_that_is_out_of_service_does_not_rest_but_waits_for_its_pods() {
+    let client = server(64).await.client();
+    define_attachments(&client).await;
+    let mut settings = settings("a");
+    settings.whereabouts.node_gone_after = Duration::from_mins(5);
+    let controller = start_with(client.clone(), settings);
+    for name in ["node1", "node2"] {
+        node(&client, name).await;
+    }
+    attach(&client, "kube-system", "net", &sliced("10.0.0.0/24", "/25")).await;
+    let before = slices(&client, "net", &["node1", "node2"]).await;
+    let slice = given(&before).into_iter().find(|(node, _)| node == "node1").unwrap().1;
+    let name = format!("node1-{}", slice.replace('/', "-"));
+    pod(&client, "runs", None).await;
+    ledger(&client, &name, &slice, Some("node1"), Some("owned"), &[("3", "default/gone")]).await;
+    node(&client, "node3").await;
+    let taint = json!({"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"});
+    let patch = kube::api::Patch::Merge(json!({"spec": {"taints": [taint]}}));
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client.clone());
+    nodes.patch("node1", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    until("the record of the pod that is gone to go", async || {
+        records(&client, &name).await.is_empty().then_some(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(
+        given(&slice_pools(&client).get("net").await.unwrap()),
+        given(&before),
+        "a pod of the node runs"
+    );
+    delete_pod(&client, "runs").await;
+    let after = slices(&client, "net", &["node2", "node3"]).await;
+    assert!(given(&after).contains(&("node3".to_owned(), slice)), "{after:?}");
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_node_that_is_away_for_a_moment_keeps_its_slice() {
     let client = server(54).await.client();
     define_attachments(&client).await;

@@ -18,7 +18,10 @@ use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 impl Node {
     pub(super) fn block_seen(&mut self, seen: SeenSlice) {
         if let Some(start) = &mut self.start {
-            start.blocks.insert(seen.block.uid.clone(), seen);
+            let known = start.blocks.remove(&seen.block.uid).map(|known| known.records);
+            // What is told again without records says nothing of them.
+            let records = if seen.records.is_empty() { known.unwrap_or_default() } else { seen.records };
+            start.blocks.insert(seen.block.uid.clone(), SeenSlice { records, ..seen });
             return;
         }
         let ours = seen.block.node == self.settings.node;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::PostParams;
+use tenure_api::release::RELEASING;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_whereabouts::ledger::{PoolId, State, owned_object};
 
@@ -61,7 +62,10 @@ impl Offer {
         let mut said = found.clone();
         let (metadata, new) = (&mut said.metadata, self.new.metadata.clone());
         metadata.labels.get_or_insert_default().extend(new.labels.unwrap_or_default());
-        metadata.annotations.get_or_insert_default().extend(new.annotations.unwrap_or_default());
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.extend(new.annotations.unwrap_or_default());
+        // Somebody took this node for gone.
+        annotations.remove(RELEASING);
         said
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct Taken {
     pub(super) grown: bool,
     /// The `NodeSlicePool` that it is of.
     pub(super) pool_uid: String,
+    /// Whether somebody takes this node for gone, and means to release its object or has.
+    pub(super) marked: bool,
 }
 
 impl SeenPool {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use futures::future::join_all;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
+use tenure_api::release::mark_of;
 use tenure_api::whereabouts::{IPPool, label};
 use tenure_ipam::assign::Reservation;
-use tenure_ipam::{Exclusion, Subnet};
+use tenure_ipam::{Cidr, Exclusion, Subnet};
 use tenure_whereabouts::ledger::{Adopted, PoolId, adopt};
 
 use super::claim::Offer;
@@ -73,7 +74,8 @@ impl Shared {
             return;
         }
         if let Some(uid) = offer.same(&had).filter(|_| !state.told) {
-            let block = SeenBlock { reserved: true, ..self.block_of(offer, uid) };
+            let block = self.block_of(&pool_of(&offer.name), &offer.object, &uid, offer.id.range);
+            let block = SeenBlock { reserved: true, ..block };
             let realm = realm_of(&offer.id.network);
             self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records: Vec::new() }));
         }
@@ -82,14 +84,31 @@ impl Shared {
         self.tell_if_all_read();
     }
 
+    /// Nothing is handed out of a slice whose object is marked or gone, because somebody takes this node for gone: the writer takes
+    /// the mark off first, or makes the object again and looks whether the slice is still given.
+    pub(super) fn mind_marks(&self) {
+        let mut state = lock(&self.state);
+        let State { taken, records, .. } = &mut *state;
+        for (name, taken) in taken {
+            let marked = records.get(&taken.object).is_none_or(|record| mark_of(record).is_some());
+            if std::mem::replace(&mut taken.marked, marked) == marked {
+                continue;
+            }
+            let block = self.block_of(&pool_of(name), &taken.object, &taken.block, taken.id.range);
+            let block = SeenBlock { releasing: marked, ..block };
+            let realm = realm_of(&taken.id.network);
+            self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records: Vec::new() }));
+        }
+    }
+
     /// A slice as the node is told of it.
-    fn block_of(&self, offer: &Offer, uid: String) -> SeenBlock {
+    fn block_of(&self, pool: &str, object: &str, uid: &str, slice: Cidr) -> SeenBlock {
         SeenBlock {
-            name: offer.object.clone(),
-            uid,
+            name: object.to_owned(),
+            uid: uid.to_owned(),
             node: self.options.node.clone(),
-            pool: pool_of(&offer.name),
-            subnet: Subnet::single(offer.id.range),
+            pool: pool.to_owned(),
+            subnet: Subnet::single(slice),
             reserved: false,
             deleting: false,
             releasing: false,
@@ -173,10 +192,11 @@ impl Shared {
             around: read.around,
             pool_uid: pool_uid.clone(),
             grown: false,
+            marked: false,
             id: id.clone(),
         };
         self.node.tell(Event::PoolChanged { name: pool_of(name), facts: facts(&taken) });
-        let slice = self.block_of(offer, block);
+        let slice = self.block_of(&pool_of(name), object, &block, id.range);
         let realm = realm_of(&taken.id.network);
         self.node.tell(Event::SliceSeen(SeenSlice { block: slice, realm, records }));
         state.taken.insert(name.clone(), taken);

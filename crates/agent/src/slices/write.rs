@@ -9,10 +9,12 @@ use std::sync::Arc;
 use futures::future::join_all;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use tenure_api::whereabouts::IPPool;
+use tenure_api::release::RELEASING;
+use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_ipam::assign::Reservation;
 use tenure_whereabouts::ledger::{PoolId, State, owned_object};
 
+use super::known::SeenPool;
 use super::{POOLS, Shared};
 use crate::key::Pod;
 use crate::node::{Node, SliceHold, SliceView};
@@ -71,7 +73,7 @@ impl Shared {
     }
 
     /// Makes all objects equal to what the node has.
-    async fn write_all(&self, views: Vec<SliceView>) -> Result<(), String> {
+    async fn write_all(self: &Arc<Self>, views: Vec<SliceView>) -> Result<(), String> {
         let wanted = wanted(&self.options.node, views);
         let names: BTreeSet<String> = {
             let mut state = lock(&self.state);
@@ -94,7 +96,7 @@ impl Shared {
         if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
 
-    async fn write(&self, name: &str, want: Option<&Want>) -> Result<(), String> {
+    async fn write(self: &Arc<Self>, name: &str, want: Option<&Want>) -> Result<(), String> {
         for _ in 0..TRIES {
             let base = lock(&self.state).records.get(name).cloned();
             let tried = match self.desired(want, base.as_ref())? {
@@ -128,6 +130,8 @@ impl Shared {
         let mut object =
             owned_object(&want.id, state, &want.held, base).map_err(|error| error.to_string())?;
         object.metadata.namespace = Some(self.options.namespace.clone());
+        // Somebody took this node for gone.
+        object.metadata.annotations.get_or_insert_default().remove(RELEASING);
         // A range cannot be changed, also not to the same one in other words.
         if let Some(base) = base.filter(|base| base.spec.cidr() == Ok(want.id.range)) {
             object.spec.range.clone_from(&base.spec.range);
@@ -137,17 +141,39 @@ impl Shared {
         Ok((!nothing).then_some(object))
     }
 
-    async fn create(&self, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
+    async fn create(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
         let records: Api<IPPool> = self.api();
         let plain = PostParams::default();
         match self.insist(|| records.create(&plain, object)).await {
-            Ok(made) => Ok(self.written(made)),
+            Ok(made) => {
+                self.look_whether_given(name).await?;
+                Ok(self.written(made))
+            }
             Err(Trouble::Refused(409, _)) => self.read_again(name).await,
             Err(trouble) => Err(trouble),
         }
     }
 
-    async fn replace(&self, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
+    /// An object that was gone is made again: whoever deleted it may be about to give the slice away, and looks for the object
+    /// before that.
+    async fn look_whether_given(self: &Arc<Self>, object: &str) -> Result<(), Trouble> {
+        let pools: Api<NodeSlicePool> = self.api();
+        let taken: Vec<String> = {
+            let state = lock(&self.state);
+            let of_object = state.taken.iter().filter(|(_, taken)| taken.object == object);
+            of_object.map(|(name, _)| name.clone()).collect()
+        };
+        for name in taken {
+            let found = self.insist(|| pools.get_opt(&name)).await?;
+            if let Some(found) = found {
+                let seen = SeenPool::of(&found, &self.options.node);
+                self.hear_pool(Heard::Applied(Identity::of(&found), Some(seen)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn replace(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
         let records: Api<IPPool> = self.api();
         let plain = PostParams::default();
         match self.insist(|| records.replace(name, &plain, object)).await {
@@ -157,7 +183,7 @@ impl Shared {
         }
     }
 
-    async fn delete(&self, name: &str, base: &IPPool) -> Result<Tried, Trouble> {
+    async fn delete(self: &Arc<Self>, name: &str, base: &IPPool) -> Result<Tried, Trouble> {
         let records: Api<IPPool> = self.api();
         let (uid, resource_version) = (base.metadata.uid.clone(), base.metadata.resource_version.clone());
         let exactly =
@@ -174,10 +200,11 @@ impl Shared {
 
     fn written(&self, made: IPPool) -> Tried {
         lock(&self.state).records.hear(Heard::Applied(Identity::of(&made), Some(made)));
+        self.mind_marks();
         Tried::Done
     }
 
-    async fn read_again(&self, name: &str) -> Result<Tried, Trouble> {
+    async fn read_again(self: &Arc<Self>, name: &str) -> Result<Tried, Trouble> {
         let records: Api<IPPool> = self.api();
         let found = self.insist(|| records.get_opt(name)).await?;
         let known = lock(&self.state).records.get(name).cloned();

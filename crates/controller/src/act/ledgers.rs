@@ -41,7 +41,7 @@ impl Actor {
                 let written = patch(&self.ledgers, &pool.name, mark.patch()).await;
                 settle(&self.ledgers, pool, written, ledger, Learned::LedgerGone).await
             }
-            LedgerWrite::Slices { pool, gone, .. } => self.write_slices(pool, gone).await,
+            LedgerWrite::Slices { pool, gone, left, .. } => self.write_slices(pool, gone, left).await,
             LedgerWrite::DropSlices { pool } => {
                 if self.is_asked_for(&pool.name).await? {
                     return Ok((Outcome::Superseded, None));
@@ -64,12 +64,10 @@ impl Actor {
                 let is = |object| Learned::Reservation(Box::new(object));
                 self.drop_object(&self.reservations, reservation, is, Learned::ReservationGone).await
             }
-            LedgerWrite::DropLedger { pool, node } => {
-                if self.node_is_in_use(node).await? {
-                    return Ok((Outcome::Superseded, None));
-                }
-                self.drop_object(&self.ledgers, pool, ledger, Learned::LedgerGone).await
+            LedgerWrite::MarkLedger { pool, node, mark } => {
+                self.mark_ledger(pool, node, mark.as_deref()).await
             }
+            LedgerWrite::DropLedger { pool, node } => self.release_ledger(pool, node).await,
         }
     }
 
@@ -136,12 +134,20 @@ impl Actor {
         Ok(open.and_then(|open| there.into_iter().find(|object| object.name_any() == open.name)))
     }
 
-    async fn write_slices(&self, pool: &NodeSlicePool, gone: &[String]) -> Answer {
+    async fn write_slices(&self, pool: &NodeSlicePool, gone: &[String], left: &[String]) -> Answer {
         if let Some(open) = self.is_open_beside(pool).await? {
             return Ok((Outcome::Superseded, Some(ledger(open))));
         }
         if !gone.is_empty() && self.lives_any(gone).await? {
             return Ok((Outcome::Superseded, None));
+        }
+        // A node that was taking its slice while it was taken away said so first.
+        for name in left {
+            if let Some(there) = self.ledgers.get_opt(name).await?
+                && State::of(&there) == State::Owned
+            {
+                return Ok((Outcome::Superseded, Some(ledger(there))));
+            }
         }
         let name = pool.name_any();
         let mut pool = pool.clone();
@@ -160,11 +166,11 @@ impl Actor {
         settle(&self.slices, &At { name, uid, version }, written, slices, Learned::SlicesGone).await
     }
 
-    /// Whether any of these nodes is there after all, or has pods that live.
+    /// Whether any of these nodes is there after all and in service, or has pods that live.
     async fn lives_any(&self, names: &[String]) -> Result<bool, kube::Error> {
         let reads = stream::iter(names.to_vec()).map(|name| {
             let actor = self.clone();
-            async move { actor.node_is_in_use(&name).await }
+            async move { actor.is_in_use_out_of_service(&name, None).await }
         });
         let found: Vec<bool> = reads.buffer_unordered(READS).try_collect().await?;
         Ok(found.contains(&true))

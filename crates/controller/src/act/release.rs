@@ -12,6 +12,7 @@ use tenure_api::read::Read;
 use tenure_api::release::RELEASING;
 use tenure_ipam::{Address, Subnet};
 
+use super::ledgers::ledger;
 use super::{Actor, Answer, Learned, Outcome, finalize, settle};
 use crate::plan::is_out_of_service;
 use crate::write::{At, Because};
@@ -91,8 +92,28 @@ impl Actor {
         settle(&self.blocks, &now, stripped, Learned::Block, Learned::BlockGone).await
     }
 
-    /// Whether anybody can use a block of a node that an administrator has declared out of service.
-    async fn is_in_use_out_of_service(
+    /// Marks the ledger of a missing node, or takes the mark off.
+    pub(super) async fn mark_ledger(&self, pool: &At, node: &str, mark: Option<&str>) -> Answer {
+        if mark.is_some() && self.node_is_in_use(node).await? {
+            return Ok((Outcome::Superseded, None));
+        }
+        let metadata = json!({"resourceVersion": pool.version, "annotations": {RELEASING: mark}});
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let written = self.ledgers.patch(&pool.name, &PatchParams::default(), &patch).await;
+        settle(&self.ledgers, pool, written, ledger, Learned::LedgerGone).await
+    }
+
+    /// Releases the ledger of a node that is missing or out of service, or takes its mark off if somebody can use it after all.
+    pub(super) async fn release_ledger(&self, pool: &At, node: &str) -> Answer {
+        if self.is_in_use_out_of_service(node, None).await? {
+            let (_, learned) = self.mark_ledger(pool, node, None).await?;
+            return Ok((Outcome::Superseded, learned));
+        }
+        self.drop_object(&self.ledgers, pool, ledger, Learned::LedgerGone).await
+    }
+
+    /// Whether anybody can use what a node has that is missing, or that an administrator has declared out of service.
+    pub(super) async fn is_in_use_out_of_service(
         &self,
         node: &str,
         addresses: Option<&Subnet>,

@@ -67,7 +67,7 @@ impl MovePlanner {
                 continue;
             }
             let named = self.by_record(world, users, records, claim, now);
-            let pods: Vec<&PodFacts> = self.users_of(users, records, claim).chain(&named).collect();
+            let pods: Vec<&PodFacts> = Self::users_of(users, records, claim).chain(&named).collect();
             let next = claim.facts.slots.next(&pods);
             let slots = next.as_ref().unwrap_or(&claim.facts.slots);
             self.say_who_waits(claim, slots, &pods);
@@ -105,7 +105,6 @@ impl MovePlanner {
 
     /// The pods that refer to a claim and were not given the addresses of one that had its name before.
     fn users_of<'u, 'a: 'u>(
-        &self,
         users: &'u Users<'a>,
         records: &'u Records<'_>,
         claim: &'u Claim,

@@ -10,7 +10,7 @@ use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Mark, PoolId, State};
 use tenure_whereabouts::slices::{
     About, AttachmentDefinition, Event, Floating, HeldSpan, Inputs, SharedPool, SlicePlan, SliceWrite,
-    identify, networks, plan, see,
+    identify, network_of, networks, plan, see,
 };
 
 use super::at;
@@ -23,6 +23,9 @@ use crate::write::{LedgerWrite, Write};
 const PACE: Duration = Duration::from_secs(1);
 /// Everything is thought through this often even if nothing that matters seems to have changed.
 const ANYWAY: Duration = Duration::from_secs(5);
+
+/// After so long everybody has heard that a slice was taken away.
+const LEFT_LONG_AGO: Duration = Duration::from_mins(10);
 
 /// Plans slices.
 #[derive(Debug)]
@@ -40,6 +43,16 @@ pub(super) struct SlicePlanner {
     events: Vec<Event>,
     /// What claims need.
     floating: BTreeMap<String, Floating>,
+    /// Slices that missing nodes have left, and since when.
+    left: BTreeMap<Left, Timestamp>,
+}
+
+/// A slice that a missing node has left.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Left {
+    pool: String,
+    node: String,
+    slice: String,
 }
 
 impl SlicePlanner {
@@ -54,6 +67,7 @@ impl SlicePlanner {
             refused: BTreeMap::new(),
             events: Vec::new(),
             floating: BTreeMap::new(),
+            left: BTreeMap::new(),
         }
     }
 
@@ -135,8 +149,9 @@ impl SlicePlanner {
                     }
                     let name = pool.name_any();
                     let gone = losers(ledgers, &pool, &nodes);
+                    let left = self.note_left(ledgers, &pool, &gone, now);
                     let events = events.extract_if(.., |event| event.pool == name).collect();
-                    Some(LedgerWrite::Slices { pool, gone, events })
+                    Some(LedgerWrite::Slices { pool, gone, left, events })
                 }
                 SliceWrite::Delete { name, .. } => {
                     ledgers.slices.get(&name).map(|pool| LedgerWrite::DropSlices { pool: at(pool) })
@@ -151,16 +166,46 @@ impl SlicePlanner {
         due
     }
 
-    /// The nodes that live, or have not been gone for long enough.
+    /// The nodes that live, or have not been missing for long enough. Those that have are kept from losing what their ledgers say
+    /// that they hand out of: ledgers are released after two observations of their own.
     fn living(&mut self, world: &World, now: Timestamp) -> BTreeSet<String> {
-        let mut nodes: BTreeSet<String> = world.nodes().iter().map(ResourceExt::name_any).collect();
+        let known = world.nodes().iter().map(ResourceExt::name_any);
+        let mut nodes: BTreeSet<String> = known.filter(|node| world.lives(node)).collect();
         self.gone.look_again();
         for node in world.ledgers.nodes_with_slices().into_iter().filter(|node| *node != SLICE_OWNER) {
-            if world.nodes().get(node).is_none() && !self.gone.suspect(node.to_owned(), now) {
+            // One that an administrator has declared out of service needs no rest.
+            let missing = !world.lives(node) && world.nodes().get(node).is_none();
+            if world.lives(node) || missing && !self.gone.suspect(node.to_owned(), now) {
                 nodes.insert(node.to_owned());
             }
         }
         nodes
+    }
+
+    /// The ledgers of nodes that have left slices of this pool, with this write or not long ago, and are not given them again.
+    fn note_left(
+        &mut self,
+        ledgers: &Ledgers,
+        pool: &NodeSlicePool,
+        gone: &[String],
+        now: Timestamp,
+    ) -> Vec<String> {
+        let name = pool.name_any();
+        let slices = |pool: &NodeSlicePool| -> BTreeSet<Left> {
+            let all = pool.status.iter().flat_map(|status| &status.allocations);
+            let left = all.map(|it| (name.clone(), it.node_name.clone(), it.slice_range.clone()));
+            left.map(|(pool, node, slice)| Left { pool, node, slice }).collect()
+        };
+        let before = ledgers.slices.get(&name).map(slices).unwrap_or_default();
+        self.left.retain(|_, since| *since <= now && now.since(*since) < LEFT_LONG_AGO);
+        self.left.extend(before.into_iter().filter(|left| gone.contains(&left.node)).map(|left| (left, now)));
+        let given = slices(pool);
+        let left = self.left.keys().filter(|left| left.pool == name && !given.contains(left));
+        let ledger = |left: &Left| {
+            let id = PoolId::of_node(&network_of(pool), &left.node, left.slice.parse().ok()?);
+            id.name().ok()
+        };
+        left.filter_map(ledger).collect()
     }
 
     /// Whether it is this pool's turn. The same version again is another attempt of the same write.

@@ -1,20 +1,22 @@
 //! What nobody uses any more: records and reservations whose pods are gone, and ledgers of nodes that are.
 //!
-//! Ledgers of nodes that live are left alone: the node's agent writes them.
+//! Ledgers of nodes that live are left alone: the node's agent writes them. Those of missing nodes go by the rule of
+//! [`crate::release`]: two observations, a rest between them, and a mark that the node's agent removes if it lives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
+use tenure_api::release::mark_of;
 use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Act, Request, State};
 use tenure_whereabouts::reconcile::{Inputs, LivingPod, Patience, Reconciler, Unused};
 use tenure_whereabouts::slices::{identify, network_of_ledger, networks};
 
-use super::suspicions::Suspicions;
 use super::{ClaimSettings, at};
 use crate::ledgers::Ledger;
+use crate::release::{Releases, Step, mark_at};
 use crate::world::World;
 use crate::write::{LedgerWrite, Rest, Write};
 
@@ -29,7 +31,7 @@ pub(super) struct UnusedPlanner {
     /// How often is looked.
     interval: Duration,
     reconciler: Reconciler,
-    gone: Suspicions,
+    gone: Releases,
     looked: Option<Timestamp>,
     due: Unused,
     /// How long what is freed rests.
@@ -41,7 +43,7 @@ impl UnusedPlanner {
         Self {
             interval: LOOK.min(patience / 4),
             reconciler: Reconciler::new(Patience { between: patience }),
-            gone: Suspicions::lasting(node_gone_after),
+            gone: Releases::resting(node_gone_after),
             looked: None,
             due: Unused::default(),
             rest: ClaimSettings::default().cooling,
@@ -150,25 +152,38 @@ impl UnusedPlanner {
         })
     }
 
-    /// Ledgers of nodes that are gone: read where their records are not known, and deleted when they have none.
+    /// Ledgers of missing nodes: read where their records are not known, marked, and deleted after the rest when they are empty.
     fn of_gone_nodes(&mut self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
         self.gone.look_again();
-        let with_slices = world.ledgers.nodes_with_slices();
         let mut writes = Vec::new();
         for ledger in world.ledgers.pools.iter() {
-            let Some(node) = ledger.node().filter(|node| world.nodes().get(node).is_none()) else { continue };
-            if !ledger.whole && ledger.used > 0 {
-                writes.push(LedgerWrite::Read { pool: at(&ledger.pool) });
-            }
-            let empty = ledger.used == 0 && ledger.whole && ledger.pool.spec.allocations.is_empty();
-            let ours = matches!(ledger.state(), State::Owned | State::Unique);
-            if empty && ours && !with_slices.contains(node) {
-                let uid = ledger.pool.uid().unwrap_or_default();
-                if self.gone.suspect(uid, now) {
-                    writes.push(LedgerWrite::DropLedger { pool: at(&ledger.pool), node: node.to_owned() });
+            let Some(node) = ledger.node().map(str::to_owned) else { continue };
+            let (pool, mark) = (at(&ledger.pool), mark_of(&ledger.pool));
+            if world.lives(&node) {
+                if mark.is_some() {
+                    writes.push(LedgerWrite::MarkLedger { pool, node, mark: None });
                 }
-            } else if ledger.used == 0 && !ledger.whole {
-                writes.push(LedgerWrite::Read { pool: at(&ledger.pool) });
+                continue;
+            }
+            if !ledger.whole {
+                writes.push(LedgerWrite::Read { pool });
+                continue;
+            }
+            if !matches!(ledger.state(), State::Owned | State::Unique) {
+                continue;
+            }
+            // One that an administrator has declared out of service needs no mark and no rest.
+            let step = match world.nodes().get(&node) {
+                Some(_) => Step::Release,
+                None => self.gone.step(&ledger.pool.uid().unwrap_or_default(), mark, now),
+            };
+            let empty = ledger.used == 0 && ledger.pool.spec.allocations.is_empty();
+            match step {
+                Step::Mark => {
+                    writes.push(LedgerWrite::MarkLedger { pool, node, mark: Some(mark_at(now)) });
+                }
+                Step::Release if empty => writes.push(LedgerWrite::DropLedger { pool, node }),
+                Step::Wait | Step::Release => {}
             }
         }
         writes
@@ -180,7 +195,7 @@ fn ours(world: &World) -> impl Iterator<Item = &Ledger> {
     let attachments: Vec<_> = world.ledgers.attachments.iter().map(|it| it.definition.clone()).collect();
     let networks = networks(&attachments, None);
     world.ledgers.pools.iter().filter(|ledger| ledger.whole).filter(move |ledger| {
-        let lives = |node: &str| world.nodes().get(node).is_some();
+        let lives = |node: &str| world.lives(node);
         let of = ledger.node().map(str::to_owned).or_else(|| {
             identify(&ledger.pool, &networks, &lives).map(|id| id.node).filter(|node| !node.is_empty())
         });

@@ -45,6 +45,9 @@ pub enum LedgerWrite {
         pool: Box<NodeSlicePool>,
         /// Nodes that lose their slice because they are gone: a live look has to confirm it.
         gone: Vec<String>,
+        /// Ledgers of nodes that have left slices: one of them that is there again, as a live look has to show, and hands out
+        /// keeps its slice from others.
+        left: Vec<String>,
         /// What people are told when it is written.
         events: Vec<Event>,
     },
@@ -80,7 +83,18 @@ pub enum LedgerWrite {
         /// The pod, if it lives, and what was known of it.
         pod: Option<LivingPod>,
     },
-    /// Deletes the empty ledger of a node that, as a live look has to confirm, is gone.
+    /// Notes on a ledger that its node is missing, provided that live reads confirm it and show no pod that lives there; or takes
+    /// the note off.
+    MarkLedger {
+        /// The ledger.
+        pool: At,
+        /// The node.
+        node: String,
+        /// Since when; nothing to take it off.
+        mark: Option<String>,
+    },
+    /// Deletes the empty ledger of a node, provided that live reads confirm that the node is missing, or out of service, and
+    /// show no pod that lives there.
     DropLedger {
         /// The ledger.
         pool: At,
@@ -99,6 +113,7 @@ impl LedgerWrite {
             Self::Read { .. } => "read",
             Self::Forget { .. } => "forget",
             Self::Unreserve { .. } => "unreserve",
+            Self::MarkLedger { .. } => "mark_ledger",
             Self::DropLedger { .. } => "drop_ledger",
         }
     }
@@ -116,6 +131,7 @@ impl LedgerWrite {
             | Self::Read { pool: at }
             | Self::Forget { pool: at, .. }
             | Self::Unreserve { reservation: at, .. }
+            | Self::MarkLedger { pool: at, .. }
             | Self::DropLedger { pool: at, .. } => &at.uid,
         }
     }

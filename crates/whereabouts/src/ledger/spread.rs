@@ -132,7 +132,9 @@ mod tests {
                 "{losses}: the first object comes first"
             );
             widest.push((starts.len(), last));
-            nodes.iter_mut().for_each(|node| node.lost(&pool, now));
+            for node in &mut nodes {
+                node.lost(&pool, now);
+            }
         }
         assert!(widest.is_sorted() && widest.last().is_some_and(|(apart, _)| *apart >= 49), "{widest:?}");
         for node in &mut nodes {

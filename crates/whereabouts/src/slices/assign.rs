@@ -57,6 +57,7 @@ pub(super) fn assign(
     // Who has one keeps it, while it lives or holds something.
     let present = known.and_then(|known| known.status.as_ref()).map(|status| status.allocations.as_slice());
     let mut displaced: Vec<&str> = Vec::new();
+    let mut left: BTreeSet<usize> = BTreeSet::new();
     for slice in present.unwrap_or_default().iter().filter(|slice| !slice.node_name.is_empty()) {
         let node = slice.node_name.as_str();
         let place = slice.slice_range.parse::<Cidr>().ok().and_then(|cidr| pool.cut.index_of(&cidr));
@@ -79,7 +80,7 @@ pub(super) fn assign(
                 served.insert(node);
             }
             _ if lives => displaced.push(node),
-            _ => {}
+            _ => left.extend(place),
         }
     }
 
@@ -105,6 +106,9 @@ pub(super) fn assign(
     let lives = |node: &String| node == SLICE_OWNER || inputs.nodes.contains(node);
     let dead = nodes.iter().filter(|node| !node.is_empty() && !lives(node)).count();
     let waiting = kept_back.len() + dead;
+    // What a node has left is given to another with a later write: a node that is taking its slice says so first and looks then
+    // whether it still has it, so that one of the two sees the other.
+    kept_back.extend(left);
 
     // What claims ask for by name.
     if give_away {
@@ -148,20 +152,25 @@ pub(super) fn assign(
     Assigned { nodes, without, waiting }
 }
 
-/// Who holds addresses in which slice.
+/// Who holds addresses in which slice, or may at any time: its ledger says that it hands out of it.
 fn holders<'a>(inputs: &Inputs<'a>, pool: &Desired<'_>) -> BTreeMap<usize, BTreeSet<&'a str>> {
     let whole = pool.cut.whole();
     let mut holders: BTreeMap<usize, BTreeSet<&'a str>> = BTreeMap::new();
-    for span in inputs.held.iter().filter(|span| span.network == pool.network) {
-        if span.first.family() != whole.family() || span.last < whole.first() || span.first > whole.last() {
+    let held = inputs.held.iter().filter(|span| span.network == pool.network);
+    let owned = inputs.owned.iter().filter(|id| id.network == pool.network && !id.node.is_empty());
+    let spans = held
+        .map(|span| (span.first, span.last, &span.node))
+        .chain(owned.map(|id| (id.range.first(), id.range.last(), &id.node)));
+    for (first, last, node) in spans {
+        if first.family() != whole.family() || last < whole.first() || first > whole.last() {
             continue;
         }
-        let (first, last) = (span.first.max(whole.first()), span.last.min(whole.last()));
+        let (first, last) = (first.max(whole.first()), last.min(whole.last()));
         let index =
             |address| pool.cut.index_of_address(address).and_then(|index| usize::try_from(index).ok());
         if let (Some(first), Some(last)) = (index(first), index(last)) {
             for slice in first..=last {
-                holders.entry(slice).or_default().insert(&span.node);
+                holders.entry(slice).or_default().insert(node);
             }
         }
     }

@@ -108,7 +108,14 @@ proptest! {
             }
             let writes = run(&attachments, &nodes, &mut pools, &held);
             prop_assert!(writes <= 1);
-            prop_assert_eq!(run(&attachments, &nodes, &mut pools, &held), 0, "a second look changes nothing");
+            if pools.first().map(|pool| pool.spec.clone()) == cut && !matches!(change, Change::Replaced) {
+                for (node, slice) in owners(&pools) {
+                    let from = before.iter().find(|(_, before)| **before == slice).map(|(node, _)| node);
+                    prop_assert!(from.is_none_or(|from| *from == node), "{} has {:?}'s {} with one write", node, from, slice);
+                }
+            }
+            prop_assert!(run(&attachments, &nodes, &mut pools, &held) <= writes, "what was left is given with a second write");
+            prop_assert_eq!(run(&attachments, &nodes, &mut pools, &held), 0, "another look changes nothing");
 
             let after = owners(&pools);
             let same_cut = pools.first().map(|pool| pool.spec.clone()) == cut && !matches!(change, Change::Replaced);

@@ -118,10 +118,34 @@ fn a_dead_nodes_slice_is_given_away_only_when_nothing_is_held_in_it() {
         [("a", "10.0.0.0/26"), ("b", "10.0.0.64/26"), ("c", "10.0.0.128/26"), ("d", "10.0.0.192/26")];
     assert_eq!(slices(&rig.pools[0]), expected);
     assert_eq!(condition(&rig.pools[0], "NodesWithoutSlice").0, "True");
+    // Nothing is held, but its ledger says that it hands out of it.
     rig.held.clear();
+    rig.owned = vec![PoolId::of_node("", "a", "10.0.0.0/26".parse().unwrap())];
+    rig.step();
+    assert_eq!(slices(&rig.pools[0]), expected);
+    rig.owned.clear();
+    rig.step();
+    assert_eq!(slices(&rig.pools[0])[0], ("", "10.0.0.0/26"), "first it is taken away");
     rig.step();
     assert_eq!(slices(&rig.pools[0])[0], ("e", "10.0.0.0/26"));
     assert_eq!(condition(&rig.pools[0], "NodesWithoutSlice").0, "False");
+}
+
+#[test]
+fn d2_a_slice_that_was_taken_away_while_its_node_came_back_for_it_is_nobody_elses() {
+    let net = attachment("kube-system", "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/25"}));
+    let mut rig = Rig::new(vec![net], &["a", "b"]);
+    rig.step();
+    rig.nodes = nodes(&["b", "c"]);
+    rig.step();
+    assert_eq!(slices(&rig.pools[0])[0], ("", "10.0.0.0/25"));
+    // The node's ledger says so before the node looks again whether it still has the slice.
+    rig.owned = vec![PoolId::of_node("", "a", "10.0.0.0/25".parse().unwrap())];
+    rig.step();
+    assert_eq!(slices(&rig.pools[0])[0], ("a", "10.0.0.0/25"));
+    rig.nodes = nodes(&["a", "b", "c"]);
+    rig.step();
+    assert_eq!(slices(&rig.pools[0])[0], ("a", "10.0.0.0/25"));
 }
 
 #[test]

@@ -15,11 +15,11 @@ async fn d4_an_address_counts_only_if_the_record_says_that_this_very_claim_has_i
         let forged = bed.claim("forged").await;
         let agent = bed.hasty_agent().await;
         // All that a claim's status and annotation can say: its own UID, the victim's addresses, and where those are on record.
-        let places: Vec<Place> = match ips[0].ends_with("/32") {
-            true => vec![Place::Block(format!("proof-{}-0", real.uid().unwrap()))],
-            false => (0..ips.len())
-                .map(|number| Place::Ledger(format!("proof-{}-{number}", real.uid().unwrap())))
-                .collect(),
+        let places: Vec<Place> = if ips[0].ends_with("/32") {
+            vec![Place::Block(format!("proof-{}-0", real.uid().unwrap()))]
+        } else {
+            let place = |number| Place::Ledger(format!("proof-{}-{number}", real.uid().unwrap()));
+            (0..ips.len()).map(place).collect()
         };
         for places in [&places[..], &[], &[Place::Block("none-0".into())]] {
             bed.say(&forged, &ips, places).await;

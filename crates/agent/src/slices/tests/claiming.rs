@@ -56,6 +56,55 @@ async fn a_slice_is_said_to_be_the_nodes_before_it_is_used_and_that_is_its_only_
 }
 
 #[tokio::test]
+async fn d2_a_node_that_is_taken_for_gone_and_lives_takes_the_mark_off_its_ledger() {
+    let bed = Bed::new(56).await;
+    bed.cut("net", "10.9.0.0/24", OURS).await;
+    let whole = bed.ready().await;
+    whole.add("net", "a").await.unwrap();
+    bed.until_said(RECORD, Some(&["1 a"])).await;
+    let mark = serde_json::json!({"metadata": {"annotations": {"tenure/releasing": "2026-11-17T00:00:00Z"}}});
+    let unmarked = async || {
+        let record = bed.records().get(RECORD).await.unwrap();
+        (!record.metadata.annotations.unwrap().contains_key("tenure/releasing")).then_some(())
+    };
+    // While the mark cannot be taken off, nothing is handed out.
+    let lost = bed.faults.add(Rule::lose_request().on(Calls::of(Verb::Update).to("ippools")));
+    bed.edit(RECORD, mark.clone()).await;
+    until("it to be tried", async || (bed.faults.struck(lost) > 0).then_some(())).await;
+    assert!(whole.add("net", "b").await.is_err());
+    bed.faults.remove(lost);
+    until("the mark to go", unmarked).await;
+    until("it to hand out again", async || whole.add("net", "b").await.ok()).await;
+    // Also one that comes while no agent runs.
+    let journal = whole.journal();
+    drop(whole);
+    bed.edit(RECORD, mark).await;
+    let again = bed.ready_after(journal).await;
+    until("the mark to go", unmarked).await;
+    until("it to hand out again", async || again.add("net", "c").await.ok()).await;
+    bed.until_said(RECORD, Some(&["1 a", "2 b", "3 c"])).await;
+}
+
+#[tokio::test]
+async fn d2_a_node_whose_ledger_was_released_looks_live_whether_it_still_has_the_slice() {
+    let bed = Bed::new(57).await;
+    bed.cut("net", "10.9.0.0/24", OURS).await;
+    let whole = bed.ready().await;
+    whole.add("net", "a").await.unwrap();
+    bed.until_said(RECORD, Some(&["1 a"])).await;
+    let _unheard = bed.faults.hold_watches(Calls::all().to("nodeslicepools"));
+    bed.give("net", NOT_OURS).await;
+    bed.remove(RECORD).await;
+    until("its end", async || whole.add("net", "b").await.err()).await;
+    bed.until_said(RECORD, Some(&["1 a"])).await;
+    assert!(
+        whole.add("net", "c").await.is_err(),
+        "the slice is not given any more, and what is held in it stays"
+    );
+    assert_eq!(whole.held().await, ["10.9.0.1 a"]);
+}
+
+#[tokio::test]
 async fn a_range_whose_pool_goes_before_the_first_record_is_written_stays_closed_until_the_node_has_let_go() {
     let bed = Bed::new(52).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;

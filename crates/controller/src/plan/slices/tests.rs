@@ -181,6 +181,15 @@ fn a_node_keeps_its_slice_for_a_while_after_it_is_gone_and_for_good_while_it_hol
     rig.ledger("a", "10.0.0.0/25", "owned", 0);
     rig.pass(Duration::from_secs(2));
     rig.settle();
+    assert_eq!(rig.given(), before, "its ledger says that it hands out of it");
+    rig.world.ledgers.pools.remove("a-10.0.0.0-25", "a-10.0.0.0-25");
+    rig.world.ledgers.changed();
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.settle(), ["slices"]);
+    assert!(!rig.given().contains_key("a") && !rig.given().contains_key("c"), "first it is taken away");
+    let wake = rig.planner.next().expect("a time to give it");
+    rig.pass(wake.since(rig.now));
+    assert_eq!(rig.settle(), ["slices"]);
     assert_eq!(rig.given().get("c"), before.get("a"));
     // One that is gone only now keeps its slice for a while, though it holds nothing.
     let b = rig.world.nodes().get("b").unwrap().clone();
