@@ -79,7 +79,8 @@ fn one_pool(
     }
     let status = pool.status.as_ref().and_then(|status| status.blocks.as_ref());
     if let (Some(engine), Some(status)) = (engines.get(&name), status) {
-        let indexes = of_pool().filter_map(|block| engine.pool().index_of(&subnet(block)?));
+        let own = of_pool().filter(|block| !block.is_withheld());
+        let indexes = own.filter_map(|block| engine.pool().index_of(&subnet(block)?));
         let carved: IntervalSet = indexes.map(|index| index..=index).collect();
         if status.allocated != carved.len().to_string() {
             findings.differ(

@@ -388,3 +388,11 @@ fn a_block_for_claims_needs_no_node_and_its_records_no_pods() {
     snapshot.pools[0] = pool("default", "10.64.0.0/24", 3);
     assert_eq!(kinds(&snapshot), []);
 }
+
+#[test]
+fn a_block_that_is_withheld_for_an_older_pool_is_not_counted_as_allocated() {
+    let mut snapshot = system();
+    let withheld = tenure_api::coil::AddressBlock::withhold(&snapshot.pools[0], 9, "older-uid").unwrap();
+    snapshot.blocks.push(withheld);
+    assert_eq!(kinds(&snapshot), []);
+}
