@@ -1,5 +1,6 @@
 //! A thousand ADDs and DELs on four agents and two controllers against one API server, while agents, controllers, the API
-//! server, etcd and the ways between them fail at random. Needs root, iproute2, etcd and kube-apiserver.
+//! server, etcd and the ways between them fail at random, the API server refuses or takes ten seconds, nodes are deleted and made
+//! again, run directories are removed under running containers, and pools grow into each other. Needs root, iproute2, etcd and kube-apiserver.
 //!
 //! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
 //! again: `TENURE_SEED=n cargo test -p tenure-tests --test chaos`.
@@ -16,12 +17,16 @@ mod egress;
 mod gate;
 #[path = "chaos/looks.rs"]
 mod looks;
+#[path = "chaos/objects.rs"]
+mod objects;
 #[path = "chaos/oracle.rs"]
 mod oracle;
 #[path = "chaos/plan.rs"]
 mod plan;
 #[path = "chaos/programs.rs"]
 mod programs;
+#[path = "chaos/proxy.rs"]
+mod proxy;
 #[path = "chaos/trouble.rs"]
 mod trouble;
 #[path = "chaos/verdict.rs"]
@@ -30,16 +35,18 @@ mod verdict;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use bed::{Cluster, Machine};
-use course::{Over, say, seed, until};
+use course::{Over, now, say, seed, until};
 use egress::Egress;
+use objects::Struck;
 use oracle::{Living, Oracle};
-use plan::{CONTROLLERS, NODES, Plan, WORKERS};
+use plan::{CONTROLLERS, LOSES_JOURNAL, NODES, Plan, Pool, WITH_POD, WORKERS};
 use programs::{Agent, Controller, Programs};
+use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{Options, Part};
 use tenure_testbed::hosts::Segment;
@@ -47,6 +54,8 @@ use work::Worker;
 
 /// How long a freed address cools.
 const COOLING: Duration = Duration::from_secs(3);
+/// A pool grows after this, whatever is done.
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
 #[test]
 fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
@@ -57,8 +66,10 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     let egress = Egress::open(directory.path());
     let cluster =
         Cluster::without_controller(egress.used_by(Options::default().without_controller_manager()));
-    cluster.pool("default", 3, json!([{"ipv4": "10.64.0.0/18", "ipv6": "fd64::/114"}]));
-    cluster.tenant("small", 1, json!([{"ipv4": "10.65.0.0/24"}]));
+    let proxy = Proxy::before(&cluster, seed);
+    let cluster = cluster.behind(proxy.address);
+    cluster.pool("default", 3, json!([Pool::Default.first()]));
+    cluster.tenant("small", 1, json!([Pool::Small.first()]));
     let wire = Arc::new(Segment::new("wire").unwrap());
     let mut machines: Vec<Machine<'_>> =
         (1..=NODES).map(|number| Machine::on(&cluster, &wire, u8::try_from(number).unwrap())).collect();
@@ -67,11 +78,18 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
         machine.arguments = ["--cooling", &cooling, "--rest", "2s"].map(str::to_owned).to_vec();
     }
     egress.serve(cluster.runtime.handle(), &machines);
+    verdict::make_agents_pods(&cluster, WITH_POD.map(|node| &machines[node]));
     let names = ["controller-a", "controller-b"];
+    let told = ["--missing-node-rest=10s"];
     let programs = Programs {
         cluster: &cluster,
         agents: machines.iter().map(Agent::start).collect(),
-        controllers: names[..CONTROLLERS].iter().map(|name| Controller::start(&cluster, name, &[])).collect(),
+        controllers: names[..CONTROLLERS]
+            .iter()
+            .map(|name| Controller::start(&cluster, name, &told))
+            .collect(),
+        proxy,
+        struck: Struck::default(),
     };
     let oracle = Oracle::new(COOLING);
     let mut workers: Vec<Worker<'_>> = (0..WORKERS)
@@ -83,6 +101,10 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     chaos(&plan, &programs, &mut workers, &oracle);
     say(&format!("the chaos is over: {:?}, {} live", oracle.count(), oracle.living().len()));
     assert_eq!(oracle.wrong(), Vec::<String>::new());
+    say(&format!("what went wrong beside: {:?}", programs.struck.counted()));
+    programs.struck.assert_each(&["nodes made again", "pools grown", "lost journals"]);
+    programs.struck.assert_each(&Mood::ALL.map(Mood::name));
+    assert!(oracle.count().grown > 0, "{:?}", oracle.count());
     heal(&programs, &machines, &workers, &oracle);
     say("everything agrees");
     let differences = verdict::of_check(&cluster, &machines, &oracle.living());
@@ -100,6 +122,7 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     say(&format!("{} live and reach each other", oracle.living().len()));
     heal(&programs, &machines, &workers, &oracle);
     each(&mut workers, Worker::end_all);
+    verdict::remove_pods(&cluster, [Pool::Default, Pool::Small].map(Pool::name));
     heal(&programs, &machines, &workers, &oracle);
     until("blocks to go back", || {
         let spare = |machine: &Machine<'_>| {
@@ -107,7 +130,9 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
             let of = |pool: &str| blocks.iter().filter(|name| name.starts_with(pool)).count();
             (of("default-") > 1 || of("small-") > 1).then(|| format!("{} has {blocks:?}", machine.name))
         };
-        machines.iter().filter_map(spare).collect()
+        // Those that lost a journal keep their blocks for a minute more, until they have asked around.
+        let kept = (0..NODES).filter(|node| !LOSES_JOURNAL.contains(node));
+        kept.filter_map(|node| spare(&machines[node])).collect()
     });
     heal(&programs, &machines, &workers, &oracle);
     assert_eq!(oracle.wrong(), Vec::<String>::new());
@@ -123,6 +148,8 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], oracl
             let (done, over) = (&done, &over);
             scope.spawn(move || programs.trouble(*target, faults, done, over, oracle));
         }
+        scope.spawn(|| grow(plan, programs, &done, &over));
+        scope.spawn(|| programs.spells(&plan.spells, &done, &over));
         // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
         let _over = Over(&over);
         thread::scope(|scope| {
@@ -134,6 +161,20 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], oracl
     });
     programs.revive(Part::Etcd);
     programs.revive(Part::ApiServer);
+}
+
+/// Lets pools grow, each when so many steps are done: or sooner, because workers may wait for it.
+fn grow(plan: &Plan, programs: &Programs<'_>, done: &AtomicUsize, over: &AtomicBool) {
+    for growth in &plan.growth {
+        let began = now();
+        while done.load(Ordering::SeqCst) < growth.after
+            && now().saturating_sub(began) < LONGEST_WAIT
+            && !over.load(Ordering::SeqCst)
+        {
+            thread::sleep(Duration::from_millis(10));
+        }
+        objects::grow(programs.cluster, growth.pool.name(), &growth.subnet, &programs.struck);
+    }
 }
 
 /// Lets all workers do something at once.
@@ -149,6 +190,7 @@ fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
 /// Waits until nothing differs any more, anywhere.
 fn heal(programs: &Programs<'_>, machines: &[Machine<'_>], workers: &[Worker<'_>], oracle: &Oracle) {
     let living = oracle.living();
+    until("the agents to collect", || verdict::collect(machines, &living));
     until("everything to agree", || {
         let mut found = programs.ended();
         for (node, machine) in machines.iter().enumerate() {

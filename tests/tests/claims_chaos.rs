@@ -1,7 +1,8 @@
 //! Random claims, pods, moves and deletions on three hosts made of namespaces, on a routed pool and on ranges with and
-//! without slices, while agents, controllers, the API server and the ways between them fail at random. Afterwards every
-//! address has one holder or none, every claim what its status says, and no route is without its pod. Needs root, iproute2,
-//! etcd, kube-apiserver and the reference plugins.
+//! without slices, while agents, controllers, the API server and the ways between them fail at random, the API server refuses
+//! or takes ten seconds, nodes are deleted and made again, pods' annotations lie, and somebody hostile makes definitions and
+//! forges claims. Afterwards every address has one holder or none, every claim what its status says, and no route is without
+//! its pod. Needs root, iproute2, etcd, kube-apiserver and the reference plugins.
 //!
 //! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
 //! again: `TENURE_SEED=n cargo test -p tenure-tests --test claims_chaos`.
@@ -14,10 +15,14 @@ mod bed;
 mod course;
 #[path = "agent/gate.rs"]
 mod gate;
+#[path = "claims_chaos/hostile.rs"]
+mod hostile;
 #[path = "chaos/looks.rs"]
 mod looks;
 #[path = "claims_chaos/networks.rs"]
 mod networks;
+#[path = "chaos/objects.rs"]
+mod objects;
 #[path = "claims_chaos/oracle.rs"]
 mod oracle;
 #[path = "claims_chaos/place.rs"]
@@ -26,6 +31,8 @@ mod place;
 mod plan;
 #[path = "chaos/programs.rs"]
 mod programs;
+#[path = "chaos/proxy.rs"]
+mod proxy;
 #[path = "claims_cluster/records.rs"]
 mod records;
 #[path = "chaos/trouble.rs"]
@@ -44,10 +51,12 @@ use bed::{Cluster, Machine};
 use course::{Over, say, seed, until};
 use kube::api::ListParams;
 use networks::Network;
+use objects::Struck;
 use oracle::Oracle;
 use place::Place;
 use plan::{CONTROLLERS, NODES, Plan};
 use programs::{Agent, Controller, Programs};
+use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{Options, Part};
 use tenure_testbed::hosts::Segment;
@@ -63,7 +72,10 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
     say(&format!("TENURE_SEED={seed}"));
     let plan = Plan::of(seed);
     let cluster = Cluster::without_controller(Options::default().without_controller_manager());
+    let proxy = Proxy::before(&cluster, seed);
+    let cluster = cluster.behind(proxy.address);
     place::define_networks(&cluster);
+    cluster.namespace(hostile::NAMESPACE, None);
     cluster.pool("default", 3, json!([{"ipv4": "10.64.0.0/22", "ipv6": "fd64::/118"}]));
     let wire = Arc::new(Segment::new("wire").unwrap());
     let mut machines: Vec<Machine<'_>> =
@@ -77,7 +89,8 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
         }
     }
     let names = ["controller-a", "controller-b"];
-    let told = ["--cluster-network", Network::Routed.name(), "--cooling=2s", "--rest=3s"];
+    let told =
+        ["--cluster-network", Network::Routed.name(), "--cooling=2s", "--rest=3s", "--missing-node-rest=3s"];
     let programs = Programs {
         cluster: &cluster,
         agents: machines.iter().map(Agent::start).collect(),
@@ -85,6 +98,8 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
             .iter()
             .map(|name| Controller::start(&cluster, name, &told))
             .collect(),
+        proxy,
+        struck: Struck::default(),
     };
     let (oracle, plugins) = (Oracle::default(), place::plugins());
     let place = Place {
@@ -103,6 +118,9 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
     say(&format!("the chaos is over: {:?}, {} live", oracle.count(), oracle.living().len()));
     assert_eq!(oracle.wrong(), Vec::<String>::new());
     oracle.count().is_enough();
+    say(&format!("what went wrong beside: {:?}", programs.struck.counted()));
+    programs.struck.assert_each(&Mood::ALL.map(Mood::name));
+    programs.struck.assert_each(&["nodes made again", "hostile definitions", "forged claims"]);
     heal(&programs, &workers, &place);
     say("everything agrees");
     programs.agents.iter().for_each(Agent::restart);
@@ -130,6 +148,10 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place
         for (target, faults) in &plan.trouble {
             scope.spawn(move || programs.trouble(*target, faults, done, over, place.oracle));
         }
+        scope.spawn(move || programs.spells(&plan.spells, done, over));
+        let struck = &programs.struck;
+        scope.spawn(move || hostile::define(place, &plan.definitions, (done, over), struck));
+        scope.spawn(move || hostile::forge(place, &plan.forgeries, (done, over), struck));
         // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
         let _over = Over(over);
         thread::scope(|scope| {
@@ -207,6 +229,9 @@ impl Drop for Logs<'_> {
 impl oracle::Count {
     /// A run in which little happened proves little.
     fn is_enough(self) {
-        assert!(self.adds > 20 && self.claims > 12 && self.moves > 10 && self.looks > 20, "{self:?}");
+        assert!(
+            self.adds > 20 && self.claims > 12 && self.moves > 10 && self.looks > 20 && self.lies > 0,
+            "{self:?}"
+        );
     }
 }

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use crate::course::{Moment, now};
 use crate::plan::{NODES, Pool};
 
@@ -58,6 +60,8 @@ pub struct Count {
     pub reused: usize,
     /// Of these, how many before they had cooled.
     pub gave_way: usize,
+    /// How many addresses were of what a pool has grown by.
+    pub grown: usize,
 }
 
 impl Oracle {
@@ -111,6 +115,7 @@ impl Oracle {
                 known.blame(format!("{address} was told to {living:?} while {other} has it"));
             }
             self.reuse(&mut known, *address, &living, pool);
+            known.count.grown += usize::from(is_grown(*address, pool));
             known.holders.insert(*address, living.container.clone());
         }
         known.living.insert(living.container.clone(), living);
@@ -149,6 +154,13 @@ impl Oracle {
             known.blame(format!("{address} of {of} was told to {to:?} after {after:?}, and {idle} was free"));
         }
     }
+}
+
+/// Whether a pool has an address only because it has grown.
+fn is_grown(address: IpAddr, pool: Pool) -> bool {
+    let first = pool.first();
+    let mut first = first.as_object().unwrap().values().map(|it| it.as_str().unwrap());
+    !first.any(|network| network.parse::<IpNet>().unwrap().contains(&address))
 }
 
 impl Known {

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tenure_handles::Entropy;
 
-use crate::trouble::{Dice, Fault, Kind, Target, faults};
+use crate::trouble::{Dice, Fault, Kind, Spell, Target, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 4;
+/// Nodes whose run directory is removed while containers run.
+pub const LOSES_JOURNAL: [usize; 2] = [1, 2];
+/// Nodes to which a pod is bound that the API knows of.
+pub const WITH_POD: [usize; 2] = [0, 1];
 /// Controllers, of which one leads.
 pub const CONTROLLERS: usize = 2;
 /// Those who start and end containers, two on each node.
@@ -24,6 +29,19 @@ pub struct Plan {
     pub work: Vec<Vec<Step>>,
     /// What goes wrong with each target, one thing after the other.
     pub trouble: Vec<(Target, Vec<Fault>)>,
+    /// What the API server is like for a while.
+    pub spells: Vec<Spell>,
+    /// How pools grow, one after the other: first into each other, then into what is nobody's.
+    pub growth: Vec<Growth>,
+}
+
+/// A subnet that a pool gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// After so many steps of all workers together.
+    pub after: usize,
+    pub pool: Pool,
+    pub subnet: Value,
 }
 
 /// Something that a container runtime does, or somebody who looks.
@@ -55,6 +73,24 @@ pub enum Pool {
     Default,
     /// Of one family, in blocks of two, which come and go all the time.
     Small,
+}
+
+impl Pool {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Small => "small",
+        }
+    }
+
+    /// What it has before it grows: too little for all.
+    pub fn first(self) -> Value {
+        match self {
+            Self::Default => json!({"ipv4": "10.64.0.0/26", "ipv6": "fd64::/122"}),
+            Self::Small => json!({"ipv4": "10.65.0.0/29"}),
+        }
+    }
 }
 
 /// How a container ends.
@@ -102,8 +138,40 @@ impl Plan {
         }
         trouble.push(hurt(Target::ApiServer, &[Kind::Kill, Kind::Kill, Kind::Freeze], 3, 2000, &mut dice));
         trouble.push(hurt(Target::Etcd, &[Kind::Kill, Kind::Freeze], 2, 2000, &mut dice));
-        Self { work, trouble }
+        for node in 0..NODES {
+            // Longer than what is of a missing node rests, where a pod says that the node is in use.
+            let longest = if WITH_POD.contains(&node) { 12_000 } else { 4000 };
+            trouble.push(hurt(Target::Node(node), &[Kind::Kill], 2, longest, &mut dice));
+        }
+        // Early: agents ask around twice, half a minute apart, before they hand out of their old blocks again.
+        for (node, kinds) in LOSES_JOURNAL.into_iter().zip([[Kind::Kill, Kind::Freeze], [Kind::Kill; 2]]) {
+            let early = faults(&kinds, 2, 1500, steps / 3, &mut dice);
+            trouble.push((Target::RunDirectory(node), early));
+        }
+        Self { work, trouble, growth: growth(steps, &mut dice), spells: spells(steps, &mut dice) }
     }
+}
+
+/// Each pool grows into what the other has in use, in either order, and then to where there is room for all.
+fn growth(steps: usize, dice: &mut Dice) -> Vec<Growth> {
+    let grow = |pool, ipv4: &str, ipv6: Option<&str>| (pool, json!({"ipv4": ipv4, "ipv6": ipv6}));
+    let mut all = vec![
+        grow(Pool::Small, "10.64.0.0/27", None),
+        grow(Pool::Default, "10.65.0.0/26", Some("fd65::/122")),
+        grow(Pool::Small, "10.66.0.0/24", None),
+        grow(Pool::Default, "10.67.0.0/20", Some("fd67::/116")),
+    ];
+    if dice.one_in(2) {
+        all.swap(0, 1);
+    }
+    let mut after = 0;
+    all.into_iter()
+        .map(|(pool, mut subnet)| {
+            subnet.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            after += dice.below(steps / 20) + 1;
+            Growth { after, pool, subnet }
+        })
+        .collect()
 }
 
 fn work(dice: &mut Dice) -> Vec<Step> {

@@ -14,15 +14,20 @@ use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
 
 use crate::bed::{Cluster, Machine};
-use crate::course::say;
+use crate::course::{now, say};
+use crate::objects::{self, Struck};
 use crate::oracle::Oracle;
-use crate::trouble::{Fault, Kind, Target};
+use crate::proxy::Proxy;
+use crate::trouble::{Fault, Kind, Spell, Target};
 
 const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
 /// What the API server and etcd may do by themselves when the other is away: they are started once more.
 const TRIES: usize = 5;
 /// An agent that is told to stop ends within this, also when a call is under way.
 const STOPS: Duration = Duration::from_secs(30);
+
+/// Programs ask something within this.
+const NOTICED: Duration = Duration::from_secs(10);
 
 /// Whether it ended because it was told to: well, or at once if it had hardly begun.
 fn is_told(status: ExitStatus) -> bool {
@@ -33,11 +38,13 @@ fn is_told(status: ExitStatus) -> bool {
 pub struct Agent<'a> {
     pub machine: &'a Machine<'a>,
     child: Mutex<Option<HostChild>>,
+    /// One thing after the other goes wrong with it.
+    turn: Mutex<()>,
 }
 
 impl<'a> Agent<'a> {
     pub fn start(machine: &'a Machine<'a>) -> Self {
-        let agent = Self { machine, child: Mutex::default() };
+        let agent = Self { machine, child: Mutex::default(), turn: Mutex::default() };
         agent.launch();
         agent
     }
@@ -66,6 +73,7 @@ impl<'a> Agent<'a> {
     }
 
     fn strike(&self, fault: &Fault, oracle: &Oracle) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.ended().into_iter().for_each(|ended| oracle.blame(ended));
         let child = self.take();
         if fault.kind == Kind::Stop {
@@ -79,6 +87,25 @@ impl<'a> Agent<'a> {
         }
         child.kill().unwrap();
         sleep(fault.lasts);
+        self.launch();
+    }
+
+    /// Kills it, removes all that it has written, and starts it again; or the other way round: it runs on for a while without
+    /// what was removed.
+    fn forget(&self, fault: &Fault, oracle: &Oracle, struck: &Struck) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+        if fault.kind == Kind::Kill {
+            self.take().kill().unwrap();
+        }
+        let directory = self.machine.file("");
+        if self.machine.file("journal").exists() && std::fs::remove_dir_all(&directory).is_ok() {
+            struck.count(if fault.kind == Kind::Kill { "lost journals" } else { "journals lost under way" });
+        }
+        sleep(fault.lasts);
+        if fault.kind != Kind::Kill {
+            self.take().kill().unwrap();
+        }
         self.launch();
     }
 }
@@ -95,7 +122,7 @@ impl Controller {
         let plane = cluster.plane();
         let log: PathBuf = plane.logs().join(format!("{name}.log"));
         let program = Program::new(name, CONTROLLER, log)
-            .flag("--kubeconfig", plane.kubeconfig())
+            .flag("--kubeconfig", cluster.kubeconfig_file())
             .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=300ms"])
             .args(["--check-interval=2s", "--metrics-address=127.0.0.1:0"])
             .args(arguments)
@@ -145,6 +172,10 @@ pub struct Programs<'a> {
     pub cluster: &'a Cluster,
     pub agents: Vec<Agent<'a>>,
     pub controllers: Vec<Controller>,
+    /// What is between all of them and the API server.
+    pub proxy: Proxy,
+    /// What went wrong, as far as that is not seen otherwise.
+    pub struck: Struck,
 }
 
 impl Programs<'_> {
@@ -167,7 +198,28 @@ impl Programs<'_> {
                 Target::ApiServer => self.strike(Part::ApiServer, fault),
                 Target::Etcd => self.strike(Part::Etcd, fault),
                 Target::Way(node) => self.cut(node, fault),
+                Target::Node(node) => {
+                    objects::remove_node(self.cluster, self.agents[node].machine, fault.lasts, &self.struck);
+                }
+                Target::RunDirectory(node) => self.agents[node].forget(fault, oracle, &self.struck),
             }
+        }
+    }
+
+    /// Lets the API server be in one mood after the other, each when so many steps are done, and until that was noticed.
+    pub fn spells(&self, spells: &[Spell], done: &AtomicUsize, over: &AtomicBool) {
+        for spell in spells {
+            while done.load(Ordering::SeqCst) < spell.after && !over.load(Ordering::SeqCst) {
+                sleep(Duration::from_millis(10));
+            }
+            let under_way = self.proxy.begin(spell.mood);
+            sleep(spell.lasts);
+            let began = now();
+            while self.proxy.struck(under_way) == 0 && now().saturating_sub(began) < NOTICED {
+                sleep(Duration::from_millis(10));
+            }
+            self.struck.count_all(spell.mood.name(), self.proxy.struck(under_way));
+            self.proxy.end(under_way);
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tenure_handles::{Entropy, SeededEntropy};
 
+use crate::proxy::Mood;
+
 /// Who something goes wrong with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -13,6 +15,10 @@ pub enum Target {
     Etcd,
     /// The way of a node to the API server.
     Way(usize),
+    /// The object of a node, while the node and its containers run.
+    Node(usize),
+    /// The directory of an agent's sockets, journal and tombstones, while containers run.
+    RunDirectory(usize),
 }
 
 /// Something that goes wrong.
@@ -33,6 +39,23 @@ pub enum Kind {
     Stop,
     /// Stands still, and goes on later as if nothing had been.
     Freeze,
+}
+
+/// What the API server is like for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spell {
+    /// After so many steps of all workers together.
+    pub after: usize,
+    pub mood: Mood,
+    pub lasts: Duration,
+}
+
+/// Each mood of the API server once, in any order, and some once more.
+pub fn spells(steps: usize, dice: &mut Dice) -> Vec<Spell> {
+    let mut spell = |mood| Spell { after: dice.below(steps * 9 / 10), mood, lasts: dice.up_to(2500) };
+    let mut spells: Vec<Spell> = Mood::ALL.into_iter().chain(Mood::ALL).map(&mut spell).collect();
+    spells.sort_by_key(|spell| spell.after);
+    spells
 }
 
 /// So many things that go wrong with somebody, in the course of so many steps.

@@ -27,6 +27,8 @@ pub struct Living {
     pub addresses: BTreeSet<IpAddr>,
     /// Whether its object does not say which addresses it has.
     pub silent: bool,
+    /// Whether its object says by now that it has no addresses and no claim.
+    pub lies: bool,
 }
 
 /// Knows every promise, and compares each new one with it.
@@ -55,6 +57,7 @@ pub struct Count {
     pub crowds: usize,
     pub dels: usize,
     pub claims: usize,
+    pub lies: usize,
     /// How often another pod became the active one, as far as it was seen.
     pub moves: u64,
     /// How often all claims were looked at.
@@ -120,6 +123,15 @@ impl Oracle {
             known.blame(format!("{living:?} is the third to have it, with {sharing:?}"));
         }
         known.living.insert(living.uid.clone(), living);
+    }
+
+    /// A pod's object is about to say that it has nothing.
+    pub fn lies(&self, uid: &str) {
+        let mut known = self.known();
+        known.count.lies += 1;
+        if let Some(living) = known.living.get_mut(uid) {
+            (living.silent, living.lies) = (true, true);
+        }
     }
 
     /// A pod ends, or its object goes: from now on its addresses may be free.
@@ -193,6 +205,7 @@ mod tests {
             claim: claim.map(|claim| (claim.to_owned(), claim.to_owned())),
             addresses: BTreeSet::from([address.parse().unwrap()]),
             silent: true,
+            lies: false,
         });
     }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tenure_handles::Entropy;
 
+use crate::hostile;
 use crate::networks::Network;
-use crate::trouble::{Dice, Fault, Kind, Target, faults};
+use crate::trouble::{Dice, Fault, Kind, Spell, Target, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 3;
@@ -13,6 +14,8 @@ pub const NODES: usize = 3;
 pub const CONTROLLERS: usize = 2;
 /// Lanes with claims on each network.
 const LANES: usize = 3;
+/// How often somebody forges a claim.
+const FORGERIES: usize = 8;
 /// Steps of one lane.
 const STEPS: usize = 26;
 /// How many addresses claims wish for, on each network.
@@ -24,6 +27,12 @@ pub struct Plan {
     pub lanes: Vec<Lane>,
     /// What goes wrong with each target, one thing after the other.
     pub trouble: Vec<(Target, Vec<Fault>)>,
+    /// What the API server is like for a while.
+    pub spells: Vec<Spell>,
+    /// After how many steps each hostile definition is made.
+    pub definitions: Vec<usize>,
+    /// After how many steps somebody forges a claim.
+    pub forgeries: Vec<usize>,
 }
 
 /// One name of a claim, and the pods that refer to it; or pods that refer to none.
@@ -57,6 +66,8 @@ pub enum Step {
     Check { pod: usize },
     /// Asks for a pod's interface once more.
     Repeat { pod: usize },
+    /// A pod's owner writes that it has no addresses and no claim.
+    Lie { pod: usize },
     /// Does nothing for a while.
     Rest(Duration),
 }
@@ -123,7 +134,13 @@ impl Plan {
             hurt(Target::Controller(number), &[Kind::Kill, Kind::Stop, Kind::Freeze], 2, 4000);
         }
         hurt(Target::ApiServer, &[Kind::Kill, Kind::Freeze], 2, 1500);
-        Self { lanes, trouble }
+        for node in 0..NODES {
+            // Longer than what is of a missing node rests.
+            hurt(Target::Node(node), &[Kind::Kill], 1, 9000);
+        }
+        let definitions = (0..hostile::DEFINITIONS).map(|_| dice.below(steps * 8 / 10)).collect();
+        let forgeries = (0..FORGERIES).map(|_| steps / 10 + dice.below(steps * 8 / 10)).collect();
+        Self { lanes, trouble, spells: spells(steps, &mut dice), definitions, forgeries }
     }
 }
 
@@ -159,6 +176,7 @@ fn claimed(network: Network, dice: &mut Dice) -> Vec<Step> {
             (true, 2, 54..57) => Step::Crowd { start: dice.start() },
             (_, 1 | 2, 57..64) => Step::Check { pod: some },
             (_, 1 | 2, 64..70) if network == Network::Routed => Step::Repeat { pod: some },
+            (_, 1 | 2, 70..76) => Step::Lie { pod: some },
             (_, 1 | 2, _) => {
                 pods[some] = false;
                 Step::Stop { pod: some, manner: dice.manner() }

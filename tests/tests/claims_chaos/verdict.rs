@@ -120,7 +120,8 @@ impl Objects {
                 found.push(format!("{who} has {slot:?} in a slot, whose pod is on {node:?}"));
             }
         }
-        let refers = |it: &&Living| it.claim.as_ref().is_some_and(|(name, _)| *name == facts.name);
+        // A claim that is made later under the same name does not let in whoever has addresses of the one before.
+        let refers = |it: &&Living| it.claim.as_ref().is_some_and(|(_, uid)| *uid == facts.uid);
         for pod in living.iter().filter(refers).filter(|pod| facts.held && !slots.has(&pod.uid)) {
             found.push(format!("{who} has not let {} in: {slots:?}", pod.pod));
         }

@@ -54,6 +54,8 @@ struct Running<'a> {
     space: Space,
     /// The claim's UID, what was told, and in which words.
     told: Option<(Option<String>, BTreeSet<IpAddr>, Value)>,
+    /// Whether its object says that it has nothing.
+    lies: bool,
 }
 
 /// A namespace.
@@ -94,6 +96,7 @@ impl<'a> Worker<'a> {
                 Step::Stop { pod, manner } => self.stop(pod, manner),
                 Step::Check { pod } => self.check(pod),
                 Step::Repeat { pod } => self.repeat(pod),
+                Step::Lie { pod } => self.lie(pod),
                 Step::Rest(time) => sleep(time),
             }
             done.fetch_add(1, Ordering::SeqCst);
@@ -258,6 +261,7 @@ impl<'a> Worker<'a> {
             container,
             space,
             told: None,
+            lies: false,
         }
     }
 
@@ -294,6 +298,7 @@ impl<'a> Worker<'a> {
             claim: self.claim.clone().filter(|_| self.lane.claims).map(|uid| (self.claim_name(), uid)),
             addresses: addresses.clone(),
             silent: !start.told,
+            lies: false,
         });
         if start.told {
             let all: Vec<IpAddr> = addresses.iter().copied().collect();
@@ -343,6 +348,15 @@ impl<'a> Worker<'a> {
         let stamp = if stale { self.stamp.saturating_sub(1) } else { self.stamp + 1 };
         self.stamp = self.stamp.max(stamp);
         let annotations = json!({"tenure/active": stamp.to_string()});
+        self.place.change_pod(&pod.name, &json!({"metadata": {"annotations": annotations}}));
+    }
+
+    /// A pod's owner writes what is not so: nothing of it takes an address from the pod.
+    fn lie(&mut self, slot: usize) {
+        let Some(pod) = self.pods[slot].as_mut().filter(|pod| pod.told.is_some()) else { return };
+        pod.lies = true;
+        self.place.oracle.lies(&pod.uid);
+        let annotations = json!({"k8s.v1.cni.cncf.io/network-status": "[]", "tenure/claim": null});
         self.place.change_pod(&pod.name, &json!({"metadata": {"annotations": annotations}}));
     }
 
@@ -407,8 +421,8 @@ impl<'a> Worker<'a> {
     fn repeat(&self, slot: usize) {
         let Some(pod) = &self.pods[slot] else { return };
         let Some((claim, told, _)) = &pod.told else { return };
-        // Of a pod whose claim is another by now, that is refused.
-        if *claim != self.claim {
+        // Of a pod whose claim is another by now, or none, that is refused.
+        if *claim != self.claim || pod.lies {
             return;
         }
         let called = pod.call("ADD", None);

@@ -1,6 +1,7 @@
 //! An API server with our kinds and the controller, which all tests of a program share.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -85,6 +86,20 @@ impl Cluster {
         }
     }
 
+    /// The same, and programs ask it by way of a proxy at this address, without TLS.
+    pub fn behind(mut self, proxy: SocketAddr) -> Self {
+        self.server = proxy;
+        self.kubeconfig = plain_kubeconfig(proxy);
+        self
+    }
+
+    /// A file with what programs need to ask it.
+    pub fn kubeconfig_file(&self) -> PathBuf {
+        let file = self.plane().directory().join("programs.kubeconfig");
+        std::fs::write(&file, self.kubeconfig.to_string()).unwrap();
+        file
+    }
+
     /// The real control plane, if it is one.
     pub fn plane(&self) -> &ControlPlane {
         self.plane.as_ref().expect("this cluster's API is embedded")
@@ -100,16 +115,10 @@ impl Cluster {
             (Server::loopback(api, "127.0.0.1:0".parse().unwrap()).await.unwrap(), client)
         });
         let server = serving.address().unwrap();
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "local",
-            "clusters": [{"name": "local", "cluster": {"server": format!("http://{server}")}}],
-            "users": [{"name": "local", "user": {}}],
-            "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
-        });
         Self {
             stop: CancellationToken::new(),
             client,
-            kubeconfig,
+            kubeconfig: plain_kubeconfig(server),
             server,
             nodes: AtomicU32::new(1),
             _serving: Some(serving),
@@ -199,6 +208,16 @@ impl Cluster {
             self.blocks().delete(name, &DeleteParams::default()).await.unwrap();
         });
     }
+}
+
+/// A kubeconfig for a server that asks nobody who they are.
+fn plain_kubeconfig(server: SocketAddr) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "local",
+        "clusters": [{"name": "local", "cluster": {"server": format!("http://{server}")}}],
+        "users": [{"name": "local", "user": {}}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
+    })
 }
 
 async fn install(client: &Client) {
