@@ -26,8 +26,8 @@ pub(crate) struct Place {
     #[arg(long)]
     context: Option<String>,
     /// Namespace of the agents' pods
-    #[arg(long, default_value = "kube-system", conflicts_with = "run_dir")]
-    namespace: String,
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", conflicts_with = "run_dir")]
+    agents_namespace: String,
     /// Ask the one host whose agent has its sockets here; /run/tenure if there is no kubeconfig
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["kubeconfig", "context"])]
     run_dir: Option<PathBuf>,
@@ -80,7 +80,7 @@ impl Place {
             Choice::Cluster => {
                 let client =
                     tenure_daemon::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
-                let agents = Agents::Cluster(client.clone(), self.namespace.clone());
+                let agents = Agents::Cluster(client.clone(), self.agents_namespace.clone());
                 Ok(Source { agents, client: Ok(client), cluster: true })
             }
             Choice::Host(directory) => Ok(host(&directory)),

@@ -24,6 +24,8 @@ pub(super) struct Carved<'a> {
     there: Networks,
     /// Addresses of blocks that were promised to requests.
     promised: Networks,
+    /// Addresses of blocks that are being made for claims.
+    coming: Networks,
 }
 
 /// Numbers of a pool's blocks.
@@ -83,6 +85,7 @@ impl<'a> Carved<'a> {
             answers: HashMap::new(),
             there: Networks::default(),
             promised: Networks::default(),
+            coming: Networks::default(),
         };
         for block in world.blocks.iter() {
             this.add_block(block);
@@ -111,7 +114,7 @@ impl<'a> Carved<'a> {
             taken.objects += 1;
             if *floating {
                 taken.coming.insert(index, index);
-                this.promised.extend(subnet(pool, index));
+                this.coming.extend(subnet(pool, index));
             }
         }
         for request in world.requests.iter() {
@@ -181,15 +184,38 @@ impl<'a> Carved<'a> {
     /// The numbers of a pool's blocks that cannot be promised or given to claims: all of the above, what was promised, and
     /// what has no address to hand out.
     pub(super) fn not_free(&self, name: &str, engine: &EnginePool, overlaps: &Overlaps) -> IntervalSet {
-        let mut taken = engine.excluded_blocks();
+        let mut taken = self.not_free_for_claims(name, engine, overlaps);
+        taken.extend(self.from(name).into_iter().flat_map(|there| there.coming.iter()));
+        taken
+    }
+
+    /// The same without the blocks of this pool that are being made for claims: a plan has to give those claims the same blocks
+    /// again, or they would get a second address while the first is on its way.
+    pub(super) fn not_free_for_claims(
+        &self,
+        name: &str,
+        engine: &EnginePool,
+        overlaps: &Overlaps,
+    ) -> IntervalSet {
+        let among = |networks: &Networks| {
+            [Family::V4, Family::V6].map(|family| engine.pool().indexes_among(networks.of(family), family))
+        };
+        let mut taken = IntervalSet::new();
+        for coming in among(&self.coming) {
+            taken.extend(coming.iter());
+        }
+        let there = self.from(name);
+        for own in there.into_iter().flat_map(|there| there.coming.iter()) {
+            taken.remove(*own.start(), *own.end());
+        }
+        taken.extend(engine.excluded_blocks().iter());
         taken.extend(self.kept_back(name, engine, overlaps).iter());
-        if let Some(there) = self.from(name) {
+        if let Some(there) = there {
             taken.extend(there.carved.iter());
             taken.extend(there.promised.iter());
-            taken.extend(there.coming.iter());
         }
-        for family in [Family::V4, Family::V6] {
-            taken.extend(engine.pool().indexes_among(self.promised.of(family), family).iter());
+        for promised in among(&self.promised) {
+            taken.extend(promised.iter());
         }
         taken
     }

@@ -187,7 +187,7 @@ impl<'a> Blocks<'a> {
             Refused::new(Reason::InternalError, format!("AddressPool \"{name}\" cannot be used: {error}"))
         };
         let engine = EnginePool::try_from(&pool.spec).map_err(|error| invalid(&error))?;
-        let mut taken = self.carved.not_free(name, &engine, self.overlaps);
+        let mut taken = self.carved.not_free_for_claims(name, &engine, self.overlaps);
         let none = IntervalSet::new();
         let withheld = self.overlaps.younger.get(name).map_or(&none, |overlap| &overlap.withheld);
         for (_, index) in
