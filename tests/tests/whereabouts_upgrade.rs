@@ -30,6 +30,8 @@ use tenure_api::whereabouts::{
 const MANY: usize = 3000;
 /// Objects are exact so soon after the last change.
 const SECONDS: Duration = Duration::from_secs(15);
+/// So long it takes at most until it was asked twice who uses what.
+const ASKED_TWICE: Duration = Duration::from_mins(2);
 
 /// A cluster with everything that Whereabouts has left there.
 fn upgraded() -> Arc<Bed> {
@@ -321,6 +323,15 @@ fn slices_that_whereabouts_has_given_stay_with_their_nodes_and_what_is_held_in_t
     let config = cut();
     pods(&bed, "up-1", &["sliced-new-1", "sliced-new-2", "sliced-new-3"]);
     let new = |number: usize| Interface::of(&format!("sliced-new-{number}"));
+    // Containers run here that no journal knows of: the agent asks who uses what first, and the kubelet asks again.
+    within(ASKED_TWICE, "the slice to be handed out of", || {
+        let called = one.call("ADD", &new(1), &config);
+        (called.code == 0).then_some(()).or_else(|| {
+            let (code, words) = called.refused();
+            assert!(code == 11 && words.contains("that no journal knows of"), "{words}");
+            None
+        })
+    });
     // As with Whereabouts, a slice's first and last address are for nobody.
     let mut got: Vec<IpAddr> = (1..=3).flat_map(|number| one.add(&new(number), &config)).collect();
     got.sort();
