@@ -249,15 +249,25 @@ impl Node {
     }
 
     /// Addresses that were kept back in blocks where their holder was not: there they cool now.
-    pub(super) fn cool_elsewhere(&mut self, id: HolderId, addresses: &[Address], released_in: Option<&str>) {
-        let facts = released_in.and_then(|uid| self.blocks.get(uid)).map(|block| &block.facts);
-        let others = self.blocks.iter().filter(|(uid, block)| {
-            let other = released_in != Some(uid.as_str()) && block.fence.is_none();
-            let realm = facts.map_or(!block.is_slice(), |facts| shares_realm(&block.facts, facts));
-            other && realm && addresses.iter().any(|address| block.has(*address))
+    pub(super) fn cool_elsewhere(&mut self, id: HolderId, addresses: &[Address], released_in: &str) {
+        let facts = self.blocks.get(released_in).map(|block| block.facts.clone());
+        self.cool_where(id, addresses, |block| {
+            let same = |facts| shares_realm(&block.facts, facts);
+            block.facts.uid != released_in && facts.as_ref().map_or(!block.is_slice(), same)
         });
-        let others: Vec<String> = others.map(|(uid, _)| uid.clone()).collect();
-        for uid in others {
+    }
+
+    /// The same for one that was in no block, wherever it was kept back ([`Node::is_of_realm`]).
+    pub(super) fn cool_stray(&mut self, id: HolderId, addresses: &[Address], interface: bool) {
+        self.cool_where(id, addresses, |block| !block.is_slice() || !interface);
+    }
+
+    fn cool_where(&mut self, id: HolderId, addresses: &[Address], was_kept_back: impl Fn(&Owned) -> bool) {
+        let has = |block: &Owned| addresses.iter().any(|address| block.has(*address));
+        let blocks = self.blocks.iter().filter(|(_, block)| block.fence.is_none() && has(block));
+        let blocks: Vec<String> =
+            blocks.filter(|(_, block)| was_kept_back(block)).map(|(uid, _)| uid.clone()).collect();
+        for uid in blocks {
             self.reserve(&uid);
             self.cool(&uid, id, addresses, self.now);
         }

@@ -29,6 +29,8 @@ pub(super) struct Attachment {
     /// Since when it has its address.
     pub(super) since: Timestamp,
     pub(super) place: Place,
+    /// What the journal says of one that fits no block.
+    pub(super) on_record: Option<Held>,
     pub(super) phase: Phase,
     /// ADDs that wait, each since when.
     pub(super) adds: Vec<(Ticket, Timestamp)>,
@@ -46,8 +48,8 @@ pub(super) enum Place {
     Block { uid: String, hold: Hold },
     /// A claim's.
     Guest(Lodging),
-    /// In none that is known here, or where somebody else is: only the kernel knows of it. A link that no address leads to has
-    /// none: it may be that of a pod whose claim is elsewhere at present.
+    /// In none that is known here, or where somebody else is: only the kernel knows of it, or a journal that lost its block. A link
+    /// that no address leads to has none: it may be that of a pod whose claim is elsewhere at present.
     Stray(Vec<Address>),
 }
 
@@ -115,6 +117,7 @@ impl Attachment {
             wish,
             since: Timestamp::default(),
             place: Place::Nowhere,
+            on_record: None,
             phase: Phase::Waiting,
             adds: Vec::new(),
             dels: Vec::new(),
@@ -165,14 +168,21 @@ impl Attachment {
 
     /// As the journal has it.
     pub(super) fn held(&self) -> Option<Held> {
-        let Place::Block { uid, hold } = &self.place else { return None };
+        let (block, addresses, sequence) = match &self.place {
+            Place::Block { uid, hold } => (uid.clone(), hold.addresses, hold.sequence),
+            Place::Stray(_) => {
+                let Held { block, addresses, sequence, .. } = self.on_record.clone()?;
+                (block, addresses, sequence)
+            }
+            Place::Nowhere | Place::Guest(_) => return None,
+        };
         Some(Held {
-            block: uid.clone(),
+            block,
             key: self.key.clone(),
             pod: self.pod.clone(),
             interface: self.interface,
-            addresses: hold.addresses,
-            sequence: hold.sequence,
+            addresses,
+            sequence,
             since: self.since,
             netns: self.netns.clone(),
         })

@@ -184,7 +184,13 @@ impl Node {
                 self.finish(id);
                 return self.judge(&lodging.claim);
             }
-            Place::Stray(addresses) => self.cool_elsewhere(id, &addresses, None),
+            Place::Stray(addresses) => {
+                let interface = attachment.interface;
+                let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
+                self.tenants.remove(id, &former.key, &former.pod);
+                self.former.insert(id, former);
+                self.cool_stray(id, &addresses, interface);
+            }
             Place::Block { uid, hold } => {
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
                 self.tenants.remove(id, &former.key, &former.pod);
@@ -198,7 +204,7 @@ impl Node {
                     self.touch(&pool);
                 }
                 let addresses: Vec<_> = hold.addresses.iter().collect();
-                self.cool_elsewhere(id, &addresses, Some(&uid));
+                self.cool_elsewhere(id, &addresses, &uid);
             }
         }
         self.finish(id);

@@ -18,6 +18,9 @@ use super::{Fence, Node, Planted, Report, refusal};
 use crate::journal::{Held, Image, ImageBlock, Known, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
+/// Before the UIDs of blocks of which the journal has holds that fit no block. No UID begins so.
+const LOST: &str = "*/";
+
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Start {
@@ -144,7 +147,9 @@ impl Node {
             for held in image.holds() {
                 self.put_stray(held);
             }
-            self.record(Record::Forgotten { uid: uid.to_owned() });
+            if !is_lost(uid) || image.holds().next().is_none() {
+                self.record(Record::Forgotten { uid: uid.to_owned() });
+            }
             return;
         };
         block.fence = image.fenced.then_some(Fence::Before);
@@ -243,11 +248,13 @@ impl Node {
             self.record(Record::Left(lodged));
             return;
         }
-        let (Place::Block { uid, hold }, Some(held)) = (&attachment.place, attachment.held()) else { return };
-        let Some(block) = self.blocks.get_mut(uid) else { return };
-        block.engine.release(&id, hold.sequence, self.now);
-        let until = self.now.plus(block.engine.rest());
-        self.record(Record::Released(Released { hold: held, at: self.now, until }));
+        let Some(hold) = attachment.held() else { return };
+        let mut until = self.now;
+        if let Some(block) = attachment.block().and_then(|uid| self.blocks.get_mut(uid)) {
+            block.engine.release(&id, hold.sequence, self.now);
+            until = self.now.plus(block.engine.rest());
+        }
+        self.record(Record::Released(Released { hold, at: self.now, until }));
     }
 
     /// Holds what a link uses, in the block that it is of.
@@ -305,14 +312,29 @@ impl Node {
         self.moved_in(held.key.id());
     }
 
-    /// A hold of the journal that fits no block.
+    /// A hold of the journal that fits no block. What was adopted from a slice's record is known by its key, so that the DEL of its
+    /// container ends it; when nobody sends one, only its pod tells ([`Node::unseen`]).
     fn put_stray(&mut self, held: &Held) {
         let addresses: Vec<Address> = held.addresses.iter().collect();
         let problem = "the journal's block does not have them".to_owned();
         let (key, pod) = (held.key.clone(), held.pod.clone());
         self.report(Report::Stray { key, pod, addresses: addresses.clone(), problem });
-        self.put_held(held, "", Place::Stray(addresses));
+        let pool = if held.key.network().contains('/') { held.key.network() } else { "" };
+        self.put_held(held, pool, Place::Stray(addresses));
+        let mut held = held.clone();
+        if !is_lost(&held.block) {
+            // The next start is to know it, too. Its number is none of its block's, should that come back.
+            held.block = format!("{LOST}{}", held.block);
+            self.record(Record::Held(held.clone()));
+        }
+        if let Some(attachment) = self.attachments.get_mut(&held.key.id()) {
+            attachment.on_record = Some(held);
+        }
     }
+}
+
+fn is_lost(uid: &str) -> bool {
+    uid.starts_with(LOST)
 }
 
 pub(super) fn attachment(

@@ -26,7 +26,7 @@ use runtime::Container;
 use world::{Story, World};
 
 /// How many runs there are when no seed is given.
-const RUNS: u64 = 24;
+const RUNS: u64 = 50;
 /// Of all nodes together.
 const STEPS: usize = 1_200;
 /// So many runs must be enough to find a bug that was planted.

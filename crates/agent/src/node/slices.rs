@@ -68,6 +68,16 @@ impl SliceHold {
     }
 }
 
+fn slice_holds(attachment: &Attachment) -> impl Iterator<Item = SliceHold> {
+    attachment.every_address().into_iter().map(|address| SliceHold {
+        address,
+        key: attachment.key.clone(),
+        pod: attachment.pod.clone(),
+        since: attachment.since,
+        unseen: attachment.phase == Phase::Held && !attachment.interface && attachment.netns.is_empty(),
+    })
+}
+
 fn said(text: &str) -> &str {
     if text == UNSAID { "" } else { text }
 }
@@ -128,16 +138,7 @@ impl Node {
             let held = self.attachments.values().filter(|it| it.block() == Some(&block.facts.uid));
             // What is being released is free as soon as the journal says so, and nothing tells of it again.
             let held = held.filter(|it| it.phase != Phase::Releasing);
-            let holds = held.flat_map(|it| {
-                it.every_address().into_iter().map(|address| SliceHold {
-                    address,
-                    key: it.key.clone(),
-                    pod: it.pod.clone(),
-                    since: it.since,
-                    unseen: it.phase == Phase::Held && !it.interface && it.netns.is_empty(),
-                })
-            });
-            let mut holds: Vec<SliceHold> = holds.collect();
+            let mut holds: Vec<SliceHold> = held.flat_map(slice_holds).collect();
             holds.sort_by_key(|hold| hold.address);
             Some(SliceView {
                 uid: block.facts.uid.clone(),
@@ -153,6 +154,17 @@ impl Node {
         let mut views: Vec<SliceView> = slices.filter_map(view).collect();
         views.sort_by(|one, other| (&one.name, &one.uid).cmp(&(&other.name, &other.uid)));
         views
+    }
+
+    /// What is held of which nothing but the API tells whether it is still needed: in slices, and of the journal where it lost the block.
+    pub fn unseen(&self) -> Vec<SliceHold> {
+        let of_slice = |it: &&Attachment| match &it.place {
+            Place::Block { uid, .. } => self.blocks.get(uid).is_some_and(Owned::is_slice),
+            Place::Stray(_) => true,
+            Place::Nowhere | Place::Guest(_) => false,
+        };
+        let holds = self.attachments.values().filter(of_slice).flat_map(slice_holds);
+        holds.filter(|hold| hold.unseen).collect()
     }
 
     /// The UIDs of the blocks of this name and realm that were not taken away, also before all is replayed; nothing

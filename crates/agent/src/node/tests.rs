@@ -12,4 +12,5 @@ mod rig;
 mod slices;
 mod start;
 mod stock;
+mod strays;
 mod views;

@@ -13,7 +13,7 @@ use tenure_ipam::Address;
 
 use super::Shared;
 use crate::key::{HoldKey, Pod};
-use crate::node::{Event, Node, SliceHold, SliceView};
+use crate::node::{Event, SliceHold, SliceView};
 
 /// What was seen once: whose, and the address that it has since then.
 type Suspects = BTreeMap<(HoldKey, Address), (Timestamp, Timestamp)>;
@@ -37,10 +37,10 @@ impl Shared {
         let mut suspects = Suspects::new();
         loop {
             tokio::time::sleep(self.options.look_at_pods).await;
-            let Some(slices) = self.look(Node::slices).await else { continue };
+            let Some((slices, unseen)) = self.look(|node| (node.slices(), node.unseen())).await else {
+                continue;
+            };
             let known = replaced_by(&slices);
-            let unseen: Vec<SliceHold> =
-                slices.into_iter().flat_map(|slice| slice.holds).filter(|hold| hold.unseen).collect();
             let before = std::mem::take(&mut suspects);
             for hold in unseen {
                 let place = (hold.key.clone(), hold.address);

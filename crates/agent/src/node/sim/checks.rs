@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_cni::Failure;
 use tenure_handles::Timestamp;
-use tenure_ipam::{Address, Cidr};
+use tenure_ipam::{Address, Addresses, Cidr};
 
 use super::agent::settings;
 use super::api::has;
@@ -37,8 +37,6 @@ pub(super) struct Knowledge {
     pub(super) exported: BTreeSet<Cidr>,
     /// Links that no route led to when the journal was lost.
     pub(super) routeless: BTreeSet<HoldKey>,
-    /// Who is on record in what was left of it, although it may have been released.
-    pub(super) left: BTreeSet<HoldKey>,
 }
 
 impl Knowledge {
@@ -134,6 +132,8 @@ impl World {
             }
             // What nobody's link sat on was not known to be in use, and may have been given back meanwhile.
             Record::Released(released) if released.hold.key.container().starts_with('x') => {}
+            // What is of no block of this node cools nowhere here: whoever gives the block away again lets it rest.
+            Record::Released(released) if !self.is_of_a_block(&released.hold.addresses) => {}
             Record::Released(released) => {
                 // What is said to have been freed later than now was freed before the clock was set back, and was told then.
                 let ago = self.now.as_millis().checked_sub(released.at.as_millis());
@@ -148,6 +148,11 @@ impl World {
             }
             Record::Owned(_) | Record::Fenced { .. } | Record::Forgotten { .. } | Record::Known(_) => {}
         }
+    }
+
+    fn is_of_a_block(&self, addresses: &Addresses) -> bool {
+        let networks = self.agent.node.blocks().into_iter().filter_map(|block| block.subnet.ipv4);
+        networks.into_iter().any(|network| addresses.iter().any(|address| network.contains(address)))
     }
 
     pub(super) fn check_answer(&mut self, ticket: Ticket, outcome: Result<Done, Failure>) {
@@ -170,7 +175,7 @@ impl World {
                     // What was on record as its own it keeps, as it would what it has.
                     let on_record = self.api.slice.is_on_record(&key, address);
                     assert!(
-                        of.is_some() || on_record || self.knowledge.left.contains(&key),
+                        of.is_some() || on_record,
                         "{key} got {address}, which is of no block of this node"
                     );
                 }
@@ -188,7 +193,10 @@ impl World {
                 let image = &self.agent.safe;
                 let guest = image.guests().any(|it| it.key == key && it.addresses == [claim::address(&key)]);
                 let safe = guest || image.holds().any(|it| it.key == key && it.addresses == addresses);
-                assert!(safe, "{key} was told of {address}, which a crash would forget");
+                // Of what a lost journal does not know the kernel tells: the next start finds its link again.
+                let has_link = self.kernel.links.get(&key).is_some_and(|link| link.contains(&address));
+                let found = has_link && self.runtime.forgotten.contains(&key);
+                assert!(safe || found, "{key} was told of {address}, which a crash would forget");
                 assert_eq!(link.is_some(), has_interface(&key));
                 if has_interface(&key) && claim::is_guest(&key) {
                     assert!(self.kernel.links.contains_key(&key), "{key}");
@@ -318,7 +326,12 @@ impl World {
                 assert!(unknown, "nobody holds anything for the link of {key}");
                 continue;
             };
-            let reached = held.claim.as_ref().is_none_or(|claim| claim.reached) && !held.silenced;
+            let mut reached = held.claim.as_ref().is_none_or(|claim| claim.reached) && !held.silenced;
+            // Of one that only the kernel knows nobody can tell that it is of a claim; who has the claim gets its packets.
+            let only_found = held.claim.is_none() && held.block.is_none();
+            let has_claim = |it: &HoldView| it.claim.as_ref().is_some_and(|claim| claim.reached);
+            reached &=
+                !only_found || !holds.values().any(|it| has_claim(it) && it.addresses == held.addresses);
             let held: Vec<Address> = held.addresses.iter().filter(|_| reached).collect();
             assert_eq!(*addresses, held, "routes to {key}");
         }

@@ -17,7 +17,9 @@ pub(super) struct Runtime {
     pub(super) containers: BTreeMap<HoldKey, Container>,
     pub(super) calls: BTreeMap<Ticket, Call>,
     tickets: u64,
-    /// Containers that run, and of which the agent may have forgotten: their ADDs are not repeated.
+    /// Containers that run, and of which the agent may have forgotten. Where another plugin made the interface and the journal was
+    /// lost, nothing says under which key an address is used before others were asked. A runtime has no reason to repeat the ADD of a
+    /// container that runs, so that these ADDs are not repeated; those of containers with a link of ours are.
     pub(super) forgotten: BTreeSet<HoldKey>,
     /// Those of them whose pods were deleted by force: the API knows nothing of them any more.
     pub(super) deleted: BTreeSet<HoldKey>,
@@ -59,7 +61,7 @@ impl Runtime {
         } else {
             claim::key(number - CONTAINERS - slice::CONTAINERS)
         };
-        let forgotten = self.forgotten.contains(&key);
+        let forgotten = self.forgotten.contains(&key) && !has_interface(&key);
         let busy = self.calls.values().any(|call| matches!(call, Call::Del(other) if *other == key));
         match self.containers.get(&key) {
             None if !self.winding_up => {

@@ -57,7 +57,13 @@ impl SliceGiven {
 
     /// All there is to know at a start.
     pub(super) fn list(&self) -> Vec<Event> {
-        if self.given { vec![self.pool(), self.seen(self.records.clone())] } else { Vec::new() }
+        if self.given {
+            return vec![self.pool(), self.seen(self.records.clone())];
+        }
+        // What was the node's is told as long as something is on record there.
+        let block = SeenBlock { node: String::new(), ..self.block() };
+        let left = SeenSlice { block, realm: POOL.to_owned(), records: self.records.clone() };
+        if self.records.is_empty() { Vec::new() } else { vec![Event::SliceSeen(left)] }
     }
 
     /// It is withdrawn or given again, or what the whole range holds of it changes.
@@ -134,8 +140,7 @@ impl World {
 
     /// Releases what was adopted for containers that are no more.
     pub(super) fn look_at_pods(&mut self) {
-        let unseen = self.agent.node.slices().into_iter().flat_map(|slice| slice.holds);
-        let unseen: Vec<HoldKey> = unseen.filter(|hold| hold.unseen).map(|hold| hold.key).collect();
+        let unseen: Vec<HoldKey> = self.agent.node.unseen().into_iter().map(|hold| hold.key).collect();
         for key in unseen {
             if self.runtime.containers.keys().all(|known| known.container() != key.container()) {
                 self.deeds.count("adopted and released");

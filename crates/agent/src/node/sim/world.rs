@@ -315,7 +315,6 @@ impl World {
         let routeless = self.kernel.links.iter().filter(|(_, addresses)| addresses.is_empty());
         self.knowledge.routeless = routeless.map(|(key, _)| key.clone()).collect();
         let image = self.agent.lose(&self.dice);
-        self.knowledge.left = image.holds().map(|held| held.key.clone()).collect();
         self.begin(image);
     }
 

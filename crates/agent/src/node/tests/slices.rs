@@ -31,7 +31,7 @@ fn address(text: &str) -> Address {
 }
 
 /// The slice 10.9.0.0/29 of `net`, given for the `times`th time.
-fn slice(times: u32) -> SeenSlice {
+pub(super) fn slice(times: u32) -> SeenSlice {
     slice_of("net", "10.9.0.0/29", times)
 }
 
@@ -49,7 +49,7 @@ fn slice_of(network: &str, range: &str, times: u32) -> SeenSlice {
     SeenSlice { block, realm: format!("whereabouts/{network}"), records: Vec::new() }
 }
 
-fn record(container: &str, last: u8) -> Recorded {
+pub(super) fn record(container: &str, last: u8) -> Recorded {
     Recorded {
         address: address(&format!("10.9.0.{last}")),
         container: container.into(),
@@ -87,7 +87,7 @@ fn settings() -> Settings {
     Settings { slices: true, ..Settings::new(NODE) }
 }
 
-fn started(journal: Image, slices: impl IntoIterator<Item = SeenSlice>) -> Rig {
+pub(super) fn started(journal: Image, slices: impl IntoIterator<Item = SeenSlice>) -> Rig {
     let mut rig = Rig::started(settings());
     rig.event(Event::PoolChanged { name: POOL.into(), facts: facts() });
     for slice in slices {
@@ -102,12 +102,12 @@ fn ready() -> Rig {
     started(Image::default(), [slice(1)])
 }
 
-fn give(rig: &mut Rig, container: &str) -> String {
+pub(super) fn give(rig: &mut Rig, container: &str) -> String {
     let ticket = rig.add_of(attach(container));
     rig.address(ticket)
 }
 
-fn detach(rig: &mut Rig, container: &str) -> Ticket {
+pub(super) fn detach(rig: &mut Rig, container: &str) -> Ticket {
     let ticket = rig.ticket();
     rig.event(Event::Detach { ticket, key: key(container) });
     ticket
