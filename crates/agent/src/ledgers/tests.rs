@@ -153,7 +153,9 @@ async fn a_hundred_at_once_are_a_handful_of_writes_and_no_list() {
 async fn nodes_that_ask_at_once_never_share_an_address_and_none_is_lost() {
     let bed = Bed::new().await;
     let config = config(&json!({"range": "10.0.0.0/22", "ipRanges": [{"range": "fd00::/118"}]}));
-    let nodes: Vec<Node> = (0..4).map(|n| bed.node(&format!("node-{n}"))).collect();
+    // All of them wait for one another, also where the machine is busy.
+    let patient = |options| Options { patience: Duration::from_secs(30), ..options };
+    let nodes: Vec<Node> = (0..4).map(|n| bed.node_with(&format!("node-{n}"), patient)).collect();
     bed.faults.add(Rule::delay(Duration::ZERO..=Duration::from_millis(5)).on(Calls::writes()));
     bed.faults.add(Rule::lose_answer().on(Calls::of(Verb::Patch)).percent(10));
     let adds = (0..240).map(|n: usize| {
