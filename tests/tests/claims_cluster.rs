@@ -88,7 +88,7 @@ fn scenarios() -> Vec<Scenario> {
         defects::defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim: Four;
         defects::defect_a_a_definition_that_comes_late_never_lets_a_machine_start_without_its_claim: Four;
         defects::defect_b_two_interfaces_on_one_network_are_two_claims: Both;
-        defects::defect_c_hot_unplug_deletes_the_claim_and_frees_and_hot_plug_makes_one: Four;
+        defects::defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one: Four;
         defects::defect_d_a_pod_that_comes_before_its_claim_waits_for_it: Six;
         people::a_claim_that_nobody_owns_stays_and_serves_one_pod_after_the_other_on_any_node: Both;
         people::a_pod_that_has_completed_keeps_nothing_and_the_next_one_gets_the_claims: Four;
