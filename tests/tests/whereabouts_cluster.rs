@@ -41,10 +41,10 @@ const PLUGIN: &str = "/opt/cni/bin/whereabouts";
 const THEIRS: &str = "#!/bin/sh\necho '{\"code\": 999, \"msg\": \"theirs\"}'\nexit 1\n";
 /// Has the command that makes every node's `whereabouts` ours, node by node.
 const GUIDE: &str = include_str!("../../docs/whereabouts.md");
+/// The range that Whereabouts gave addresses of.
+const POOL: &str = "10.81.0.0-24";
 /// What a pod had from Whereabouts.
 const KEPT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 81, 0, 7));
-/// The sandbox that it had it for.
-const BEFORE: &str = "the-sandbox-before";
 /// No answer for so long is a lost one, also on two busy cores.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Objects are exact so soon after the last change.
@@ -145,16 +145,19 @@ impl<'c> Stage<'c> {
 
 /// The pod: nothing releases what it had.
 async fn a_pod_has_ten_networks_and_goes_without_a_del<'c>(stage: &Stage<'c>) -> Result<Attached<'c>> {
+    // The other one that has something, since before.
+    let mut before = find(stage.cluster, APPS, "ten-1").await?;
+    let sandbox = json!({"spec": {"allocations": {"7": {"id": before.container}}}}).to_string();
+    let of_whereabouts =
+        ["patch", "ippools.whereabouts.cni.cncf.io", POOL, "-n", "kube-system", "--type=merge", "-p"];
+    stage.cluster.kubectl(&[&of_whereabouts[..], &[&sandbox]].concat()).await?;
     let mut forgotten = find(stage.cluster, APPS, "forgotten").await?;
     tokio::task::block_in_place(|| forgotten.add())?;
     forgotten.has_what_was_said()?;
     a_lone_caller_has_the_lowest(&forgotten, &stage.networks)?;
     forgotten.publish(&stage.client).await?;
-    // The other one that has something, since before.
-    let mut before = find(stage.cluster, APPS, "ten-1").await?;
     before.delegates.truncate(1);
     before.delegates[0].result = json!({"ips": [{"address": format!("{KEPT}/24")}]});
-    BEFORE.clone_into(&mut before.container);
     stage.says([&forgotten, &before], None).await?;
     let delete = ["delete", "pod", "forgotten", "-n", APPS, "--force", "--grace-period=0"];
     stage.cluster.kubectl(&delete).await?;
@@ -268,12 +271,12 @@ async fn the_plugin_of_whereabouts_stays_until_the_operator_replaces_it(
     Ok(())
 }
 
-/// What Whereabouts gave to a pod before: the first network's [`KEPT`].
+/// What Whereabouts gave to a pod before: the first network's [`KEPT`]. Which sandbox it is for is said when that is there.
 fn left_by_whereabouts() -> [Value; 2] {
     let (group, podref) = ("whereabouts.cni.cncf.io/v1alpha1", format!("{APPS}/ten-1"));
-    let record = json!({"id": BEFORE, "podref": podref, "ifname": "net1"});
+    let record = json!({"id": "unknown", "podref": podref, "ifname": "net1"});
     let pool = json!({
-        "apiVersion": group, "kind": "IPPool", "metadata": {"name": "10.81.0.0-24", "namespace": "kube-system"},
+        "apiVersion": group, "kind": "IPPool", "metadata": {"name": POOL, "namespace": "kube-system"},
         "spec": {"range": "10.81.0.0/24", "allocations": {"7": record}},
     });
     let reservation = json!({
