@@ -17,7 +17,7 @@ use crate::plan::{Act, PODS};
 /// How long a call may take at most: it may fail meanwhile, but it says so.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
 /// How long an ADD is tried, as a kubelet would.
-const TRIES: Duration = Duration::from_secs(40);
+const TRIES: Duration = Duration::from_mins(3);
 
 /// A node as its runtime sees it.
 pub struct Machine<'b> {

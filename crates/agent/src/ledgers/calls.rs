@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use super::Shared;
 
-/// How long one reading call may take. A pod waits for it.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long one reading call may take. A pod waits for it; and a list that is given up early is asked for again, which a busy server
+/// has to do all the same.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one writing call may take. A write that is given up early may have been made all the same, and with a server that
 /// always needs longer nobody would get anywhere.
 const WRITE_PATIENCE: Duration = Duration::from_secs(15);
