@@ -15,7 +15,7 @@ use crate::oracle::{Living, Oracle};
 use crate::plan::{Act, PODS};
 
 /// How long a call may take at most: it may fail meanwhile, but it says so.
-const LONGEST_CALL: Duration = Duration::from_secs(30);
+const LONGEST_CALL: Duration = Duration::from_mins(1);
 /// How long an ADD is tried, as a kubelet would.
 const TRIES: Duration = Duration::from_mins(3);
 
