@@ -92,6 +92,7 @@ impl Host {
         let mut command = Command::new(&self.programs.agent);
         let command = command.args(["--node-name", &self.name, "--route-blocks", "--api-socket"]).arg(api);
         let command = command.arg("--run-dir").arg(&self.directory);
+        let command = command.arg("--state-dir").arg(self.directory.join("state"));
         self.agent = Some(start_daemon(command, &self.namespace, &self.directory.join("log"))?);
         Ok(())
     }
