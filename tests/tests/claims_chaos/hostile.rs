@@ -73,26 +73,36 @@ pub fn define(place: &Place<'_>, when: &[usize], (done, over): (&AtomicUsize, &A
     }
 }
 
-/// Forges claims, each when so many steps are done.
+/// Forges claims, each when so many steps are done; again, if the claim that was copied went before it was seen that the copy is
+/// not believed.
 pub fn forge(place: &Place<'_>, when: &[usize], (done, over): (&AtomicUsize, &AtomicBool), struck: &Struck) {
     let mut when = when.to_vec();
     when.sort_unstable();
     for (number, after) in when.into_iter().enumerate() {
         wait(after, done, over);
-        let living = place.oracle.living();
-        let with_claim: Vec<&Living> = living.iter().filter(|it| it.claim.is_some()).collect();
-        if let Some(victim) = with_claim.get(after % with_claim.len().max(1)) {
-            steal(place, victim, &format!("forged-{number}"), struck);
+        for again in 0.. {
+            let living = place.oracle.living();
+            let with_claim: Vec<&Living> = living.iter().filter(|it| it.claim.is_some()).collect();
+            let victim = with_claim.get((after + again) % with_claim.len().max(1));
+            let stolen = victim.is_some_and(|it| steal(place, it, &format!("forged-{number}-{again}")));
+            if stolen {
+                struck.count("forged claims");
+            }
+            if stolen || over.load(Ordering::SeqCst) {
+                break;
+            }
+            sleep(Duration::from_millis(100));
         }
     }
 }
 
-/// Copies a claim with all that is written on it, as if it were the copy's own; what is on record does not change.
-fn steal(place: &Place<'_>, victim: &Living, name: &str, struck: &Struck) {
-    let Some((claim, uid)) = &victim.claim else { return };
+/// Copies a claim with all that is written on it, as if it were the copy's own; what is on record does not change. Whether the
+/// claim was there to the end.
+fn steal(place: &Place<'_>, victim: &Living, name: &str) -> bool {
+    let Some((claim, uid)) = &victim.claim else { return false };
     let claims = place.claims();
     let found = ask(place.cluster, &[404], async || claims.get(claim).await);
-    let Some(found) = found.filter(|found| found.uid().as_ref() == Some(uid)) else { return };
+    let Some(found) = found.filter(|found| found.uid().as_ref() == Some(uid)) else { return false };
     let forged: Api<IPAMClaim> = Api::namespaced(place.cluster.client.clone(), NAMESPACE);
     let object = json!({
         "apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim",
@@ -102,7 +112,7 @@ fn steal(place: &Place<'_>, victim: &Living, name: &str, struck: &Struck) {
     let Some(made) =
         ask(place.cluster, &[409], async || forged.create(&PostParams::default(), &object).await)
     else {
-        return;
+        return false;
     };
     let own = made.uid().unwrap();
     let status = json!({"status": found.status}).to_string().replace(uid.as_str(), &own);
@@ -116,8 +126,8 @@ fn steal(place: &Place<'_>, victim: &Living, name: &str, struck: &Struck) {
     });
     let still = ask(place.cluster, &[404], async || claims.get(claim).await);
     let lives = place.oracle.living().iter().any(|it| it.uid == victim.uid);
-    if lives && still.is_some_and(|still| still.uid().as_ref() == Some(uid)) {
-        struck.count("forged claims");
+    let lasted = lives && still.is_some_and(|still| still.uid().as_ref() == Some(uid));
+    if lasted {
         let stolen =
             |address| on_record.as_ref().and_then(|it| it.get(address)).filter(|it| it.contains(&own));
         for (address, record) in victim.addresses.iter().filter_map(|it| Some((it, stolen(it)?))) {
@@ -125,6 +135,7 @@ fn steal(place: &Place<'_>, victim: &Living, name: &str, struck: &Struck) {
         }
     }
     ask(place.cluster, &[404], async || forged.delete(name, &DeleteParams::default()).await);
+    lasted
 }
 
 fn wait(after: usize, done: &AtomicUsize, over: &AtomicBool) {

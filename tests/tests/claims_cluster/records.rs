@@ -7,8 +7,10 @@ use anyhow::{Result, ensure};
 use ipnet::IpNet;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use tenure_api::claims::PodRecord;
 use tenure_api::coil::AddressBlock;
 use tenure_api::whereabouts::IPPool;
+use tenure_ipam::ledger::Offsets;
 
 /// Which claim has which address on record, of all pools and ranges, in words that have the claim's UID in them. What cools is
 /// free.
@@ -24,18 +26,28 @@ pub async fn records(client: &Client) -> Result<BTreeMap<IpAddr, String>> {
         for (offset, record) in block.spec.claims.iter().filter(|(_, record)| record.freed.is_none()) {
             let offset: u128 = offset.parse()?;
             for cidr in [&block.spec.ipv4, &block.spec.ipv6].into_iter().flatten() {
-                let holder = format!("{}/{} {}", record.namespace, record.name, record.uid);
+                let holder =
+                    format!("{}/{} {}{}", record.namespace, record.name, record.uid, given(&record.pods));
                 note(nth(cidr.parse()?, offset)?, holder)?;
             }
         }
     }
     let pools: Api<IPPool> = Api::namespaced(client.clone(), "kube-system");
     for pool in pools.list(&ListParams::default()).await?.items {
+        let range = pool.spec.cidr()?;
         for (address, held) in pool.spec.reservations()?.entries {
-            note(IpAddr::from(address), format!("{} {}", held.podref, held.id))?;
+            let offset = Offsets::of(&range).offset(address)?.to_string();
+            let pods = pool.spec.allocations.get(&offset).map(|record| record.pods.as_slice());
+            let given = given(pods.unwrap_or_default());
+            note(IpAddr::from(address), format!("{} {}{given}", held.podref, held.id))?;
         }
     }
     Ok(all)
+}
+
+/// The pods that were given an address.
+fn given(pods: &[PodRecord]) -> String {
+    pods.iter().map(|pod| format!(" given to {} {} on {}", pod.name, pod.uid, pod.node)).collect()
 }
 
 fn nth(cidr: IpNet, offset: u128) -> Result<IpAddr> {

@@ -161,8 +161,7 @@ pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
 
 /// Whether a pod may still use these addresses of a claim that is gone: one that the record names, whatever its annotations
 /// say. What annotations say only adds to it: a pod that refers to a claim of that name and says that it has one of the
-/// addresses; and, where the record names nobody, because it is of an earlier version or nobody was given it, every pod that
-/// refers to a claim of that name and is not younger than the claim that has the name now.
+/// addresses. A pod that neither the record nor itself knows to have one was not given it: records name pods first.
 pub(super) fn is_used(
     (world, users): (&World, &Users<'_>),
     claim: (&str, &str),
@@ -182,12 +181,10 @@ pub(super) fn is_used(
     if may_be_used(world, namespace, pods, now) {
         return true;
     }
-    let successor = world.claims.get(namespace, name).map(|claim| claim.facts.created);
     users.by_name(namespace, name).any(|pod| {
         let podref = format!("{namespace}/{}", pod.name);
         let known = world.ledgers.pods.get(&podref).and_then(|pod| pod.addresses);
-        let says = known.is_some_and(|known| addresses.iter().any(|address| known.contains(address)));
-        says || pods.is_empty() && successor.is_none_or(|made| pod.created <= made)
+        known.is_some_and(|known| addresses.iter().any(|address| known.contains(address)))
     })
 }
 
