@@ -68,20 +68,30 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 }
 
 /// The machine's clock: the one place that reads it.
+///
+/// It shows what the wall clock showed when the program first asked, and what has passed since by the clock that nobody can
+/// set. So a wall clock that is set by hours while a program runs ends no rest early and makes none last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
+impl SystemClock {
+    /// When this program first asked: by the wall clock, and by the one that nobody can set.
     #[expect(clippy::disallowed_methods, reason = "this is the handle that everyone else is told to take")]
+    fn first() -> (Duration, Instant) {
+        static FIRST: OnceLock<(Duration, Instant)> = OnceLock::new();
+        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        *FIRST.get_or_init(|| (wall(), Instant::now()))
+    }
+}
+
+impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::default().plus(since_epoch)
+        let (wall, first) = Self::first();
+        Timestamp::default().plus(wall + first.elapsed())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the handle that everyone else is told to take")]
     fn elapsed(&self) -> Duration {
-        static FIRST: OnceLock<Instant> = OnceLock::new();
-        FIRST.get_or_init(Instant::now).elapsed()
+        Self::first().1.elapsed()
     }
 }
 
