@@ -61,6 +61,7 @@ pub mod view;
 mod wish;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tenure_cni::Failure;
 use tenure_handles::Timestamp;
@@ -112,8 +113,9 @@ pub struct AskId(pub u64);
 #[derive(Debug)]
 pub struct Node {
     settings: Settings,
-    /// The time of the last event.
+    /// This node's own time, which never goes back; and what the clock lacks of it.
     now: Timestamp,
+    ahead: Duration,
     /// What has been read so far of journal, kernel and API; nothing once all is replayed.
     start: Option<Start>,
     pools: BTreeMap<String, Pool>,
@@ -150,6 +152,7 @@ impl Node {
         Self {
             settings,
             now: Timestamp::default(),
+            ahead: Duration::ZERO,
             start: Some(Start::default()),
             pools: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -173,8 +176,8 @@ impl Node {
     }
 
     /// Takes an event in and says what is to be done, in this order.
-    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Action> {
-        self.notice(now);
+    pub fn handle(&mut self, event: Event, clock: Timestamp) -> Vec<Action> {
+        self.notice(clock);
         match event {
             Event::Journal(image) => self.read_journal(image),
             Event::Kernel(found) => self.read_kernel(found),

@@ -122,6 +122,11 @@ impl Image {
         self.guests.values()
     }
 
+    /// The time of the latest record.
+    pub fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
     /// Whether it says nothing at all.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.guests.is_empty() && self.known == Known::All

@@ -19,13 +19,6 @@ pub(super) struct Bereft {
     missing: BTreeMap<HolderId, Timestamp>,
 }
 
-impl Bereft {
-    /// The clock was set back.
-    pub(super) fn set_back(&mut self, now: Timestamp) {
-        self.missing.values_mut().for_each(|since| *since = (*since).min(now));
-    }
-}
-
 impl Node {
     /// Asks whether pods are there whose addresses may be somebody else's by now.
     pub(super) fn ask_about_pods(&mut self) {

@@ -75,13 +75,6 @@ impl Doubt {
         self.consult_at.filter(|_| self.consulting.is_none())
     }
 
-    /// The clock was set back.
-    pub(super) fn set_back(&mut self, now: Timestamp) {
-        let earlier = |moment: &mut Timestamp| *moment = (*moment).min(now);
-        self.consult_at.iter_mut().for_each(earlier);
-        self.used.values_mut().flatten().for_each(earlier);
-    }
-
     /// Addresses that somebody uses whom nobody knows.
     pub(super) fn used(&self) -> impl Iterator<Item = Address> {
         self.used.keys().copied()
@@ -252,9 +245,11 @@ impl Node {
         of_block || self.pools.values().filter_map(|pool| pool.facts.as_ref()).any(networks)
     }
 
-    /// Whether it is known who has an address, in every block that has it.
+    /// Whether it is known who has an address, in every block that has it. That of a link which was only found may be somebody
+    /// else's, too: it outlasts the link.
     fn is_accounted_for(&self, address: Address) -> bool {
-        let known = self.attachments.values().flat_map(Attachment::every_address).any(|it| it == address);
+        let held = self.attachments.values().filter(|it| !matches!(it.place, Place::Stray(_)));
+        let known = held.flat_map(Attachment::every_address).any(|it| it == address);
         let open = |block: &Owned| {
             let held = matches!(block.engine.state(address), Ok(State::Held(_)));
             block.fence.is_none() && block.has(address) && !held

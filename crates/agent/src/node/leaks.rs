@@ -50,16 +50,6 @@ pub struct LeakView {
     pub since: Timestamp,
 }
 
-impl Suspicions {
-    /// The clock was set back.
-    pub(super) fn set_back(&mut self, now: Timestamp) {
-        self.look_at = self.look_at.map(|at| at.min(now));
-        for suspect in self.suspects.values_mut() {
-            suspect.found.since = suspect.found.since.min(now);
-        }
-    }
-}
-
 impl Node {
     /// What looks like a leak at present, ordered by key.
     pub fn leaks(&self) -> Vec<LeakView> {

@@ -196,13 +196,6 @@ impl Node {
         }
     }
 
-    /// The clock was set back: nothing lingers longer than it would have.
-    pub(super) fn set_lingering_back(&mut self) {
-        let (route, export) = self.lingering_until();
-        self.reach.lingering.values_mut().for_each(|at| *at = (*at).min(route));
-        self.reach.farewells.values_mut().for_each(|at| *at = (*at).min(export));
-    }
-
     /// Until when routes to an interface and exported ones stay that are given up now.
     pub(super) fn lingering_until(&self) -> (Timestamp, Timestamp) {
         (self.now.plus(self.settings.route_lingers), self.now.plus(self.settings.export_lingers))

@@ -47,8 +47,10 @@ impl Node {
     }
 
     pub(super) fn read_journal(&mut self, image: Image) {
-        if let Some(start) = &mut self.start {
-            start.journal.get_or_insert(image);
+        if let Some(start) = self.start.as_mut().filter(|start| start.journal.is_none()) {
+            let latest = image.latest();
+            start.journal = Some(image);
+            self.go_on_from(latest);
         }
         self.try_replay();
     }
@@ -99,7 +101,7 @@ impl Node {
     fn replay(&mut self, journal: &Image, kernel: Vec<Found>, mut blocks: BTreeMap<String, SeenSlice>) {
         self.ask_first(journal.known());
         for (uid, block) in journal.blocks() {
-            self.restore(uid, block, blocks.remove(uid).as_ref());
+            self.restore(uid, block, journal.latest(), blocks.remove(uid).as_ref());
         }
         let restored: Vec<String> = self.blocks.keys().cloned().collect();
         for uid in &restored {
@@ -138,8 +140,8 @@ impl Node {
         self.judge_all();
     }
 
-    /// Puts a block back as the journal knows it, into the state that the API says.
-    fn restore(&mut self, uid: &str, image: &ImageBlock, seen: Option<&SeenSlice>) {
+    /// Puts a block back as the journal knows it, into the state that the API says. `latest` is when the journal ends.
+    fn restore(&mut self, uid: &str, image: &ImageBlock, latest: Timestamp, seen: Option<&SeenSlice>) {
         let facts = image.facts.clone().or_else(|| seen.map(facts_of));
         let cooling = facts.as_ref().map_or(self.settings.cooling, |facts| self.cooling(&facts.pool));
         let Some(mut block) = facts.and_then(|facts| Owned::new(facts, cooling, self.now)) else {
@@ -158,8 +160,13 @@ impl Node {
             let (id, address) = (held.key.id(), held.addresses.iter().next());
             let replayed = address.map(|address| block.engine.replay(id, address, Some(held.sequence)));
             if let Some(Ok(Granted::New(hold))) = replayed {
-                // What was freed before the clock was set back would make all that was freed since seem to have cooled.
-                block.engine.release(&id, hold.sequence, freed.at.min(self.now));
+                // What passed since the journal ended does not count: the clock may have been set ahead meanwhile.
+                let at = if freed.until > latest { freed.at.plus(self.now.since(latest)) } else { freed.at };
+                if at > freed.at {
+                    let until = at.plus(freed.until.since(freed.at));
+                    self.record(Record::Released(Released { hold: held.clone(), at, until }));
+                }
+                block.engine.release(&id, hold.sequence, at);
                 self.former.insert(id, Former { key: held.key.clone(), pod: held.pod.clone() });
             }
         }

@@ -9,29 +9,18 @@ use super::block::{Object, Owned};
 use crate::key::HolderId;
 
 impl Node {
-    /// Takes note of the time. When the clock was set back, everything that began later than now began now: nothing
-    /// waits longer than it would have.
-    pub(super) fn notice(&mut self, now: Timestamp) {
-        if now < self.now {
-            let earlier = |moment: &mut Timestamp| *moment = (*moment).min(now);
-            for attachment in self.attachments.values_mut() {
-                attachment.adds.iter_mut().for_each(|(_, since)| earlier(since));
-            }
-            for block in self.blocks.values_mut() {
-                earlier(&mut block.empty_since);
-                let moments = block.sent.iter_mut().chain(&mut block.objected).chain(&mut block.observed);
-                moments.for_each(earlier);
-            }
-            let troubles = self.pools.values_mut().filter_map(|pool| pool.trouble.as_mut());
-            troubles.for_each(|trouble| earlier(&mut trouble.since));
-            self.asks.values_mut().for_each(|ask| earlier(&mut ask.since));
-            self.suspicions.set_back(now);
-            self.doubt.set_back(now);
-            self.bereft.set_back(now);
-            self.now = now;
-            self.set_lingering_back();
-        }
-        self.now = now;
+    /// Takes note of what the clock shows. A node's own time never goes back: it is the clock's, and as much more as that was
+    /// ever set back.
+    pub(super) fn notice(&mut self, clock: Timestamp) {
+        let shown = clock.plus(self.ahead);
+        self.ahead += self.now.since(shown);
+        self.now = self.now.max(shown);
+    }
+
+    /// Goes on from where the journal ended: the clock may have been set back since.
+    pub(super) fn go_on_from(&mut self, latest: Timestamp) {
+        self.ahead += latest.since(self.now);
+        self.now = self.now.max(latest);
     }
 
     pub(super) fn tick(&mut self) {
@@ -64,8 +53,12 @@ impl Node {
         self.former.retain(|id, _| cooling.contains(id));
     }
 
-    /// When the next [`Tick`](super::Event::Tick) is due, if nothing else happens before.
+    /// When, by the clock, the next [`Tick`](super::Event::Tick) is due, if nothing else happens before.
     pub fn next_wake(&self) -> Option<Timestamp> {
+        Some(Timestamp::default().plus(self.next_moment()?.since(Timestamp::default().plus(self.ahead))))
+    }
+
+    fn next_moment(&self) -> Option<Timestamp> {
         if self.start.is_some() {
             return None;
         }

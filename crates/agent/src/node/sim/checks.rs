@@ -109,7 +109,7 @@ impl World {
         match record {
             Record::Held(held) => {
                 self.check_read();
-                let new = !self.kernel.links.contains_key(&held.key) && held.since == self.now;
+                let new = !self.kernel.links.contains_key(&held.key) && held.since == self.agent.node.now;
                 let address = held.addresses.iter().next().unwrap();
                 // Invariant 6: what cools is handed out only where nothing is free.
                 if let Some(freed) = self.knowledge.freed.get(&address)
@@ -135,8 +135,7 @@ impl World {
             // What is of no block of this node cools nowhere here: whoever gives the block away again lets it rest.
             Record::Released(released) if !self.is_of_a_block(&released.hold.addresses) => {}
             Record::Released(released) => {
-                // What is said to have been freed later than now was freed before the clock was set back, and was told then.
-                let ago = self.now.as_millis().checked_sub(released.at.as_millis());
+                let ago = self.agent.node.now.as_millis().checked_sub(released.at.as_millis());
                 let at = ago.map(|ago| Timestamp::from_millis(self.true_now.as_millis() - ago));
                 for (address, at) in released.hold.addresses.iter().zip(at) {
                     self.knowledge.freeing.push((position, address, at));

@@ -63,7 +63,7 @@ impl Deeds {
 
     /// All that can happen.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        const ALL: [&str; 40] = [
+        const ALL: [&str; 41] = [
             "crash",
             "reboot",
             "outage",
@@ -97,6 +97,7 @@ impl Deeds {
             "a guest was not reached any more",
             "a guest came back with a restart",
             "the clock was set back",
+            "the clock was set ahead",
             "a journal was lost",
             "others were asked",
             "others could not all be asked",
@@ -279,9 +280,6 @@ impl World {
     }
 
     fn let_time_pass(&mut self) {
-        if self.dice.percent(8) {
-            return self.set_clock_back();
-        }
         let pass = match self.dice.below(10) {
             0..6 => Duration::from_millis(self.dice.below(300) as u64),
             6..9 => Duration::from_millis(self.dice.below(4_000) as u64),
@@ -296,12 +294,16 @@ impl World {
         self.true_now = self.true_now.plus(time);
     }
 
-    /// Somebody sets this node's clock back.
-    fn set_clock_back(&mut self) {
-        self.deeds.count("the clock was set back");
-        let back = self.dice.below(60_000) as u64;
-        self.now = Timestamp::from_millis(self.now.as_millis() - back);
-        self.event(Event::Tick);
+    /// Somebody sets this node's clock while no agent runs; one that runs does not go by it.
+    fn set_clock(&mut self) {
+        let by = Duration::from_millis(self.dice.below(60_000) as u64);
+        if self.dice.percent(50) {
+            self.deeds.count("the clock was set back");
+            self.now = Timestamp::default().plus(self.now.since(Timestamp::default().plus(by)));
+        } else {
+            self.deeds.count("the clock was set ahead");
+            self.now = self.now.plus(by);
+        }
     }
 
     /// The agent dies, and its journal is lost or damaged while containers run.
@@ -369,6 +371,9 @@ impl World {
         self.kernel.orphan(&self.dice);
         self.runtime.orphan();
         self.write_records();
+        if self.dice.percent(30) {
+            self.set_clock();
+        }
         let image = self.agent.restart(self.dice.below(10_000));
         self.begin(image);
     }
@@ -421,7 +426,7 @@ impl World {
         match self.story {
             Story::Untold => {}
             Story::Kept => self.told.push(what(self.now)),
-            Story::Aloud => println!("{}", what(self.now)),
+            Story::Aloud => println!("{} {}", self.api.node, what(self.now)),
         }
     }
 

@@ -94,8 +94,11 @@ fn invariant_6_cooling_and_the_order_of_addresses_survive_a_restart() {
     again.event(Event::ApiRead);
     assert_eq!(again.node.pools()[0].counts.cooling, 2);
     assert_eq!(again.give("c"), "10.0.7.2", "the next after the last, and not one that cools");
-    again.pass(Duration::from_secs(21));
-    assert_eq!(again.node.pools()[0].counts.cooling, 0, "it does not cool longer than it would have");
+    // What passed between the last record and the start does not count: the clock may have been set meanwhile.
+    again.pass(Duration::from_secs(29));
+    assert_eq!(again.node.pools()[0].counts.cooling, 2);
+    again.pass(Duration::from_secs(1));
+    assert_eq!(again.node.pools()[0].counts.cooling, 0);
 }
 
 #[test]
