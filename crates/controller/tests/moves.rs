@@ -452,6 +452,56 @@ async fn a_swap_that_arrives_twice_or_whose_answer_is_lost_happens_once() {
 }
 
 #[tokio::test]
+async fn a_pod_that_came_after_its_claim_went_comes_into_the_next_claim_of_the_name_however_late_the_watch_is()
+ {
+    let api = server(720).await;
+    let faults = Faults::seeded(720);
+    let client = api.client();
+    define_attachments(&client).await;
+    define_machines(&client).await;
+    network(&client, "blue", "10.0.0.0/24", true).await;
+    let slices = json!({"type": "whereabouts", "range": "10.1.0.0/24", "node_slice_size": "/28"});
+    let config = json!({"name": "cut", "type": "macvlan", "allowPersistentIPs": true, "ipam": slices});
+    attachment(&client, "cut", &config.to_string()).await;
+    pool(&client, "default", 5, "10.20.0.0/16").await;
+    let settings =
+        tenure_controller::Settings { cluster_network: Some("tenure".to_owned()), ..settings("one") };
+    let controller = start_with(faults.client(api, "default"), settings);
+    // A record of a ledger that all share, of a slice, and of a floating block.
+    let networks = [("blue", "net1"), ("cut", "net1"), ("tenure", "eth0")];
+    for (network, interface) in networks {
+        claim(&client, network, network, interface).await;
+        until("addresses", async || {
+            let claim = claims(&client).get(network).await.unwrap();
+            claim.status.filter(|status| !status.ips.is_empty()).map(drop)
+        })
+        .await;
+    }
+    let late = faults.hold_watches(Calls::of(Verb::Watch).to("ipamclaims"));
+    for (name, _) in networks {
+        claims(&client).delete(name, &DeleteParams::default()).await.unwrap();
+        let annotations = match name {
+            "tenure" => json!({"tenure/claim": name}),
+            _ => json!({"k8s.v1.cni.cncf.io/networks":
+                json!([{"name": name, "namespace": "default", "ipam-claim-reference": name}]).to_string()}),
+        };
+        let pod = json!({
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"nodeName": "node1", "containers": [{"name": "c", "image": "i"}]},
+        });
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        pods(&client).create(&PostParams::default(), &pod).await.unwrap();
+    }
+    a_while().await;
+    drop(late);
+    for (network, interface) in networks {
+        claim(&client, network, network, interface).await;
+        has(&client, network, network, None).await;
+    }
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn twenty_signals_in_a_row_are_twenty_swaps_each_by_one_write() {
     let (client, controller) = moving(717).await;
     let events = claims(&client);

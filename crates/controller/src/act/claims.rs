@@ -20,7 +20,7 @@ use super::ledgers::{Every, every, ledger, patch, unread};
 use super::{Actor, Answer, Learned, Outcome, finalize, settle};
 use crate::pods::living;
 use crate::unreadable::StandIn;
-use crate::write::{At, ClaimWrite, Gone};
+use crate::write::{At, ClaimId, ClaimWrite, Gone};
 
 /// So many reads are under way at once.
 const READS: usize = 16;
@@ -30,9 +30,12 @@ const ROUNDS: usize = 4;
 impl Actor {
     pub(super) async fn write_claim(&self, write: &ClaimWrite) -> Answer {
         match write {
-            ClaimWrite::Records { block, records, finalizers, gone } => {
+            ClaimWrite::Records { block, records, finalizers, gone, named } => {
                 if let Some(there) = self.any_lives(gone).await? {
                     return Ok((Outcome::Superseded, there));
+                }
+                if let Some(gone) = self.any_gone(named).await? {
+                    return Ok((Outcome::Superseded, Some(gone)));
                 }
                 let operations = json!([
                     {"op": "test", "path": "/metadata/resourceVersion", "value": block.version},
@@ -52,9 +55,12 @@ impl Actor {
                 }
                 self.take_out(ledger, network, records.clone(), *rest).await
             }
-            ClaimWrite::Slice { ledger: at, slices, slice, records, gone, cooling } => {
+            ClaimWrite::Slice { ledger: at, slices, slice, records, gone, named, cooling } => {
                 if let Some(there) = self.any_lives(gone).await? {
                     return Ok((Outcome::Superseded, there));
+                }
+                if let Some(gone) = self.any_gone(named).await? {
+                    return Ok((Outcome::Superseded, Some(gone)));
                 }
                 let pool = self.slices.get_opt(slices).await?;
                 let all = pool
@@ -75,7 +81,10 @@ impl Actor {
                 let written = patch(&self.ledgers, &at.name, Value::Array(operations)).await;
                 settle(&self.ledgers, at, written, ledger, Learned::LedgerGone).await
             }
-            ClaimWrite::Name { ledger: at, records } => {
+            ClaimWrite::Name { ledger: at, records, named } => {
+                if let Some(gone) = self.any_gone(named).await? {
+                    return Ok((Outcome::Superseded, Some(gone)));
+                }
                 let operations = records.iter().flat_map(|it| {
                     let path = format!("/spec/allocations/{}", it.key);
                     let after = Allocation { pods: it.pods.clone(), ..it.before.clone() };
@@ -133,6 +142,23 @@ impl Actor {
         });
         let found: Vec<Option<IPAMClaim>> = looks.buffer_unordered(READS).try_collect().await?;
         Ok(found.into_iter().flatten().next().map(|claim| Some(Learned::Claim(Box::new(claim)))))
+    }
+
+    /// Which of these claims are gone, if any is. Each was there after its pod was, otherwise: the pod was seen before.
+    async fn any_gone(&self, named: &[ClaimId]) -> Result<Option<Learned>, kube::Error> {
+        let looks = stream::iter(named.to_vec()).map(|id| {
+            let claims: Api<Read<IPAMClaim>> = Api::namespaced(self.client.clone(), &id.namespace);
+            async move {
+                let there = claims.get_metadata_opt(&id.name).await?.and_then(|claim| claim.uid());
+                let at = At { name: id.name, uid: id.uid, version: String::new() };
+                Ok::<_, kube::Error>(
+                    (there.as_ref() != Some(&at.uid)).then(|| Learned::ClaimGone(id.namespace, at)),
+                )
+            }
+        });
+        let gone: Vec<Option<Learned>> = looks.buffer_unordered(READS).try_collect().await?;
+        let gone: Vec<Learned> = gone.into_iter().flatten().collect();
+        Ok((!gone.is_empty()).then_some(Learned::All(gone)))
     }
 
     /// Deletes a block at exactly this version, so that no record is lost that came since; then takes our finalizer off.

@@ -441,7 +441,7 @@ impl Server {
 
     fn write_claim(&mut self, write: &ClaimWrite) -> Outcome {
         match write {
-            ClaimWrite::Records { block, records, finalizers, gone } => {
+            ClaimWrite::Records { block, records, finalizers, gone, named } => {
                 let lives = |id: &ClaimId| {
                     self.claims.get(&id.name).and_then(ResourceExt::uid).as_ref() == Some(&id.uid)
                 };
@@ -449,6 +449,7 @@ impl Server {
                 let alive =
                     |id: &PodId| !blind && self.pods.get(&id.name).is_some_and(|pod| pod.uid == id.uid);
                 if gone.claims.iter().any(lives)
+                    || !named.iter().all(lives)
                     || gone.pods.iter().any(alive)
                     || !Self::is_at(self.blocks.get(&block.name), block)
                 {

@@ -2,7 +2,8 @@
 //!
 //! Records of a floating block are written at the version that was read, all of them at once; those of a ledger that others
 //! write, too, by patches that test each record; a status at the version of the claim. Whatever takes an address away from a
-//! claim that nobody saw being deleted looks, live, whether it is there; and whether the pods that the record names are.
+//! claim that nobody saw being deleted looks, live, whether it is there; and whether the pods that the record names are. Whatever
+//! names a pod looks whether the claim is there: one that is gone, as the watch is late to say, would keep the pod for good.
 
 use std::collections::BTreeMap;
 
@@ -86,6 +87,8 @@ pub enum ClaimWrite {
         finalizers: Vec<String>,
         /// What a live look has to confirm first.
         gone: Gone,
+        /// Claims whose records name more pods than before, which, as a live look has to confirm, are there.
+        named: Vec<ClaimId>,
     },
     /// Deletes a floating block that has no records but of what has been freed.
     DropBlock {
@@ -130,6 +133,8 @@ pub enum ClaimWrite {
         records: BTreeMap<String, Allocation>,
         /// What a live look has to confirm first.
         gone: Gone,
+        /// Claims whose records name more pods than before, which, as a live look has to confirm, are there.
+        named: Vec<ClaimId>,
         /// What it is to say that rests, if that changes.
         cooling: Option<String>,
     },
@@ -139,6 +144,8 @@ pub enum ClaimWrite {
         ledger: At,
         /// The records, each tested for what it was.
         records: Vec<Renamed>,
+        /// Claims whose records name more pods than before, which, as a live look has to confirm, are there.
+        named: Vec<ClaimId>,
     },
     /// Deletes the empty ledger of a slice that was for claims.
     DropLedger {

@@ -19,6 +19,7 @@ use tenure_ipam::{Address, IntervalSet};
 use super::super::at;
 use super::super::carved::{Carved, belongs_to};
 use super::Refused;
+use super::recorded::names_more;
 use crate::world::World;
 use crate::write::{ClaimId, ClaimWrite, Gone, PodId, Write};
 
@@ -51,6 +52,8 @@ pub(super) struct Draft<'a> {
     changed: bool,
     /// What a live look has to confirm, because records were freed.
     gone: Gone,
+    /// Claims that a live look has to confirm, because their records name more pods.
+    named: Vec<ClaimId>,
 }
 
 impl<'a> Blocks<'a> {
@@ -70,7 +73,8 @@ impl<'a> Blocks<'a> {
         });
         let drafts = world.blocks.iter().filter(|block| block.is_floating()).map(|block| {
             let records = block.spec.claims.clone();
-            (block.name_any(), Draft { block, records, changed: false, gone: Gone::default() })
+            let (gone, named) = (Gone::default(), Vec::new());
+            (block.name_any(), Draft { block, records, changed: false, gone, named })
         });
         Self {
             world,
@@ -113,6 +117,9 @@ impl<'a> Blocks<'a> {
         for draft in self.drafts.values_mut() {
             for record in draft.records.values_mut().filter(|record| record.freed.is_none()) {
                 if let Some(pods) = next(&record.namespace, &record.uid, &record.pods) {
+                    if names_more(&record.pods, &pods) {
+                        draft.named.push(ClaimId::of_record(record));
+                    }
                     record.pods = pods;
                     draft.changed = true;
                 }
@@ -277,8 +284,8 @@ impl Draft<'_> {
             finalizers.push(FINALIZER.to_owned());
         }
         let records = self.records.clone();
-        let gone = self.gone.clone();
-        Write::Claim(ClaimWrite::Records { block: at(self.block), records, finalizers, gone })
+        let (gone, named) = (self.gone.clone(), self.named.clone());
+        Write::Claim(ClaimWrite::Records { block: at(self.block), records, finalizers, gone, named })
     }
 
     fn drop(&self) -> Write {

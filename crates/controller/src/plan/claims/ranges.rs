@@ -21,6 +21,7 @@ use tenure_whereabouts::slices::network_of_ledger;
 
 use super::super::at;
 use super::Refused;
+use super::recorded::names_more;
 use crate::ledgers::Ledger;
 use crate::world::World;
 use crate::write::{At, ClaimId, ClaimWrite, Gone, PodId, Renamed, Rest, Write};
@@ -292,15 +293,19 @@ pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, res
 
 /// Writes which pods were given addresses of shared ledgers.
 pub(super) fn rename(renamed: Vec<(&RangeRecord<'_>, Vec<PodRecord>)>) -> Vec<Write> {
-    let mut by_ledger: BTreeMap<String, (At, Vec<Renamed>)> = BTreeMap::new();
+    let mut by_ledger: BTreeMap<String, (At, Vec<Renamed>, Vec<ClaimId>)> = BTreeMap::new();
     for (record, pods) in renamed {
         let name = record.ledger.pool.name_any();
-        let (_, records) = by_ledger.entry(name).or_insert_with(|| (at(&record.ledger.pool), Vec::new()));
+        let new = || (at(&record.ledger.pool), Vec::new(), Vec::new());
+        let (_, records, named) = by_ledger.entry(name).or_insert_with(new);
         if records.len() < AT_ONCE {
+            if names_more(&record.record.pods, &pods) {
+                named.push(record.claim());
+            }
             records.push(Renamed { key: record.key.to_owned(), before: record.record.clone(), pods });
         }
     }
-    let write = |(ledger, records)| Write::Claim(ClaimWrite::Name { ledger, records });
+    let write = |(ledger, records, named)| Write::Claim(ClaimWrite::Name { ledger, records, named });
     by_ledger.into_values().map(write).collect()
 }
 

@@ -88,6 +88,11 @@ pub(super) fn next_pods(
     (next != pods).then_some(next)
 }
 
+/// Whether a record is to name pods that it did not name before.
+pub(super) fn names_more(before: &[PodRecord], after: &[PodRecord]) -> bool {
+    after.iter().any(|pod| before.iter().all(|known| known.uid != pod.uid))
+}
+
 /// What becomes of a claim that has something on record; `None` if that is not all that it needs.
 pub(super) fn keep<'a>(
     claim: &Claim,

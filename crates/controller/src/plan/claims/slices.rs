@@ -24,9 +24,10 @@ use super::super::at;
 use super::super::suspicions::Suspicions;
 use super::Refused;
 use super::ranges::{RangeRecord, Resting, by_range, who};
+use super::recorded::names_more;
 use crate::ledgers::Ledger;
 use crate::world::World;
-use crate::write::{ClaimWrite, Gone, LedgerWrite, Write};
+use crate::write::{ClaimId, ClaimWrite, Gone, LedgerWrite, Write};
 
 /// Slices for claims, as they are to be.
 pub(super) struct Cut<'a> {
@@ -48,6 +49,8 @@ struct Draft<'a> {
     records: BTreeMap<String, Allocation>,
     changed: bool,
     gone: Gone,
+    /// Claims that a live look has to confirm, because their records name more pods.
+    named: Vec<ClaimId>,
 }
 
 /// What of a pool of slices is for claims.
@@ -94,8 +97,8 @@ impl<'a> Cut<'a> {
                     Some(ledger) => {
                         let records = ledger.pool.spec.allocations.clone();
                         let pool = pool.name_any();
-                        let draft =
-                            Draft { ledger, pool, slice, records, changed: false, gone: Gone::default() };
+                        let (gone, named) = (Gone::default(), Vec::new());
+                        let draft = Draft { ledger, pool, slice, records, changed: false, gone, named };
                         cut.drafts.insert(name, draft);
                     }
                 }
@@ -121,6 +124,9 @@ impl<'a> Cut<'a> {
     pub(super) fn rename(&mut self, record: &RangeRecord<'_>, pods: &[PodRecord]) -> bool {
         let Some(draft) = self.drafts.get_mut(&record.ledger.pool.name_any()) else { return false };
         if let Some(known) = draft.records.get_mut(record.key) {
+            if names_more(&known.pods, pods) {
+                draft.named.push(record.claim());
+            }
             known.pods = pods.to_vec();
             draft.changed = true;
         }
@@ -341,8 +347,8 @@ impl<'a> Cut<'a> {
                 let cooling = (!freed.is_empty())
                     .then(|| cooling_after(&draft.ledger.pool, freed, self.rest, self.now))
                     .flatten();
-                let (records, gone) = (draft.records, draft.gone);
-                let write = ClaimWrite::Slice { ledger, slices, slice, records, gone, cooling };
+                let (records, gone, named) = (draft.records, draft.gone, draft.named);
+                let write = ClaimWrite::Slice { ledger, slices, slice, records, gone, named, cooling };
                 writes.push(Write::Claim(write));
             } else if lasted {
                 writes.push(Write::Claim(ClaimWrite::DropLedger { ledger }));
