@@ -40,7 +40,7 @@ pub use claim::ClaimFacts;
 pub use mac::mac_of;
 pub use opt_in::{opted_in_networks, opts_in};
 pub use pod::{DefaultNetwork, Launcher, PodFacts};
-pub use record::{GONE_NODE_REST, OnRecord, Trace, in_block, trace};
+pub use record::{OnRecord, Trace, in_block, trace};
 pub use reference::{CLUSTER_NETWORK, Reference, Refusal, Wanted, reference, references};
 pub use selection::{Selection, SelectionError};
 pub use slots::{Slot, Slots, SlotsError};

@@ -13,9 +13,6 @@ use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 use tenure_ipam::ledger::Offsets;
 
-/// How long a pod has to be gone together with its Node object before it counts as ended: long enough for a kubelet to notice.
-pub const GONE_NODE_REST: Duration = Duration::from_mins(2);
-
 /// What one object has on record for a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnRecord {
@@ -121,14 +118,14 @@ impl Trace {
 }
 
 /// What is left of a pod: `alive` is whether a pod of its UID is there and has not ended, `node` whether its node has a Node
-/// object. A pod that is gone with its node counts as ended when that was seen twice, the second time [`GONE_NODE_REST`] after
-/// the first, which the record remembers.
-pub fn trace(pod: &PodRecord, alive: bool, node: bool, now: Timestamp) -> Trace {
+/// object. A pod that is gone with its node counts as ended when that was seen twice, the second time `rest` after the first,
+/// which the record remembers.
+pub fn trace(pod: &PodRecord, alive: bool, node: bool, rest: Duration, now: Timestamp) -> Trace {
     if alive {
         return Trace::Alive;
     }
     let missing = pod.missing.as_ref().map(|since| Timestamp::from_jiff(since.0));
-    let rested = missing.is_some_and(|since| since <= now && now.since(since) >= GONE_NODE_REST);
+    let rested = missing.is_some_and(|since| since <= now && now.since(since) >= rest);
     if node || rested { Trace::Ended } else { Trace::Lost }
 }
 

@@ -50,7 +50,7 @@ pub use makers::{
 pub use metrics::Metrics;
 pub use plan::{ClaimSettings, Planner, Whereabouts};
 pub use pods::{PodBrief, PodSeen, Pods};
-pub use release::MISSING_NODE_REST;
+pub use release::{MISSING_NODE_REST, MissingNodeRest};
 pub use run::{Controller, RunError, Settings};
 pub use world::World;
 pub use write::{

@@ -114,7 +114,7 @@ impl World {
         if self.planted == Some(Planted::NodesProveTheEnd) && !alive {
             return Trace::Ended;
         }
-        trace(pod, alive, !self.is_without_node(&pod.node), now)
+        trace(pod, alive, !self.is_without_node(&pod.node), self.missing_node_rest.0, now)
     }
 
     /// Whether there is certainly no Node object of this name. A record of before that has no name says nothing.

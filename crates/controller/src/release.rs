@@ -27,6 +27,16 @@ use tenure_handles::Timestamp;
 
 /// The usual rest: a kubelet that is alive has noticed by then that its pods are gone, and five minutes are not over.
 pub const MISSING_NODE_REST: Duration = Duration::from_mins(2);
+
+/// How long a node has to be missing before what it had is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingNodeRest(pub Duration);
+
+impl Default for MissingNodeRest {
+    fn default() -> Self {
+        Self(MISSING_NODE_REST)
+    }
+}
 /// A mark counts only when this process has seen it for so long, too: the clock of whoever wrote it may be wrong.
 const SEEN_FOR: Duration = Duration::from_secs(10);
 

@@ -28,6 +28,7 @@ use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
 use crate::plan::{ClaimSettings, Planner, Whereabouts};
+use crate::release::MissingNodeRest;
 use crate::retry::Retry;
 use crate::watch::{News, Watches};
 use crate::world::World;
@@ -171,6 +172,8 @@ impl Controller {
         };
         let resign = CancellationToken::new();
         let mut campaign = JoinSet::from_iter([campaign.run(self.settings.identity.clone(), resign.clone())]);
+        let mut world = World::of_cluster_network(self.settings.cluster_network.clone());
+        world.missing_node_rest = MissingNodeRest(self.settings.missing_node_rest);
         let mut desk = Desk {
             actor: Arc::new(Actor::new(self.client.clone(), namespace)),
             flights: Flights::new(self.settings.workers),
@@ -182,7 +185,7 @@ impl Controller {
             clock: self.clock.clone(),
             health: self.health,
             metrics: self.metrics,
-            world: World::of_cluster_network(self.settings.cluster_network.clone()),
+            world,
             planner: self.settings.planner(),
             settings: self.settings,
             retry: Retry::default(),

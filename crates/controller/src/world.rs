@@ -13,6 +13,7 @@ use crate::claims::Claims;
 use crate::ledgers::Ledgers;
 use crate::makers::{INSTANCE, MACHINE, Makers, STATEFUL_SET, WEBHOOK};
 use crate::plan::is_out_of_service;
+use crate::release::MissingNodeRest;
 use crate::unreadable::{Stub, Unreadables};
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
@@ -35,6 +36,8 @@ pub struct World {
     pub makers: Makers,
     /// The name of the cluster's default network, if it lets addresses outlive pods.
     pub cluster_network: Option<String>,
+    /// How long a pod has to be gone together with its Node object before it counts as ended.
+    pub missing_node_rest: MissingNodeRest,
     /// Names of blocks that a write under way creates or promises, and whether they are floating.
     pub under_way: BTreeMap<String, bool>,
     /// Objects that are there and cannot be read.

@@ -74,6 +74,23 @@ async fn d3_a_pod_that_hides_its_use_keeps_the_address_from_others_until_it_ends
 }
 
 #[tokio::test]
+async fn a_pod_that_was_never_given_a_claims_address_does_not_keep_it_by_the_claims_name() {
+    let (client, controller) = started(122).await;
+    claim(&client, "c", CLUSTER).await;
+    assert_eq!(given(&client, "c").await, ["10.2.0.0/32"]);
+    controller.kill().await;
+    delete_claim(&client, "c").await;
+    // It waits for a claim of that name.
+    use_claim(&client, "pod", "c", None).await;
+    let controller = start_with(client.clone(), claiming("b"));
+    until("the address to return", async || {
+        (!on_record(&client).await.contains_key("10.2.0.0")).then_some(())
+    })
+    .await;
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_claim_that_is_made_again_has_its_own_address_and_does_not_inherit_the_old_ones_pod() {
     let (client, controller) = started(121).await;
     let old = claim(&client, "c", CLUSTER).await;

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::json;
 
@@ -60,6 +62,7 @@ fn a_pod_was_given_the_addresses_if_every_record_names_it() {
 #[test]
 fn d2_a_pod_that_is_gone_with_its_node_has_ended_only_after_a_second_look_two_minutes_later() {
     let at = |seconds: u64| Timestamp::from_millis(1_794_000_000_000 + seconds * 1000);
+    let trace = |pod: &PodRecord, alive, node, now| trace(pod, alive, node, Duration::from_mins(2), now);
     let mut pod = PodRecord::default();
     assert_eq!(trace(&pod, true, false, at(0)), Trace::Alive);
     assert_eq!(trace(&pod, false, true, at(0)), Trace::Ended);

@@ -151,9 +151,8 @@ impl Actor {
             async move {
                 let there = claims.get_metadata_opt(&id.name).await?.and_then(|claim| claim.uid());
                 let at = At { name: id.name, uid: id.uid, version: String::new() };
-                Ok::<_, kube::Error>(
-                    (there.as_ref() != Some(&at.uid)).then(|| Learned::ClaimGone(id.namespace, at)),
-                )
+                let gone = there.as_ref() != Some(&at.uid);
+                Ok::<_, kube::Error>(gone.then_some(Learned::ClaimGone(id.namespace, at)))
             }
         });
         let gone: Vec<Option<Learned>> = looks.buffer_unordered(READS).try_collect().await?;

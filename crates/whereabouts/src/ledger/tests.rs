@@ -144,6 +144,20 @@ fn a_range_without_overlap_check_records_nothing_for_others() {
 }
 
 #[test]
+fn p4_a_network_without_overlap_check_has_the_lowest_also_where_others_of_its_range_check() {
+    let mut memory = Memory::default();
+    let [wide, narrow] = ["10.0.0.0/16", "10.0.0.0/17"].map(|range| config(&json!({"range": range})));
+    let alone = config(&json!({"range": "10.0.0.0/17", "enable_overlapping_ranges": false}));
+    assert_eq!(add(&mut memory, &wide, &who("a", "net1")), held(&["10.0.0.1"]));
+    assert_eq!(add(&mut memory, &narrow, &who("b", "net1")), held(&["10.0.0.2"]));
+    assert_eq!(add(&mut memory, &alone, &who("c", "net1")), held(&["10.0.0.1"]));
+    // Nobody of its own range shares it, and what protects the first stays.
+    assert_eq!(add(&mut memory, &narrow, &who("d", "net1")), held(&["10.0.0.3"]));
+    del(&mut memory, &alone, &who("c", "net1"));
+    assert_eq!(add(&mut memory, &narrow, &who("e", "net1")), held(&["10.0.0.4"]));
+}
+
+#[test]
 fn a_request_whose_second_range_is_full_leaves_nothing_in_the_first() {
     let mut memory = Memory::default();
     let config = config(&json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/126"}]}));

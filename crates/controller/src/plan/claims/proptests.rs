@@ -20,7 +20,7 @@ use crate::write::{ClaimWrite, Write};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const NODES: [&str; 2] = ["n", "m"];
-/// How long a kubelet that lost its Node object lets containers run: less than [`tenure_claims::GONE_NODE_REST`].
+/// How long a kubelet that lost its Node object lets containers run: less than [`crate::MISSING_NODE_REST`].
 const KUBELET_NOTICES: u64 = 100_000;
 
 #[derive(Clone, Debug)]

@@ -62,7 +62,7 @@ impl Planner<'_> {
             Err(refusal) => return Found::Refused(refusal),
         }
         let state = self.network.state(&want.pool).unwrap_or(State::Unmarked);
-        let unique = want.overlapping || state != State::Unmarked;
+        let unique = heeds_others(want, state);
         let Some(address) = self.pick(who, want, unique, chosen) else {
             if self.freed.contains(&want.pool) {
                 return Found::NotYet;
@@ -122,7 +122,7 @@ impl Planner<'_> {
         let state = network.state(&want.pool);
         // Also before it is made: where what it overlaps is cut, nothing is ever handed out of it.
         let mut cut = network.overlapping(&want.pool.range).filter(|other| network.is_sealed(other));
-        let heeds = want.overlapping || state.is_some_and(|state| state != State::Unmarked);
+        let heeds = state.map_or(want.overlapping, |state| heeds_others(want, state));
         if network.is_sealed(&want.pool) {
             let other = cut.find(|other| **other != want.pool && other.node.is_empty());
             return Err(Box::new(sliced(want, other)));
@@ -130,7 +130,7 @@ impl Planner<'_> {
         if let Some(other) = cut.next().filter(|_| heeds) {
             return Err(Box::new(sliced(want, Some(other))));
         }
-        if !want.overlapping && matches!(state, Some(State::Unmarked)) {
+        if state.is_some() && !heeds {
             return Ok(true);
         }
         let others: Vec<&PoolId> = network
@@ -284,4 +284,10 @@ fn exhausted(who: &Who, want: &Want) -> LedgerRefusal {
         capacity: if want.pick.is_empty() { want.range.count() } else { want.pick.len() as u128 },
         podref: who.podref.clone(),
     }
+}
+
+/// Whether an address has to be free in all ranges of the network. Where only reservations say what holds for all of them, a network
+/// without `enable_overlapping_ranges` needs none.
+fn heeds_others(want: &Want, state: State) -> bool {
+    want.overlapping || !matches!(state, State::Unmarked | State::Overlapping)
 }
