@@ -20,7 +20,7 @@ use crate::key::{HoldKey, HolderId, Pod};
 pub(super) struct Suspicions {
     /// When the next look is due; nothing before all is replayed.
     pub(super) look_at: Option<Timestamp>,
-    /// The look under way: the answer to an older one says nothing any more.
+    /// The look under way: the answer to an older one makes nobody suspect.
     looking: Option<Job>,
     suspects: BTreeMap<HolderId, Suspect>,
 }
@@ -81,7 +81,7 @@ impl Node {
 
     pub(super) fn looked(&mut self, job: Job, look: Look) {
         if self.suspicions.looking != Some(job) {
-            return;
+            return self.see_late(&look);
         }
         self.suspicions.looking = None;
         self.compare_routes(job, &look);
@@ -110,6 +110,13 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// The answer to an older look: what it saw is not missing since before.
+    fn see_late(&mut self, look: &Look) {
+        let there = |key: &HoldKey| look.links.iter().any(|found| found.key == *key);
+        let suspects = &mut self.suspicions.suspects;
+        suspects.retain(|_, it| it.found.leak != Leak::NoInterface || !there(&it.found.key));
     }
 
     /// A holder has just shown that it is alive.
@@ -163,10 +170,11 @@ impl Node {
 
     /// Finds routes that are missing or too many, says so, and has them put right.
     fn compare_routes(&mut self, job: Job, look: &Look) {
-        let mut holders: BTreeMap<Address, usize> = BTreeMap::new();
-        let routed = self.attachments.values().filter(|it| it.interface && it.is_routed());
-        for address in routed.flat_map(Attachment::every_address) {
-            *holders.entry(address).or_default() += 1;
+        let mut holders: BTreeMap<Address, Vec<Rank>> = BTreeMap::new();
+        for attachment in self.attachments.values().filter(|it| it.interface && it.is_routed()) {
+            for address in attachment.every_address() {
+                holders.entry(address).or_default().push(rank(attachment));
+            }
         }
         let mut differences = Vec::new();
         for found in &look.links {
@@ -177,9 +185,11 @@ impl Node {
                 continue;
             }
             let held = if attachment.is_routed() { attachment.every_address() } else { Vec::new() };
-            // Of two that have the same address, a route leads to one, and that is as good as it gets.
-            let alone = held.iter().filter(|address| holders.get(address) == Some(&1));
-            let missing = alone.filter(|address| !found.addresses.contains(address));
+            // Of two of the same rank that have the same address, a route leads to one, and that is as good as it gets.
+            let own = rank(attachment);
+            let is_first = |ranks: &Vec<Rank>| ranks.iter().filter(|rank| **rank >= own).count() == 1;
+            let first = held.iter().filter(|address| holders.get(address).is_some_and(is_first));
+            let missing = first.filter(|address| !found.addresses.contains(address));
             differences.extend(missing.map(|address| format!("no route led to {address} of {}", found.key)));
             let surplus = found.addresses.iter().filter(|address| !held.contains(address));
             differences.extend(surplus.map(|address| format!("{address} led to {}", found.key)));
@@ -194,34 +204,50 @@ impl Node {
     /// Has the routes to pods be exactly those of the addresses that are held. What is under way is among them: its
     /// route is there already, or comes later.
     pub(super) fn repair_routes(&mut self) {
-        let (mut strays, mut guests, mut held) = (Vec::new(), Vec::new(), Vec::new());
-        for attachment in self.attachments.values().filter(|it| it.interface) {
-            let key = &attachment.key;
+        let mut routes: Vec<(Rank, (HoldKey, Addresses))> = Vec::new();
+        for attachment in self.attachments.values().filter(|it| it.interface && it.is_routed()) {
+            let (key, rank) = (&attachment.key, rank(attachment));
             match &attachment.place {
                 Place::Nowhere => {}
-                _ if attachment.silenced => {}
-                Place::Block { hold, .. } => held.push((key.clone(), hold.addresses)),
-                Place::Guest(lodging) if !lodging.is_routed() => {}
-                Place::Guest(lodging) => {
-                    // Where another one has the address now, it counts.
-                    guests.push((lodging.reached, (key.clone(), attachment.addresses())));
+                Place::Block { .. } | Place::Guest(_) => {
+                    routes.push((rank, (key.clone(), attachment.addresses())))
                 }
                 Place::Stray(addresses) => {
-                    strays.extend(addresses.iter().map(|address| (key.clone(), Addresses::from(*address))));
+                    let each = addresses.iter().map(|address| (key.clone(), Addresses::from(*address)));
+                    routes.extend(each.map(|route| (rank, route)));
                 }
             }
         }
         // Where two have the same address, the later one counts.
-        guests.sort_by_key(|(reached, _)| *reached);
-        strays.extend(guests.into_iter().map(|(_, guest)| guest));
-        strays.append(&mut held);
-        self.actions.push(Action::Repair(strays));
+        routes.sort_by_key(|(rank, _)| *rank);
+        let routes = routes.into_iter().map(|(_, route)| route).collect();
+        self.actions.push(Action::Repair(routes));
     }
 }
 
 impl Suspect {
     fn is_same(&self, other: &Self) -> bool {
         (self.sequence, self.held, &self.found.leak) == (other.sequence, other.held, &other.found.leak)
+    }
+}
+
+/// Who counts for more where several have the same address: the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Only the kernel knows of it, or a journal that lost its block.
+    Stray,
+    /// The claim is elsewhere now.
+    Lingering,
+    Reached,
+    Held,
+}
+
+fn rank(attachment: &Attachment) -> Rank {
+    match &attachment.place {
+        Place::Nowhere | Place::Stray(_) => Rank::Stray,
+        Place::Guest(lodging) if lodging.reached => Rank::Reached,
+        Place::Guest(_) => Rank::Lingering,
+        Place::Block { .. } => Rank::Held,
     }
 }
 

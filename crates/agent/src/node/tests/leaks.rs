@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::guests::{ADDRESS, claim, guest};
 use super::rig::*;
 use crate::key::HoldKey;
 use crate::node::{Action, Attach, Event, Found, Job, Leak, Look, Report};
@@ -248,6 +249,21 @@ fn invariant_9_routes_that_are_missing_or_too_many_are_said_and_put_right() {
     assert_eq!(rig.repaired.len(), 2);
 }
 
+/// Of one that only the kernel knows nobody can tell whether it is of the claim.
+#[test]
+fn a_route_is_put_right_for_the_guest_that_has_the_claim_although_a_link_of_nobody_has_its_address() {
+    let mut before = Rig::with_blocks([]);
+    before.add_of(guest("a", claim("vm")));
+    let mut rig = before.restarted(vec![link("a", &[]), link("b", &[ADDRESS])]);
+    rig.event(Event::ApiRead);
+    rig.event(Event::ClaimSeen { uid: "vm-uid".into(), active_pod: Some("a".into()), contested: false });
+    rig.look(&[link("a", &[ADDRESS]), link("b", &[])]);
+    rig.repaired.clear();
+    rig.look(&[link("a", &[]), link("b", &[ADDRESS])]);
+    let last = rig.repaired.last().map(|(key, addresses)| format!("{key} {addresses}"));
+    assert_eq!(last, Some(format!("net/a/eth0 {ADDRESS}")), "the later one counts");
+}
+
 #[test]
 fn a_route_is_put_right_also_while_others_are_under_way() {
     let mut rig = Rig::with_blocks([0]);
@@ -257,6 +273,22 @@ fn a_route_is_put_right_also_while_others_are_under_way() {
     rig.look(&[link("a", &[])]);
     let keys: Vec<HoldKey> = rig.repaired.iter().map(|(key, _)| key.clone()).collect();
     assert!(keys.contains(&key("a")) && keys.contains(&key("b")), "b's route would be lost: {keys:?}");
+}
+
+#[test]
+fn invariant_9_what_a_late_look_saw_is_not_missing_since_before() {
+    let mut rig = Rig::with_blocks([0]);
+    rig.give("a");
+    rig.look(&[]);
+    let (late, ..) = rig.ask();
+    let (job, interfaces, _) = rig.ask();
+    let links = vec![link("a", &["10.0.7.0"])];
+    rig.event(Event::Looked { job: late, look: Look { links, ..Look::default() } });
+    let gone = interfaces.into_iter().collect();
+    rig.event(Event::Looked { job, look: Look { gone, ..Look::default() } });
+    assert_eq!(rig.leaks(), [], "it was missing once since it was seen");
+    rig.look(&[]);
+    assert_eq!(rig.leaks(), [(key("a"), Leak::NoInterface)]);
 }
 
 #[test]
