@@ -110,11 +110,14 @@ impl Attachment {
         }
     }
 
-    /// As the journal has it, if it is a guest, or may be one of a claim that nobody knows.
+    /// As the journal has it, if it is a guest, or may be one of a claim that nobody knows. Which addresses lead to a link of which
+    /// only the kernel knows, the kernel says.
     pub(super) fn lodged(&self) -> Option<Lodged> {
         let (claim, claim_name, addresses, reached) = match self.lodging() {
             Some(it) => (it.claim.clone(), it.claim_name.clone(), it.addresses.clone(), it.reached),
-            None if self.is_unknown() => (UNSAID.to_owned(), String::new(), Vec::new(), false),
+            None if matches!(self.place, Place::Stray(_)) && self.on_record.is_none() => {
+                (UNSAID.to_owned(), String::new(), Vec::new(), false)
+            }
             None => return None,
         };
         Some(Lodged {

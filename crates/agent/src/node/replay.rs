@@ -239,11 +239,17 @@ impl Node {
                 known.interface = true;
                 known.be_routed(true);
             }
-            Some(_) => {
-                self.give_up(id);
+            known => {
+                // Of an unknown link the journal says only that it is there.
+                if known.is_some_and(|it| !it.is_unknown()) {
+                    self.give_up(id);
+                }
                 self.place_found(id, key, pod, addresses);
+                if incomplete {
+                    // The next start is to know it, too: its route may have gone to another by then.
+                    self.write_guest(id, false);
+                }
             }
-            None => self.place_found(id, key, pod, addresses),
         }
     }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Subnet};
 
 use super::claim::Claims;
@@ -55,8 +56,8 @@ pub(super) struct Api {
     pub(super) asks: Vec<(u64, AskId)>,
     /// Answers to wishes.
     pub(super) answers: Vec<(u64, Event)>,
-    /// Deletions under way; they arrive also when their sender is dead.
-    pub(super) returns: Vec<(String, String)>,
+    /// Deletions under way; they arrive also when their sender is dead. After the time they do not.
+    pub(super) returns: Vec<(String, String, Option<Timestamp>)>,
     /// Objections to the release of a block, by its UID.
     pub(super) keeps: Vec<String>,
     pub(super) slice: SliceGiven,
@@ -135,11 +136,12 @@ impl Api {
     }
 
     /// One deletion arrives. Says what was deleted.
-    pub(super) fn delete_one(&mut self, dice: &Dice) -> Option<SeenBlock> {
+    pub(super) fn delete_one(&mut self, dice: &Dice, now: Timestamp) -> Option<SeenBlock> {
+        self.returns.retain(|(.., until)| until.is_none_or(|until| until > now));
         if !self.up {
             return None;
         }
-        let (name, uid) = dice.pick(&mut self.returns)?;
+        let (name, uid, _) = dice.pick(&mut self.returns)?;
         let mut cluster = self.cluster.borrow_mut();
         let found = cluster.blocks.iter().find(|(_, block)| block.uid == uid);
         let found = found.map(|(index, it)| (*index, it.clone()));
@@ -152,6 +154,14 @@ impl Api {
                 self.watch.push_back(Event::BlockGone { name, uid });
                 cluster.blocks.remove(&found?.0)
             }
+        }
+    }
+
+    /// The sender of all deletions under way is dead, and nothing knows of them any more. No request takes as long as a block is
+    /// withheld after that.
+    pub(super) fn limit_returns(&mut self, until: Timestamp) {
+        for (.., limit) in &mut self.returns {
+            limit.get_or_insert(until);
         }
     }
 

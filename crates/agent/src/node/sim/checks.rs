@@ -1,6 +1,7 @@
 //! What must be so, whatever happened.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tenure_cni::Failure;
 use tenure_handles::Timestamp;
@@ -13,6 +14,7 @@ use super::world::World;
 use super::{claim, slice};
 use crate::journal::Record;
 use crate::key::HoldKey;
+use crate::node::attachment::Attachment;
 use crate::node::view::HoldView;
 use crate::node::{Done, Event, Leak, SeenBlock, SeenSlice, Ticket};
 
@@ -35,8 +37,10 @@ pub(super) struct Knowledge {
     /// Those that it does not know of for certain yet, and where it will.
     freeing: Vec<(u64, Address, Timestamp)>,
     pub(super) exported: BTreeSet<Cidr>,
-    /// Links that no route led to when the journal was lost.
-    pub(super) routeless: BTreeSet<HoldKey>,
+    /// Links that were there at a start with a journal that was lost: each may be that of a claim's pod, whether a route led to it or not.
+    pub(super) old_links: BTreeSet<HoldKey>,
+    /// Whether this life began with a journal that does not know all, and has not read everything yet.
+    pub(super) incomplete: bool,
 }
 
 impl Knowledge {
@@ -54,12 +58,16 @@ impl Knowledge {
 
     pub(super) fn commit(&mut self, up_to: u64) {
         let safe = self.freeing.extract_if(.., |(position, ..)| *position <= up_to);
-        self.freed.extend(safe.map(|(_, address, at)| (address, at)));
+        for (_, address, at) in safe {
+            let freed = self.freed.entry(address).or_insert(at);
+            *freed = at.max(*freed);
+        }
     }
 
     /// After a reboot nobody remembers what cooled.
     pub(super) fn forget(&mut self) {
         self.freed.clear();
+        self.old_links.clear();
     }
 
     pub(super) fn tell(&mut self, event: &Event) {
@@ -135,9 +143,13 @@ impl World {
             // What is of no block of this node cools nowhere here: whoever gives the block away again lets it rest.
             Record::Released(released) if !self.is_of_a_block(&released.hold.addresses) => {}
             Record::Released(released) => {
-                let ago = self.agent.node.now.as_millis().checked_sub(released.at.as_millis());
-                let at = ago.map(|ago| Timestamp::from_millis(self.true_now.as_millis() - ago));
-                for (address, at) in released.hold.addresses.iter().zip(at) {
+                // As it says; and at a start what is left of the rest counts, because the clock may have been set meanwhile.
+                let (now, true_now) = (self.agent.node.now, self.true_now);
+                let ago = now.since(released.at);
+                let left = released.until.since(now);
+                let gone = settings(self.api.node).cooling.saturating_sub(left);
+                let at = before(true_now, ago.min(gone));
+                for address in released.hold.addresses.iter() {
                     self.knowledge.freeing.push((position, address, at));
                 }
             }
@@ -147,6 +159,13 @@ impl World {
             }
             Record::Owned(_) | Record::Fenced { .. } | Record::Forgotten { .. } | Record::Known(_) => {}
         }
+    }
+
+    /// What cooled in a block that was taken away is forgotten with the journal that knew of it, should the journal be lost.
+    fn forget_what_cooled(&mut self) {
+        let mut freed = std::mem::take(&mut self.knowledge.freed);
+        freed.retain(|address, _| self.is_of_a_block(&(*address).into()));
+        self.knowledge.freed = freed;
     }
 
     fn is_of_a_block(&self, addresses: &Addresses) -> bool {
@@ -256,10 +275,13 @@ impl World {
 
     /// After every event.
     pub(super) fn check_node(&mut self) {
-        let node = &self.agent.node;
-        if !node.is_ready() {
+        if !self.agent.node.is_ready() {
             return;
         }
+        if std::mem::take(&mut self.knowledge.incomplete) {
+            self.forget_what_cooled();
+        }
+        let node = &self.agent.node;
         for pool in node.pools() {
             // No wake-up is lost: nobody waits while there is an address.
             assert!(pool.waiting == 0 || pool.counts.free == 0, "{pool:?}");
@@ -321,7 +343,8 @@ impl World {
             self.agent.node.holds().into_iter().map(|hold| (hold.key.clone(), hold)).collect();
         for (key, addresses) in &self.kernel.links {
             let Some(held) = holds.get(key) else {
-                let unknown = self.knowledge.routeless.contains(key) && addresses.is_empty();
+                let kept = self.agent.node.attachments.get(&key.id()).is_some_and(Attachment::is_unknown);
+                let unknown = kept && self.knowledge.old_links.contains(key) && addresses.is_empty();
                 assert!(unknown, "nobody holds anything for the link of {key}");
                 continue;
             };
@@ -403,4 +426,8 @@ impl World {
         assert_eq!(self.knowledge.exported, exported);
         assert_eq!(self.agent.node.pools()[0].waiting, 0);
     }
+}
+
+fn before(time: Timestamp, ago: Duration) -> Timestamp {
+    Timestamp::default().plus(time.since(Timestamp::default().plus(ago)))
 }

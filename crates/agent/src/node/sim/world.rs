@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tenure_handles::Timestamp;
 
-use super::agent::Agent;
+use super::agent::{Agent, settings};
 use super::api::Api;
 use super::checks::Knowledge;
 use super::claim;
 use super::dice::Dice;
 use super::kernel::Kernel;
 use super::runtime::{Container, Runtime, netns};
+use crate::journal::Known;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Consulted, Event, Job, Planted, Report, Use};
 
@@ -273,7 +274,7 @@ impl World {
 
     fn let_deletion_arrive(&mut self) {
         self.api.keep_one(&self.dice);
-        if let Some(deleted) = self.api.delete_one(&self.dice) {
+        if let Some(deleted) = self.api.delete_one(&self.dice, self.true_now) {
             self.deeds.count("given back");
             self.check_given_back(&deleted);
         }
@@ -314,8 +315,7 @@ impl World {
         self.write_records();
         let running = self.runtime.containers.iter().filter(|(_, it)| matches!(it, Container::Running(_)));
         self.runtime.forgotten.extend(running.map(|(key, _)| key.clone()));
-        let routeless = self.kernel.links.iter().filter(|(_, addresses)| addresses.is_empty());
-        self.knowledge.routeless = routeless.map(|(key, _)| key.clone()).collect();
+        self.api.limit_returns(self.true_now.plus(settings(self.api.node).cooling));
         let image = self.agent.lose(&self.dice);
         self.begin(image);
     }
@@ -403,6 +403,10 @@ impl World {
         self.asked_pods.clear();
         self.api.list();
         self.knowledge.begin();
+        self.knowledge.incomplete = image.known() != Known::All;
+        if image.known() == Known::Lost {
+            self.knowledge.old_links.extend(self.kernel.links.keys().cloned());
+        }
         if image.guests().next().is_some() {
             self.deeds.count("a guest came back with a restart");
         }
@@ -455,7 +459,7 @@ impl World {
             Action::AskAboutPods(holders) => self.asked_pods.push(holders),
             Action::Answer { ticket, outcome } => self.check_answer(ticket, outcome),
             Action::AskForBlock { ask, .. } => self.api.asks.push((self.agent.life, ask)),
-            Action::ReturnBlock { name, uid } => self.api.returns.push((name, uid)),
+            Action::ReturnBlock { name, uid } => self.api.returns.push((name, uid, None)),
             Action::KeepBlock { uid, .. } => self.api.keeps.push(uid),
             Action::Export(networks) => self.knowledge.exported = networks,
             Action::Repair(holds) => {

@@ -8,7 +8,7 @@ use super::guests::{claim, found, guest};
 use super::rig::*;
 use crate::journal::{Image, Known, Record};
 use crate::key::Pod;
-use crate::node::{Action, Attach, Consulted, Event, Job, Settings, Use};
+use crate::node::{Action, Attach, Consulted, Event, Job, Report, Settings, Use};
 
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
@@ -133,6 +133,34 @@ fn a_claims_standby_pod_keeps_its_link_after_the_journal_was_lost() {
     again.event(Event::ApiRead);
     let add = again.add_of(guest("standby", claim("vm")));
     assert_eq!(again.address(add), super::guests::ADDRESS, "its next ADD says what it is");
+}
+
+/// A route led to its link when the journal was lost, and went to another pod of the claim before the next start.
+#[test]
+fn a_link_that_was_found_after_a_loss_is_known_to_the_next_start_with_or_without_a_route() {
+    let mut rig = Rig::started(Settings::new(NODE));
+    rig.read(Image::lost(), vec![found("a", &[super::guests::ADDRESS])]);
+    for addresses in [&[][..], &[super::guests::ADDRESS], &[]] {
+        let mut again = rig.restarted(vec![found("a", addresses)]);
+        again.event(Event::ApiRead);
+        for _ in 0..4 {
+            again.pass(HALF_A_MINUTE);
+            let Some(Action::Look { job, .. }) = again.looks.pop() else { panic!("no look") };
+            let links = vec![found("a", addresses)];
+            let look = crate::node::Look { links, ..crate::node::Look::default() };
+            again.event(Event::Looked { job, look });
+        }
+        assert!(!again.reports.iter().any(|it| matches!(it, Report::Leak { .. })), "{:?}", again.reports);
+        rig.records.append(&mut again.records);
+    }
+    let mut last = rig.restarted(vec![found("a", &[])]);
+    last.event(Event::ApiRead);
+    let del = last.del("a");
+    assert!(last.removed(del));
+    rig.records.append(&mut last.records);
+    let mut image = Image::default();
+    rig.records.into_iter().for_each(|record| image.apply(record));
+    assert_eq!(image.guests().count(), 0, "its DEL ends it for good");
 }
 
 #[test]
