@@ -154,6 +154,10 @@ impl Node {
             }
             return;
         };
+        if image.facts.is_none() {
+            // The next start is to know it, also when nobody tells of it any more.
+            self.record(Record::Owned(block.facts.clone()));
+        }
         block.fence = image.fenced.then_some(Fence::Before);
         block.doubted = image.doubted;
         for (held, freed) in image.freed() {
@@ -161,11 +165,15 @@ impl Node {
             let replayed = address.map(|address| block.engine.replay(id, address, Some(held.sequence)));
             if let Some(Ok(Granted::New(hold))) = replayed {
                 // What passed since the journal ended does not count: the clock may have been set ahead meanwhile.
-                let at = if freed.until > latest { freed.at.plus(self.now.since(latest)) } else { freed.at };
-                if at > freed.at {
-                    let until = at.plus(freed.until.since(freed.at));
-                    self.record(Record::Released(Released { hold: held.clone(), at, until }));
+                let (rest, passed) = (block.engine.rest(), self.now.since(latest));
+                let cools = freed.until > latest;
+                let until = freed.until.plus(passed).min(self.now.plus(rest));
+                if cools && until > freed.until {
+                    // The record has its old time, so that the journal does not end later before all of these are in it.
+                    let (hold, at) = (held.clone(), freed.at);
+                    self.record(Record::Released(Released { hold, at, until }));
                 }
+                let at = if cools { block.freed_at(until) } else { freed.at };
                 block.engine.release(&id, hold.sequence, at);
                 self.former.insert(id, Former { key: held.key.clone(), pod: held.pod.clone() });
             }

@@ -101,6 +101,37 @@ fn invariant_6_cooling_and_the_order_of_addresses_survive_a_restart() {
     assert_eq!(again.node.pools()[0].counts.cooling, 0);
 }
 
+/// What is left to cool is written down at a start. A crash may leave any part of that.
+#[test]
+fn invariant_6_cooling_survives_a_start_that_was_cut_short() {
+    let mut rig = Rig::with_blocks([0]);
+    for container in ["a", "b"] {
+        rig.give(container);
+    }
+    for container in ["a", "b"] {
+        rig.del(container);
+        rig.pass(Duration::from_secs(10));
+    }
+    rig.now = rig.now.plus(Duration::from_hours(1));
+    let mut again = rig.restarted(Vec::new());
+    again.event(Event::BlockSeen(block("default", 0)));
+    again.event(Event::ApiRead);
+    again.give("c");
+    let before = rig.records.len();
+    rig.records.append(&mut again.records);
+    for end in before..=rig.records.len() {
+        let mut cut = Rig::with_blocks([]);
+        cut.records = rig.records[..end].to_vec();
+        cut.now = again.now;
+        let mut later = cut.restarted(Vec::new());
+        later.event(Event::BlockSeen(block("default", 0)));
+        later.event(Event::ApiRead);
+        assert_eq!(later.node.pools()[0].counts.cooling, 2, "after {end} records");
+        later.pass(Duration::from_secs(30));
+        assert_eq!(later.node.pools()[0].counts.cooling, 0, "after {end} records");
+    }
+}
+
 #[test]
 fn a_block_that_went_away_while_the_agent_was_down_is_fenced_and_its_holds_are_reported() {
     let mut rig = Rig::with_blocks([0, 1]);
@@ -207,6 +238,22 @@ fn a_journal_that_lost_the_word_about_a_block_keeps_its_holds() {
     without.event(Event::ApiRead);
     assert!(matches!(without.reports[0], Report::Stray { .. }), "{:?}", without.reports);
     assert_eq!(without.node.holds().len(), 1);
+}
+
+#[test]
+fn a_block_that_the_journal_lost_and_the_api_told_of_is_known_to_the_next_start() {
+    let mut rig = Rig::with_blocks([0]);
+    rig.give("a");
+    rig.del("a");
+    rig.records.retain(|record| !matches!(record, Record::Owned(_)));
+    let mut told = rig.restarted(Vec::new());
+    told.event(Event::BlockSeen(block("default", 0)));
+    told.event(Event::ApiRead);
+    rig.records.append(&mut told.records);
+    let mut again = rig.restarted(Vec::new());
+    again.event(Event::ApiRead);
+    again.event(Event::BlockSeen(SeenBlock { uid: "next".into(), ..block("default", 0) }));
+    assert_eq!(again.node.pools()[0].counts.cooling, 1, "it cools in the block that came instead");
 }
 
 #[test]
