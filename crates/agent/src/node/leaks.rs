@@ -210,7 +210,7 @@ impl Node {
             match &attachment.place {
                 Place::Nowhere => {}
                 Place::Block { .. } | Place::Guest(_) => {
-                    routes.push((rank, (key.clone(), attachment.addresses())))
+                    routes.push((rank, (key.clone(), attachment.addresses())));
                 }
                 Place::Stray(addresses) => {
                     let each = addresses.iter().map(|address| (key.clone(), Addresses::from(*address)));

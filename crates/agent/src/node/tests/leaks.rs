@@ -104,7 +104,7 @@ fn invariant_9_two_looks_in_quick_succession_are_one_observation() {
         rig.pass(pass);
         let Some(Action::Look { job, .. }) = rig.looks.pop() else { panic!("no look") };
         if pass == every {
-            rig.pass(every - Duration::from_millis(1));
+            rig.pass(every.saturating_sub(Duration::from_millis(1)));
         }
         let gone = [key("a")].into();
         rig.event(Event::Looked { job, look: Look { gone, ..Look::default() } });
