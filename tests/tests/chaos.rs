@@ -1,6 +1,7 @@
 //! A thousand ADDs and DELs on four agents and two controllers against one API server, while agents, controllers, the API
 //! server, etcd and the ways between them fail at random, the API server refuses or takes ten seconds, nodes are deleted and made
-//! again, run directories are removed under running containers, and pools grow into each other. Needs root, iproute2, etcd and kube-apiserver.
+//! again, run directories are removed under running containers, agents' wall clocks are set hours ahead and back, and pools grow
+//! into each other. Needs root, iproute2, etcd, kube-apiserver and cc.
 //!
 //! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
 //! again: `TENURE_SEED=n cargo test -p tenure-tests --test chaos`.
@@ -9,6 +10,8 @@
 
 #[path = "agent/bed.rs"]
 mod bed;
+#[path = "chaos/clock.rs"]
+mod clock;
 #[path = "chaos/course.rs"]
 mod course;
 #[path = "chaos/egress.rs"]
@@ -40,12 +43,13 @@ use std::thread;
 use std::time::Duration;
 
 use bed::{Cluster, Machine};
-use course::{Over, now, say, seed, until};
+use clock::Clocks;
+use course::{Over, now, say, seed, until, until_within};
 use egress::Egress;
 use objects::Struck;
 use oracle::{Living, Oracle};
 use plan::{CONTROLLERS, LOSES_JOURNAL, NODES, Plan, Pool, WITH_POD, WORKERS};
-use programs::{Agent, Controller, Programs};
+use programs::{Agent, CLOCKS_SET, Controller, Programs};
 use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{Options, Part};
@@ -54,6 +58,9 @@ use work::Worker;
 
 /// How long a freed address cools.
 const COOLING: Duration = Duration::from_secs(3);
+/// Agents that lost a journal ask around twice, half a minute apart, and again after two minutes as long as somebody is found whom
+/// nobody knows.
+const DOUBT: Duration = Duration::from_mins(5);
 /// A pool grows after this, whatever is done.
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
@@ -79,11 +86,15 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     }
     egress.serve(cluster.runtime.handle(), &machines);
     verdict::make_agents_pods(&cluster, WITH_POD.map(|node| &machines[node]));
+    let clocks = Clocks::new();
     let names = ["controller-a", "controller-b"];
     let told = ["--missing-node-rest=10s"];
     let programs = Programs {
         cluster: &cluster,
-        agents: machines.iter().map(Agent::start).collect(),
+        agents: machines
+            .iter()
+            .map(|machine| Agent::with_clock(machine, Some(clocks.make(&machine.name))))
+            .collect(),
         controllers: names[..CONTROLLERS]
             .iter()
             .map(|name| Controller::start(&cluster, name, &told))
@@ -104,6 +115,9 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     say(&format!("what went wrong beside: {:?}", programs.struck.counted()));
     programs.struck.assert_each(&["nodes made again", "pools grown", "lost journals"]);
     programs.struck.assert_each(&Mood::ALL.map(Mood::name));
+    programs.struck.assert_each(&CLOCKS_SET);
+    plan.trouble.iter().for_each(|(target, _)| programs.struck.assert_each(&[target.name()]));
+    clock::assert_set(&machines);
     assert!(oracle.count().grown > 0, "{:?}", oracle.count());
     heal(&programs, &machines, &workers, &oracle);
     say("everything agrees");
@@ -124,16 +138,20 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     each(&mut workers, Worker::end_all);
     verdict::remove_pods(&cluster, [Pool::Default, Pool::Small].map(Pool::name));
     heal(&programs, &machines, &workers, &oracle);
-    until("blocks to go back", || {
-        let spare = |machine: &Machine<'_>| {
-            let blocks = machine.blocks();
-            let of = |pool: &str| blocks.iter().filter(|name| name.starts_with(pool)).count();
-            (of("default-") > 1 || of("small-") > 1).then(|| format!("{} has {blocks:?}", machine.name))
-        };
-        // Those that lost a journal keep their blocks for a minute more, until they have asked around.
-        let kept = (0..NODES).filter(|node| !LOSES_JOURNAL.contains(node));
-        kept.filter_map(|node| spare(&machines[node])).collect()
+    let spare = |machine: &Machine<'_>| {
+        let blocks = machine.blocks();
+        let of = |pool: &str| blocks.iter().filter(|name| name.starts_with(pool)).count();
+        (of("default-") > 1 || of("small-") > 1).then(|| format!("{} has {blocks:?}", machine.name))
+    };
+    // Those that lost a journal keep their blocks until they have asked around.
+    let kept: Vec<_> = (0..NODES).filter(|node| !LOSES_JOURNAL.contains(node)).collect();
+    until("blocks to go back", || kept.iter().filter_map(|node| spare(&machines[*node])).collect());
+    say("blocks went back where no journal was lost");
+    until_within(DOUBT, "agents to know again who uses what", || {
+        LOSES_JOURNAL.into_iter().filter_map(|node| verdict::doubts(&machines[node])).collect()
     });
+    say("nothing is doubted any more");
+    until("all blocks to go back", || machines.iter().filter_map(spare).collect());
     heal(&programs, &machines, &workers, &oracle);
     assert_eq!(oracle.wrong(), Vec::<String>::new());
     say(&format!("all went and nothing is left: {:?}", oracle.count()));

@@ -1,8 +1,9 @@
 //! Random claims, pods, moves and deletions on three hosts made of namespaces, on a routed pool and on ranges with and
 //! without slices, while agents, controllers, the API server and the ways between them fail at random, the API server refuses
-//! or takes ten seconds, nodes are deleted and made again, pods' annotations lie, and somebody hostile makes definitions and
-//! forges claims. Afterwards every address has one holder or none, every claim what its status says, and no route is without
-//! its pod. Needs root, iproute2, etcd, kube-apiserver and the reference plugins.
+//! or takes ten seconds, nodes are deleted and made again, agents' wall clocks are set hours ahead and back, pods' annotations
+//! lie, and somebody hostile makes definitions and forges claims. Afterwards every address has one holder or none, every claim
+//! what its status says, and no route is without its pod. Needs root, iproute2, etcd, kube-apiserver, cc and the reference
+//! plugins.
 //!
 //! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
 //! again: `TENURE_SEED=n cargo test -p tenure-tests --test claims_chaos`.
@@ -11,6 +12,8 @@
 
 #[path = "agent/bed.rs"]
 mod bed;
+#[path = "chaos/clock.rs"]
+mod clock;
 #[path = "chaos/course.rs"]
 mod course;
 #[path = "agent/gate.rs"]
@@ -48,14 +51,15 @@ use std::thread;
 use std::time::Duration;
 
 use bed::{Cluster, Machine};
-use course::{Over, say, seed, until};
+use clock::Clocks;
+use course::{Over, say, seed, until, until_within};
 use kube::api::ListParams;
 use networks::Network;
 use objects::Struck;
 use oracle::Oracle;
 use place::Place;
 use plan::{CONTROLLERS, NODES, Plan};
-use programs::{Agent, Controller, Programs};
+use programs::{Agent, CLOCKS_SET, Controller, Programs};
 use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{Options, Part};
@@ -63,6 +67,8 @@ use tenure_testbed::hosts::Segment;
 use verdict::Objects;
 use work::Worker;
 
+/// Records of containers whose DEL was lost with a run directory go after two looks.
+const LEAKS: Duration = Duration::from_mins(3);
 /// How often all claims are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -88,12 +94,16 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
             machine.host.address("uplink", &own.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
         }
     }
+    let clocks = Clocks::new();
     let names = ["controller-a", "controller-b"];
     let told =
         ["--cluster-network", Network::Routed.name(), "--cooling=2s", "--rest=3s", "--missing-node-rest=3s"];
     let programs = Programs {
         cluster: &cluster,
-        agents: machines.iter().map(Agent::start).collect(),
+        agents: machines
+            .iter()
+            .map(|machine| Agent::with_clock(machine, Some(clocks.make(&machine.name))))
+            .collect(),
         controllers: names[..CONTROLLERS]
             .iter()
             .map(|name| Controller::start(&cluster, name, &told))
@@ -106,21 +116,28 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
         cluster: &cluster,
         machines: &machines,
         oracle: &oracle,
+        struck: &programs.struck,
         plugins: plugins.path(),
         lost: Mutex::default(),
     };
     let mut workers: Vec<Worker<'_>> =
         plan.lanes.iter().enumerate().map(|(number, lane)| Worker::new(number, lane, &place)).collect();
-    let logs = Logs { programs: &programs, seed };
+    let logs = Logs { programs: &programs, place: &place, seed };
     say("everything was started; the chaos begins");
 
     chaos(&plan, &programs, &mut workers, &place);
-    say(&format!("the chaos is over: {:?}, {} live", oracle.count(), oracle.living().len()));
+    let living = oracle.living();
+    say(&format!("the chaos is over: {:?}, {} live", oracle.count(), living.len()));
+    let forgotten = living.iter().filter(|it| it.claim.is_some() && place.is_forgotten(it)).count();
+    say(&format!("{forgotten} pods with claims live that their agent has forgotten"));
     assert_eq!(oracle.wrong(), Vec::<String>::new());
     oracle.count().is_enough();
     say(&format!("what went wrong beside: {:?}", programs.struck.counted()));
     programs.struck.assert_each(&Mood::ALL.map(Mood::name));
     programs.struck.assert_each(&["nodes made again", "hostile definitions", "forged claims"]);
+    programs.struck.assert_each(&CLOCKS_SET);
+    plan.trouble.iter().for_each(|(target, _)| programs.struck.assert_each(&[target.name()]));
+    clock::assert_set(&machines);
     heal(&programs, &workers, &place);
     say("everything agrees");
     programs.agents.iter().for_each(Agent::restart);
@@ -187,7 +204,7 @@ fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
 /// Waits until nothing differs any more, anywhere; what nobody said the end of is collected.
 fn heal(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>) {
     until("the agents to collect", || place.collect());
-    until("everything to agree", || different(programs, workers, place));
+    until_within(LEAKS, "everything to agree", || different(programs, workers, place));
     assert_eq!(place.oracle.wrong(), Vec::<String>::new());
 }
 
@@ -198,8 +215,8 @@ fn different(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>)
         Err(error) => return vec![error],
     };
     found.extend(objects.unlike(&living));
-    for (node, machine) in place.machines.iter().enumerate() {
-        found.extend(verdict::of_node(machine, &objects, &living, node));
+    for node in 0..place.machines.len() {
+        found.extend(verdict::of_node(place, &objects, &living, node));
     }
     found.extend(workers.iter().flat_map(Worker::unlike_told));
     if found.is_empty() {
@@ -211,6 +228,7 @@ fn different(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>)
 /// Says after a failure what is needed to understand it.
 struct Logs<'a> {
     programs: &'a Programs<'a>,
+    place: &'a Place<'a>,
     seed: u64,
 }
 
@@ -218,6 +236,8 @@ impl Drop for Logs<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.programs.tell();
+            let objects = Objects::read(self.place).map_or_else(|error| error, |objects| objects.told());
+            say(&format!("the API has:\n{objects}"));
             let seed = self.seed;
             say(&format!(
                 "to see this again: TENURE_SEED={seed} cargo test -p tenure-tests --test claims_chaos"

@@ -36,6 +36,12 @@ pub fn seed() -> u64 {
 /// Waits until there is nothing to complain about.
 #[track_caller]
 pub fn until(what: &str, look: impl Fn() -> Vec<String>) {
+    until_within(HEALED, what, look);
+}
+
+/// Waits for no longer than this.
+#[track_caller]
+pub fn until_within(limit: Duration, what: &str, look: impl Fn() -> Vec<String>) {
     let (began, mut said) = (now(), now());
     loop {
         let found = look();
@@ -46,7 +52,7 @@ pub fn until(what: &str, look: impl Fn() -> Vec<String>) {
             say(&format!("waiting for {what}:\n  {}", found.join("\n  ")));
             said = now();
         }
-        assert!(now().saturating_sub(began) < HEALED, "waited {HEALED:?} for {what}:\n{}", found.join("\n"));
+        assert!(now().saturating_sub(began) < limit, "waited {limit:?} for {what}:\n{}", found.join("\n"));
         thread::sleep(Duration::from_millis(100));
     }
 }

@@ -1,7 +1,7 @@
 //! Trouble with objects in the API, by those who may: nodes are deleted and made again while their containers run, and pools
 //! grow into each other. The API may be down; then it is asked again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tenure_api::coil::AddressPool;
 
 use crate::bed::{Cluster, Machine};
-use crate::course::now;
+use crate::course::{Moment, now};
 
 /// Whatever is down comes back before this.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -22,7 +22,18 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// How often something went wrong, by what: a fault that never happened proves nothing.
 #[derive(Default)]
-pub struct Struck(Mutex<BTreeMap<&'static str, usize>>);
+pub struct Struck {
+    counted: Mutex<BTreeMap<&'static str, usize>>,
+    forgot: Mutex<Vec<Forgot>>,
+}
+
+/// An agent was started that had lost its journal.
+struct Forgot {
+    node: usize,
+    at: Moment,
+    /// The routes to pods that were there.
+    routes: BTreeSet<String>,
+}
 
 impl Struck {
     pub fn count(&self, what: &'static str) {
@@ -30,12 +41,29 @@ impl Struck {
     }
 
     pub fn count_all(&self, what: &'static str, times: usize) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += times;
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += times;
     }
 
     /// All of it.
     pub fn counted(&self) -> BTreeMap<&'static str, usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The agent of this node lost its journal, and is started again; these routes to pods are there.
+    pub fn forgets(&self, node: usize, routes: BTreeSet<String>) {
+        let forgot = Forgot { node, at: now(), routes };
+        self.forgot.lock().unwrap_or_else(PoisonError::into_inner).push(forgot);
+    }
+
+    /// Whether the agent of this node has lost a journal since then.
+    pub fn has_forgotten(&self, node: usize, since: Moment) -> bool {
+        self.forgot_routes(node, since).is_some()
+    }
+
+    /// The routes to pods that were there when the agent of this node last lost a journal, if it has since then.
+    pub fn forgot_routes(&self, node: usize, since: Moment) -> Option<BTreeSet<String>> {
+        let forgot = self.forgot.lock().unwrap_or_else(PoisonError::into_inner);
+        forgot.iter().rfind(|it| it.node == node && it.at >= since).map(|it| it.routes.clone())
     }
 
     /// That each of these happened.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_handles::Entropy;
 
-use crate::trouble::{Dice, Fault, Kind, Spell, Target, faults, spells};
+use crate::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 4;
@@ -117,13 +117,11 @@ impl Plan {
             (target, faults(kinds, count, longest, steps, dice))
         };
         for node in 0..NODES {
-            trouble.push(hurt(
-                Target::Agent(node),
-                &[Kind::Kill, Kind::Kill, Kind::Stop],
-                3,
-                2500,
-                &mut dice,
-            ));
+            let kinds = [Kind::Kill, Kind::Kill, Kind::Stop];
+            // Whoever lost a journal begins to ask around anew with every start, and is to be done when the chaos is over.
+            let until = if LOSES_JOURNAL.contains(&node) { steps * 2 / 5 } else { steps };
+            trouble.push((Target::Agent(node), faults(&kinds, 2, 1500, until, &mut dice)));
+            trouble.extend(clock_steps(node, until, &mut dice));
             trouble.push(hurt(Target::Way(node), &[Kind::Kill, Kind::Freeze], 1, 4000, &mut dice));
         }
         for number in 0..CONTROLLERS {

@@ -14,6 +14,7 @@ use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
 
 use crate::bed::{Cluster, Machine};
+use crate::clock::Clock;
 use crate::course::{now, say};
 use crate::objects::{self, Struck};
 use crate::oracle::Oracle;
@@ -26,8 +27,18 @@ const TRIES: usize = 5;
 /// An agent that is told to stop ends within this, also when a call is under way.
 const STOPS: Duration = Duration::from_secs(30);
 
+/// How far clocks are set, in seconds.
+const HOURS: i64 = 5 * 3600;
 /// Programs ask something within this.
 const NOTICED: Duration = Duration::from_secs(10);
+
+/// What settings of clocks are counted as.
+pub const CLOCKS_SET: [&str; 4] = [
+    "clocks set back while agents run",
+    "clocks set ahead while agents run",
+    "clocks set back between runs",
+    "clocks set ahead between runs",
+];
 
 /// Whether it ended because it was told to: well, or at once if it had hardly begun.
 fn is_told(status: ExitStatus) -> bool {
@@ -40,18 +51,28 @@ pub struct Agent<'a> {
     child: Mutex<Option<HostChild>>,
     /// One thing after the other goes wrong with it.
     turn: Mutex<()>,
+    /// If it is not the system's.
+    clock: Option<Clock>,
 }
 
 impl<'a> Agent<'a> {
     pub fn start(machine: &'a Machine<'a>) -> Self {
-        let agent = Self { machine, child: Mutex::default(), turn: Mutex::default() };
+        Self::with_clock(machine, None)
+    }
+
+    /// Starts one that goes by a clock of its own.
+    pub fn with_clock(machine: &'a Machine<'a>, clock: Option<Clock>) -> Self {
+        let agent = Self { machine, child: Mutex::default(), turn: Mutex::default(), clock };
         agent.launch();
         agent
     }
 
     fn launch(&self) {
         let address = format!("{}:9384", self.machine.addresses[0]);
-        let child = self.machine.agent_command().args(["--metrics-address", &address]).spawn().unwrap();
+        let command = self.machine.agent_command().args(["--metrics-address", &address]);
+        let environment = self.clock.iter().flat_map(Clock::environment);
+        let command = environment.fold(command, |command, (name, value)| command.env(name, value));
+        let child = command.spawn().unwrap();
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
     }
 
@@ -90,22 +111,44 @@ impl<'a> Agent<'a> {
         self.launch();
     }
 
+    /// Sets its clock, while it runs or while it does not.
+    fn set_clock(&self, ahead: bool, fault: &Fault, oracle: &Oracle, struck: &Struck) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+        let clock = self.clock.as_ref().expect("a clock of its own");
+        if fault.kind == Kind::Kill {
+            self.take().kill().unwrap();
+        }
+        clock.set(if ahead { HOURS } else { -HOURS });
+        if fault.kind == Kind::Kill {
+            sleep(fault.lasts);
+            self.launch();
+        }
+        let between = fault.kind == Kind::Kill;
+        struck.count(CLOCKS_SET[2 * usize::from(between) + usize::from(ahead)]);
+    }
+
     /// Kills it, removes all that it has written, and starts it again; or the other way round: it runs on for a while without
     /// what was removed.
-    fn forget(&self, fault: &Fault, oracle: &Oracle, struck: &Struck) {
+    fn forget(&self, node: usize, fault: &Fault, oracle: &Oracle, struck: &Struck) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.ended().into_iter().for_each(|ended| oracle.blame(ended));
         if fault.kind == Kind::Kill {
             self.take().kill().unwrap();
         }
-        let directory = self.machine.file("");
+        let (directory, routes) = (self.machine.file(""), self.machine.table(116).into_iter().collect());
         if self.machine.file("journal").exists() && std::fs::remove_dir_all(&directory).is_ok() {
-            struck.count(if fault.kind == Kind::Kill { "lost journals" } else { "journals lost under way" });
+            struck.count(if fault.kind == Kind::Kill {
+                "lost journals"
+            } else {
+                "journals lost while agents run"
+            });
         }
         sleep(fault.lasts);
         if fault.kind != Kind::Kill {
             self.take().kill().unwrap();
         }
+        struck.forgets(node, routes);
         self.launch();
     }
 }
@@ -192,25 +235,35 @@ impl Programs<'_> {
             while done.load(Ordering::SeqCst) < fault.after && !over.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(10));
             }
+            if !over.load(Ordering::SeqCst) {
+                self.struck.count(target.name());
+            }
             match target {
                 Target::Agent(node) => self.agents[node].strike(fault, oracle),
                 Target::Controller(number) => self.controllers[number].strike(fault, oracle),
                 Target::ApiServer => self.strike(Part::ApiServer, fault),
                 Target::Etcd => self.strike(Part::Etcd, fault),
                 Target::Way(node) => self.cut(node, fault),
+                Target::Clock { node, ahead } => {
+                    self.agents[node].set_clock(ahead, fault, oracle, &self.struck);
+                }
                 Target::Node(node) => {
                     objects::remove_node(self.cluster, self.agents[node].machine, fault.lasts, &self.struck);
                 }
-                Target::RunDirectory(node) => self.agents[node].forget(fault, oracle, &self.struck),
+                Target::RunDirectory(node) => self.agents[node].forget(node, fault, oracle, &self.struck),
             }
         }
     }
 
-    /// Lets the API server be in one mood after the other, each when so many steps are done, and until that was noticed.
+    /// Lets the API server be in one mood after the other, each when so many steps are done, and until that was noticed; none
+    /// when all are.
     pub fn spells(&self, spells: &[Spell], done: &AtomicUsize, over: &AtomicBool) {
         for spell in spells {
             while done.load(Ordering::SeqCst) < spell.after && !over.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(10));
+            }
+            if over.load(Ordering::SeqCst) {
+                return;
             }
             let under_way = self.proxy.begin(spell.mood);
             sleep(spell.lasts);

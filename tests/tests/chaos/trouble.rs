@@ -15,10 +15,32 @@ pub enum Target {
     Etcd,
     /// The way of a node to the API server.
     Way(usize),
+    /// The wall clock of an agent is set hours ahead or back, and stays so: with `Kind::Kill` while the agent is down, otherwise
+    /// while it runs.
+    Clock {
+        node: usize,
+        ahead: bool,
+    },
     /// The object of a node, while the node and its containers run.
     Node(usize),
     /// The directory of an agent's sockets, journal and tombstones, while containers run.
     RunDirectory(usize),
+}
+
+impl Target {
+    /// What faults of it are counted as.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agent(_) => "agents ended under way",
+            Self::Controller(_) => "controllers ended or frozen under way",
+            Self::ApiServer => "API servers ended or frozen under way",
+            Self::Etcd => "etcd ended or frozen under way",
+            Self::Way(_) => "ways cut under way",
+            Self::Clock { .. } => "clocks set under way",
+            Self::Node(_) => "nodes deleted under way",
+            Self::RunDirectory(_) => "run directories removed under way",
+        }
+    }
 }
 
 /// Something that goes wrong.
@@ -70,6 +92,15 @@ pub fn faults(kinds: &[Kind], count: usize, longest: u64, steps: usize, dice: &m
         .collect();
     faults.sort_by_key(|fault| fault.after);
     faults
+}
+
+/// How the clock of an agent is set: ahead and back, while the agent runs and while it does not.
+pub fn clock_steps(node: usize, steps: usize, dice: &mut Dice) -> [(Target, Vec<Fault>); 2] {
+    [true, false].map(|ahead| {
+        let mut set = faults(&[Kind::Kill], 2, 500, steps, dice);
+        set[dice.below(2)].kind = Kind::Freeze;
+        (Target::Clock { node, ahead }, set)
+    })
 }
 
 /// Chance, from one number.

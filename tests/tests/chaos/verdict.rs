@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
+use tenure_agent::journal::Known;
 use tenure_api::coil::{AddressBlock, BlockRequest};
 
 use crate::bed::{Cluster, Machine, config};
@@ -70,6 +71,12 @@ fn of_agent(machine: &Machine<'_>, view: &Value, expected: &Holds, found: &mut V
         found.push(format!("the agent knows blocks {known:?}, the API has {objects:?}"));
     }
     found.extend(every(&view["blocks"]).iter().filter(|it| !it["fenced"].is_null()).map(Value::to_string));
+}
+
+/// What an agent doubts since it lost a journal: until it does not, it gives no block back.
+pub fn doubts(machine: &Machine<'_>) -> Option<String> {
+    let known = journal_of(machine).map(|journal| journal.known());
+    (known != Ok(Known::All)).then(|| format!("{} knows {known:?}", machine.name))
 }
 
 /// Everything that is wrong with the objects in the API.

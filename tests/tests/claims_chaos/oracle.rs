@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use tenure_api::claims::IPAMClaim;
 use tenure_claims::ClaimFacts;
 
-use crate::course::now;
+use crate::course::{Moment, now};
 use crate::networks::Network;
 
 /// A pod that was told its addresses, and whose object is there.
@@ -25,6 +25,8 @@ pub struct Living {
     /// The name and the UID of the claim, if it has one.
     pub claim: Option<(String, String)>,
     pub addresses: BTreeSet<IpAddr>,
+    /// When it was told.
+    pub since: Moment,
     /// Whether its object does not say which addresses it has.
     pub silent: bool,
     /// Whether its object says by now that it has no addresses and no claim.
@@ -55,6 +57,8 @@ pub struct Count {
     pub adds: usize,
     pub refused: usize,
     pub crowds: usize,
+    /// Pods that were given up because their node had lost its journal.
+    pub given_up: usize,
     pub dels: usize,
     pub claims: usize,
     pub lies: usize,
@@ -204,6 +208,7 @@ mod tests {
             container: uid.to_owned(),
             claim: claim.map(|claim| (claim.to_owned(), claim.to_owned())),
             addresses: BTreeSet::from([address.parse().unwrap()]),
+            since: now(),
             silent: true,
             lies: false,
         });

@@ -21,7 +21,8 @@ use tenure_testbed::binaries::{Binaries, Program};
 use crate::bed::{Called, Cluster, Machine, SOON};
 use crate::course::now;
 use crate::networks::{NAMESPACE, Network};
-use crate::oracle::Oracle;
+use crate::objects::Struck;
+use crate::oracle::{Living, Oracle};
 
 const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
 /// Whatever is down comes back before this.
@@ -34,6 +35,8 @@ pub struct Place<'a> {
     pub cluster: &'a Cluster,
     pub machines: &'a [Machine<'a>],
     pub oracle: &'a Oracle,
+    /// What went wrong.
+    pub struck: &'a Struck,
     /// Where the plugins are.
     pub plugins: &'a Path,
     /// Containers that nobody has said DEL for, though their pods are gone.
@@ -144,6 +147,19 @@ impl Place<'_> {
                 self.oracle.blame(format!("late DEL of {} on node {node}: {called:?}", it.container));
             }
         }
+    }
+
+    /// Whether the agent of a pod lost the journal in which it was. What it has stays; its agent does not know that it is a
+    /// claim's until somebody says ADD once more, which no runtime does.
+    pub fn is_forgotten(&self, living: &Living) -> bool {
+        self.struck.has_forgotten(living.node, living.since)
+    }
+
+    /// Whether no packets arrived at a pod when its agent lost the journal. They do not since either, also if the claim has moved
+    /// to it: see [`Place::is_forgotten`].
+    pub fn is_out_of_reach(&self, living: &Living) -> bool {
+        let routes = self.struck.forgot_routes(living.node, living.since);
+        routes.is_some_and(|routes| !living.addresses.iter().all(|it| routes.contains(&it.to_string())))
     }
 
     /// What every runtime does now and then: says to each node who is alive.

@@ -6,7 +6,7 @@ use tenure_handles::Entropy;
 
 use crate::hostile;
 use crate::networks::Network;
-use crate::trouble::{Dice, Fault, Kind, Spell, Target, faults, spells};
+use crate::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 3;
@@ -122,22 +122,26 @@ impl Plan {
         }
         let steps = lanes.iter().map(|lane| lane.steps.len()).sum();
         let mut trouble = Vec::new();
-        let mut hurt = |target, kinds: &[Kind], count, longest| {
+        let mut hurt = |target, kinds: &[Kind], count, longest, steps| {
             trouble.push((target, faults(kinds, count, longest, steps, &mut dice)));
         };
         for node in 0..NODES {
-            hurt(Target::Agent(node), &[Kind::Kill, Kind::Kill, Kind::Stop], 2, 2000);
-            hurt(Target::Way(node), &[Kind::Kill, Kind::Freeze], 1, 3000);
+            hurt(Target::Agent(node), &[Kind::Kill, Kind::Stop], 2, 2000, steps);
+            hurt(Target::Way(node), &[Kind::Kill, Kind::Freeze], 1, 3000, steps);
         }
         for number in 0..CONTROLLERS {
             // Frozen for longer than its lease lasts: it wakes up, and is not the leader any more.
-            hurt(Target::Controller(number), &[Kind::Kill, Kind::Stop, Kind::Freeze], 2, 4000);
+            hurt(Target::Controller(number), &[Kind::Kill, Kind::Stop, Kind::Freeze], 2, 4000, steps);
         }
-        hurt(Target::ApiServer, &[Kind::Kill, Kind::Freeze], 2, 1500);
+        hurt(Target::ApiServer, &[Kind::Kill, Kind::Freeze], 2, 1500, steps);
         for node in 0..NODES {
             // Longer than what is of a missing node rests.
-            hurt(Target::Node(node), &[Kind::Kill], 1, 9000);
+            hurt(Target::Node(node), &[Kind::Kill], 1, 9000, steps);
         }
+        for node in 0..NODES {
+            trouble.extend(clock_steps(node, steps, &mut dice));
+        }
+        // No run directory is removed: the record of a container whose DEL is lost with it goes after two minutes only.
         let definitions = (0..hostile::DEFINITIONS).map(|_| dice.below(steps * 8 / 10)).collect();
         let forgeries = (0..FORGERIES).map(|_| steps / 10 + dice.below(steps * 8 / 10)).collect();
         Self { lanes, trouble, spells: spells(steps, &mut dice), definitions, forgeries }

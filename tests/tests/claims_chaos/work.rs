@@ -15,7 +15,7 @@ use tenure_claims::ClaimFacts;
 use tenure_testbed::hosts::{Host, Mounts};
 
 use crate::bed::Called;
-use crate::course::{now, say};
+use crate::course::{Moment, now, say};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
 use crate::place::{Lost, PATIENCE, Place};
@@ -25,8 +25,12 @@ use crate::plan::{Lane, Manner, Start, Step, Wish};
 const REAPED: Duration = Duration::from_secs(1);
 /// What takes longer than this is talked about.
 const LONG: Duration = Duration::from_secs(15);
+/// Nobody waits for longer than this for a node that asks who uses its addresses.
+const GIVEN_UP: Duration = Duration::from_secs(3);
 /// CNI's "try again later".
 const LATER: u64 = 11;
+/// CNI's "container unknown".
+const UNKNOWN_CONTAINER: u64 = 3;
 
 /// One who does the steps of a lane.
 pub struct Worker<'a> {
@@ -209,8 +213,7 @@ impl<'a> Worker<'a> {
             None => None,
         };
         let mut pod = self.make_pod(start);
-        self.add(&mut pod, start, expected.as_ref());
-        self.pods[slot] = Some(pod);
+        self.pods[slot] = self.add(&mut pod, start, expected.as_ref()).then_some(pod);
     }
 
     fn start_early(&mut self, start: Start) {
@@ -224,16 +227,24 @@ impl<'a> Worker<'a> {
             self.make_claim(Wish::Any);
             early.join().unwrap()
         });
-        let Some(Given::Has(expected)) = self.given() else {
-            return self.blame("a claim that wishes nothing was given nothing");
+        let began = now();
+        let expected = loop {
+            match self.given() {
+                Some(Given::Has(expected)) => break expected,
+                // It waits for a slice, and says so.
+                Some(Given::Refused) if now().saturating_sub(began) < PATIENCE => {
+                    sleep(Duration::from_millis(100));
+                }
+                _ => return self.blame("a claim that wishes nothing was given nothing"),
+            }
         };
-        if early.code == 0 {
+        let added = early.code == 0;
+        if added {
             self.told(&mut pod, start, early, Some(&expected));
         } else {
             self.refused(&mut pod, start, 0, &early);
-            self.add(&mut pod, start, Some(&expected));
         }
-        self.pods[0] = Some(pod);
+        self.pods[0] = (added || self.add(&mut pod, start, Some(&expected))).then_some(pod);
     }
 
     /// Makes a pod: an object that is scheduled to a host, and a namespace there.
@@ -265,23 +276,42 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// ADD, until it succeeds.
-    fn add(&mut self, pod: &mut Running<'a>, start: Start, expected: Option<&BTreeSet<IpAddr>>) {
+    /// ADD, until it succeeds; or until it is given up, because the node has to find out first who uses its addresses.
+    fn add(&mut self, pod: &mut Running<'a>, start: Start, expected: Option<&BTreeSet<IpAddr>>) -> bool {
         let began = now();
         for attempt in 0_u32.. {
             let called = pod.call("ADD", None);
             if called.code == 0 {
-                return self.told(pod, start, called, expected);
+                self.told(pod, start, called, expected);
+                return true;
             }
             self.refused(pod, start, attempt, &called);
+            if now().saturating_sub(began) > GIVEN_UP && self.is_hopeless(pod.node, &called) {
+                self.place.oracle.counting(|count| count.given_up += 1);
+                self.place.delete(&self.place.pods(), &pod.name, &pod.uid, 0);
+                pod.end();
+                return false;
+            }
             if now().saturating_sub(began) > LONG / 2 {
                 self.place.come_round(pod.node);
             }
             if now().saturating_sub(began) > PATIENCE {
-                return self.blame(&format!("no ADD of {} succeeds: {called:?}", pod.name));
+                self.blame(&format!("no ADD of {} succeeds: {called:?}", pod.name));
+                return true;
             }
             sleep(Duration::from_millis(50 << attempt.min(3)));
         }
+        true
+    }
+
+    /// Whether a refusal may last. A node that cannot know who uses its addresses, because its journal was lost, or it is new and
+    /// had a slice before it was started, asks around first. And one that lost its journal does not know that an interface which
+    /// is there has its addresses of the same claim.
+    fn is_hopeless(&self, node: usize, refused: &Called) -> bool {
+        let words = refused.json["msg"].as_str().unwrap_or_default();
+        let forgot = self.place.struck.has_forgotten(node, Moment::ZERO);
+        words.ends_with(" containers that no journal knows of")
+            || forgot && words.ends_with(" has one of them")
     }
 
     fn told(&self, pod: &mut Running<'a>, start: Start, called: Called, expected: Option<&BTreeSet<IpAddr>>) {
@@ -297,6 +327,7 @@ impl<'a> Worker<'a> {
             container: pod.container.clone(),
             claim: self.claim.clone().filter(|_| self.lane.claims).map(|uid| (self.claim_name(), uid)),
             addresses: addresses.clone(),
+            since: now(),
             silent: !start.told,
             lies: false,
         });
@@ -402,8 +433,9 @@ impl<'a> Worker<'a> {
                     path: pod.space.path.clone(),
                     args: pod.args(),
                 };
-                self.place.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
+                // Nobody else says DEL while its namespace is on the way out.
                 pod.end();
+                self.place.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
             }
         }
         self.place.delete(&pods, &pod.name, &pod.uid, 0);
@@ -413,7 +445,10 @@ impl<'a> Worker<'a> {
         let Some(pod) = &self.pods[slot] else { return };
         let Some((_, _, result)) = &pod.told else { return };
         let called = pod.call("CHECK", Some(result));
-        if called.code != 0 && called.json["code"] != LATER {
+        let forgotten = self.lane.claims
+            && called.json["code"] == UNKNOWN_CONTAINER
+            && self.place.oracle.living().iter().any(|it| it.uid == pod.uid && self.place.is_forgotten(it));
+        if called.code != 0 && called.json["code"] != LATER && !forgotten {
             self.blame(&format!("CHECK of {}: {called:?}", pod.name));
         }
     }

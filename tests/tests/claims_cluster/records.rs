@@ -47,7 +47,8 @@ pub async fn records(client: &Client) -> Result<BTreeMap<IpAddr, String>> {
 
 /// The pods that were given an address.
 fn given(pods: &[PodRecord]) -> String {
-    pods.iter().map(|pod| format!(" given to {} {} on {}", pod.name, pod.uid, pod.node)).collect()
+    let each = pods.iter().map(|pod| format!(" given to {} {} on {}", pod.name, pod.uid, pod.node));
+    each.collect::<Vec<_>>().concat()
 }
 
 fn nth(cidr: IpNet, offset: u128) -> Result<IpAddr> {
