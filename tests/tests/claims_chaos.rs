@@ -67,7 +67,7 @@ use tenure_testbed::hosts::Segment;
 use verdict::Objects;
 use work::Worker;
 
-/// Records of containers whose DEL was lost with a run directory go after two looks.
+/// A record that no DEL took away goes after two looks, a minute apart.
 const LEAKS: Duration = Duration::from_mins(3);
 /// How often all claims are looked at.
 const LOOK: Duration = Duration::from_millis(200);

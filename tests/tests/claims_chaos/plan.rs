@@ -141,7 +141,7 @@ impl Plan {
         for node in 0..NODES {
             trouble.extend(clock_steps(node, steps, &mut dice));
         }
-        // No run directory is removed: the record of a container whose DEL is lost with it goes after two minutes only.
+        // No run directory is removed: the pods of claims on such a node would be strangers to it until they end.
         let definitions = (0..hostile::DEFINITIONS).map(|_| dice.below(steps * 8 / 10)).collect();
         let forgeries = (0..FORGERIES).map(|_| steps / 10 + dice.below(steps * 8 / 10)).collect();
         Self { lanes, trouble, spells: spells(steps, &mut dice), definitions, forgeries }
