@@ -125,9 +125,14 @@ pub async fn defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one(place:
     })
     .await?;
     place.claims_of("web", &left).await?;
-    ensure!(place.claims().get_opt("web.red").await?.is_none(), "it was made again");
+    eventually("the claim of what was unplugged is gone", async || {
+        Ok(place.claims().get_opt("web.red").await?.is_none().then_some(()))
+    })
+    .await?;
     place.stop("web").await?;
-    place.are_freed([&claims["red"]]).await
+    place.are_freed([&claims["red"]]).await?;
+    ensure!(place.claims().get_opt("web.red").await?.is_none(), "it was made again");
+    Ok(())
 }
 
 /// Defect (d): a pod that is there before its claim gets an address of its own, or none ever.
