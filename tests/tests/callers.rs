@@ -11,9 +11,10 @@ mod runtime;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use alone::{Alone, SOON, first_address, until};
+use alone::{Alone, first_address};
 use serde_json::{Value, json};
 use tenure_testbed::binaries::{Binaries, Program};
+use tenure_testbed::wait::{PATIENCE, until};
 
 /// Every version that the reference plugins speak.
 const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
@@ -84,7 +85,7 @@ fn attach_two(alone: &Alone, config: &Value, reach: impl Fn(&[alone::Pod], &[Val
 }
 
 fn reaches(from: &tenure_testbed::hosts::Host, to: IpAddr) {
-    from.ping(to, SOON).unwrap_or_else(|error| panic!("{} to {to}: {error}", from.name()));
+    from.ping(to, PATIENCE).unwrap_or_else(|error| panic!("{} to {to}: {error}", from.name()));
 }
 
 #[test]

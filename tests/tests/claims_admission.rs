@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::wait::PATIENCE;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
-const SOON: Duration = Duration::from_mins(1);
 
 async fn make<K>(api: Api<K>, object: Value) -> Result<K>
 where
@@ -104,7 +104,7 @@ async fn d4_only_who_gives_addresses_may_write_what_a_claim_has_and_who_has_it()
     let start = SystemClock.now();
     let holders = json!({"tenure/holders": "{}"});
     while of_tenant.patch("vm.blue", &patching, &annotations(&holders)).await.is_ok() {
-        ensure!(SystemClock.now().since(start) < SOON, "the policy does not hold");
+        ensure!(SystemClock.now().since(start) < PATIENCE, "the policy does not hold");
         tokio::time::sleep(Duration::from_millis(200)).await;
         claims(&admin).patch("vm.blue", &patching, &annotations(&json!({"tenure/holders": null}))).await?;
     }

@@ -64,11 +64,10 @@ use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{Options, Part};
 use tenure_testbed::hosts::Segment;
+use tenure_testbed::wait::PATIENCE;
 use verdict::Objects;
 use work::Worker;
 
-/// A record that no DEL took away goes after two looks, a minute apart.
-const LEAKS: Duration = Duration::from_mins(3);
 /// How often all claims are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -204,7 +203,7 @@ fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
 /// Waits until nothing differs any more, anywhere; what nobody said the end of is collected.
 fn heal(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>) {
     until("the agents to collect", || place.collect());
-    until_within(LEAKS, "everything to agree", || different(programs, workers, place));
+    until_within(PATIENCE, "everything to agree", || different(programs, workers, place));
     assert_eq!(place.oracle.wrong(), Vec::<String>::new());
 }
 

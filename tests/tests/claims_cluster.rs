@@ -1,6 +1,6 @@
 //! Addresses that stay, on a real cluster: three nodes with our image and manifests, a stand-in for KubeVirt's controllers that
-//! makes launcher pods as KubeVirt does, and one for Multus that calls our plugin as a delegate. All scenarios play at once,
-//! each in a namespace of its own. Needs root; builds the image.
+//! makes launcher pods as KubeVirt does, and one for Multus that calls our plugin as a delegate. Some scenarios play at
+//! once, each in a namespace of its own. Needs root; builds the image.
 
 #[path = "install/bed.rs"]
 mod bed;
@@ -34,7 +34,8 @@ mod stage;
 mod steps;
 
 use std::pin::Pin;
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Result, anyhow, ensure};
 use tenure_handles::{Clock as _, SystemClock};
@@ -49,6 +50,9 @@ use place::Place;
 use stage::Family::{Both, Four, Six};
 use stage::{Family, Stage};
 use steps::Steps;
+
+/// How many scenarios play at once: most of the time each waits for the cluster.
+const AT_ONCE: usize = 10;
 
 /// What happens in a scenario.
 type Play<'p> = Pin<Box<dyn Future<Output = Result<()>> + 'p>>;
@@ -130,20 +134,23 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
                 steps.done(&format!("{} {name}", if outcome.is_ok() { "ok  " } else { "FAIL" }));
                 outcome.map_err(|error| anyhow!("{name}: {error:#}"))
             };
-            let threads: Vec<_> = scenarios
-                .iter()
-                .enumerate()
-                .map(|(number, it)| scope.spawn(move || play(number, it)))
-                .collect();
-            let mut failed = Vec::new();
-            for (thread, scenario) in threads.into_iter().zip(&scenarios) {
-                match thread.join() {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => failed.push(error.to_string()),
-                    Err(_) => failed.push(format!("{} panicked", scenario.name)),
+            let next = AtomicUsize::new(0);
+            let next = || {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                Some((number, scenarios.get(number)?))
+            };
+            let player = || {
+                let mut failed = Vec::new();
+                while let Some((number, scenario)) = next() {
+                    failed.extend(play(number, scenario).err().map(|error| error.to_string()));
                 }
-            }
-            Ok(failed)
+                failed
+            };
+            Ok(thread::scope(|scope| {
+                let players: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(player)).collect();
+                let ended = players.into_iter().map(ScopedJoinHandle::join);
+                ended.flat_map(|it| it.unwrap_or_else(|_| vec!["a scenario panicked".to_owned()])).collect()
+            }))
         })
     })?;
     let (all, wrong) = (scenarios.len(), failed.len());

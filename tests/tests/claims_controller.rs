@@ -21,6 +21,7 @@ use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER};
 use tenure_api::coil::AddressPool;
 use tenure_controller::{Settings, Timing};
 use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::wait::PATIENCE;
 
 use bed::claims::{CLUSTER, claim, claim_with, claiming, claims, delete_claim, given, import, refused};
 use bed::machines::{
@@ -64,7 +65,7 @@ async fn plane() -> Result<(ControlPlane, Client)> {
 async fn established(client: &Client, name: &str) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let established = await_condition(definitions, name, conditions::is_crd_established());
-    tokio::time::timeout(bed::SOON, established).await.with_context(|| format!("waiting for {name}"))??;
+    tokio::time::timeout(PATIENCE, established).await.with_context(|| format!("waiting for {name}"))??;
     Ok(())
 }
 

@@ -19,6 +19,7 @@ use tenure_controller::{Settings, Timing};
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, Options, Part};
 use tenure_testbed::faults::{Calls, Faults, Rule};
+use tenure_testbed::wait::PATIENCE;
 
 use bed::{
     Running, all_served, answer, ask, blocks, check_blocks, delete_node, node, orphan, pool, pools, requests,
@@ -39,7 +40,7 @@ async fn plane(options: Options) -> Result<(ControlPlane, Client)> {
         let name = crd.name_any();
         definitions.create(&PostParams::default(), &crd).await.with_context(|| format!("creating {name}"))?;
         let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-        tokio::time::timeout(bed::SOON, established)
+        tokio::time::timeout(PATIENCE, established)
             .await
             .with_context(|| format!("waiting for {name}"))??;
     }

@@ -23,8 +23,7 @@ use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::LocalApi;
 use tenure_testbed::control_plane::{ControlPlane, Options};
-
-const SOON: Duration = Duration::from_secs(20);
+use tenure_testbed::wait::PATIENCE;
 
 /// Whoever serves our definitions.
 enum Server {
@@ -60,7 +59,7 @@ impl Server {
                 .await
                 .with_context(|| format!("creating {name}"))?;
             let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-            tokio::time::timeout(SOON, established)
+            tokio::time::timeout(PATIENCE, established)
                 .await
                 .with_context(|| format!("waiting for {name}"))??;
         }
@@ -486,7 +485,7 @@ async fn a_pool_from_before_the_rules_keeps_working_but_does_not_grow(server: &S
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(SOON, in_force).await.context("waiting for the rules to come into force")??;
+    tokio::time::timeout(PATIENCE, in_force).await.context("waiting for the rules to come into force")??;
 
     // Labels, exclusions and the status of the old pool can be written; its subnets cannot be made worse.
     let merge = |value: Value| (PatchParams::default(), Patch::Merge(value));

@@ -12,9 +12,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tenure_handles::{Clock, SystemClock};
+use tenure_testbed::wait::PATIENCE;
 
-/// Much longer than it takes, also on a machine that is busy with other things.
-const SOON: Duration = Duration::from_mins(1);
 const NOBODY: u32 = 65534;
 
 /// One demo at a time, so that one does not slow down another.
@@ -64,7 +63,7 @@ impl Installed {
     fn assert_nothing_is_left(&self, before: &Machine) {
         let began = SystemClock.elapsed();
         while !self.processes().is_empty() {
-            assert!(SystemClock.elapsed() < began + SOON, "still there: {:?}", self.processes());
+            assert!(SystemClock.elapsed() < began + PATIENCE, "still there: {:?}", self.processes());
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(*before, Machine::look());
@@ -142,11 +141,8 @@ fn assert_it_played(output: &Output) {
 #[test]
 fn it_plays_every_scene_and_leaves_nothing() {
     let (installed, before) = (Installed::new(), Machine::look());
-    let began = SystemClock.elapsed();
     let output = installed.demo().output().unwrap();
-    let took = SystemClock.elapsed().saturating_sub(began);
     assert_it_played(&output);
-    assert!(took < Duration::from_secs(20), "it took {took:?}");
     installed.assert_nothing_is_left(&before);
 }
 

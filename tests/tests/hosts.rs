@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use tenure_testbed::hosts::{ArpOperation, Direction, Host, HostError, Ip, NetworkNamespace, Segment, link};
+use tenure_testbed::wait::PATIENCE;
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-const SOON: Duration = Duration::from_secs(5);
 /// Long enough for an answer to arrive that must not.
 const A_MOMENT: Duration = Duration::from_millis(300);
 
@@ -46,9 +46,9 @@ fn two_hosts_on_a_segment_reach_each_other_over_both_families() -> Result {
     let wire = Segment::new("wire")?;
     wire.connect(&left, "eth0", &["192.0.2.1/24", "2001:db8::1/64"])?;
     wire.connect(&right, "eth0", &["192.0.2.2/24", "2001:db8::2/64"])?;
-    left.ping(ip("192.0.2.2"), SOON)?;
-    left.ping(ip("2001:db8::2"), SOON)?;
-    right.ping(ip("192.0.2.1"), SOON)?;
+    left.ping(ip("192.0.2.2"), PATIENCE)?;
+    left.ping(ip("2001:db8::2"), PATIENCE)?;
+    right.ping(ip("192.0.2.1"), PATIENCE)?;
     Ok(())
 }
 
@@ -73,9 +73,10 @@ fn a_host_behind_a_routed_link_is_reached_by_way_of_the_router() -> Result {
 
     router.forward()?;
     let capture = right.capture()?;
-    left.ping(ip("198.51.100.0"), SOON)?;
-    left.ping(ip("2001:db8:1::"), SOON)?;
-    let request = capture.wait_for(SOON, |packet| packet.ip().is_some_and(|ip| ip.icmp == Some((8, 0))))?;
+    left.ping(ip("198.51.100.0"), PATIENCE)?;
+    left.ping(ip("2001:db8:1::"), PATIENCE)?;
+    let request =
+        capture.wait_for(PATIENCE, |packet| packet.ip().is_some_and(|ip| ip.icmp == Some((8, 0))))?;
     assert_eq!(request.ip().unwrap().hops, 63, "one hop was used up: {request}");
     Ok(())
 }
@@ -87,17 +88,18 @@ fn a_capture_sees_the_arp_request_and_its_reply() -> Result {
     wire.connect(&left, "eth0", &["192.0.2.1/24"])?;
     wire.connect(&right, "eth0", &["192.0.2.2/24"])?;
     let (sender, receiver) = (left.capture()?, right.capture()?);
-    left.ping(ip("192.0.2.2"), SOON)?;
+    left.ping(ip("192.0.2.2"), PATIENCE)?;
 
-    let asked = receiver
-        .wait_for(SOON, |packet| packet.arp().is_some_and(|arp| arp.operation == ArpOperation::Request))?;
+    let asked = receiver.wait_for(PATIENCE, |packet| {
+        packet.arp().is_some_and(|arp| arp.operation == ArpOperation::Request)
+    })?;
     let arp = asked.arp().unwrap();
     assert_eq!((arp.sender.into(), arp.target.into()), (ip("192.0.2.1"), ip("192.0.2.2")));
     assert_eq!((asked.destination.0, asked.direction), ([0xff; 6], Direction::Received));
     assert_eq!(asked.source, arp.sender_mac);
 
     let answered = sender
-        .wait_for(SOON, |packet| packet.arp().is_some_and(|arp| arp.operation == ArpOperation::Reply))?;
+        .wait_for(PATIENCE, |packet| packet.arp().is_some_and(|arp| arp.operation == ArpOperation::Reply))?;
     assert_eq!(IpAddr::from(answered.arp().unwrap().sender), ip("192.0.2.2"));
     let sent = sender.stop();
     assert!(sent.iter().any(|packet| packet.direction == Direction::Sent && packet.bytes == asked.bytes));
@@ -110,9 +112,9 @@ fn a_capture_sees_a_neighbour_solicitation() -> Result {
     let (left, right) = (Host::new("left")?, Host::new("right")?);
     link((&left, "eth0", &["2001:db8::1/64"]), (&right, "eth0", &["2001:db8::2/64"]))?;
     let capture = right.capture()?;
-    left.ping(ip("2001:db8::2"), SOON)?;
+    left.ping(ip("2001:db8::2"), PATIENCE)?;
     let group = IpAddr::from(Ip::solicited_node("2001:db8::2".parse()?));
-    capture.wait_for(SOON, |packet| {
+    capture.wait_for(PATIENCE, |packet| {
         packet.ip().is_some_and(|ip| ip.is_neighbour_solicitation() && ip.destination == group)
     })?;
     Ok(())
@@ -132,11 +134,11 @@ fn an_unplugged_cable_carries_nothing_until_it_is_plugged_in() -> Result {
     let wire = Segment::new("wire")?;
     wire.connect(&left, "eth0", &["192.0.2.1/24"])?;
     let port = wire.connect(&right, "eth0", &["192.0.2.2/24"])?;
-    left.ping(ip("192.0.2.2"), SOON)?;
+    left.ping(ip("192.0.2.2"), PATIENCE)?;
     port.unplug()?;
     left.ping(ip("192.0.2.2"), A_MOMENT).unwrap_err();
     port.plug()?;
-    left.ping(ip("192.0.2.2"), SOON)?;
+    left.ping(ip("192.0.2.2"), PATIENCE)?;
     Ok(())
 }
 

@@ -21,8 +21,9 @@ use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Options};
 
-use bed::{DEPLOY, await_pods, eventually, install, pods, product, start_pods, three_nodes};
+use bed::{DEPLOY, await_pods, install, pods, product, start_pods, three_nodes};
 use steps::Steps;
+use tenure_testbed::wait::eventually;
 use traffic::{Connection, Namespaces, get};
 
 const PODS: usize = 90;

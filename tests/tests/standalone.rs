@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use alone::{Alone, SOON, TENURED, first_address, pool, until};
+use alone::{Alone, TENURED, first_address, pool};
 use serde_json::{Value, json};
+use tenure_testbed::wait::{PATIENCE, until};
 
 const BLOCKS: &str = "/apis/coil.cybozu.com/v2/addressblocks";
 const POOL: &str = "/apis/coil.cybozu.com/v2/addresspools/default";
@@ -53,7 +54,7 @@ fn a_host_that_has_no_pool_yet_gets_one_by_a_file() {
     let result = alone.attach("ADD", &pod, &config()).result();
     for ip in result["ips"].as_array().unwrap() {
         let address = ip["address"].as_str().unwrap().split('/').next().unwrap();
-        alone.host.ping(address.parse().unwrap(), SOON).unwrap();
+        alone.host.ping(address.parse().unwrap(), PATIENCE).unwrap();
     }
     let (code, metrics) = alone.state("/metrics");
     let metrics = metrics.as_str().unwrap();
@@ -90,7 +91,7 @@ fn pods_keep_their_addresses_when_tenured_is_killed_and_a_second_one_says_who_is
     let before = blocks(&alone);
     alone.kill();
     for result in &added {
-        alone.host.ping(first_address(result), SOON).unwrap();
+        alone.host.ping(first_address(result), PATIENCE).unwrap();
     }
     alone.start();
     assert_eq!(blocks(&alone), before);
@@ -132,7 +133,7 @@ fn after_a_reboot_blocks_are_still_this_hosts_and_their_addresses_are_handed_out
     assert_eq!(addresses.len(), 8);
     assert_eq!(blocks(&alone), before);
     for address in addresses {
-        alone.host.ping(address, SOON).unwrap();
+        alone.host.ping(address, PATIENCE).unwrap();
     }
 }
 
@@ -145,7 +146,7 @@ fn a_pool_whose_file_goes_stays_for_its_pods_and_goes_with_the_last() {
     until("the pool is being deleted", || {
         alone.get(POOL).1["metadata"]["deletionTimestamp"].is_string().then_some(())
     });
-    alone.host.ping(address, SOON).unwrap();
+    alone.host.ping(address, PATIENCE).unwrap();
     let late = alone.pod("late");
     let refused = alone.attach("ADD", &late, &config());
     assert_ne!(refused.code, 0, "{refused:?}");

@@ -8,10 +8,9 @@ use std::time::Duration;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::hosts::{Host, NetworkNamespace, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker, Bytes, Frozen, Pace, Talker, TrafficError};
+use tenure_testbed::wait::PATIENCE;
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
-
-const SOON: Duration = Duration::from_secs(20);
 
 /// A client, and two places of which one at a time has the address.
 struct Places {
@@ -71,7 +70,7 @@ fn a_connection_goes_on_in_another_namespace_and_comes_back() -> Result {
             std::thread::sleep(Duration::from_millis(300));
             let (called, calling) = (talking.stop()?, calling.stop()?);
             assert!(calling.counts().1 > 0 && called.counts().1 > 0);
-            Talker::finish(calling, called, SOON)?;
+            Talker::finish(calling, called, PATIENCE)?;
         }
     }
     let (reset, packets) = (0x04, capture.stop());
@@ -122,7 +121,7 @@ fn what_is_in_full_queues_goes_along() -> Result {
             Ok(heard)
         });
         let mut heard = Vec::new();
-        client.set_read_timeout(Some(SOON))?;
+        client.set_read_timeout(Some(PATIENCE))?;
         client.read_to_end(&mut heard)?;
         assert!(heard == [&to_client.next(said), b"the end".as_slice()].concat(), "{} bytes", heard.len());
         assert!(writing.join().unwrap()? == to_server.next(50_000));
@@ -140,11 +139,11 @@ fn a_frozen_connection_takes_nothing_in_and_is_left_without_a_word() -> Result {
     let frozen = Frozen::freeze(server)?;
     let capture = bed.wire.capture()?;
     client.write_all(b"is anybody there?")?;
-    capture.wait_for(SOON, |packet| packet.ip().is_some_and(|ip| ip.destination == at.ip()))?;
+    capture.wait_for(PATIENCE, |packet| packet.ip().is_some_and(|ip| ip.destination == at.ip()))?;
     // By now what was sent last has arrived, or was thrown away.
-    bed.client.ping(at.ip(), SOON)?;
+    bed.client.ping(at.ip(), PATIENCE)?;
     drop(frozen);
-    bed.client.ping(at.ip(), SOON)?;
+    bed.client.ping(at.ip(), PATIENCE)?;
     let said = capture.stop().iter().filter(|packet| flags(packet, at.ip()).is_some()).count();
     assert_eq!(said, 0, "neither an acknowledgement nor a goodbye");
     Ok(())
@@ -171,13 +170,13 @@ fn questions_are_answered_by_the_one_who_has_the_address() -> Result {
     let from = SocketAddr::new("192.0.2.1".parse()?, 7000);
     let here = Answerer::start(bed.hosts[0].namespace(), at, "here")?;
     let asker = Asker::start(bed.client.namespace(), from, at, Duration::from_millis(2))?;
-    asker.wait_for("here", Duration::ZERO, SOON).unwrap();
+    asker.wait_for("here", Duration::ZERO, PATIENCE).unwrap();
     let left = SystemClock.elapsed();
     bed.hosts[0].ip("address flush dev eth0 scope global\n")?;
     bed.hosts[1].address("eth0", &["192.0.2.9/24"])?;
     let there = Answerer::start(bed.hosts[1].namespace(), at, "there")?;
     bed.client.ip("neigh flush dev eth0\n")?;
-    let reached = asker.wait_for("there", left, SOON).unwrap();
+    let reached = asker.wait_for("there", left, PATIENCE).unwrap();
     assert!(reached > left);
     drop((here, there));
     let questions = asker.stop();

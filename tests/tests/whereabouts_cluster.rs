@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use ipnet::IpNet;
@@ -30,11 +29,12 @@ use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, images};
 use tenure_testbed::hosts::{Host, Mounts, NetworkNamespace};
 
-use bed::{DEPLOY, eventually, install, product, three_nodes, within};
+use bed::{DEPLOY, install, product, three_nodes};
 use caller::{Attached, find};
 use ledgers::{expected, records, reservations, reserved, slice_pools};
 use networks::{APPS, NETS, Network, Wires};
 use steps::Steps;
+use tenure_testbed::wait::{PATIENCE, eventually};
 
 const PLUGIN: &str = "/opt/cni/bin/whereabouts";
 /// A program that is Whereabouts' own as far as we are concerned.
@@ -45,12 +45,6 @@ const GUIDE: &str = include_str!("../../docs/whereabouts.md");
 const POOL: &str = "10.81.0.0-24";
 /// What a pod had from Whereabouts.
 const KEPT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 81, 0, 7));
-/// No answer for so long is a lost one, also on two busy cores.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Objects are exact so soon after the last change.
-const SECONDS: Duration = Duration::from_secs(15);
-/// Two looks of the controller a minute apart, and those of an agent, which are closer.
-const LOOKS: Duration = Duration::from_secs(100);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn pods_with_ten_networks_on_a_cluster_that_had_whereabouts() -> Result<()> {
@@ -121,7 +115,7 @@ impl<'c> Stage<'c> {
         let (least, least_reserved) =
             (expected(attached.clone(), networks, slices)?, reserved(attached, networks)?);
         let (may, may_reserved) = (expected(going, networks, slices)?, reserved(going, networks)?);
-        within(SECONDS, "records are what is held", async || {
+        eventually("records are what is held", async || {
             let (mut records, mut reservations) =
                 (records(&self.client).await?, reservations(&self.client).await?);
             for (object, gone) in &may {
@@ -200,7 +194,7 @@ async fn what_was_forgotten_is_released_and_nothing_else(
     quiet: &Attached<'_>,
 ) -> Result<()> {
     let left = expected([quiet], &stage.networks, &stage.slices)?;
-    within(LOOKS, "what was forgotten is released", async || {
+    eventually("what was forgotten is released", async || {
         Ok((records(&stage.client).await? == left).then_some(()))
     })
     .await?;

@@ -19,6 +19,7 @@ use tenure_controller::{Settings, Timing, Whereabouts};
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, Options};
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
+use tenure_testbed::wait::PATIENCE;
 
 use bed::ranges::{
     attach, attachment_crd, condition, define_attachments, delete_pod, detach, given, ledger, ledgers, phase,
@@ -46,7 +47,7 @@ async fn plane(options: Options) -> Result<(ControlPlane, Client)> {
 async fn established(client: &Client, name: &str) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let established = await_condition(definitions, name, conditions::is_crd_established());
-    tokio::time::timeout(bed::SOON, established).await.with_context(|| format!("waiting for {name}"))??;
+    tokio::time::timeout(PATIENCE, established).await.with_context(|| format!("waiting for {name}"))??;
     Ok(())
 }
 

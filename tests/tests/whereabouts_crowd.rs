@@ -43,11 +43,9 @@ use oracle::Oracle;
 use plan::{NODES, PODS, Plan, WORKERS_A_NODE};
 use tenure_handles::{Entropy, SystemEntropy};
 use tenure_testbed::faults::{Calls, Verb};
+use tenure_testbed::wait::PATIENCE;
 use trouble::{Doubts, make_trouble};
 use work::{Machine, Worker, collect, pod_name};
-
-/// Everything agrees again before this.
-const HEALED: Duration = Duration::from_secs(30);
 
 /// What decides a run: given, or drawn.
 fn seed() -> u64 {
@@ -185,7 +183,7 @@ fn agree(bed: &Bed, machines: &[Machine<'_>], networks: &[Network], oracle: &Ora
         if found.is_empty() {
             return say(&format!("everything agrees, after {:.1} s", waited.as_secs_f64()));
         }
-        assert!(waited < HEALED, "waited {HEALED:?} for everything to agree:\n{}", found.join("\n"));
+        assert!(waited < PATIENCE, "waited {PATIENCE:?} for everything to agree:\n{}", found.join("\n"));
         thread::sleep(Duration::from_millis(200));
     }
 }

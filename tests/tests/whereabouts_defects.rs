@@ -7,19 +7,14 @@ mod bed;
 mod node;
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use bed::{Bed, network, within};
+use bed::{Bed, network};
 use http::StatusCode;
 use kube::api::{Patch, PatchParams};
 use node::{Interface, Node};
 use serde_json::json;
 use tenure_testbed::faults::{Calls, Rule, Verb};
-
-/// A call that does not hang is answered before this, also when nobody answers the agent.
-const ANSWERED: Duration = Duration::from_secs(30);
-/// What is done behind is done before this.
-const SECONDS: Duration = Duration::from_secs(15);
+use tenure_testbed::wait::{RUNTIME_TIMEOUT, until};
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -88,7 +83,7 @@ fn status_says_so_when_a_shared_range_cannot_be_changed() {
     let away = node.faults.add(Rule::lose_request().on(Calls::all().to("ippools")));
     let interface = Interface::of("status-1");
     let refused = node.call("ADD", &interface, &config);
-    assert!(refused.is_later() && refused.took < ANSWERED, "{refused:?}");
+    assert!(refused.is_later() && refused.took < RUNTIME_TIMEOUT, "{refused:?}");
     let (code, words) = node.call_with("STATUS", &nobody, "", &config).refused();
     assert_eq!(code, 50, "{words}");
     node.faults.remove(away);
@@ -105,7 +100,7 @@ fn a_node_without_a_slice_gets_words_and_not_a_crash() {
     let node = node(&bed, "sliceless", &["sliceless-1"]);
     let interface = Interface::of("sliceless-1");
     let refused = node.call("ADD", &interface, &config);
-    assert!(refused.is_later() && refused.took < ANSWERED, "{refused:?}");
+    assert!(refused.is_later() && refused.took < RUNTIME_TIMEOUT, "{refused:?}");
     assert!(refused.refused().1.contains("nobodys"), "{refused:?}");
     node.call("DEL", &interface, &config).succeeded();
 }
@@ -183,7 +178,7 @@ fn an_add_whose_record_cannot_be_written_fails_and_leaves_neither_record_nor_res
     let broken = node.faults.add(broken);
     let late = Interface::in_container("unwritten-1", "another").named("net7");
     let refused = node.call("ADD", &late, &wide);
-    assert!(refused.is_later() && refused.took < ANSWERED, "{refused:?}");
+    assert!(refused.is_later() && refused.took < RUNTIME_TIMEOUT, "{refused:?}");
     assert!(node.faults.struck(broken) > 0);
     node.faults.remove(broken);
     node.del(&late, &wide);
@@ -192,7 +187,7 @@ fn an_add_whose_record_cannot_be_written_fails_and_leaves_neither_record_nor_res
     for pool in ["unwritten-10.46.0.0-24", "unwritten-10.46.0.0-28"] {
         assert!(bed.records(pool).is_empty(), "{pool}");
     }
-    within(SECONDS, "no reservation", || bed.reservations_of("unwritten-").is_empty().then_some(()));
+    until("no reservation", || bed.reservations_of("unwritten-").is_empty().then_some(()));
 }
 
 #[test]
@@ -242,7 +237,7 @@ fn a_del_that_cannot_reach_the_api_server_neither_hangs_nor_lies() {
     let away = node.faults.add(Rule::lose_request());
     let called = node.call("DEL", &interface, &config);
     called.succeeded();
-    assert!(called.took < ANSWERED, "{called:?}");
+    assert!(called.took < RUNTIME_TIMEOUT, "{called:?}");
     assert_eq!(bed.records("cutoff-10.49.0.0-24").len(), 1);
     assert_eq!(node.tombstones(), 1, "it is not forgotten");
     // Nor by a crash.
@@ -250,8 +245,8 @@ fn a_del_that_cannot_reach_the_api_server_neither_hangs_nor_lies() {
     node.faults.remove(away);
     node.start();
     node.serving();
-    within(SECONDS, "the DEL to be done", || bed.records("cutoff-10.49.0.0-24").is_empty().then_some(()));
-    within(SECONDS, "the tombstone to go", || (node.tombstones() == 0).then_some(()));
+    until("the DEL to be done", || bed.records("cutoff-10.49.0.0-24").is_empty().then_some(()));
+    until("the tombstone to go", || (node.tombstones() == 0).then_some(()));
 }
 
 #[test]
@@ -269,13 +264,13 @@ fn a_del_while_no_agent_runs_is_done_by_the_next_one_for_shared_ranges_and_for_s
     let slice: ipnet::IpNet = slices["away"].parse().unwrap();
     assert!(slice.contains(&address));
     let record = format!("away-cut-away-{}", slices["away"].replace('/', "-"));
-    within(SECONDS, "the slice's record", || (bed.records(&record).len() == 1).then_some(()));
+    until("the slice's record", || (bed.records(&record).len() == 1).then_some(()));
     node.stop();
     node.del(&interface, &shared);
     node.del(&interface.named("net2"), &cut);
     node.start();
     node.serving();
-    within(SECONDS, "records to go", || {
+    until("records to go", || {
         (bed.records("away-10.50.0.0-24").is_empty() && bed.records(&record).is_empty()).then_some(())
     });
 }
@@ -313,7 +308,7 @@ fn two_interfaces_of_one_pod_and_two_ranges_of_one_add_never_share_an_address() 
     for pool in ["twice-10.52.0.0-24", "twice-10.52.0.0-28"] {
         assert!(bed.records(pool).is_empty());
     }
-    within(SECONDS, "no reservation", || bed.reservations_of("twice-").is_empty().then_some(()));
+    until("no reservation", || bed.reservations_of("twice-").is_empty().then_some(()));
 }
 
 #[test]
@@ -336,7 +331,7 @@ fn the_second_address_of_a_network_that_became_dual_stack_is_protected_too() {
     for pool in ["grown-10.53.0.0-24", "grown-fd53---120", "grown-fd53---124"] {
         assert!(bed.records(pool).is_empty(), "{pool}");
     }
-    within(SECONDS, "no reservation", || bed.reservations_of("grown-").is_empty().then_some(()));
+    until("no reservation", || bed.reservations_of("grown-").is_empty().then_some(()));
 }
 
 #[test]

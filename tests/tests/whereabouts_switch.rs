@@ -8,14 +8,12 @@ mod node;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::Duration;
 
-use bed::{Bed, address_at, network, within};
+use bed::{Bed, address_at, network};
 use node::{Interface, Node};
 use serde_json::{Value, json};
+use tenure_testbed::wait::until;
 
-/// Objects are exact, and addresses come back, so soon.
-const SECONDS: Duration = Duration::from_secs(25);
 const WHOLE: &str = "swap-10.30.0.0-24";
 
 fn whole() -> Value {
@@ -74,7 +72,7 @@ impl Held {
 
     #[track_caller]
     fn settle(&self, bed: &Bed) {
-        within(SECONDS, "records to be what is held", || self.is_on_record(bed).then_some(()));
+        until("records to be what is held", || self.is_on_record(bed).then_some(()));
     }
 }
 
@@ -141,7 +139,7 @@ fn a_range_is_cut_into_slices_with_pods_running_and_made_whole_again() {
         let config = if position == 0 { whole() } else { cut() };
         let freed = held.del(&nodes[*node], pod, &config);
         let over = next.next().unwrap();
-        let got = within(SECONDS, &format!("{freed} to come back to the slice"), || {
+        let got = until(&format!("{freed} to come back to the slice"), || {
             let called = nodes[first].call("ADD", &Interface::of(over), &cut());
             if called.code != 0 {
                 assert!(called.is_later(), "{called:?}");
@@ -167,7 +165,7 @@ fn a_range_is_cut_into_slices_with_pods_running_and_made_whole_again() {
 
     // And back. What slices' pods have is given to nobody, and they keep it.
     bed.attach("swap", &whole());
-    within(SECONDS, "the range to be whole again", || {
+    until("the range to be whole again", || {
         let gone = bed.wait(bed.slice_pools().get_opt("swap")).unwrap().is_none();
         (gone && bed.state(WHOLE).as_deref() != Some("sliced")).then_some(())
     });
@@ -177,7 +175,7 @@ fn a_range_is_cut_into_slices_with_pods_running_and_made_whole_again() {
         let address = held.add(&nodes[node], pod, &whole());
         assert!(!before.contains(&address));
     }
-    let refused = within(SECONDS, "the node to know that it has no slice", || {
+    let refused = until("the node to know that it has no slice", || {
         let called = nodes[0].call("ADD", &Interface::of("pod-59"), &cut());
         (called.code != 0).then_some(called)
     });

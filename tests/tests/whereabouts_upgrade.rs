@@ -14,9 +14,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
 
-use bed::{Bed, network, now, record, say, within};
+use bed::{Bed, network, now, record, say};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
@@ -25,13 +24,10 @@ use serde_json::{Value, json};
 use tenure_api::whereabouts::{
     Allocation, NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus,
 };
+use tenure_testbed::wait::until;
 
 /// Records in the first object of a /16.
 const MANY: usize = 3000;
-/// Objects are exact so soon after the last change.
-const SECONDS: Duration = Duration::from_secs(15);
-/// So long it takes at most until it was asked twice who uses what.
-const ASKED_TWICE: Duration = Duration::from_mins(2);
 
 /// A cluster with everything that Whereabouts has left there.
 fn upgraded() -> Arc<Bed> {
@@ -66,7 +62,7 @@ fn relax(bed: &Bed) -> Vec<CustomResourceDefinition> {
         drop_rules(&mut value);
         put(bed, &definitions, &serde_json::from_value(value).unwrap());
     }
-    within(bed::SOON, "definitions without rules", || {
+    until("definitions without rules", || {
         // Refused by a rule, as long as there is one.
         let name = "probe-10.255.0.0-30";
         let pool = tenure_api::whereabouts::IPPool::new(
@@ -231,7 +227,7 @@ fn what_whereabouts_holds_is_handed_to_nobody_kept_by_its_pods_and_released_by_t
         node.del(&interface, &config);
     }
     assert_eq!(bed.records("10.20.0.0-24"), Records::new());
-    within(SECONDS, "reservations to go", || bed.reservations_of("10.20.0.").is_empty().then_some(()));
+    until("reservations to go", || bed.reservations_of("10.20.0.").is_empty().then_some(()));
 }
 
 #[test]
@@ -324,7 +320,7 @@ fn slices_that_whereabouts_has_given_stay_with_their_nodes_and_what_is_held_in_t
     pods(&bed, "up-1", &["sliced-new-1", "sliced-new-2", "sliced-new-3"]);
     let new = |number: usize| Interface::of(&format!("sliced-new-{number}"));
     // Containers run here that no journal knows of: the agent asks who uses what first, and the kubelet asks again.
-    within(ASKED_TWICE, "the slice to be handed out of", || {
+    until("the slice to be handed out of", || {
         let called = one.call("ADD", &new(1), &config);
         (called.code == 0).then_some(()).or_else(|| {
             let (code, words) = called.refused();
@@ -343,7 +339,7 @@ fn slices_that_whereabouts_has_given_stay_with_their_nodes_and_what_is_held_in_t
     let kept = Interface::in_container("sliced-b", "old-b");
     assert_eq!(one.add(&kept, &config), ip("10.23.0.195"), "the same container asks again");
     let name = "cut-up-1-10.23.0.192-26";
-    within(SECONDS, "the slice's object to be exact", || {
+    until("the slice's object to be exact", || {
         let held = bed.records(name);
         let ids: Vec<&str> = held.values().map(|it| it.id.as_str()).collect();
         (held.len() == 5 && ids.contains(&"old-a") && ids.contains(&"old-b")).then_some(())
@@ -354,6 +350,6 @@ fn slices_that_whereabouts_has_given_stay_with_their_nodes_and_what_is_held_in_t
     // The runtime of the other node says the end of something that our plugin has never seen.
     two.del(&Interface::in_container("many", "old-many"), &config);
     for name in [name, "cut-up-2-10.23.0.64-26"] {
-        within(SECONDS, &format!("{name} to drain"), || bed.records(name).is_empty().then_some(()));
+        until(&format!("{name} to drain"), || bed.records(name).is_empty().then_some(()));
     }
 }

@@ -9,7 +9,7 @@ use crate::node::{Action, Event};
 use crate::slices::Slices;
 
 /// Much longer than anything takes, also on a machine that is busy with other things.
-pub(crate) const SOON: Duration = Duration::from_secs(45);
+pub(crate) const SOON: Duration = tenure_testbed::wait::PATIENCE;
 
 /// A moment in which something that should not happen would.
 pub(crate) async fn a_moment() {

@@ -15,7 +15,6 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::FINALIZER;
 use tenure_api::release::mark_of;
-use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -46,18 +45,15 @@ async fn a_request_is_served_from_asking_to_answer() {
 }
 
 #[tokio::test]
-async fn a_thousand_waiting_requests_are_served_in_seconds_and_without_waste() {
+async fn a_thousand_waiting_requests_are_served_without_waste() {
     let client = server(2).await.client();
     pool(&client, "default", 5, "10.0.0.0/8").await;
     for number in 0..1000 {
         ask(&client, &format!("r{number}"), &format!("n{}", number % 100), "default").await;
     }
-    let before = SystemClock.now();
     let controller = start(client.clone(), "a");
     all_served(&client, 1000).await;
-    let took = SystemClock.now().since(before);
     assert_eq!(check_blocks(&client).await, 1000);
-    assert!(took < Duration::from_secs(30), "it took {took:?}");
     let text = controller.metrics.text().unwrap();
     assert!(
         text.contains("tenure_controller_writes_total{write=\"create\",outcome=\"done\"} 1000"),

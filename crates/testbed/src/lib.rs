@@ -6,6 +6,7 @@
 //! - [`hosts`] makes machines out of network namespaces.
 //! - [`traffic`] shows what happens to an address while it moves.
 //! - [`faults`] is the layer between a client and a server that delays, loses, repeats or refuses.
+//! - [`wait`] waits for what must come.
 //! - [`suite`] is the one suite that runs on the embedded API server and on the real one.
 //!
 //! Whatever is started here ends with the test process, however that ends: see [`process`].
@@ -20,3 +21,4 @@ pub mod process;
 mod run_directory;
 pub mod suite;
 pub mod traffic;
+pub mod wait;

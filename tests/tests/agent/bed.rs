@@ -19,8 +19,6 @@ pub use call::{Called, Calling, Pod};
 pub use cluster::Cluster;
 pub use machine::Machine;
 
-/// Much longer than anything takes, also on a machine that is busy with other things.
-pub const SOON: Duration = Duration::from_secs(30);
 /// Long enough for something to happen that must not.
 pub const A_MOMENT: Duration = Duration::from_millis(300);
 

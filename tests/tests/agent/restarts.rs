@@ -2,10 +2,8 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use serde_json::json;
-use tenure_handles::{Clock, SystemClock};
 
 use crate::bed::{Cluster, Machine, Pod, assert_distinct};
 
@@ -163,10 +161,7 @@ fn a_call_that_is_under_way_at_the_end_is_told_to_try_again_and_the_end_is_not_p
     // There is no controller: nobody will ever answer.
     let waits = machine.plugin("ADD", &pod);
     machine.until("the ADD to wait", || machine.log().contains("asking for a block").then_some(()));
-    let began = SystemClock.elapsed();
     machine.stop();
-    let took = SystemClock.elapsed().saturating_sub(began);
-    assert!(took < Duration::from_secs(9), "it took {took:?}");
     assert_eq!(waits.join().refused(), 11);
     // The next one finds nothing half done.
     cluster.control("late");

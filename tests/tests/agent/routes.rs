@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tenure_testbed::hosts::Segment;
+use tenure_testbed::wait::PATIENCE;
 
-use crate::bed::{A_MOMENT, Cluster, Machine, SOON};
+use crate::bed::{A_MOMENT, Cluster, Machine};
 
 #[test]
 fn n2_pods_and_their_host_reach_each_other_over_both_families() {
@@ -16,7 +17,7 @@ fn n2_pods_and_their_host_reach_each_other_over_both_families() {
     machine.assert_reached(&left, &to_left);
     machine.assert_reached(&right, &to_right);
     for address in to_right {
-        left.network.ping(address, SOON).unwrap();
+        left.network.ping(address, PATIENCE).unwrap();
     }
     machine.del(&right);
     for address in to_left {
@@ -63,14 +64,14 @@ fn e3_pods_on_different_hosts_of_one_ethernet_reach_each_other_without_a_routing
     let (to_one, to_other) = (left.add(&one), right.add(&other));
     assert_eq!((to_one.len(), to_other.len()), (2, 2));
     for address in &to_other {
-        one.network.ping(*address, SOON).unwrap();
+        one.network.ping(*address, PATIENCE).unwrap();
     }
     for address in &to_one {
-        other.network.ping(*address, SOON).unwrap();
+        other.network.ping(*address, PATIENCE).unwrap();
     }
     // Blocks that come later are reached, too.
     cluster.tenant("e3", 0, json!([{"ipv4": "10.101.0.0/24"}]));
     let late = right.pod_in("e3", "late");
     let to_late = right.add(&late);
-    one.network.ping(to_late[0], SOON).unwrap();
+    one.network.ping(to_late[0], PATIENCE).unwrap();
 }

@@ -14,9 +14,9 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, FINALIZER, label
 use tenure_api::whereabouts::IPPool;
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::wait::PATIENCE;
 
 pub const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
-const SOON: Duration = Duration::from_mins(1);
 
 /// A control plane with everything of `deploy/`, two nodes, and a pool.
 pub struct Bed {
@@ -60,7 +60,7 @@ impl Bed {
         let requests: Api<BlockRequest> = Api::all(self.agent_of("node-1").await?);
         let (start, dry_run) = (SystemClock.now(), PostParams { dry_run: true, ..PostParams::default() });
         while requests.create(&dry_run, &request("probe", "node-2")?).await.is_ok() {
-            ensure!(SystemClock.now().since(start) < SOON, "the policy does not hold");
+            ensure!(SystemClock.now().since(start) < PATIENCE, "the policy does not hold");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         Ok(())

@@ -10,33 +10,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_testbed::hosts::{Host, HostChild, Mounts, Port, Segment};
+use tenure_testbed::wait::PATIENCE;
+use tenure_testbed::wait::until;
 
 pub const TENURED: &str = env!("CARGO_BIN_EXE_bed-tenured");
 pub const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
-/// Much longer than anything takes, also on a machine that is busy with other things.
-pub const SOON: Duration = Duration::from_secs(30);
 
 /// The directories that are the host's own.
 const OWN: [&str; 5] = ["/etc/cni", "/etc/tenure", "/opt/cni", "/var/lib/cni", "/var/lib/tenure"];
-
-/// Looks until there is something to see.
-#[expect(clippy::disallowed_methods, reason = "a test waits for real programs")]
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(start.elapsed() < SOON, "not seen within {SOON:?}: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// A pool's file.
 pub fn pool(name: &str, spec: &Value) -> String {
@@ -150,7 +136,7 @@ impl Alone {
     pub fn stop(&mut self) {
         let tenured = self.tenured.take().unwrap();
         tenured.signal(Signal::SIGTERM).unwrap();
-        let status = tenured.wait_for(SOON).expect("it does not end");
+        let status = tenured.wait_for(PATIENCE).expect("it does not end");
         assert!(status.success(), "{status}");
     }
 

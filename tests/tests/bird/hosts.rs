@@ -4,16 +4,13 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tenure_testbed::binaries::{Binaries, Program};
 use tenure_testbed::hosts::{HostChild, Port, Segment};
+use tenure_testbed::wait::PATIENCE;
 
 use crate::bed::{Cluster, Machine, Pod};
 use crate::document::{Variant, configuration};
-
-/// Neighbours find each other within a few seconds; the machine may be busy.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// The hosts of one segment.
 pub struct Pair<'a> {
@@ -50,7 +47,7 @@ impl<'a> Pair<'a> {
         for (from, to) in [(&self.left, &self.right), (&self.right, &self.left)] {
             assert_eq!(to.addresses.len(), 2, "{:?}", to.addresses);
             for address in &to.addresses {
-                if let Err(error) = from.pod.network.ping(*address, LIMIT) {
+                if let Err(error) = from.pod.network.ping(*address, PATIENCE) {
                     panic!("{error}\n{}\n{}", from.state(), to.state());
                 }
             }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_testbed::cluster::{Node, NodePart, RuntimeHost};
 use tenure_testbed::hosts::HostChild;
+use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::alone::{PLUGIN, SOON, TENURED, http, pool, until};
+use crate::alone::{PLUGIN, TENURED, http, pool};
 use crate::cri::Runtime;
 
 fn start_tenured(node: &Node) -> HostChild {
@@ -40,7 +41,7 @@ fn reaches_all(node: &Node, addresses: &[String]) {
     assert_eq!(addresses.len(), 2, "one of each family: {addresses:?}");
     for address in addresses {
         let address: IpAddr = address.parse().unwrap();
-        node.host().ping(address, SOON).unwrap_or_else(|error| panic!("{address}: {error}"));
+        node.host().ping(address, PATIENCE).unwrap_or_else(|error| panic!("{address}: {error}"));
     }
 }
 

@@ -6,9 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use tenure_handles::{Clock, Entropy, SystemClock, SystemEntropy};
-
-/// Everything is well again before this.
-const HEALED: Duration = Duration::from_mins(1);
+use tenure_testbed::wait::PATIENCE;
 
 /// What takes longer than this is talked about.
 const ALOUD: Duration = Duration::from_secs(5);
@@ -36,7 +34,7 @@ pub fn seed() -> u64 {
 /// Waits until there is nothing to complain about.
 #[track_caller]
 pub fn until(what: &str, look: impl Fn() -> Vec<String>) {
-    until_within(HEALED, what, look);
+    until_within(PATIENCE, what, look);
 }
 
 /// Waits for no longer than this.

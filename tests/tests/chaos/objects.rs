@@ -11,12 +11,11 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::coil::AddressPool;
+use tenure_testbed::wait::PATIENCE;
 
 use crate::bed::{Cluster, Machine};
 use crate::course::{Moment, now};
 
-/// Whatever is down comes back before this.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// No answer takes longer than this from a server that is there.
 const ANSWER: Duration = Duration::from_secs(5);
 

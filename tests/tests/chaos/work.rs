@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tenure_testbed::hosts::{Host, Mounts};
+use tenure_testbed::wait::PATIENCE;
 
 use crate::bed::{Called, Machine, config};
 use crate::course::now;
 use crate::oracle::{Living, Oracle};
 use crate::plan::{Manner, Pool, SLOTS, Step};
 
-/// Whatever is down comes back before this.
-const PATIENCE: Duration = Duration::from_mins(3);
 /// A call takes no longer than this, whatever is down.
 const LONGEST_CALL: Duration = Duration::from_secs(40);
 /// A link that is out of service is deleted before this, if there is an agent.

@@ -17,16 +17,15 @@ use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 use tenure_testbed::binaries::{Binaries, Program};
+use tenure_testbed::wait::PATIENCE;
 
-use crate::bed::{Called, Cluster, Machine, SOON};
+use crate::bed::{Called, Cluster, Machine};
 use crate::course::now;
 use crate::networks::{NAMESPACE, Network};
 use crate::objects::Struck;
 use crate::oracle::{Living, Oracle};
 
 const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
-/// Whatever is down comes back before this.
-pub const PATIENCE: Duration = Duration::from_mins(2);
 /// No answer takes longer than this from a server that is there.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -204,7 +203,7 @@ pub fn define_networks(cluster: &Cluster) {
         api.create(&PostParams::default(), &definition).await.unwrap();
         let name = definition.name_any();
         let established = await_condition(api, &name, conditions::is_crd_established());
-        tokio::time::timeout(SOON, established).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, established).await.unwrap().unwrap();
         let api: Api<NetworkAttachmentDefinition> = Api::namespaced(cluster.client.clone(), NAMESPACE);
         for network in [Network::Shared, Network::Sliced] {
             let spec = NetworkAttachmentDefinitionSpec { config: network.config().to_string() };

@@ -13,12 +13,13 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tenure_claims::ClaimFacts;
 use tenure_testbed::hosts::{Host, Mounts};
+use tenure_testbed::wait::PATIENCE;
 
 use crate::bed::Called;
 use crate::course::{Moment, now, say};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
-use crate::place::{Lost, PATIENCE, Place};
+use crate::place::{Lost, Place};
 use crate::plan::{Lane, Manner, Start, Step, Wish};
 
 /// A link that is out of service is deleted before this, if there is an agent.

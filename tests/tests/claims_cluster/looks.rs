@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ipnet::IpNet;
@@ -11,14 +10,12 @@ use kube::{Api, ResourceExt};
 use serde_json::Value;
 use tenure_api::claims::IPAMClaim;
 use tenure_testbed::hosts::Host;
+use tenure_testbed::wait::{PATIENCE, eventually};
 
-use crate::bed::eventually;
 use crate::kubevirt::kinds::Nic;
 use crate::place::{Place, Running};
 use crate::records::records;
 
-/// No answer for so long is a lost one, also on two busy cores.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// Tables of routes to the node's pods, and of what a routing daemon exports.
 const POD_TABLE: &str = "116";
 const EXPORT_TABLE: &str = "119";

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::images;
+use tenure_testbed::wait::eventually;
 
-use crate::bed::eventually;
 use crate::kubevirt::kinds::{Kind, Nic, devices};
 use crate::kubevirt::{HOLD, migration};
 use crate::networks::NETS;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_testbed::hosts::{Capture, Direction, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker, Question, answered};
+use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::bed::SOON;
-use crate::stage::{NETWORK, Stage, figures, now, routes_to, say, until};
+use crate::stage::{NETWORK, Stage, figures, now, routes_to, say};
 
 const MOVES: usize = 100;
 /// How often somebody asks.
@@ -59,7 +59,7 @@ fn over_a_hundred_moves_never_two_answer_for_one_address() {
     };
     let askers: Vec<Asker> = at.iter().map(ask).collect();
     for asker in &askers {
-        asker.wait_for(names[0], Duration::ZERO, SOON).expect("the first pod is reached");
+        asker.wait_for(names[0], Duration::ZERO, PATIENCE).expect("the first pod is reached");
     }
     let mut moves: Vec<Vec<Move>> = at.iter().map(|_| Vec::new()).collect();
     for number in 1..=MOVES {
@@ -67,7 +67,7 @@ fn over_a_hundred_moves_never_two_answer_for_one_address() {
         let said = stage.change(to, &json!({"annotations": {"tenure/active": number.to_string()}}));
         for (asker, moves) in askers.iter().zip(&mut moves) {
             let reached = asker
-                .wait_for(to, said, SOON)
+                .wait_for(to, said, PATIENCE)
                 .unwrap_or_else(|| panic!("move {number}: {to} is not reached"));
             moves.push(Move { to, said, reached });
         }

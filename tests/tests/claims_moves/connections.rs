@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_testbed::hosts::{NetworkNamespace, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker, Frozen, Pace, Talker, Talking};
+use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::bed::SOON;
 use crate::route_log::RouteLog;
-use crate::stage::{NETWORK, Placed, Stage, figures, now, say, until};
+use crate::stage::{NETWORK, Placed, Stage, figures, now, say};
 
 /// No blackout is as long as this, also on a machine that is busy with other things. (What it is to be is a measurement.)
 const BOUND: Duration = Duration::from_secs(5);
@@ -124,7 +124,7 @@ impl Traffic {
                 conversation.pace.bytes,
                 client.counts()
             ));
-            Talker::finish(client, server, SOON).unwrap();
+            Talker::finish(client, server, PATIENCE).unwrap();
         }
         for asker in self.askers {
             let questions = asker.stop();
@@ -139,9 +139,9 @@ impl Blackouts {
     fn hear(&mut self, traffic: &Traffic, talking: &[Talking], since: Duration) {
         for (conversation, talking) in traffic.conversations.iter().zip(talking) {
             // TCP itself waits the longer the more it has lost: that is bounded by the time that nothing was answered, and not ours.
-            let heard = talking.first_heard(SOON);
+            let heard = talking.first_heard(PATIENCE);
             let heard =
-                heard.unwrap_or_else(|| panic!("nothing came within {SOON:?}: {:?}", conversation.pace));
+                heard.unwrap_or_else(|| panic!("nothing came within {PATIENCE:?}: {:?}", conversation.pace));
             let of_pace = match conversation.pace {
                 Pace::TICKS => &mut self.messages,
                 _ => &mut self.streams,

@@ -10,8 +10,9 @@ use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::binaries::{Binaries, Program};
 use tenure_testbed::hosts::{ArpOperation, Direction, Host, MacAddress, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker};
+use tenure_testbed::wait::PATIENCE;
 
-use crate::bed::{Called, SOON};
+use crate::bed::Called;
 use crate::stage::{NAMESPACE, Placed, Stage, figures, insist, now, plugins, say};
 
 const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
@@ -20,10 +21,9 @@ const INTERFACE: &str = "net1";
 const QUESTIONS: u16 = 7;
 /// The neighbour that asks anew all the time, and has no answer meanwhile.
 const FORGETFUL: &str = "curious";
-/// How long both may answer, or none: two hosts do not hear of a move in the same instant.
-const CHANGEOVER: Duration = Duration::from_millis(100);
-/// How long one who was told by the wrong one is wrong.
-const CORRECTED: Duration = Duration::from_millis(800);
+/// A move is over for somebody who asks when so many answers in a row came from the target. Two hosts do not hear of a move in
+/// the same instant.
+const SETTLED: usize = 200;
 /// How long an announcement is repeated.
 const ANNOUNCED: Duration = Duration::from_millis(1200);
 /// How long one pod has the address before it moves on.
@@ -82,8 +82,8 @@ struct Word {
     /// Which pod is to have the address.
     to: usize,
     said: Duration,
-    /// When everyone who asks had an answer of that pod.
-    heard: Duration,
+    /// When everyone who asks heard only that pod.
+    settled: Duration,
 }
 
 /// What a host heard of where an address is.
@@ -151,7 +151,7 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
     };
     let (steady_asks, curious_asks) = (ask(&steady, 241), ask(&curious, 242));
     for asker in steady_asks.iter().chain(&curious_asks) {
-        asker.wait_for(names[0], Duration::ZERO, SOON).expect("the first pod is reached");
+        asker.wait_for(names[0], Duration::ZERO, PATIENCE).expect("the first pod is reached");
     }
     let capture = curious.capture().unwrap();
     forget_neighbours(&curious);
@@ -166,19 +166,25 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
     let second = answer(&pods[1]);
     std::thread::sleep(BETWEEN);
 
-    let mut words = vec![Word { to: 0, said: came, heard: came + CORRECTED }];
+    let settle = |to: usize, since: Duration| {
+        let all = steady_asks.iter().chain(&curious_asks);
+        let each = all.map(|asker| {
+            let settled = asker.wait_for_only(names[to], since, SETTLED, PATIENCE);
+            settled.unwrap_or_else(|| panic!("not only {} is reached", names[to]))
+        });
+        each.max().unwrap()
+    };
+    let mut words = vec![Word { to: 0, said: came, settled: settle(0, came) }];
     let mut times = Vec::new();
     for number in 1..=MOVES {
         let to = number % 2;
         let said = stage.change(names[to], &json!({"annotations": {"tenure/active": number.to_string()}}));
-        let mut heard = said;
         for asker in steady_asks.iter().chain(&curious_asks) {
-            let reached = asker.wait_for(names[to], said, SOON);
+            let reached = asker.wait_for(names[to], said, PATIENCE);
             let reached = reached.unwrap_or_else(|| panic!("move {number}: {} is not reached", names[to]));
             times.push(reached.saturating_sub(said));
-            heard = heard.max(reached);
         }
-        words.push(Word { to, said, heard });
+        words.push(Word { to, said, settled: settle(to, said) });
         std::thread::sleep(BETWEEN);
     }
     let ended = now();
@@ -198,7 +204,7 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
         assert!(questions.iter().all(|question| question.answers.len() < 2), "a question is answered once");
         for (number, word) in words.iter().enumerate() {
             let next = words.get(number + 1).map_or(ended, |next| next.said);
-            let settled = questions.iter().filter(|it| it.at >= word.heard + CHANGEOVER && it.at < next);
+            let settled = questions.iter().filter(|it| it.at >= word.settled && it.at < next);
             let (none, some): (Vec<_>, Vec<_>) = settled.partition(|it| it.answers.is_empty());
             let (lost, answered) = (none.len(), some.len());
             assert!(
@@ -231,7 +237,7 @@ fn judge(
     let all: Vec<(Duration, Heard)> =
         packets.iter().filter_map(|it| Some((it.at.saturating_sub(epoch), heard(it, address)?))).collect();
     let (mut asked, mut doubled) = (0, 0);
-    for (number, Word { to, said, heard }) in words.iter().enumerate() {
+    for (number, Word { to, said, settled }) in words.iter().enumerate() {
         let next = words.get(number + 1).map_or(ended, |next| next.said);
         let here: Vec<&(Duration, Heard)> = all.iter().filter(|(at, _)| at >= said && *at < next).collect();
         let announced =
@@ -248,9 +254,8 @@ fn judge(
         }
         for (at, told) in questions {
             asked += 1;
-            let settled = at >= *heard + CHANGEOVER;
             assert!(
-                !settled || told.iter().all(|mac| *mac == macs[*to]),
+                at < *settled || told.iter().all(|mac| *mac == macs[*to]),
                 "move {number} of {address}: told by {told:?} {:?} after the mover's word",
                 at.saturating_sub(*said)
             );

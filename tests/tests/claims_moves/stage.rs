@@ -18,8 +18,9 @@ use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::Options;
 use tenure_testbed::hosts::{Host, Mounts, Segment};
 use tenure_testbed::process::{Process, Program};
+use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::bed::{Called, Cluster, Machine, SOON};
+use crate::bed::{Called, Cluster, Machine};
 
 const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
 /// The name of the cluster's default network.
@@ -178,19 +179,6 @@ impl Stage {
     }
 }
 
-/// Waits until there is something.
-#[track_caller]
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(now().saturating_sub(began) < SOON, "waited {SOON:?} for {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 impl Drop for Stage {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -247,7 +235,7 @@ pub fn insist(whose: &str, mut call: impl FnMut() -> Called) -> Called {
     let began = now();
     loop {
         let called = call();
-        if called.code == 0 || called.json["code"] != LATER || now().saturating_sub(began) > SOON {
+        if called.code == 0 || called.json["code"] != LATER || now().saturating_sub(began) > PATIENCE {
             return called;
         }
         say(&format!("ADD of {whose} is to be tried again: {}", called.json));
@@ -272,7 +260,7 @@ async fn define_attachments(cluster: &Cluster) {
     api.create(&PostParams::default(), &definition).await.unwrap();
     let name = definition.name_any();
     let established = await_condition(api, &name, conditions::is_crd_established());
-    tokio::time::timeout(SOON, established).await.unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, established).await.unwrap().unwrap();
 }
 
 /// The directory with plugins of these names, copied from these files.

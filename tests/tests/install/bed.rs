@@ -150,26 +150,3 @@ pub async fn product(cluster: &Cluster, name: &str) -> Result<Option<BTreeSet<St
     let all = listed.items.iter().all(is_ready);
     Ok(all.then(|| listed.items.iter().filter_map(ResourceExt::uid).collect()))
 }
-
-/// Waits for something; an error after a minute.
-pub async fn eventually<T>(what: &str, get: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    within(Duration::from_mins(1), what, get).await
-}
-
-/// Waits for something, for so long.
-pub async fn within<T>(
-    limit: Duration,
-    what: &str,
-    mut get: impl AsyncFnMut() -> Result<Option<T>>,
-) -> Result<T> {
-    let start = SystemClock.now();
-    loop {
-        let last = match get().await {
-            Ok(Some(value)) => return Ok(value),
-            Ok(None) => "not so yet".to_owned(),
-            Err(error) => format!("{error:#}"),
-        };
-        ensure!(SystemClock.now().since(start) < limit, "{what}: not within {limit:?}: {last}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}

@@ -12,9 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::Cluster;
 use tenure_testbed::hosts::{Host, Mounts};
+use tenure_testbed::wait::PATIENCE;
 
-/// No answer for so long is a lost one, also on two busy cores.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A port that no pod listens on.
 const PORT: u16 = 7000;
 

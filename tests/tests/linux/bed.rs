@@ -10,10 +10,10 @@ use tenure_linux::netns::NetNs;
 use tenure_linux::pod::{self, Identity, PodPlan, Wired};
 use tenure_linux::{Host, Settings};
 use tenure_testbed::hosts::{self, Mounts, NetworkNamespace, Port, Segment};
+use tenure_testbed::wait::PATIENCE;
 
 pub type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-pub const SOON: Duration = Duration::from_secs(5);
 /// Long enough for an answer to arrive that must not.
 pub const A_MOMENT: Duration = Duration::from_millis(300);
 pub const NODE_V4: &str = "192.0.2.1";
@@ -47,7 +47,7 @@ impl Node {
         let port = wire.connect(&bed, "uplink", &[&format!("{NODE_V4}/24"), &format!("{NODE_V6}/64")])?;
         bed.route("default", ip("192.0.2.254"))?;
         // The kernel takes a moment until it accepts packets for the address that it has.
-        bed.ping(ip(NODE_V6), SOON)?;
+        bed.ping(ip(NODE_V6), PATIENCE)?;
         let host = Host::of(NetNs::open(bed.namespace().path())?, Settings::default())?;
         Ok(Self { host, bed, _uplink: (wire, port) })
     }

@@ -8,8 +8,9 @@ use std::thread;
 use tenure_linux::inventory::Inventory;
 use tenure_linux::pod::{self, Destroyed};
 use tenure_linux::reaper;
+use tenure_testbed::wait::PATIENCE;
 
-use super::bed::{Node, Pod, Result, SOON, ip};
+use super::bed::{Node, Pod, Result, ip};
 
 #[test]
 fn more_addresses_than_the_kernel_keeps_neighbours_for_are_all_known_at_once() -> Result {
@@ -23,7 +24,7 @@ fn more_addresses_than_the_kernel_keeps_neighbours_for_are_all_known_at_once() -
     let neighbours = node.ip(&["-6", "neighbour", "show", "dev", &name]);
     let ours = neighbours.iter().filter(|n| n["dst"].as_str().unwrap().starts_with("fd01::"));
     assert_eq!(ours.count(), ADDRESSES);
-    node.bed.ping(ip("fd01::44c"), SOON)?;
+    node.bed.ping(ip("fd01::44c"), PATIENCE)?;
     Ok(())
 }
 
@@ -34,7 +35,7 @@ fn n3_the_inventory_leads_from_every_link_to_its_pod_and_addresses() -> Result {
     let both = node.pod("both", &["10.2.0.1", "fd01::1"])?;
     let four = node.pod("four", &["10.2.0.2"])?;
     let six = node.pod("six", &["fd01::3"])?;
-    both.bed.ping(ip("10.2.0.2"), SOON)?;
+    both.bed.ping(ip("10.2.0.2"), PATIENCE)?;
 
     let inventory = Inventory::take(&mut node.host)?;
     let found: BTreeMap<String, Vec<IpAddr>> =

@@ -5,8 +5,9 @@ use tenure_linux::netns::NetNs;
 use tenure_linux::pod::{self, Destroyed, SetupError};
 use tenure_linux::reaper;
 use tenure_linux::socket::Kind;
+use tenure_testbed::wait::PATIENCE;
 
-use super::bed::{A_MOMENT, NODE_V4, NODE_V6, Node, Pod, Result, SOON, ip, net};
+use super::bed::{A_MOMENT, NODE_V4, NODE_V6, Node, Pod, Result, ip, net};
 
 /// N5: destroying twice is as good as once; what is gone is seen to be gone.
 #[test]
@@ -14,7 +15,7 @@ fn n5_a_destroyed_pod_is_gone_and_can_be_destroyed_again() -> Result {
     let mut node = Node::new("node")?;
     let pod = node.pod("pod", &["10.2.0.1", "fd01::1"])?;
     let kept = node.pod("kept", &["10.2.0.2", "fd01::2"])?;
-    node.bed.ping(ip("10.2.0.1"), SOON)?;
+    node.bed.ping(ip("10.2.0.1"), PATIENCE)?;
 
     let destroyed = pod::destroy(&mut node.host, &pod.plan.identity, None)?;
     assert!(
@@ -32,7 +33,7 @@ fn n5_a_destroyed_pod_is_gone_and_can_be_destroyed_again() -> Result {
     assert_eq!(pod::destroy(&mut node.host, &pod.plan.identity, None)?, Destroyed::AlreadyGone);
     assert!(!pod::check(&mut node.host, &pod.namespace, &pod.plan)?.is_empty());
     assert_eq!(pod::check(&mut node.host, &kept.namespace, &kept.plan)?, []);
-    kept.bed.ping(ip(NODE_V4), SOON)?;
+    kept.bed.ping(ip(NODE_V4), PATIENCE)?;
     Ok(())
 }
 
@@ -66,7 +67,7 @@ fn an_error_on_the_host_takes_back_what_was_made_in_the_pod() -> Result {
 
     pod.plan.sources = vec![ip(NODE_V4), ip(NODE_V6)];
     node.set_up(&pod)?;
-    pod.bed.ping(ip(NODE_V4), SOON)?;
+    pod.bed.ping(ip(NODE_V4), PATIENCE)?;
     Ok(())
 }
 
@@ -105,7 +106,7 @@ fn what_an_earlier_attempt_left_is_replaced() -> Result {
     pod::destroy(&mut node.host, &pod.plan.identity, None)?;
     let second = node.set_up(&pod)?;
     assert!(!second.repeated && second.host_index != pod.wired().host_index);
-    pod.bed.ping(ip(NODE_V4), SOON)?;
+    pod.bed.ping(ip(NODE_V4), PATIENCE)?;
 
     // In service, but with another plan.
     pod.plan.addresses = vec![ip("10.2.0.9"), ip("fd01::9")];
@@ -128,7 +129,7 @@ fn what_an_earlier_attempt_left_is_replaced() -> Result {
     ))?;
     assert_eq!(Inventory::take(&mut node.host)?.unmarked.len(), 1);
     assert!(!node.set_up(&pod)?.repeated);
-    pod.bed.ping(ip(NODE_V4), SOON)?;
+    pod.bed.ping(ip(NODE_V4), PATIENCE)?;
     assert_eq!(Inventory::take(&mut node.host)?.unmarked, []);
     Ok(())
 }
@@ -166,7 +167,7 @@ fn a_late_destroy_does_not_touch_the_next_holder_of_the_address() -> Result {
     pod::destroy(&mut node.host, &first.plan.identity, None)?;
     reaper::reap(&mut node.host)?;
     assert_eq!(pod::check(&mut node.host, &second.namespace, &second.plan)?, []);
-    node.bed.ping(ip("10.2.0.1"), SOON)?;
-    node.bed.ping(ip("fd01::1"), SOON)?;
+    node.bed.ping(ip("10.2.0.1"), PATIENCE)?;
+    node.bed.ping(ip("fd01::1"), PATIENCE)?;
     Ok(())
 }

@@ -28,6 +28,7 @@ use tenure_controller::{Controller, Settings, Timing, Whereabouts};
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, Options};
 use tenure_testbed::hosts::NetworkNamespace;
+use tenure_testbed::wait::{PATIENCE, until};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -44,9 +45,6 @@ pub const NODE: &str = "whereabouts.cni.cncf.io/node";
 
 /// Where Multus says what a pod has.
 const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
-
-/// Much longer than anything takes, also on a machine that is busy with other things.
-pub const SOON: Duration = Duration::from_mins(2);
 
 /// The time since the start of the machine's clock.
 pub fn now() -> Duration {
@@ -214,7 +212,7 @@ impl Bed {
 
     /// Waits until all of these nodes have a slice of a pool: by node.
     pub fn sliced(&self, pool: &str, nodes: &[String]) -> BTreeMap<String, String> {
-        within(SOON, &format!("slices of {pool}"), || {
+        until(&format!("slices of {pool}"), || {
             let pool = self.wait(self.slice_pools().get_opt(pool)).unwrap()?;
             let slices = nodes.iter().map(|node| Some((node.clone(), pool.slice_of(node)?.to_owned())));
             slices.collect()
@@ -284,19 +282,6 @@ impl Control {
     }
 }
 
-/// Waits until there is something, for so long.
-#[track_caller]
-pub fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(now().saturating_sub(began) < limit, "waited {limit:?} for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 async fn define(client: &Client) {
     let attachments = include_str!("../../../deploy/optional/network-attachment-definitions.yaml");
     let attachments: CustomResourceDefinition = serde_saphyr::from_str(attachments).unwrap();
@@ -308,7 +293,7 @@ async fn define(client: &Client) {
     for definition in &all {
         let name = definition.name_any();
         let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-        tokio::time::timeout(SOON, established).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, established).await.unwrap().unwrap();
     }
 }
 

@@ -16,10 +16,11 @@ use tenure_agent::run::{Options, Paths, StartError};
 use tenure_cni::plugin::{self, Places};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_testbed::faults::Faults;
+use tenure_testbed::wait::{PATIENCE, until};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::bed::{Bed, SOON, now, within};
+use crate::bed::{Bed, now};
 
 /// The code of an error that says to try again later.
 pub const LATER: u64 = 11;
@@ -131,7 +132,7 @@ impl<'b> Node<'b> {
             match started {
                 Ok(agent) => break agent,
                 // The one before has the journal open until its last thread has ended.
-                Err(StartError::Journal(_)) if now().saturating_sub(began) < SOON => {
+                Err(StartError::Journal(_)) if now().saturating_sub(began) < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Err(error) => panic!("{}: {error:?}", self.name),
@@ -142,7 +143,7 @@ impl<'b> Node<'b> {
 
     /// Waits until the agent answers the plugin.
     pub fn serving(&self) {
-        within(SOON, &format!("the agent of {} to answer", self.name), || self.is_serving().then_some(()));
+        until(&format!("the agent of {} to answer", self.name), || self.is_serving().then_some(()));
     }
 
     pub fn is_serving(&self) -> bool {
@@ -166,7 +167,7 @@ impl<'b> Node<'b> {
             drop(agent);
         } else {
             stop.cancel();
-            runtime.block_on(async { tokio::time::timeout(SOON, agent.wait()).await }).unwrap().unwrap();
+            runtime.block_on(async { tokio::time::timeout(PATIENCE, agent.wait()).await }).unwrap().unwrap();
         }
         runtime.shutdown_timeout(Duration::from_secs(5));
         true

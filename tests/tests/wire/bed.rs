@@ -15,12 +15,10 @@ use tenure_ipam::{Addresses, Cidr};
 use tenure_linux::netns::NetNs;
 use tenure_linux::{Host, Settings};
 use tenure_testbed::hosts::{self, Mounts, NetworkNamespace, Port, Segment};
+use tenure_testbed::wait::PATIENCE;
 
 pub type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-pub const SOON: Duration = Duration::from_secs(5);
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 pub const NODE_V4: &str = "192.0.2.1";
 pub const NODE_V6: &str = "2001:db8::1";
 
@@ -45,7 +43,7 @@ impl Machine {
         let port = wire.connect(&bed, "uplink", &[&format!("{NODE_V4}/24"), &format!("{NODE_V6}/64")])?;
         bed.route("default", ip("192.0.2.254"))?;
         // The kernel takes a moment until it accepts packets for the address that it has.
-        bed.ping(ip(NODE_V6), SOON)?;
+        bed.ping(ip(NODE_V6), PATIENCE)?;
         Ok(Self { bed, _uplink: (wire, port) })
     }
 

@@ -8,8 +8,9 @@ use tenure_agent::node::Action;
 use tenure_agent::wire::Wirer;
 use tenure_handles::SystemClock;
 use tenure_ipam::Address;
+use tenure_testbed::wait::PATIENCE;
 
-use super::bed::{Machine, Pod, Result, SOON, host, ip};
+use super::bed::{Machine, Pod, Result, host, ip};
 
 const PODS: usize = 60;
 /// The path of the host's namespace, and those of the pods, for the process that is to be killed.
@@ -78,7 +79,7 @@ fn after_a_kill_between_any_two_steps_the_inventory_is_sound_and_every_add_can_b
         for pod in &pods[PODS / 2..] {
             assert_eq!(node.inspect(pod), Vec::<String>::new());
         }
-        machine.bed.ping(ip(&format!("10.2.0.{}", PODS - 1)), SOON)?;
+        machine.bed.ping(ip(&format!("10.2.0.{}", PODS - 1)), PATIENCE)?;
         for pod in &pods {
             node.unwire(pod);
         }
@@ -112,6 +113,6 @@ fn d14_a_link_that_was_never_marked_goes_after_two_looks_and_an_overwritten_mark
     assert!(machine.links().contains(&"tnrcutagain".to_owned()), "once is not enough");
     assert_eq!(node.look(&[&pod], &[]).gone, [].into());
     machine.until("it goes", |machine| machine.links() == [name.as_str()]);
-    pod.bed.ping(ip(super::bed::NODE_V4), SOON)?;
+    pod.bed.ping(ip(super::bed::NODE_V4), PATIENCE)?;
     Ok(())
 }

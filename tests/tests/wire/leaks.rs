@@ -10,9 +10,10 @@ use tenure_agent::wire::Wirer;
 use tenure_agent::{Node, Settings};
 use tenure_handles::SystemClock;
 use tenure_ipam::Subnet;
+use tenure_testbed::wait::PATIENCE;
 use tokio::sync::{mpsc, oneshot};
 
-use super::bed::{Machine, NODE_V4, Pod, Result, SOON, ip};
+use super::bed::{Machine, NODE_V4, Pod, Result, ip};
 
 /// An agent without an API server and without a disk.
 pub(super) struct Agent {
@@ -154,7 +155,7 @@ async fn invariant_9_a_pod_whose_namespace_is_gone_and_whose_del_never_came_is_r
     agent.until_held_by(&["kept", "other"]).await;
     agent.said("NoInterface").await;
     agent.said("NoNamespace").await;
-    kept.bed.ping(ip(NODE_V4), SOON)?;
+    kept.bed.ping(ip(NODE_V4), PATIENCE)?;
     // Many looks later nothing else has gone.
     tokio::time::sleep(Duration::from_secs(2)).await;
     agent.until_held_by(&["kept", "other"]).await;
@@ -181,7 +182,7 @@ async fn invariant_9_a_link_that_nobody_holds_an_address_for_is_put_away() -> Re
     machine.until("it is there", |machine| machine.links().len() == 2);
     agent.said("NoHold").await;
     machine.until("it is gone", |machine| machine.links().len() == 1);
-    kept.bed.ping(ip(NODE_V4), SOON)?;
+    kept.bed.ping(ip(NODE_V4), PATIENCE)?;
     Ok(())
 }
 
@@ -200,7 +201,7 @@ async fn invariant_9_routes_to_pods_that_somebody_broke_are_said_and_put_right()
         machine.bed.ip(&batch)?;
         agent.said("Routes").await;
         machine.until("the table is right", |machine| machine.table(116) == [a.clone(), b.clone()]);
-        pods[0].bed.ping(ip(&b), SOON)?;
+        pods[0].bed.ping(ip(&b), PATIENCE)?;
     }
     Ok(())
 }

@@ -2,8 +2,9 @@
 
 use tenure_agent::node::{Action, Event};
 use tenure_linux::inventory::Inventory;
+use tenure_testbed::wait::PATIENCE;
 
-use super::bed::{Machine, NODE_V4, NODE_V6, Pod, Result, SOON, ip};
+use super::bed::{Machine, NODE_V4, NODE_V6, Pod, Result, ip};
 
 #[test]
 fn pods_of_either_family_and_of_both_reach_the_node_and_each_other() -> Result {
@@ -19,19 +20,19 @@ fn pods_of_either_family_and_of_both_reach_the_node_and_each_other() -> Result {
         assert_eq!(node.wire(pod), link, "repeated, it is the same");
     }
     assert_eq!(machine.table(116), ["10.2.0.1", "10.2.0.3", "fd01::2", "fd01::3"]);
-    four.bed.ping(ip(NODE_V4), SOON)?;
-    six.bed.ping(ip(NODE_V6), SOON)?;
-    both.bed.ping(ip("10.2.0.1"), SOON)?;
-    both.bed.ping(ip("fd01::2"), SOON)?;
-    machine.bed.ping(ip("10.2.0.3"), SOON)?;
-    machine.bed.ping(ip("fd01::3"), SOON)?;
+    four.bed.ping(ip(NODE_V4), PATIENCE)?;
+    six.bed.ping(ip(NODE_V6), PATIENCE)?;
+    both.bed.ping(ip("10.2.0.1"), PATIENCE)?;
+    both.bed.ping(ip("fd01::2"), PATIENCE)?;
+    machine.bed.ping(ip("10.2.0.3"), PATIENCE)?;
+    machine.bed.ping(ip("fd01::3"), PATIENCE)?;
 
     node.unwire(&both);
     assert_eq!(machine.table(116), ["10.2.0.1", "fd01::2"], "no route is left when it is answered");
     node.unwire(&both);
     machine.until("the link is deleted", |machine| machine.links().len() == 2);
     assert!(!node.inspect(&both).is_empty());
-    four.bed.ping(ip(NODE_V4), SOON)?;
+    four.bed.ping(ip(NODE_V4), PATIENCE)?;
     Ok(())
 }
 
@@ -56,7 +57,7 @@ fn a_look_at_an_interface_names_what_is_different_and_a_repeated_add_puts_it_rig
         assert!(differences.iter().any(|it| it.contains(what)), "{what}: {differences:?}");
         node.wire(&pod);
         assert_eq!(node.inspect(&pod), Vec::<String>::new(), "{what}");
-        pod.bed.ping(ip(NODE_V4), SOON)?;
+        pod.bed.ping(ip(NODE_V4), PATIENCE)?;
     }
     Ok(())
 }
@@ -98,7 +99,7 @@ fn a_host_link_leads_back_to_its_pod_and_counts_its_traffic() -> Result {
     let before = counted(&pod);
     assert_eq!(before.name, name);
     for _ in 0..10 {
-        pod.bed.ping(ip(NODE_V4), SOON)?;
+        pod.bed.ping(ip(NODE_V4), PATIENCE)?;
     }
     let after = counted(&pod);
     // 84 bytes of IP and more: what exactly an echo request of the test bed has, is its own affair.

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use tenure_agent::node::{Attach, Done, Event, Guest, Wiring, Wish};
 use tenure_linux::{export, routes, sysctl};
 use tenure_testbed::hosts::Segment;
+use tenure_testbed::wait::PATIENCE;
 
-use super::bed::{Machine, Pod, Result, SOON, ip};
+use super::bed::{Machine, Pod, Result, ip};
 use super::leaks::Agent;
 
 const ADDRESS: &str = "10.9.0.7";
@@ -80,16 +81,16 @@ async fn invariant_1_packets_follow_a_claim_from_pod_to_pod_and_away() -> Result
     ];
     let links = links.map(|link| index(&machine, &link));
     assert_eq!(led_to(&mut host), links[0]);
-    machine.bed.ping(ip(ADDRESS), SOON)?;
+    machine.bed.ping(ip(ADDRESS), PATIENCE)?;
     let mut took = Vec::new();
     for round in 1..=50 {
         let began = Instant::now();
         seen(&agent, if round % 2 == 1 { "two" } else { "one" });
         while led_to(&mut host) != links[round % 2] {
-            assert!(began.elapsed() < SOON, "it stays where it was");
+            assert!(began.elapsed() < PATIENCE, "it stays where it was");
         }
         took.push(began.elapsed());
-        machine.bed.ping(ip(ADDRESS), SOON)?;
+        machine.bed.ping(ip(ADDRESS), PATIENCE)?;
     }
     took.sort();
     println!("from a claim's word to its route: median {:?}, longest {:?}", took[25], took[49]);
@@ -97,13 +98,13 @@ async fn invariant_1_packets_follow_a_claim_from_pod_to_pod_and_away() -> Result
     let began = Instant::now();
     seen(&agent, "elsewhere");
     while led_to(&mut host).is_some() {
-        assert!(began.elapsed() < SOON, "its route stays");
+        assert!(began.elapsed() < PATIENCE, "its route stays");
     }
     let route = began.elapsed();
     assert!(route >= Duration::from_millis(19), "too soon: {route:?}");
     assert!(is_exported(&mut host), "until routers have heard of the other");
     while is_exported(&mut host) {
-        assert!(began.elapsed() < SOON, "it is exported for ever");
+        assert!(began.elapsed() < PATIENCE, "it is exported for ever");
     }
     let export = began.elapsed();
     assert!(export >= Duration::from_millis(950), "too soon: {export:?}");
@@ -143,7 +144,7 @@ async fn interfaces_of_others_are_quiet_until_they_have_the_address_also_if_they
     };
     machine.until("the second one is quiet", |_| ignores(&two) == "8");
     two.bed.address("eth0", &["10.9.0.7/24"])?;
-    client.ping(ip(ADDRESS), SOON)?;
+    client.ping(ip(ADDRESS), PATIENCE)?;
     let neighbour = || {
         let found = client.namespace().ip_json(&["neighbour", "show", ADDRESS]).unwrap();
         found[0]["lladdr"].as_str().unwrap_or_default().to_owned()
@@ -156,12 +157,12 @@ async fn interfaces_of_others_are_quiet_until_they_have_the_address_also_if_they
     let began = Instant::now();
     seen(&agent, "two");
     while neighbour() != mac(&two) {
-        assert!(began.elapsed() < SOON, "nobody was told");
+        assert!(began.elapsed() < PATIENCE, "nobody was told");
     }
     println!("from a claim's word to its neighbours: {:?}", began.elapsed());
     machine.until("the first one is quiet", |_| ignores(&one) == "8" && ignores(&two) == "0");
     client.ip("neighbour flush dev eth0")?;
-    client.ping(ip(ADDRESS), SOON)?;
+    client.ping(ip(ADDRESS), PATIENCE)?;
     assert_eq!(neighbour(), mac(&two));
     assert!(!machine.ip(&["route", "show", "table", "all"]).iter().any(|it| it["dst"] == ADDRESS));
     Ok(())

@@ -1,6 +1,7 @@
 //! Tables as a whole: routes to pods after a restart, what is exported, the way to other nodes.
 
-use super::bed::{Machine, NODE_V4, Pod, Result, SOON, ip};
+use super::bed::{Machine, NODE_V4, Pod, Result, ip};
+use tenure_testbed::wait::PATIENCE;
 
 #[test]
 fn routes_that_were_deleted_or_changed_while_the_agent_was_down_are_repaired() -> Result {
@@ -27,8 +28,8 @@ fn routes_that_were_deleted_or_changed_while_the_agent_was_down_are_repaired() -
     for pod in [&a, &b] {
         assert_eq!(node.inspect(pod), Vec::<String>::new());
     }
-    b.bed.ping(ip("10.2.0.1"), SOON)?;
-    b.bed.ping(ip("fd01::1"), SOON)?;
+    b.bed.ping(ip("10.2.0.1"), PATIENCE)?;
+    b.bed.ping(ip("fd01::1"), PATIENCE)?;
     Ok(())
 }
 
@@ -41,7 +42,7 @@ fn a_rule_that_somebody_deleted_comes_back() -> Result {
     machine.bed.ip("rule delete priority 2000")?;
     assert!(machine.bed.ping(ip("10.2.0.1"), std::time::Duration::from_millis(300)).is_err());
     node.settle();
-    machine.bed.ping(ip("10.2.0.1"), SOON)?;
+    machine.bed.ping(ip("10.2.0.1"), PATIENCE)?;
     Ok(())
 }
 
@@ -134,10 +135,10 @@ fn pods_of_two_nodes_on_one_ethernet_reach_each_other_without_a_routing_daemon()
         nodes[here].remote(&[(&via[0], blocks[there]), (&via[1], blocks[there])]);
     }
     for target in ["10.2.0.33", "fd01::21"] {
-        pods[0].bed.ping(ip(target), SOON)?;
+        pods[0].bed.ping(ip(target), PATIENCE)?;
     }
     for target in ["10.2.0.1", "fd01::1", NODE_V4] {
-        pods[1].bed.ping(ip(target), SOON)?;
+        pods[1].bed.ping(ip(target), PATIENCE)?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Much longer than anything takes, also on a machine that is busy with other things.
-pub const SOON: Duration = Duration::from_mins(2);
+pub const SOON: Duration = tenure_testbed::wait::PATIENCE;
 
 /// A controller that runs.
 pub struct Running {

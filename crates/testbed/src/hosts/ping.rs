@@ -42,7 +42,7 @@ pub(super) fn echo(target: IpAddr, limit: Duration) -> io::Result<Duration> {
         while SystemClock.now().since(sent) < INTERVAL {
             match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
                 Ok(length) if is_reply(target, &buffer[..length], identifier, sequence) => {
-                    return Ok(SystemClock.now().since(sent));
+                    return Ok(SystemClock.now().since(start));
                 }
                 Ok(_) | Err(nix::Error::EHOSTUNREACH | nix::Error::EINTR) => {}
                 Err(nix::Error::EAGAIN) => break,
@@ -68,6 +68,7 @@ fn request(target: IpAddr, identifier: u16, sequence: u16) -> [u8; 8] {
     message
 }
 
+/// Whether this answers one of our requests up to `sequence`: on a busy machine an answer may come after the next request.
 fn is_reply(target: IpAddr, packet: &[u8], identifier: u16, sequence: u16) -> bool {
     let (kind, message) = match target {
         // An IPv4 raw socket shows the IP header too.
@@ -77,8 +78,8 @@ fn is_reply(target: IpAddr, packet: &[u8], identifier: u16, sequence: u16) -> bo
         }
         IpAddr::V6(_) => (129, packet),
     };
-    let (id, seq) = (identifier.to_be_bytes(), sequence.to_be_bytes());
-    message.len() >= 8 && message[0] == kind && message[4..8] == [id[0], id[1], seq[0], seq[1]]
+    let &[first, _, _, _, id0, id1, seq0, seq1, ..] = message else { return false };
+    first == kind && [id0, id1] == identifier.to_be_bytes() && u16::from_be_bytes([seq0, seq1]) <= sequence
 }
 
 /// The internet checksum (RFC 1071).
@@ -101,11 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_reply_with_the_same_identifier_and_sequence_is_ours() {
+    fn only_a_reply_with_our_identifier_to_a_request_that_was_sent_is_ours() {
         let target = "2001:db8::1".parse().unwrap();
         let reply = [129, 0, 0, 0, 0, 5, 0, 6];
         assert!(is_reply(target, &reply, 5, 6));
-        assert!(!is_reply(target, &reply, 5, 7));
+        assert!(is_reply(target, &reply, 5, 7), "an answer that comes late");
+        assert!(!is_reply(target, &reply, 5, 5));
+        assert!(!is_reply(target, &reply, 6, 6));
         assert!(!is_reply(target, &[128, 0, 0, 0, 0, 5, 0, 6], 5, 6));
         assert!(!is_reply(target, &[], 5, 6));
     }

@@ -140,6 +140,26 @@ impl Asker {
         found
     }
 
+    /// Waits until the last `answers` answers to questions after `since` are all by `name`. Returns when that was seen.
+    pub fn wait_for_only(
+        &self,
+        name: &str,
+        since: Duration,
+        answers: usize,
+        within: Duration,
+    ) -> Option<Duration> {
+        let mut settled = false;
+        let questions = self.asked.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.asked.answered.wait_timeout_while(questions, within, |questions| {
+            let late = questions.iter().rev().take_while(|question| question.at >= since);
+            let last: Vec<_> = late.flat_map(|question| &question.answers).take(answers).collect();
+            settled = last.len() == answers && last.iter().all(|answer| answer.by == name);
+            !settled
+        });
+        drop(waited);
+        settled.then(|| SystemClock.elapsed())
+    }
+
     /// How many questions were asked so far.
     pub fn count(&self) -> usize {
         self.asked.questions.lock().unwrap_or_else(PoisonError::into_inner).len()

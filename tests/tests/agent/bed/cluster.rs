@@ -17,10 +17,9 @@ use tenure_controller::{Controller, Settings, Timing};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Server};
 use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::wait::PATIENCE;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-
-use super::SOON;
 
 /// An API server with our kinds and a controller.
 pub struct Cluster {
@@ -228,6 +227,6 @@ async fn install(client: &Client) {
     for crd in tenure_api::crds() {
         let name = crd.name_any();
         let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-        tokio::time::timeout(SOON, established).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, established).await.unwrap().unwrap();
     }
 }

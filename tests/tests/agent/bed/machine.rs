@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use tenure_api::coil::AddressBlock;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::hosts::{Host, HostChild, HostCommand, Mounts, Port, Segment};
+use tenure_testbed::wait::PATIENCE;
 
 use crate::gate::Gate;
 
-use super::{Called, Calling, Cluster, Pod, SOON, config};
+use super::{Called, Calling, Cluster, Pod, config};
 
 const TENURED: &str = env!("CARGO_BIN_EXE_bed-tenured");
 const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
@@ -102,7 +103,7 @@ impl<'a> Machine<'a> {
     pub fn stop(&mut self) {
         let agent = self.agent.take().unwrap();
         agent.signal(nix::sys::signal::Signal::SIGTERM).unwrap();
-        let status = agent.wait_for(SOON).expect("it does not end");
+        let status = agent.wait_for(PATIENCE).expect("it does not end");
         assert!(status.success(), "{status}");
     }
 
@@ -275,8 +276,8 @@ impl<'a> Machine<'a> {
                 return found;
             }
             assert!(
-                SystemClock.elapsed().saturating_sub(began) < SOON,
-                "{}: waited {SOON:?} for {what}",
+                SystemClock.elapsed().saturating_sub(began) < PATIENCE,
+                "{}: waited {PATIENCE:?} for {what}",
                 self.name
             );
             std::thread::sleep(Duration::from_millis(10));
@@ -291,9 +292,9 @@ impl<'a> Machine<'a> {
     /// That the pod is reached from its host and reaches it, over each of its addresses.
     pub fn assert_reached(&self, pod: &Pod, addresses: &[IpAddr]) {
         for address in addresses {
-            self.host.ping(*address, SOON).unwrap();
+            self.host.ping(*address, PATIENCE).unwrap();
             let host = self.addresses[usize::from(address.is_ipv6())];
-            pod.network.ping(host, SOON).unwrap();
+            pod.network.ping(host, PATIENCE).unwrap();
         }
     }
 }

@@ -5,8 +5,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tenure_api::networks::NetworkAttachmentDefinition;
+use tenure_testbed::wait::eventually;
 
-use crate::bed::eventually;
 use crate::kubevirt::kinds::{Kind, Nic, devices};
 use crate::looks::has;
 use crate::networks::NETS;

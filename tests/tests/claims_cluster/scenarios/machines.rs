@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PropagationPolicy};
 use serde_json::json;
+use tenure_testbed::wait::eventually;
 
-use crate::bed::eventually;
 use crate::kubevirt::kinds::{Kind, Nic};
 use crate::looks::{Claimed, has};
 use crate::place::{Place, Running, stays};

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use tenure_testbed::wait::eventually;
 
-use crate::bed::eventually;
 use crate::looks::{Claimed, condition};
 use crate::networks::NETS;
 use crate::place::{Place, Running, stays};

@@ -5,8 +5,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use serde_json::{Value, json};
+use tenure_testbed::wait::eventually;
 
-use crate::bed::eventually;
 use crate::looks::Claimed;
 use crate::networks::NETS;
 use crate::place::{Place, Running, pod_spec};

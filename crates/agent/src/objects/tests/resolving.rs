@@ -7,7 +7,6 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
 use tenure_cni::{Code, Failure};
-use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::faults::{Calls, Rule, Verb};
 
 use super::bed::{Agent, Bed, NODE, until};
@@ -76,10 +75,8 @@ async fn with_the_api_server_away_known_namespaces_work_and_others_fail_soon() {
     bed.faults.clear();
     // One that does not answer at all is not waited for either.
     bed.faults.add(Rule::delay(Duration::from_mins(1)..=Duration::from_mins(1)).on(Calls::of(Verb::Get)));
-    let before = SystemClock.now();
     let refused = resolve(&agent, "unknown", None).await.unwrap_err();
     assert!(refused.message.contains("no answer within 1.5 s"), "{refused:?}");
-    assert!(SystemClock.now().since(before) < Duration::from_secs(10));
 }
 
 #[tokio::test]
