@@ -19,7 +19,8 @@
 //! - Holding and releasing take the same time in an empty block and with millions of holds, behind any
 //!   number of exclusions, and for the last free address of a /8. Memory is for what is held.
 //!
-//! During a move a hold has two holders: see [`moves`](Block::begin_move).
+//! A claim that moves between pods is one hold all the while: which of its pods traffic arrives at is decided
+//! above this crate.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -38,20 +39,15 @@ mod error;
 mod find;
 mod hold;
 mod holders;
-mod moves;
 mod reserve;
-mod snapshot;
 mod vacancy;
 
-pub use error::{HoldError, MoveError, NotInSpace, ReplayError, ReserveError};
+pub use error::{HoldError, NotInSpace, ReplayError, ReserveError};
 pub use find::{Cooling, Entry, Holder, State};
-pub use hold::{Choice, Granted, Hold, Release, Sequence, Slot};
-pub use moves::{MoveId, Settled};
-pub use snapshot::{SnapshotError, SnapshotKey};
+pub use hold::{Choice, Granted, Hold, Release, Sequence};
 
 use chunks::{Chunks, Spot};
 use holders::Holders;
-use moves::Moves;
 use vacancy::Vacancy;
 
 /// Who holds which address of a [`Space`].
@@ -62,7 +58,6 @@ pub struct Block<K> {
     rest: Duration,
     chunks: Chunks<K>,
     holders: Holders,
-    moves: Moves<K>,
     cooling: cooling::Cooling,
     vacancy: Vacancy,
     /// Usable offsets that are reserved, with or without a holder.
@@ -100,7 +95,6 @@ impl<K> Block<K> {
             rest,
             chunks: Chunks::new(),
             holders: Holders::default(),
-            moves: Moves::default(),
             cooling: cooling::Cooling::default(),
             reserved: IntervalSet::new(),
             occupied_reserved: 0,
@@ -151,7 +145,6 @@ impl<K> Block<K> {
             + self.space.memory()
             + self.chunks.memory()
             + self.holders.memory()
-            + self.moves.memory()
             + self.cooling.memory()
             + self.vacancy.memory()
             + self.reserved.memory()
@@ -167,7 +160,6 @@ impl<K> Block<K> {
 
     /// Frees a spot whose holder is out of the index already: to rest, or at once.
     fn free(&mut self, spot: Spot, now: Timestamp) {
-        self.moves.forget(spot);
         let rests = !self.rest.is_zero();
         let chunk = self.chunks.get_mut(spot);
         if rests && !chunk.is_blocked(spot.position()) {
@@ -218,23 +210,19 @@ impl<K> Block<K> {
 }
 
 impl<K: Eq + Hash> Block<K> {
-    /// The hold of a key, in either slot.
+    /// The hold of a key.
     pub fn find(&self, key: &K) -> Option<Hold> {
         self.find_hashed(key, hash_of(key))
     }
 
     fn find_hashed(&self, key: &K, hash: u64) -> Option<Hold> {
-        if let Some(spot) = self.holders.find(hash, key, &self.chunks) {
-            let sequence = self.chunks.get(spot).sequence(spot.position());
-            return Some(self.hold_at(spot, sequence, Slot::Active));
-        }
-        let (spot, incoming) = self.moves.find(hash, key)?;
-        Some(self.hold_at(spot, incoming.sequence, Slot::Incoming))
+        let spot = self.holders.find(hash, key, &self.chunks)?;
+        Some(self.hold_at(spot, self.chunks.get(spot).sequence(spot.position())))
     }
 
-    fn hold_at(&self, spot: Spot, sequence: u64, slot: Slot) -> Hold {
+    fn hold_at(&self, spot: Spot, sequence: u64) -> Hold {
         let offset = self.chunks.offset(spot);
-        Hold { offset, addresses: self.addresses(offset), sequence: Sequence(sequence), slot }
+        Hold { offset, addresses: self.addresses(offset), sequence: Sequence(sequence) }
     }
 }
 
@@ -242,5 +230,7 @@ impl<K: Eq + Hash> Block<K> {
 mod model;
 #[cfg(test)]
 mod proptests;
+#[cfg(test)]
+mod restart;
 #[cfg(test)]
 mod tests;

@@ -105,11 +105,6 @@ impl IntervalSet {
         self.intervals.is_empty()
     }
 
-    /// Of how many intervals it consists.
-    pub fn interval_count(&self) -> usize {
-        self.intervals.len()
-    }
-
     /// Its intervals, lowest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = RangeInclusive<u128>> {
         self.intervals.iter().map(|(&first, &last)| first..=last)

@@ -2,7 +2,7 @@
 //!
 //! Three spellings of the same thing, each a codec and none an allocator: a map of decimal offsets
 //! (`{"1": holder}`, Whereabouts' `IPPool`), a sorted list of offsets (`NodeIPPool`), and the list as a
-//! base64 bitmap ([`bitmap`]). What they share is [`Offsets`]: which address offset zero stands for.
+//! base64 bitmap ([`bitmap`]). List and bitmap wait for node addresses: no program uses them yet. What they share is [`Offsets`]: which address offset zero stands for.
 //!
 //! A record is written by anyone, so what cannot be read is reported beside what can: an entry that were
 //! dropped silently would make its address look free, and be handed out twice.

@@ -12,9 +12,9 @@
 //! | [`IntervalSet`] | sets of numbers as intervals: exclusions, reservations, what is full |
 //! | [`Range`] | the addresses of one network that may be handed out |
 //! | [`Space`] | one range, or an IPv4 and an IPv6 range side by side: offsets |
-//! | [`Slices`], [`FreeSlices`] | a network in equal parts, and which of them are taken |
+//! | [`Slices`] | a network in equal parts |
 //! | [`Pool`] | a list of subnets in numbered blocks |
-//! | [`block`] | **who holds which address**: the one allocator, with cooling and moves |
+//! | [`block`] | **who holds which address**: the one allocator, with cooling |
 //! | [`ledger`] | holds as the records that dialects keep them in |
 //! | [`assign`] | Whereabouts' requests on a list of reservations |
 //!
@@ -56,17 +56,15 @@ mod range;
 mod runs;
 mod slices;
 mod space;
-mod wire;
 
 pub use address::{Address, AddressError, Family};
 pub use block::{
-    Block, Choice, Counts, Granted, Hold, HoldError, MoveError, MoveId, Release, ReplayError, ReserveError,
-    Sequence, Settled, Slot, SnapshotError, SnapshotKey, State,
+    Block, Choice, Counts, Granted, Hold, HoldError, Release, ReplayError, ReserveError, Sequence, State,
 };
 pub use cidr::Cidr;
 pub use intervals::IntervalSet;
 pub use parse::{Notation, ParseError, RangeText};
-pub use pool::{GrowthError, Pool, PoolError, Subnet};
+pub use pool::{Pool, PoolError, Subnet};
 pub use range::{Exclusion, Range, RangeError, Usable};
-pub use slices::{DivideError, FreeSlices, SliceError, Slices};
+pub use slices::{DivideError, Slices};
 pub use space::{Addresses, Space, SpaceError};

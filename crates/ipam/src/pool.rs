@@ -16,7 +16,7 @@ use crate::space::{Space, SpaceError};
 
 mod error;
 
-pub use error::{GrowthError, PoolError};
+pub use error::PoolError;
 
 /// An entry of a pool's list, or one block: an IPv4 network, an IPv6 network, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,23 +120,6 @@ impl Pool {
     /// The lowest block number that is not taken, found without walking the taken ones.
     pub fn lowest_free(&self, taken: &IntervalSet) -> Option<u128> {
         taken.next_gap(0).filter(|index| *index <= self.last_index())
-    }
-
-    /// Whether `newer` is this pool with entries appended or the same: the only change that is allowed.
-    pub fn check_growth(&self, newer: &Self) -> Result<(), GrowthError> {
-        if newer.block_bits != self.block_bits {
-            return Err(GrowthError::BlockBits { old: self.block_bits, new: newer.block_bits });
-        }
-        if newer.parts.len() < self.parts.len() {
-            return Err(GrowthError::Shrunk { old: self.parts.len(), new: newer.parts.len() });
-        }
-        let pairs = self.subnets().zip(newer.subnets()).enumerate();
-        match pairs.into_iter().find(|(_, (old, new))| old != new) {
-            Some((position, (old, new))) => {
-                Err(GrowthError::Changed { position, old: Box::new(old), new: Box::new(new) })
-            }
-            None => Ok(()),
-        }
     }
 
     /// The list.

@@ -1,15 +1,11 @@
-//! A network cut into equal slices, and the free space among them.
+//! A network cut into equal slices.
 //!
 //! [`Slices`] is arithmetic only: slice `n` of a /8 cut into /20s is computed, never looked up, and two to
-//! the 64th slices cost what two do. [`FreeSlices`] remembers which are taken, as intervals.
+//! the 64th slices cost what two do.
 
 use crate::address::Address;
 use crate::cidr::{Cidr, low_bits};
 use crate::parse::{Notation, ParseError, prefix_length};
-
-mod free;
-
-pub use free::{FreeSlices, SliceError};
 
 /// A network and the prefix length of the slices it is cut into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

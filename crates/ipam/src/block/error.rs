@@ -1,7 +1,7 @@
 //! Why a block refuses.
 
 use crate::address::Address;
-use crate::block::{Counts, MoveId, Sequence};
+use crate::block::{Counts, Sequence};
 use crate::range::RangeError;
 use crate::space::Addresses;
 
@@ -107,59 +107,4 @@ pub enum ReplayError {
     /// The block keeps track of as many separate places as it can.
     #[error("cannot replay another hold: the block keeps track of as many as it can")]
     Crowded,
-}
-
-/// Why a step of a move was refused. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MoveError {
-    /// The one to move from does not hold an address under this sequence number.
-    #[error("cannot begin move {id}: nothing is held under number {sequence} by the holder to move from")]
-    NoHold {
-        /// The move.
-        id: MoveId,
-        /// The hold's number that was given.
-        sequence: Sequence,
-    },
-    /// Another move of the same hold is under way.
-    #[error("cannot begin move {id} of {addresses}: move {other} is under way, commit or abort it first")]
-    UnderWay {
-        /// The move.
-        id: MoveId,
-        /// The address.
-        addresses: Addresses,
-        /// The move that is under way.
-        other: MoveId,
-    },
-    /// This move, or a later one of the same hold, is over.
-    #[error("cannot begin move {id} of {addresses}: move {settled} is over; accepted is a larger number")]
-    Over {
-        /// The move.
-        id: MoveId,
-        /// The address.
-        addresses: Addresses,
-        /// The last move that is over.
-        settled: MoveId,
-    },
-    /// The one to move to has an address of this block.
-    #[error("cannot begin move {id}: the holder to move to has {held}")]
-    HoldsAnother {
-        /// The move.
-        id: MoveId,
-        /// What it holds.
-        held: Addresses,
-    },
-    /// There is no such move to commit: it never began, was aborted, or its hold was released.
-    #[error("cannot commit move {id}: there is no such move to this holder")]
-    NoMove {
-        /// The move.
-        id: MoveId,
-    },
-    /// The move that is to be aborted was committed.
-    #[error("cannot abort move {id} of {addresses}: it was committed")]
-    Committed {
-        /// The move.
-        id: MoveId,
-        /// The address.
-        addresses: Addresses,
-    },
 }

@@ -26,8 +26,6 @@ pub struct Entry<'a, K> {
     pub addresses: Addresses,
     /// The holder.
     pub active: Holder<'a, K>,
-    /// During a move, the one to come.
-    pub incoming: Option<Holder<'a, K>>,
 }
 
 /// One freed address (or pair) at rest.
@@ -101,14 +99,7 @@ impl<K> Block<K> {
 
     fn entry(&self, spot: Spot) -> Entry<'_, K> {
         let offset = self.chunks.offset(spot);
-        let incoming = self.moves.incoming(spot);
-        Entry {
-            offset,
-            addresses: self.addresses(offset),
-            active: self.holder(spot),
-            incoming: incoming
-                .map(|incoming| Holder { key: &incoming.key, sequence: Sequence(incoming.sequence) }),
-        }
+        Entry { offset, addresses: self.addresses(offset), active: self.holder(spot) }
     }
 
     fn holder(&self, spot: Spot) -> Holder<'_, K> {

@@ -29,15 +29,6 @@ pub enum Choice {
     Named(Address),
 }
 
-/// Which of the two slots of a hold its holder is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// The holder; the only slot outside of moves.
-    Active,
-    /// The one that the hold is being moved to.
-    Incoming,
-}
-
 /// An address (or pair), held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
@@ -47,8 +38,6 @@ pub struct Hold {
     pub addresses: Addresses,
     /// What a release has to name.
     pub sequence: Sequence,
-    /// Active, or incoming during a move.
-    pub slot: Slot,
 }
 
 /// The answer to a request for a hold.
@@ -65,10 +54,6 @@ pub enum Granted {
 pub enum Release {
     /// The address is cooling or free.
     Freed(Hold),
-    /// It was the active holder during a move: the incoming one holds the address now.
-    HandedOver(Hold),
-    /// It was the incoming holder during a move: the move is aborted, the active one keeps the address.
-    Withdrawn(Hold),
     /// Nothing is held under this key and sequence number: a late or repeated release.
     Nothing,
 }
@@ -101,33 +86,21 @@ impl<K: Eq + Hash> Block<K> {
         if choice == Choice::NextAfterLast {
             self.cursor = Some(offset);
         }
-        Ok(Granted::New(self.hold_at(spot, sequence, Slot::Active)))
+        Ok(Granted::New(self.hold_at(spot, sequence)))
     }
 
-    /// Releases what `key` holds under `sequence`, in either slot. Anything else is left alone.
+    /// Releases what `key` holds under `sequence`. Anything else is left alone.
     pub fn release(&mut self, key: &K, sequence: Sequence, now: Timestamp) -> Release {
         self.advance(now);
         let hash = hash_of(key);
-        if let Some(spot) = self.holders.find(hash, key, &self.chunks) {
-            if self.chunks.get(spot).sequence(spot.position()) != sequence.0 {
-                return Release::Nothing;
-            }
-            let hold = self.hold_at(spot, sequence.0, Slot::Active);
-            if self.hand_over(spot) {
-                return Release::HandedOver(hold);
-            }
-            self.holders.remove(hash, spot, &self.chunks);
-            self.free(spot, now);
-            return Release::Freed(hold);
+        let Some(spot) = self.holders.find(hash, key, &self.chunks) else { return Release::Nothing };
+        if self.chunks.get(spot).sequence(spot.position()) != sequence.0 {
+            return Release::Nothing;
         }
-        match self.moves.find(hash, key) {
-            Some((spot, incoming)) if incoming.sequence == sequence.0 => {
-                let hold = self.hold_at(spot, sequence.0, Slot::Incoming);
-                self.moves.abort(spot);
-                Release::Withdrawn(hold)
-            }
-            _ => Release::Nothing,
-        }
+        let hold = self.hold_at(spot, sequence.0);
+        self.holders.remove(hash, spot, &self.chunks);
+        self.free(spot, now);
+        Release::Freed(hold)
     }
 
     /// Puts back a hold that exists already: from a journal, the kernel or the API. It is accepted at every
@@ -163,7 +136,7 @@ impl<K: Eq + Hash> Block<K> {
             self.next_sequence = sequence + 1;
             self.cursor = Some(offset);
         }
-        Ok(Granted::New(self.hold_at(spot, sequence, Slot::Active)))
+        Ok(Granted::New(self.hold_at(spot, sequence)))
     }
 
     /// Gives an offset that nobody holds to `key`; `None` only if there are too many chunks.

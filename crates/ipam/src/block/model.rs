@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_handles::Timestamp;
 
-use crate::block::{Choice, Counts, MoveId, Settled};
+use crate::block::{Choice, Counts};
 
 pub(super) type Key = u64;
 
@@ -22,9 +22,6 @@ pub(super) struct Place {
 pub(super) struct Held {
     pub(super) key: Key,
     pub(super) sequence: u64,
-    pub(super) incoming: Option<(Key, u64, MoveId)>,
-    pub(super) last_move: Option<MoveId>,
-    pub(super) committed: Option<MoveId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +43,6 @@ pub(super) enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Released {
     Freed,
-    HandedOver,
-    Withdrawn,
     Nothing,
 }
 
@@ -58,12 +53,14 @@ pub(super) struct Model {
     pub(super) next_sequence: u64,
     cursor: Option<usize>,
     releases: u64,
+    /// The hold with the highest number: whose, where, and which number.
+    pub(super) youngest: Option<(Key, usize, u64)>,
 }
 
 impl Model {
     pub(super) fn new(usable: impl Iterator<Item = bool>, rest: Duration) -> Self {
         let places = usable.map(|usable| Place { usable, ..Place::default() }).collect();
-        Self { places, rest, next_sequence: 1, cursor: None, releases: 0 }
+        Self { places, rest, next_sequence: 1, cursor: None, releases: 0, youngest: None }
     }
 
     pub(super) fn advance(&mut self, now: Timestamp) {
@@ -77,23 +74,24 @@ impl Model {
         }
     }
 
-    /// The offset that a key has, its sequence number, and whether it is the active holder.
-    pub(super) fn find(&self, key: Key) -> Option<(usize, u64, bool)> {
+    /// The offset that a key has, and its sequence number.
+    pub(super) fn find(&self, key: Key) -> Option<(usize, u64)> {
         self.places.iter().enumerate().find_map(|(offset, place)| {
-            let held = place.held.as_ref()?;
-            match held.incoming {
-                _ if held.key == key => Some((offset, held.sequence, true)),
-                Some((incoming, sequence, _)) if incoming == key => Some((offset, sequence, false)),
-                _ => None,
-            }
+            let held = place.held.as_ref().filter(|held| held.key == key)?;
+            Some((offset, held.sequence))
         })
+    }
+
+    /// After a restart the search goes on from the youngest hold, whichever way that was chosen.
+    pub(super) fn restart(&mut self) {
+        self.cursor = self.youngest.map(|(_, offset, _)| offset);
     }
 
     /// `named` is the offset of a named address, if it is in the space.
     pub(super) fn hold(&mut self, key: Key, choice: Choice, named: Option<usize>, now: Timestamp) -> Answer {
         self.advance(now);
         let by_name = matches!(choice, Choice::Named(_));
-        if let Some((offset, sequence, _)) = self.find(key) {
+        if let Some((offset, sequence)) = self.find(key) {
             let same = !by_name || named == Some(offset);
             return if same { Answer::Existing(offset, sequence) } else { Answer::Refused };
         }
@@ -116,12 +114,13 @@ impl Model {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
+        self.youngest = Some((key, offset, sequence));
         self.give(offset, key, sequence);
         Answer::New(offset, sequence)
     }
 
     pub(super) fn replay(&mut self, key: Key, offset: usize, sequence: Option<u64>) -> Answer {
-        if let Some((has, number, _)) = self.find(key) {
+        if let Some((has, number)) = self.find(key) {
             let same = has == offset && sequence.is_none_or(|sequence| sequence == number);
             return if same { Answer::Existing(has, number) } else { Answer::Refused };
         }
@@ -133,22 +132,16 @@ impl Model {
         if sequence >= self.next_sequence {
             self.next_sequence = sequence + 1;
             self.cursor = Some(offset);
+            self.youngest = Some((key, offset, sequence));
         }
         Answer::New(offset, sequence)
     }
 
     pub(super) fn release(&mut self, key: Key, sequence: u64, now: Timestamp) -> Released {
         self.advance(now);
-        let Some((offset, held_as, active)) = self.find(key) else { return Released::Nothing };
+        let Some((offset, held_as)) = self.find(key) else { return Released::Nothing };
         if held_as != sequence {
             return Released::Nothing;
-        }
-        if !active {
-            self.abort(offset);
-            return Released::Withdrawn;
-        }
-        if self.commit(offset) {
-            return Released::HandedOver;
         }
         let (place, order) = (&mut self.places[offset], self.releases);
         place.held = None;
@@ -165,58 +158,6 @@ impl Model {
         }
     }
 
-    pub(super) fn begin_move(&mut self, from: Key, sequence: u64, to: Key, id: MoveId) -> Answer {
-        if let Some((offset, held_as, true)) = self.find(to)
-            && self.held(offset).committed == Some(id)
-        {
-            return Answer::Existing(offset, held_as);
-        }
-        let Some((offset, held_as, true)) = self.find(from) else { return Answer::Refused };
-        let held = self.held(offset);
-        if held_as != sequence {
-            return Answer::Refused;
-        }
-        match held.incoming {
-            Some((key, incoming, other)) if (key, other) == (to, id) => {
-                return Answer::Existing(offset, incoming);
-            }
-            Some(_) => return Answer::Refused,
-            None if held.last_move.is_some_and(|last| id <= last) || self.find(to).is_some() => {
-                return Answer::Refused;
-            }
-            None => {}
-        }
-        let number = self.next_sequence;
-        self.next_sequence += 1;
-        if let Some(held) = &mut self.places[offset].held {
-            held.incoming = Some((to, number, id));
-        }
-        Answer::New(offset, number)
-    }
-
-    pub(super) fn commit_move(&mut self, to: Key, id: MoveId) -> Option<Settled> {
-        let (offset, _, active) = self.find(to)?;
-        let held = self.held(offset);
-        if active {
-            return (held.committed == Some(id)).then_some(Settled::Before);
-        }
-        let under_way = held.incoming.is_some_and(|(_, _, other)| other == id);
-        (under_way && self.commit(offset)).then_some(Settled::Now)
-    }
-
-    pub(super) fn abort_move(&mut self, to: Key, id: MoveId) -> Option<Settled> {
-        let Some((offset, _, active)) = self.find(to) else { return Some(Settled::Before) };
-        let held = self.held(offset);
-        if active {
-            return (held.committed != Some(id)).then_some(Settled::Before);
-        }
-        if held.incoming.is_some_and(|(_, _, other)| other == id) {
-            self.abort(offset);
-            return Some(Settled::Now);
-        }
-        Some(Settled::Before)
-    }
-
     pub(super) fn counts(&self) -> Counts {
         let count = |is: fn(&Place) -> bool| self.places.iter().filter(|place| is(place)).count() as u128;
         Counts {
@@ -228,14 +169,10 @@ impl Model {
         }
     }
 
-    fn held(&self, offset: usize) -> Held {
-        self.places[offset].held.clone().unwrap()
-    }
-
     fn give(&mut self, offset: usize, key: Key, sequence: u64) {
         let place = &mut self.places[offset];
         place.cooling = None;
-        place.held = Some(Held { key, sequence, incoming: None, last_move: None, committed: None });
+        place.held = Some(Held { key, sequence });
     }
 
     /// Reserved ones lose their rest when one is needed and they are older.
@@ -249,19 +186,6 @@ impl Model {
                 return Some(offset);
             }
             self.places[offset].cooling = None;
-        }
-    }
-
-    fn commit(&mut self, offset: usize) -> bool {
-        let Some(held) = &mut self.places[offset].held else { return false };
-        let Some((key, sequence, id)) = held.incoming.take() else { return false };
-        *held = Held { key, sequence, incoming: None, last_move: Some(id), committed: Some(id) };
-        true
-    }
-
-    fn abort(&mut self, offset: usize) {
-        if let Some(held) = &mut self.places[offset].held {
-            held.last_move = held.incoming.take().map(|(_, _, id)| id);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenure_handles::Timestamp;
 
+use super::restart::restarted;
 use super::*;
 use crate::cidr::Cidr;
 use crate::pool::Subnet;
@@ -54,88 +55,6 @@ fn invariant_1_an_address_has_one_holder() {
 }
 
 #[test]
-fn invariant_1_a_move_swaps_the_holder_in_one_step() {
-    let mut block = block("10.0.0.0/30", MINUTE);
-    let (a, b) = ("a".to_owned(), "b".to_owned());
-    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
-    let new = block.begin_move(&a, old.sequence, b.clone(), MoveId(1)).unwrap().hold();
-    assert_eq!((new.addresses, new.slot), (old.addresses, Slot::Incoming));
-    let State::Held(entry) = block.state(address("10.0.0.0")).unwrap() else { panic!("not held") };
-    assert_eq!((entry.active.key, entry.incoming.map(|incoming| incoming.key)), (&a, Some(&b)));
-    assert_eq!(block.counts().held, 1);
-    assert_eq!(block.commit_move(&b, MoveId(1)), Ok(Settled::Now));
-    assert_eq!(block.find(&a), None);
-    assert_eq!(block.find(&b), Some(Hold { slot: Slot::Active, ..new }));
-    assert_eq!(block.release(&a, old.sequence, NOW), Release::Nothing);
-    assert_eq!(block.counts().held, 1);
-}
-
-#[test]
-fn invariant_1_each_step_of_a_move_takes_effect_once_however_often_it_arrives() {
-    let mut block = block("10.0.0.0/30", MINUTE);
-    let (a, b, c) = ("a".to_owned(), "b".to_owned(), "c".to_owned());
-    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
-    let begin = |block: &mut Block<String>, id| block.begin_move(&a, old.sequence, b.clone(), MoveId(id));
-
-    let first = begin(&mut block, 1).unwrap();
-    assert_eq!((first.is_new(), begin(&mut block, 1)), (true, Ok(Granted::Existing(first.hold()))));
-    assert!(matches!(begin(&mut block, 2), Err(MoveError::UnderWay { .. })));
-    assert_eq!(block.abort_move(&b, MoveId(1)), Ok(Settled::Now));
-    assert_eq!(block.abort_move(&b, MoveId(1)), Ok(Settled::Before));
-    let error = begin(&mut block, 1).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cannot begin move 1 of 10.0.0.0: move 1 is over; accepted is a larger number"
-    );
-    assert_eq!(block.commit_move(&b, MoveId(1)), Err(MoveError::NoMove { id: MoveId(1) }));
-
-    let second = begin(&mut block, 2).unwrap().hold();
-    assert!(second.sequence > first.hold().sequence);
-    assert_eq!(block.commit_move(&b, MoveId(2)), Ok(Settled::Now));
-    assert_eq!(block.commit_move(&b, MoveId(2)), Ok(Settled::Before));
-    assert_eq!(begin(&mut block, 2), Ok(Granted::Existing(Hold { slot: Slot::Active, ..second })));
-    let error = block.abort_move(&b, MoveId(2)).unwrap_err();
-    assert_eq!(error.to_string(), "cannot abort move 2 of 10.0.0.0: it was committed");
-
-    block.begin_move(&b, second.sequence, c.clone(), MoveId(3)).unwrap();
-    block.abort_move(&c, MoveId(3)).unwrap();
-    assert_eq!(block.commit_move(&b, MoveId(2)), Ok(Settled::Before));
-}
-
-#[test]
-fn a_release_of_the_active_holder_during_a_move_keeps_the_promise_to_the_incoming_one() {
-    let mut block = block("10.0.0.0/30", MINUTE);
-    let (a, b) = ("a".to_owned(), "b".to_owned());
-    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
-    let new = block.begin_move(&a, old.sequence, b.clone(), MoveId(1)).unwrap().hold();
-    assert_eq!(block.release(&a, old.sequence, NOW), Release::HandedOver(old));
-    assert_eq!(block.find(&b), Some(Hold { slot: Slot::Active, ..new }));
-    assert_eq!(block.commit_move(&b, MoveId(1)), Ok(Settled::Before));
-}
-
-#[test]
-fn a_release_of_the_incoming_holder_aborts_the_move() {
-    let mut block = block("10.0.0.0/30", MINUTE);
-    let (a, b) = ("a".to_owned(), "b".to_owned());
-    let old = block.hold(a.clone(), Choice::LowestFree, NOW).unwrap().hold();
-    let new = block.begin_move(&a, old.sequence, b.clone(), MoveId(1)).unwrap().hold();
-    assert_eq!(block.release(&b, new.sequence, NOW), Release::Withdrawn(new));
-    assert_eq!((block.find(&a), block.find(&b)), (Some(old), None));
-    assert!(block.commit_move(&b, MoveId(1)).is_err());
-}
-
-#[test]
-fn a_move_to_one_who_has_an_address_is_refused() {
-    let mut block = block("10.0.0.0/30", MINUTE);
-    let sequence = block.hold("a".into(), Choice::LowestFree, NOW).unwrap().hold().sequence;
-    hold(&mut block, "b", Choice::LowestFree);
-    let error = block.begin_move(&"a".into(), sequence, "b".into(), MoveId(1)).unwrap_err();
-    assert_eq!(error.to_string(), "cannot begin move 1: the holder to move to has 10.0.0.1");
-    let error = block.begin_move(&"a".into(), sequence, "a".into(), MoveId(1)).unwrap_err();
-    assert_eq!(error.to_string(), "cannot begin move 1: the holder to move to has 10.0.0.0");
-}
-
-#[test]
 fn invariant_2_a_block_hands_out_nothing_outside_its_space() {
     let mut block = block("10.0.0.0/30", Duration::ZERO);
     let error = block.hold("a".into(), Choice::Named(address("10.0.0.4")), NOW).unwrap_err();
@@ -179,7 +98,7 @@ fn invariant_4_sequence_numbers_never_repeat_also_after_a_restart() {
         assert!(hold.sequence > last);
         last = hold.sequence;
         block.release(&format!("{turn}"), hold.sequence, NOW);
-        block = Block::restore(&block.snapshot()).unwrap();
+        block = restarted(&block, Some((format!("{turn}"), hold.offset, hold.sequence)), NOW);
     }
     block.replay("x".into(), address("10.0.0.1"), Some(Sequence(100))).unwrap();
     assert_eq!(block.hold("y".into(), Choice::LowestFree, NOW).unwrap().hold().sequence, Sequence(101));
@@ -221,7 +140,7 @@ fn invariant_6_cooling_survives_a_restart() {
     let mut block = block("10.0.0.0/30", MINUTE);
     hold(&mut block, "a", Choice::LowestFree);
     release(&mut block, "a", NOW);
-    let mut block: Block<String> = Block::restore(&block.snapshot()).unwrap();
+    let mut block = restarted(&block, None, NOW);
     assert_eq!(hold(&mut block, "b", Choice::LowestFree), "10.0.0.1");
     let cooling: Vec<_> = block.cooling().map(|cooling| cooling.last.key.clone()).collect();
     assert_eq!(cooling, ["a"]);
@@ -375,33 +294,6 @@ fn memory_is_for_what_is_held_and_goes_when_it_is_released() {
     let left = block.memory() - empty;
     assert!(left < 300_000, "{left} bytes are left");
     assert!(block.is_empty());
-}
-
-#[test]
-fn a_snapshot_that_is_torn_foreign_or_of_another_version_is_refused() {
-    let mut block = block("10.0.0.0/24", MINUTE);
-    for key in 0..100 {
-        hold(&mut block, &format!("container-{key}"), Choice::NextAfterLast);
-    }
-    let bytes = block.snapshot();
-    for len in 0..bytes.len() {
-        assert!(Block::<String>::restore(&bytes[..len]).is_err(), "cut to {len} bytes");
-    }
-    for at in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 0x10;
-        assert!(Block::<String>::restore(&damaged).is_err(), "byte {at} damaged");
-    }
-    let mut other = bytes.clone();
-    other[7] = 2;
-    let error = Block::<String>::restore(&other).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cannot restore a block: the snapshot is of version 2, accepted is version 1"
-    );
-    let error = Block::<String>::restore(b"{\"kind\": \"IPPool\"}").unwrap_err();
-    assert_eq!(error.to_string(), "cannot restore a block: these 18 bytes are not a snapshot of one");
-    assert_eq!(Block::<String>::restore(&bytes).unwrap().snapshot(), bytes);
 }
 
 #[test]

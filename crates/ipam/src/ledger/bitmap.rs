@@ -1,4 +1,5 @@
-//! Offsets as a base64 bitmap: for records with thousands of holds.
+//! Offsets as a base64 bitmap: for records with thousands of holds. It is there for node addresses (`NodeIPPool`);
+//! no program uses it yet.
 //!
 //! The bytes are those of one large number, highest byte first and without leading zero bytes, in which bit
 //! `n` stands for offset `n`: what OVN writes for its own pools. Nothing held is the empty text. Reading

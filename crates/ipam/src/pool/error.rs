@@ -1,8 +1,7 @@
-//! Why a list of subnets is no pool, and why a pool may not change like that.
+//! Why a list of subnets is no pool.
 
 use crate::address::Family;
 use crate::cidr::Cidr;
-use crate::pool::Subnet;
 
 /// Why a list of subnets is no pool. Positions count from zero, as in `spec.subnets[0]`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,36 +73,5 @@ pub enum PoolError {
     TooManyBlocks {
         /// Its place in the list.
         position: usize,
-    },
-}
-
-/// Why a pool may not be changed like that: its blocks would change their numbers.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GrowthError {
-    /// Another block size.
-    #[error("the block size is 2^{old} addresses and cannot become 2^{new}: accepted is {old}")]
-    BlockBits {
-        /// The power of two so far.
-        old: u8,
-        /// The one asked for.
-        new: u8,
-    },
-    /// A shorter list.
-    #[error("the pool has {old} subnets and cannot shrink to {new}: accepted is appending")]
-    Shrunk {
-        /// The number of subnets so far.
-        old: usize,
-        /// The number asked for.
-        new: usize,
-    },
-    /// A changed or moved entry.
-    #[error("subnet {position} is {old} and cannot become {new}: accepted is appending")]
-    Changed {
-        /// The place in the list.
-        position: usize,
-        /// What is there.
-        old: Box<Subnet>,
-        /// What was asked for.
-        new: Box<Subnet>,
     },
 }

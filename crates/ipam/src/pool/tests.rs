@@ -81,31 +81,6 @@ fn a_list_that_makes_no_pool_is_refused_by_position_value_and_what_would_do() {
 }
 
 #[test]
-fn a_pool_grows_by_appending_and_in_no_other_way() {
-    let pool = |subnets: &[&str], bits| Pool::new(subnets.iter().map(|text| single(text)), bits).unwrap();
-    let old = pool(&["10.0.0.0/24", "10.1.0.0/24"], 5);
-    assert_eq!(old.check_growth(&old), Ok(()));
-    assert_eq!(old.check_growth(&pool(&["10.0.0.0/24", "10.1.0.0/24", "10.2.0.0/24"], 5)), Ok(()));
-    for (new, message) in [
-        (pool(&["10.0.0.0/24"], 5), "the pool has 2 subnets and cannot shrink to 1: accepted is appending"),
-        (
-            pool(&["10.1.0.0/24", "10.0.0.0/24"], 5),
-            "subnet 0 is 10.0.0.0/24 and cannot become 10.1.0.0/24: accepted is appending",
-        ),
-        (
-            pool(&["10.0.0.0/24", "10.1.0.0/23"], 5),
-            "subnet 1 is 10.1.0.0/24 and cannot become 10.1.0.0/23: accepted is appending",
-        ),
-        (
-            pool(&["10.0.0.0/24", "10.1.0.0/24"], 4),
-            "the block size is 2^5 addresses and cannot become 2^4: accepted is 5",
-        ),
-    ] {
-        assert_eq!(old.check_growth(&new).unwrap_err().to_string(), message);
-    }
-}
-
-#[test]
 fn blocks_that_overlap_another_network_are_told_apart() {
     let pool = Pool::new([single("10.0.0.0/24"), dual("10.1.0.0/24", "fd00::/120")], 5).unwrap();
     let overlap = |text: &str| pool.indexes_overlapping(&text.parse().unwrap()).collect::<Vec<_>>();

@@ -1,6 +1,4 @@
-//! Cutting networks, and handing the pieces out.
-
-use std::collections::BTreeSet;
+//! Cutting networks.
 
 use proptest::prelude::*;
 
@@ -58,25 +56,6 @@ fn a_cut_that_makes_no_sense_is_refused_with_what_would() {
     );
 }
 
-#[test]
-fn a_slice_is_taken_once_and_returned_as_often_as_one_likes() {
-    let mut free = FreeSlices::new(Slices::parse("10.0.0.0/30", "/31").unwrap());
-    assert_eq!(free.take().unwrap(), cidr("10.0.0.0/31"));
-    assert_eq!(
-        free.take_named(&cidr("10.0.0.0/31")).unwrap_err().to_string(),
-        "cannot take slice 10.0.0.0/31: it is taken"
-    );
-    assert_eq!(free.take().unwrap(), cidr("10.0.0.2/31"));
-    assert_eq!(
-        free.take().unwrap_err().to_string(),
-        "cannot take a slice of 10.0.0.0/30: all 2 slices of /31 are taken"
-    );
-    assert_eq!(free.give_back(&cidr("10.0.0.0/31")), Ok(true));
-    assert_eq!(free.give_back(&cidr("10.0.0.0/31")), Ok(false));
-    assert!(free.give_back(&cidr("10.0.0.0/30")).is_err());
-    assert_eq!((free.free(), free.taken(), free.lowest()), (1, 1, Some(cidr("10.0.0.0/31"))));
-}
-
 proptest! {
     #[test]
     fn every_slice_is_found_by_its_index_and_by_every_address(whole in small_cidr(), more in 0_u8..=6) {
@@ -94,32 +73,5 @@ proptest! {
         let addresses: Vec<_> = (0..=whole.last_offset()).map(|offset| whole.nth(offset).unwrap()).collect();
         prop_assert_eq!(covered, addresses);
         prop_assert_eq!(slices.get(slices.count()), None);
-    }
-
-    #[test]
-    fn free_slices_are_those_that_were_not_taken(
-        whole in small_cidr(),
-        operations in prop::collection::vec((0_u8..4, 0_u128..64), 0..100),
-    ) {
-        let slices = Slices::new(whole, whole.family().bits()).unwrap();
-        let (mut free, mut model) = (FreeSlices::new(slices), BTreeSet::new());
-        for (operation, index) in operations {
-            let index = index.min(slices.last_index());
-            let slice = slices.get(index).unwrap();
-            match operation {
-                0 | 1 => {
-                    let lowest = (0..slices.count()).find(|index| !model.contains(index));
-                    prop_assert_eq!(free.lowest(), lowest.and_then(|index| slices.get(index)));
-                    prop_assert_eq!(free.take().ok(), lowest.and_then(|index| slices.get(index)));
-                    model.extend(lowest);
-                }
-                2 => prop_assert_eq!(free.take_named(&slice).is_ok(), model.insert(index)),
-                _ => prop_assert_eq!(free.give_back(&slice), Ok(model.remove(&index))),
-            }
-            prop_assert_eq!(free.taken(), model.len() as u128);
-            prop_assert_eq!(free.taken() + free.free(), slices.count());
-            let taken: Vec<u128> = free.iter_taken().map(|slice| slices.index_of(&slice).unwrap()).collect();
-            prop_assert_eq!(taken, model.iter().copied().collect::<Vec<_>>());
-        }
     }
 }

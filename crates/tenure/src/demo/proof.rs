@@ -1,4 +1,7 @@
-//! The invariants over random operations: the engine beside a model that only counts.
+//! The invariants over random operations: the code that agent and controller decide with, beside a model that only counts.
+//!
+//! Addresses are held and released by [`Block`], claims pass from pod to pod by [`Slots`], and a restart replays what a
+//! journal keeps into an empty block, as an agent does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +11,9 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tenure_claims::{PodFacts, Slots, Stamp};
 use tenure_handles::Timestamp;
-use tenure_ipam::{Addresses, Block, Choice, MoveId, Notation, Range, Release, Sequence, Slot, Space, State};
+use tenure_ipam::{Addresses, Block, Choice, Hold, Notation, Range, Release, Sequence, Space, State};
 
 /// What was proven.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,18 +45,27 @@ struct Told {
     sequence: Sequence,
 }
 
+/// The pods of a claim, the active one first.
+#[derive(Default)]
+struct Claim {
+    slots: Slots,
+    pods: Vec<PodFacts>,
+}
+
 struct Run {
     random: StdRng,
     now: Timestamp,
     block: Block<u64>,
-    /// Holders by number, in the active slot.
-    active: BTreeMap<u64, Told>,
-    /// Moves under way: from whom, to whom, under which number.
-    moving: BTreeMap<u64, (u64, MoveId)>,
+    /// Holders by number. Each may be a claim.
+    held: BTreeMap<u64, Told>,
+    /// The claims among them that a pod has.
+    claims: BTreeMap<u64, Claim>,
     /// When an address was freed, to check that it cooled.
     freed: BTreeMap<String, Timestamp>,
     past: Vec<(u64, Sequence)>,
-    next_move: u64,
+    /// The hold with the highest number, which a journal keeps also when it is over.
+    youngest: Option<(u64, Hold)>,
+    next_pod: u64,
     proven: Proven,
 }
 
@@ -80,11 +93,12 @@ impl Run {
             random: StdRng::seed_from_u64(seed),
             now: Timestamp::from_millis(1_800_000_000_000),
             block: Block::new(space, COOLING),
-            active: BTreeMap::new(),
-            moving: BTreeMap::new(),
+            held: BTreeMap::new(),
+            claims: BTreeMap::new(),
             freed: BTreeMap::new(),
             past: Vec::new(),
-            next_move: 1,
+            youngest: None,
+            next_pod: 1,
             proven: Proven::default(),
         })
     }
@@ -96,16 +110,12 @@ impl Run {
             0..4 => self.hold(holder),
             4..7 => self.release(holder),
             7 => self.late_release(),
-            8 => self.begin(holder),
-            _ => self.settle(),
+            _ => self.move_claim(holder),
         }?;
         self.check(holder)
     }
 
     fn hold(&mut self, holder: u64) -> Result<()> {
-        if self.moving.values().any(|(to, _)| *to == holder) {
-            return Ok(());
-        }
         let before = self.block.counts();
         let granted = match self.block.hold(holder, Choice::NextAfterLast, self.now) {
             Ok(granted) => granted,
@@ -115,34 +125,30 @@ impl Run {
             }
         };
         let hold = granted.hold();
-        ensure!(granted.is_new() != self.active.contains_key(&holder), "a repeated hold gave another answer");
+        ensure!(granted.is_new() != self.held.contains_key(&holder), "a repeated hold gave another answer");
         if granted.is_new() {
-            let others = self.active.values().find(|told| told.addresses == hold.addresses);
+            let others = self.held.values().find(|told| told.addresses == hold.addresses);
             ensure!(others.is_none(), "{} has two holders", hold.addresses);
+            let youngest = self.youngest.replace((holder, hold));
+            let grew = youngest.is_none_or(|(_, youngest)| hold.sequence > youngest.sequence);
+            ensure!(grew, "number {} was given twice", hold.sequence);
             let freed = self.freed.remove(&hold.addresses.to_string());
             let cooled = freed.is_none_or(|freed| self.now.since(freed) >= COOLING);
             ensure!(cooled || before.free == 0, "{} was reused before it had cooled", hold.addresses);
             self.proven.holds += 1;
         }
-        self.active.insert(holder, Told { addresses: hold.addresses, sequence: hold.sequence });
+        self.held.insert(holder, Told { addresses: hold.addresses, sequence: hold.sequence });
         Ok(())
     }
 
     fn release(&mut self, holder: u64) -> Result<()> {
-        let Some(told) = self.active.remove(&holder) else { return Ok(()) };
+        let Some(told) = self.held.remove(&holder) else { return Ok(()) };
         let did = self.block.release(&holder, told.sequence, self.now);
+        ensure!(matches!(did, Release::Freed(_)), "a release did {did:?}");
+        self.claims.remove(&holder);
         self.past.push((holder, told.sequence));
+        self.freed.insert(told.addresses.to_string(), self.now);
         self.proven.releases += 1;
-        match self.moving.remove(&holder) {
-            None => {
-                ensure!(matches!(did, Release::Freed(_)), "a release did {did:?}");
-                self.freed.insert(told.addresses.to_string(), self.now);
-            }
-            Some((to, _)) => {
-                ensure!(matches!(did, Release::HandedOver(_)), "a release during a move did {did:?}");
-                self.arrive(to, told.addresses)?;
-            }
-        }
         Ok(())
     }
 
@@ -158,61 +164,49 @@ impl Run {
         Ok(())
     }
 
-    fn begin(&mut self, from: u64) -> Result<()> {
-        let to = HOLDERS + self.next_move;
-        let Some(told) = self.active.get(&from).filter(|_| !self.moving.contains_key(&from)) else {
-            return Ok(());
-        };
-        let id = MoveId(self.next_move);
-        self.next_move += 1;
-        let incoming = self.block.begin_move(&from, told.sequence, to, id)?.hold();
-        ensure!(
-            incoming.slot == Slot::Incoming && incoming.addresses == told.addresses,
-            "a move began elsewhere"
-        );
-        self.moving.insert(from, (to, id));
-        Ok(())
-    }
-
-    /// Commits or aborts some move.
-    fn settle(&mut self) -> Result<()> {
-        let Some((from, (to, id))) = self.moving.pop_first() else { return Ok(()) };
-        if self.random.random_bool(0.5) {
-            self.block.abort_move(&to, id)?;
+    /// Another pod comes for a claim that is held. It becomes the active one with its signal, or goes again before that.
+    fn move_claim(&mut self, holder: u64) -> Result<()> {
+        let Some(told) = self.held.get(&holder).copied() else { return Ok(()) };
+        let number = self.next_pod;
+        self.next_pod += 1;
+        let claim = self.claims.entry(holder).or_default();
+        let before = claim.slots.active.as_ref().map(|slot| slot.uid.clone());
+        claim.pods.push(pod(number, self.now));
+        claim.settle()?;
+        let uid = uid(number);
+        match &before {
+            None => ensure!(claim.slots.is_active(&uid), "the only pod of a claim is not the active one"),
+            Some(before) => ensure!(claim.slots.is_active(before), "a move took place without a signal"),
+        }
+        if before.is_some() && self.random.random_bool(0.5) {
+            claim.pods.retain(|pod| pod.uid != uid);
+            claim.settle()?;
+            ensure!(claim.slots.incoming.is_none(), "a pod that is gone is still coming in");
             return Ok(());
         }
-        self.block.commit_move(&to, id)?;
-        let told = self.active.remove(&from).context("the mover is known")?;
-        self.past.push((from, told.sequence));
-        self.proven.moves += 1;
-        self.arrive(to, told.addresses)
-    }
-
-    /// The incoming holder has the address now. It leaves soon, so that the usual holders meet again.
-    fn arrive(&mut self, to: u64, addresses: Addresses) -> Result<()> {
-        let hold = self.block.find(&to).context("the incoming holder holds nothing")?;
-        ensure!(hold.addresses == addresses && hold.slot == Slot::Active, "a move changed the address");
-        let did = self.block.release(&to, hold.sequence, self.now);
-        ensure!(matches!(did, Release::Freed(_)), "a release after a move did {did:?}");
-        self.freed.insert(addresses.to_string(), self.now);
-        self.past.push((to, hold.sequence));
+        if let Some(coming) = claim.pods.iter_mut().find(|pod| pod.uid == uid) {
+            coming.mover_stamp = Some(Stamp::new(number.into()));
+        }
+        claim.settle()?;
+        ensure!(claim.slots.is_active(&uid), "a signal moved nothing");
+        claim.pods.retain(|pod| pod.uid == uid);
+        claim.settle()?;
+        ensure!(claim.slots.is_active(&uid) && claim.slots.incoming.is_none(), "the end of a move undid it");
+        let hold = self.block.find(&holder).context("a claim that moved holds nothing")?;
+        ensure!(hold.addresses == told.addresses, "a move changed the address");
+        self.proven.moves += u64::from(before.is_some());
         Ok(())
     }
 
     /// What the engine says of a holder is what the model knows.
     fn check(&self, holder: u64) -> Result<()> {
         let counts = self.block.counts();
-        ensure!(
-            counts.held == self.active.len() as u128,
-            "{} held, {} known",
-            counts.held,
-            self.active.len()
-        );
+        ensure!(counts.held == self.held.len() as u128, "{} held, {} known", counts.held, self.held.len());
         ensure!(
             counts.held + counts.cooling + counts.free == counts.capacity,
             "addresses leaked: {counts:?}"
         );
-        let (Some(told), Some(hold)) = (self.active.get(&holder), self.block.find(&holder)) else {
+        let (Some(told), Some(hold)) = (self.held.get(&holder), self.block.find(&holder)) else {
             return Ok(());
         };
         for address in hold.addresses.iter() {
@@ -223,14 +217,57 @@ impl Run {
         Ok(())
     }
 
-    /// A restart: what was written is what is read, byte for byte.
+    /// A restart: an empty block, into which is replayed what a journal keeps. Nothing is lost and nothing is added.
     fn restart(&mut self) -> Result<()> {
-        let bytes = self.block.snapshot();
-        self.block = Block::restore(&bytes)?;
-        ensure!(self.block.snapshot() == bytes, "a restart changed the state");
+        self.block.advance(self.now);
+        let mut next = Block::new(self.block.space().clone(), self.block.rest());
+        let over =
+            self.youngest.map(|(key, hold)| (key, hold.addresses, hold.sequence, Timestamp::default()));
+        let cooling = self.block.cooling().map(|it| {
+            let freed_at = self.freed.get(&it.addresses.to_string()).copied().unwrap_or_default();
+            (*it.last.key, it.addresses, it.last.sequence, freed_at)
+        });
+        for (key, addresses, sequence, freed_at) in over.into_iter().chain(cooling) {
+            next.replay(key, first(addresses)?, Some(sequence))?;
+            next.release(&key, sequence, freed_at);
+        }
+        for it in self.block.holds() {
+            next.replay(*it.active.key, first(it.addresses)?, Some(it.active.sequence))?;
+        }
+        next.advance(self.now);
+        ensure!(next.holds().eq(self.block.holds()), "a restart changed who holds what");
+        ensure!(next.cooling().eq(self.block.cooling()), "a restart changed what cools");
+        self.block = next;
         self.proven.restarts += 1;
         Ok(())
     }
+}
+
+impl Claim {
+    /// Decides who has the claim, as the controller does at each look. One look is enough.
+    fn settle(&mut self) -> Result<()> {
+        let users: Vec<&PodFacts> = self.pods.iter().collect();
+        if let Some(next) = self.slots.next(&users) {
+            self.slots = Slots::from_annotation(&next.to_annotation())?;
+        }
+        ensure!(self.slots.next(&users).is_none(), "a second look decided something else");
+        let both: Vec<&str> = self.slots.both().map(|slot| slot.uid.as_str()).collect();
+        ensure!(both.len() <= 2 && both.first() != both.get(1), "one pod is in both slots");
+        Ok(())
+    }
+}
+
+fn uid(number: u64) -> String {
+    format!("pod-{number}")
+}
+
+fn pod(number: u64, created: Timestamp) -> PodFacts {
+    let node = Some(format!("node-{}", number % 3));
+    PodFacts { name: uid(number), uid: uid(number), created, node, ..PodFacts::default() }
+}
+
+fn first(addresses: Addresses) -> Result<tenure_ipam::Address> {
+    addresses.iter().next().context("a hold has no address")
 }
 
 #[cfg(test)]

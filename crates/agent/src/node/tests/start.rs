@@ -101,6 +101,36 @@ fn invariant_6_cooling_and_the_order_of_addresses_survive_a_restart() {
     assert_eq!(again.node.pools()[0].counts.cooling, 0);
 }
 
+/// The journal forgets what has cooled, but for the youngest hold of a block.
+#[test]
+fn invariant_4_the_numbers_of_holds_grow_over_restarts_also_when_nothing_is_held_or_cools() {
+    let mut rig = Rig::with_blocks([0]);
+    let mut last = None;
+    for turn in 0..5 {
+        rig.give("a");
+        let given = rig.records.iter().rev().find_map(|record| match record {
+            Record::Held(held) => Some(held.sequence),
+            _ => None,
+        });
+        assert!(given > last, "{given:?} was given after {last:?} in turn {turn}");
+        last = given;
+        rig.del("a");
+        rig.pass(Duration::from_mins(1));
+        // A later record, so that the journal knows that the address has cooled.
+        rig.give("b");
+        rig.del("b");
+        let mut image = Image::default();
+        rig.records.iter().cloned().for_each(|record| image.apply(record));
+        image.prune();
+        rig.records = image.records().collect();
+        let mut again = rig.restarted(Vec::new());
+        again.event(Event::BlockSeen(block("default", 0)));
+        again.event(Event::ApiRead);
+        again.records.splice(0..0, rig.records);
+        rig = again;
+    }
+}
+
 /// What is left to cool is written down at a start. A crash may leave any part of that.
 #[test]
 fn invariant_6_cooling_survives_a_start_that_was_cut_short() {
