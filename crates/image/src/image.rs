@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use crate::tar::Archive;
+use crate::archive::Archive;
 
 /// An image that is being put together.
-#[derive(Clone, Debug)]
 pub struct Image {
     name: String,
     layer: Archive,
@@ -42,20 +41,22 @@ pub enum ImageError {
         /// What the system says.
         source: io::Error,
     },
-    /// A path inside it is longer than a tar holds.
-    #[error("the path {path:?} in the image {image} is longer than the 100 bytes that an archive takes")]
+    /// A path inside it is one that no archive takes.
+    #[error("adding {path:?} to the image {image}: {source}")]
     Path {
         /// The path.
         path: String,
         /// The image.
         image: String,
+        /// What is wrong with it.
+        source: io::Error,
     },
 }
 
 impl Image {
     /// An empty image. The name has a registry and a tag that is not `latest`: the kubelet would want to pull that.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), layer: Archive::default(), entrypoint: vec![], environment: vec![] }
+        Self { name: name.to_owned(), layer: Archive::new(), entrypoint: vec![], environment: vec![] }
     }
 
     /// Its name.
@@ -100,16 +101,15 @@ impl Image {
 
     /// Writes it as a tar of an OCI image layout.
     pub fn save(&self, path: &Path) -> Result<Saved, ImageError> {
-        let (bytes, digest) = self
-            .layout()
-            .ok_or_else(|| ImageError::Path { path: self.name.clone(), image: self.name.clone() })?;
+        let (bytes, digest) =
+            self.layout().map_err(|source| self.file_error("making the archive", path, source))?;
         fs::write(path, &bytes).map_err(|source| self.file_error("writing", path, source))?;
         Ok(Saved { size: bytes.len(), digest })
     }
 
     /// The tar, and the digest of the manifest in it.
-    fn layout(&self) -> Option<(Vec<u8>, String)> {
-        let layer = self.layer.clone().finish();
+    fn layout(&self) -> io::Result<(Vec<u8>, String)> {
+        let layer = self.layer.bytes()?;
         let config = json!({
             "architecture": architecture(),
             "os": "linux",
@@ -132,19 +132,23 @@ impl Image {
             "mediaType": "application/vnd.oci.image.index.v1+json",
             "manifests": [entry],
         });
-        let mut archive = Archive::default();
+        let mut archive = Archive::new();
         archive.file("/oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         archive.file("/index.json", 0o644, index.to_string().as_bytes())?;
         for blob in [&layer, &config, &manifest] {
             archive.file(&format!("/blobs/{}", digest_of(blob).replace(':', "/")), 0o644, blob)?;
         }
-        Some((archive.finish(), digest_of(&manifest)))
+        Ok((archive.bytes()?, digest_of(&manifest)))
     }
 
-    fn with(mut self, path: &str, add: impl FnOnce(&mut Archive) -> Option<()>) -> Result<Self, ImageError> {
+    fn with(
+        mut self,
+        path: &str,
+        add: impl FnOnce(&mut Archive) -> io::Result<()>,
+    ) -> Result<Self, ImageError> {
         match add(&mut self.layer) {
-            Some(()) => Ok(self),
-            None => Err(ImageError::Path { path: path.to_owned(), image: self.name }),
+            Ok(()) => Ok(self),
+            Err(source) => Err(ImageError::Path { path: path.to_owned(), image: self.name, source }),
         }
     }
 

@@ -3,9 +3,9 @@
 //! An image is one layer, written as an OCI image layout in a tar: what `ctr images import` and `podman load` take. The
 //! same files make the same bytes, so an image's digest says what is in it and not when or where it was made.
 
+mod archive;
 mod elf;
 mod image;
-mod tar;
 
 pub use elf::is_static;
 pub use image::{Image, ImageError, Saved};

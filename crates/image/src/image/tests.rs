@@ -65,16 +65,26 @@ fn an_image_is_a_layout_whose_digests_hold_and_whose_layer_has_the_files() {
 
 #[test]
 fn the_same_files_make_the_same_image() {
-    let image = || Image::named("a:1").file("/x", b"1").unwrap().layout();
-    assert_eq!(image(), image());
-    assert_ne!(image(), Image::named("a:1").file("/x", b"2").unwrap().layout());
+    let image = |bytes| Image::named("a:1").file("/x", bytes).unwrap().layout().unwrap();
+    assert_eq!(image(b"1"), image(b"1"));
+    assert_ne!(image(b"1"), image(b"2"));
 }
 
 #[test]
-fn a_path_that_does_not_fit_is_refused() {
-    let path = format!("/{}", "x".repeat(101));
-    let error = Image::named("a:1").file(&path, b"").unwrap_err();
-    assert!(error.to_string().contains("is longer than the 100 bytes"), "{error}");
+fn a_long_path_is_in_the_image_whole() {
+    let path = format!("/{}/{}", "d".repeat(90), "x".repeat(90));
+    let mut archive = Archive::new();
+    archive.file(&path, 0o644, b"1").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let saved = directory.path().join("layer.tar");
+    fs::write(&saved, archive.bytes().unwrap()).unwrap();
+    assert_eq!(fs::read(unpack(&saved).path().join(path.trim_start_matches('/'))).unwrap(), b"1");
+}
+
+#[test]
+fn a_path_that_leads_out_of_the_image_is_refused_by_name() {
+    let error = Image::named("a:1").file("/../x", b"").err().unwrap().to_string();
+    assert!(error.starts_with("adding \"/../x\" to the image a:1: "), "{error}");
 }
 
 #[test]
