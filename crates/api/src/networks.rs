@@ -1,10 +1,8 @@
 //! NetworkAttachmentDefinitions, `k8s.cni.cncf.io/v1`: other people's kind, of which we read the configuration and nothing
 //! else. Its definition is not among ours, and may be missing.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{NamespaceResourceScope, TypeMeta};
+use kube::core::TypeMeta;
 use kube::{CustomResource, Resource};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +26,8 @@ pub struct NetworkAttachmentDefinitionSpec {
 /// A network that pods may name.
 ///
 /// Read more patiently than the derived type reads: one without `spec` is valid, and means a file on the node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[resource(inherit = "Definition")]
 #[serde(from = "Wire", into = "Wire")]
 pub struct NetworkAttachmentDefinition {
     /// Metadata as of every object.
@@ -65,34 +64,5 @@ impl From<NetworkAttachmentDefinition> for Wire {
     fn from(NetworkAttachmentDefinition { metadata, spec }: NetworkAttachmentDefinition) -> Self {
         let types = TypeMeta::resource::<NetworkAttachmentDefinition>();
         Self { types: Some(types), metadata, spec: Some(spec) }
-    }
-}
-
-impl Resource for NetworkAttachmentDefinition {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Definition::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Definition::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Definition::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Definition::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tenure_api::claims::IPAMClaim;
 use tenure_claims::{ClaimFacts, Slot};
 
+use crate::conditions::Condition;
 use crate::place::Place;
 use crate::snapshot::{self, every_if_known};
 use crate::table::{self, Format, Said};
@@ -53,15 +54,6 @@ struct User {
     node: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    reason: String,
-    message: String,
-}
-
 /// Looks and says.
 pub(crate) async fn run(options: Options) -> Result<Said> {
     let source = options.place.source().await?;
@@ -94,14 +86,7 @@ fn row(claim: &IPAMClaim) -> (Row, Timestamp) {
         incoming: user(facts.slots.incoming),
         created: created.to_string(),
         deleting: facts.deleting,
-        conditions: conditions
-            .map(|it| Condition {
-                type_: it.type_.clone(),
-                status: it.status.clone(),
-                reason: it.reason.clone(),
-                message: it.message.clone(),
-            })
-            .collect(),
+        conditions: conditions.map(Condition::from).collect(),
         namespace: facts.namespace,
         name: facts.name,
         network: facts.network,

@@ -6,7 +6,7 @@
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
 //! | `check` | comparing everything with everything |
 //! | `place`, `agents`, `snapshot`, `ranges` | where to ask, asking agents, and what was gathered, Whereabouts' ranges too |
-//! | `table` | how it looks |
+//! | `table`, `conditions` | how it looks |
 //!
 //! What a verb says is a pure function of a `snapshot::Snapshot`.
 
@@ -14,6 +14,7 @@ mod agents;
 mod blocks;
 mod check;
 mod claims;
+mod conditions;
 mod demo;
 mod node;
 mod place;

@@ -10,6 +10,7 @@ use tenure_api::coil::{AddressBlock, AddressPool, PoolUsage, condition};
 use tenure_api::overlap::overlaps;
 use tenure_ipam::IntervalSet;
 
+use crate::conditions::Condition;
 use crate::place::{Place, Source};
 use crate::snapshot::{Snapshot, subnet};
 use crate::table::{self, Format, Said};
@@ -57,16 +58,6 @@ struct Use {
     free: String,
     /// Nodes whose agent could not be asked: what their pods use is not counted.
     unknown_nodes: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Condition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    reason: String,
-    message: String,
 }
 
 /// Looks and says.
@@ -158,17 +149,6 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let mut rows: Vec<Row> = snapshot.pools.iter().map(row).collect();
     rows.extend(of_ranges::rows(&snapshot.ranges));
     rows
-}
-
-impl From<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> for Condition {
-    fn from(it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> Self {
-        Self {
-            type_: it.type_.clone(),
-            status: it.status.clone(),
-            reason: it.reason.clone(),
-            message: it.message.clone(),
-        }
-    }
 }
 
 fn conditions(pool: &AddressPool) -> Vec<Condition> {

@@ -1,10 +1,8 @@
 //! `IPAMClaim`: addresses of one interface on one network, for whoever has the claim.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use kube::core::{ApiResource, NamespaceResourceScope, TypeMeta};
+use kube::core::{ApiResource, TypeMeta};
 use kube::{CustomResource, CustomResourceExt, KubeSchema, Resource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +35,8 @@ pub struct IPAMClaimSpec {
 ///
 /// Read more patiently than the derived type reads: the definitions of others require no `spec`, and one claim without must not
 /// make the list of all unreadable.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[resource(inherit = "Definition")]
 #[serde(from = "Wire", into = "Wire")]
 pub struct IPAMClaim {
     /// Metadata as of every object.
@@ -80,35 +79,6 @@ impl From<Wire> for IPAMClaim {
 impl From<IPAMClaim> for Wire {
     fn from(IPAMClaim { metadata, spec, status }: IPAMClaim) -> Self {
         Self { types: Some(TypeMeta::resource::<IPAMClaim>()), metadata, spec, status }
-    }
-}
-
-impl Resource for IPAMClaim {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Definition::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Definition::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Definition::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Definition::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
 

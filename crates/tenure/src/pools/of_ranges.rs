@@ -9,7 +9,8 @@ use tenure_ipam::Cidr;
 use tenure_whereabouts::ledger::State;
 use tenure_whereabouts::slices::{network_of, network_of_ledger};
 
-use super::{Condition, Row, Use};
+use super::{Row, Use};
+use crate::conditions::Condition;
 use crate::ranges::{Ranges, used};
 
 pub(super) fn rows(ranges: &Ranges) -> Vec<Row> {
