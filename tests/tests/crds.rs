@@ -344,7 +344,7 @@ async fn the_kinds_are_served_as_people_know_them(server: &Server) -> Result<()>
         let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
         assert_eq!(requests.list(&of_node).await?.items.len(), count, "requests of {node}");
     }
-    let of_pool = ListParams::default().labels(&coil::blocks_of_pool("pool1"));
+    let of_pool = ListParams::default().labels(&format!("{}=pool1", coil::label::POOL));
     assert_eq!(blocks.list(&of_pool).await?.items.len(), 1);
 
     // A carved block is accepted as it is.

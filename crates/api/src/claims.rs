@@ -64,8 +64,6 @@ pub mod annotation {
     pub const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
     /// On a pod: what is to be its default network. (Multus'.)
     pub const DEFAULT_NETWORK: &str = "v1.multus-cni.io/default-network";
-    /// On a launcher pod: the name of its machine. (KubeVirt's.)
-    pub const KUBEVIRT_DOMAIN: &str = "kubevirt.io/domain";
     /// On a launcher pod: when the machine was ready to run in it, after a migration. KubeVirt's trigger to fail over; virt-controller
     /// writes it as Go's `Time.String()`. (KubeVirt's.)
     pub const KUBEVIRT_READY: &str = "kubevirt.io/migration-target-ready-timestamp";

@@ -60,8 +60,6 @@ pub mod annotation {
     pub const WITHHELD_FOR: &str = "tenure/withheld-for";
     /// On a namespace: the pool of its pods.
     pub const POOL: &str = "coil.cybozu.com/pool";
-    /// Prefix on a pod: followed by the namespace of the `Egress` objects named in the value.
-    pub const EGRESS_PREFIX: &str = "egress.coil.cybozu.com/";
 }
 
 /// Types and reasons of conditions.
@@ -103,9 +101,4 @@ pub mod condition {
 /// The label selector for the blocks that a node owns.
 pub fn blocks_of_node(node: &str) -> String {
     format!("{}={node}", label::NODE)
-}
-
-/// The label selector for the blocks carved from a pool.
-pub fn blocks_of_pool(pool: &str) -> String {
-    format!("{}={pool}", label::POOL)
 }

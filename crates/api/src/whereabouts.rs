@@ -18,6 +18,7 @@ pub mod rules;
 mod slices;
 
 pub use ippool::{Allocation, IPPool, IPPoolSpec};
+pub use ledger::Reservation;
 pub use names::{WhereaboutsNameError, pool_name, reservation_name, slice_pool_name};
 pub use reservation::{OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec};
 pub use slices::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus};
@@ -26,8 +27,6 @@ pub use slices::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlic
 pub const GROUP: &str = "whereabouts.cni.cncf.io";
 /// The version of these kinds.
 pub const VERSION: &str = "v1alpha1";
-/// The Lease that Whereabouts serialises all its writers with when there are no slices.
-pub const LEASE: &str = "whereabouts";
 
 /// Names of labels. They are ours: Whereabouts sets none, and whoever reads its objects may not rely on them.
 pub mod label {

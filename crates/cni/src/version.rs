@@ -25,8 +25,6 @@ impl Version {
     /// All of them, oldest first.
     pub const ALL: [Self; 7] =
         [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
-    /// The newest one.
-    pub const NEWEST: Self = Self::V1_1_0;
 
     /// The version that a configuration names; one that names none means 0.1.0, as the specification has it.
     pub fn parse(text: &str) -> Result<Self, Failure> {

@@ -16,7 +16,6 @@
 //! | [`Pool`] | a list of subnets in numbered blocks |
 //! | [`block`] | **who holds which address**: the one allocator, with cooling |
 //! | [`ledger`] | holds as the records that dialects keep them in |
-//! | [`assign`] | Whereabouts' requests on a list of reservations |
 //!
 //! A pool's block becomes a space, and a space becomes a block that hands out:
 //!
@@ -44,7 +43,6 @@
 #![forbid(unsafe_code)]
 
 mod address;
-pub mod assign;
 pub mod block;
 mod cidr;
 mod hash;

@@ -116,15 +116,6 @@ impl Range {
         Ok(self.cut(first, last))
     }
 
-    /// Only from `first` and up to `last`, as Whereabouts does it: an end that is not usable is ignored, and
-    /// so is a `last` below `first`.
-    #[must_use]
-    pub fn between_or_ignore(self, first: Option<Address>, last: Option<Address>) -> Self {
-        let first = first.filter(|first| first.is_between(self.first, self.last)).unwrap_or(self.first);
-        let last = last.filter(|last| last.is_between(first, self.last)).unwrap_or(self.last);
-        self.cut(first, last)
-    }
-
     /// Without these. What lies outside the range, or is of the other family, changes nothing.
     #[must_use]
     pub fn without(mut self, exclusions: impl IntoIterator<Item = Exclusion>) -> Self {
@@ -181,13 +172,6 @@ impl Range {
     /// How many addresses that may be handed out are below this one, if it is one itself.
     pub fn rank(&self, address: Address) -> Option<u128> {
         if address.family() == self.family() { self.runs.rank(address.bits()) } else { None }
-    }
-
-    /// The addresses that may be handed out, from `from` on, lowest first.
-    pub fn walk_from(&self, from: Address) -> impl Iterator<Item = Address> {
-        let same_family = from.family() == self.family();
-        let runs = same_family.then(|| self.runs.iter_from(from.bits()));
-        runs.into_iter().flatten().flatten().map(|bits| self.address(bits))
     }
 
     /// The lowest address from `from` on that may be handed out and is not one of `taken` (addresses as numbers of this

@@ -300,7 +300,8 @@ impl Node {
     }
 
     /// Whether nothing is under way: every call was answered.
-    pub fn is_idle(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
         self.attachments.values().all(|it| it.phase == Phase::Held) && self.jobs.is_empty()
     }
 

@@ -7,8 +7,7 @@ use futures::future::join_all;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tenure_api::release::mark_of;
-use tenure_api::whereabouts::{IPPool, label};
-use tenure_ipam::assign::Reservation;
+use tenure_api::whereabouts::{IPPool, Reservation, label};
 use tenure_ipam::{Cidr, Exclusion, Subnet};
 use tenure_whereabouts::ledger::{Adopted, PoolId, adopt};
 

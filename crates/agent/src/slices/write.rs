@@ -10,8 +10,7 @@ use futures::future::join_all;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use tenure_api::release::RELEASING;
-use tenure_api::whereabouts::{IPPool, NodeSlicePool};
-use tenure_ipam::assign::Reservation;
+use tenure_api::whereabouts::{IPPool, NodeSlicePool, Reservation};
 use tenure_whereabouts::ledger::{PoolId, State, owned_object};
 
 use super::known::SeenPool;

@@ -1,10 +1,24 @@
-//! `IPPool` as the engine takes it, and the engine's reservations as an `IPPool`.
+//! The records of an `IPPool`, by address.
 
-use tenure_ipam::assign::Reservation;
 use tenure_ipam::ledger::{Decoded, LedgerError, Offsets};
-use tenure_ipam::{Cidr, Notation, ParseError};
+use tenure_ipam::{Address, Cidr, Notation, ParseError};
 
 use super::{Allocation, IPPoolSpec};
+
+/// An address and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The container.
+    pub id: String,
+    /// The pod, as `namespace/name`.
+    pub podref: String,
+    /// The pod's UID; empty where it is not known.
+    pub uid: String,
+    /// The interface; empty in old records.
+    pub ifname: String,
+    /// The address.
+    pub address: Address,
+}
 
 impl IPPoolSpec {
     /// A ledger of these reservations. Refuses an address outside the range, and one that is there twice.

@@ -15,7 +15,11 @@ pub(super) fn range(input: &Input) -> Result<Range, String> {
     let cidr = Notation::LeadingZeros.cidr(input.text("range")).map_err(refused)?;
     let end = |key| Some(input.text(key)).filter(|text| !text.is_empty()).map(address).transpose();
     let window = Range::new(cidr, Usable::WithoutEdges).map_err(refused)?;
-    let window = window.between_or_ignore(end("range_start")?, end("range_end")?);
+    // Whereabouts ignores an end that is not usable. A configuration with such an end is refused (`config`).
+    let within = |end: Option<Address>, from| end.filter(|end| end.is_between(from, window.last()));
+    let first = within(end("range_start")?, window.first());
+    let last = within(end("range_end")?, first.unwrap_or(window.first()));
+    let window = window.clone().between(first, last).map_err(refused)?;
     let excluded = |text: &str| Notation::Strict.cidr_or_address(text).map(Exclusion::from).map_err(refused);
     Ok(window.without(input.texts("exclude").map(excluded).collect::<Result<Vec<_>, _>>()?))
 }

@@ -42,6 +42,15 @@ pub(super) fn preloaded(input: &Input) -> Answer {
     Ok(json!({ "ips": cluster.add(&config, who)? }))
 }
 
+/// The configuration of a network with this `ipam`, as a pod's ADD brings it.
+pub(super) fn config(version: &str, ipam: &Value, namespace: &str, pod: &str) -> Result<Config, String> {
+    let mut ipam = ipam.clone();
+    ipam["type"] = json!("whereabouts");
+    let network = json!({"cniVersion": version, "name": "net", "type": "macvlan", "ipam": ipam});
+    let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod}");
+    Config::load(&network, None, &Arguments::parse(&arguments).map_err(refused)?).map_err(refused)
+}
+
 fn version(input: &Input) -> String {
     Some(input.text("cniVersion")).filter(|version| !version.is_empty()).unwrap_or("0.3.1").to_owned()
 }
@@ -75,11 +84,7 @@ struct Cluster {
 
 impl Cluster {
     fn config(&self, ipam: &Value, namespace: &str, pod: &str) -> Result<Config, String> {
-        let mut ipam = ipam.clone();
-        ipam["type"] = json!("whereabouts");
-        let network = json!({"cniVersion": self.version, "name": "net", "type": "macvlan", "ipam": ipam});
-        let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod}");
-        Config::load(&network, None, &Arguments::parse(&arguments).map_err(refused)?).map_err(refused)
+        config(&self.version, ipam, namespace, pod)
     }
 
     fn step(&mut self, networks: &BTreeMap<String, Value>, step: &Input) -> Value {

@@ -300,14 +300,6 @@ impl Network {
         })
     }
 
-    /// Records whose key is no address of their range: object and key. They stay, and nobody has them.
-    pub fn nonsense(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.objects.iter().flat_map(|(name, object)| {
-            let senseless = object.records.keys().filter(|key| object.address(key).is_none());
-            senseless.map(move |key| (name.as_str(), key.as_str()))
-        })
-    }
-
     /// The addresses that a pool's records name, as numbers.
     pub(super) fn taken(&self, id: &PoolId) -> Option<&IntervalSet> {
         self.held.get(id).map(|held| &held.set)

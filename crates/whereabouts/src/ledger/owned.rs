@@ -1,8 +1,7 @@
 //! A node's slice: one object with one writer, written behind what the node has decided.
 
-use tenure_api::whereabouts::{IPPool, IPPoolSpec};
+use tenure_api::whereabouts::{IPPool, IPPoolSpec, Reservation};
 use tenure_ipam::Address;
-use tenure_ipam::assign::Reservation;
 use tenure_ipam::ledger::LedgerError;
 
 use super::{PoolId, State};

@@ -9,8 +9,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
-use tenure_api::whereabouts::IPPool;
-use tenure_ipam::assign::Reservation;
+use tenure_api::whereabouts::{IPPool, Reservation};
 
 use super::*;
 use crate::config::{Arguments, Config};

@@ -154,8 +154,7 @@ impl World {
     pub(super) fn check_nothing_else(&self, key: &HoldKey, given: Address) {
         let wish = wish(key);
         let range = wish.within.unwrap();
-        let will_do =
-            range.walk_from(range.first()).filter(|it| wish.only.is_empty() || wish.only.contains(it));
+        let will_do = addresses(&range).filter(|it| wish.only.is_empty() || wish.only.contains(it));
         // The pod that had it may have what it prefers again.
         if wish.preferred == Some(given) {
             return;
@@ -173,7 +172,7 @@ impl World {
         assert!(wish.only.is_empty() || wish.only.contains(&address), "{key} got {address}");
         if wish.lowest && wish.preferred != Some(address) {
             let range = wish.within.unwrap();
-            let lower = range.walk_from(range.first()).take_while(|lower| *lower < address);
+            let lower = addresses(&range).take_while(|lower| *lower < address);
             for lower in lower {
                 let free = matches!(self.agent.node.who(lower), Who::Free { .. });
                 assert!(!free, "{key} got {address}, and {lower} was free");
@@ -181,4 +180,9 @@ impl World {
         }
         self.deeds.count("of a slice");
     }
+}
+
+/// The addresses that may be handed out, lowest first.
+fn addresses(range: &Range) -> impl Iterator<Item = Address> {
+    (0..range.count()).filter_map(|rank| range.nth(rank))
 }
