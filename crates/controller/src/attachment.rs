@@ -3,11 +3,14 @@
 use kube::ResourceExt;
 use serde_json::Value;
 use tenure_api::networks::NetworkAttachmentDefinition;
+use tenure_api::read::Unreadable;
 use tenure_claims::opt_in::{OptInError, network_of_definition};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::slices::AttachmentDefinition;
 
-use crate::cache::Known;
+use crate::cache::{Cache, Known};
+use crate::kind::{Cached, cached_kind};
+use crate::world::World;
 
 /// One that was heard of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,31 @@ pub struct Attachment {
     pub primary: bool,
     version: u128,
 }
+
+impl Cached for NetworkAttachmentDefinition {
+    type Kept = Attachment;
+
+    fn cache(world: &mut World) -> &mut Cache<Attachment> {
+        &mut world.ledgers.attachments
+    }
+
+    fn kept(self) -> Attachment {
+        Attachment::of(&self)
+    }
+
+    fn changed(world: &mut World) {
+        world.ledgers.changed();
+    }
+}
+
+cached_kind!(
+    NetworkAttachmentDefinition,
+    "NetworkAttachmentDefinition",
+    /// One without a configuration: its author's network is not served.
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        Some(Self { metadata: it.metadata.clone(), ..Self::default() })
+    }
+);
 
 impl Attachment {
     /// What is kept of an object.

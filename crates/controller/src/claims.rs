@@ -1,87 +1,160 @@
-//! What is known of claims: `IPAMClaim`s of all namespaces, and the pools that namespaces name.
-//!
-//! The definition of claims may be missing: then nothing is known of them, nothing is given, and nothing is freed.
+//! Claims: addresses that outlive pods. Records in blocks and ledgers, the pods that have each claim, and the owners for which
+//! claims are made.
 
+mod events;
+mod known;
+mod metrics;
+mod owners;
+mod perform;
+mod plan;
+mod records;
+mod users;
+mod write;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt;
-use kube::core::PartialObjectMeta;
+use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
+use kube::{Api, Client};
+use prometheus_client::registry::Registry;
 use tenure_api::claims::IPAMClaim;
-use tenure_api::coil::annotation;
-use tenure_claims::ClaimFacts;
-use tenure_claims::makers::Existing;
+use tenure_api::read::Unreadable;
 
-use crate::cache::{Cache, Known, Seen};
+use crate::cache::Cache;
+use crate::kind::{Cached, cached_kind};
+use crate::part::{Count, Part, Perform, Plan};
+use crate::watch::{Watch, Watches};
+use crate::world::World;
+#[cfg(test)]
+pub(crate) use known::namespace_seen;
+pub use known::{Claim, Claims, NamespaceFacts, NamespaceSeen};
+pub use owners::{
+    MachineSeen, Owners, StatefulSeen, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec,
+    VirtualMachineSpec, WebhookFacts, WebhookSeen,
+};
+pub use plan::ClaimSettings;
+pub(crate) use plan::{ClaimsPlanner, speaks_for_cluster};
+#[cfg(test)]
+pub(crate) use records::Planted;
+pub use write::{ClaimId, ClaimWrite, Gone, MoveWrite, Owner, OwnerWrite, PodId, Renamed};
 
-/// Claims, as far as they are known.
-#[derive(Debug, Default)]
-pub struct Claims {
-    /// `IPAMClaim`s by `namespace/name`. Incomplete while their definition is missing.
-    pub all: Cache<Claim>,
-    /// Namespaces, watched only while there are claims.
-    pub namespaces: Cache<NamespaceSeen>,
+/// Claims, as a part of the controller.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimsPart {
+    /// How claims are looked after.
+    pub settings: ClaimSettings,
+    /// The namespace of Whereabouts' objects, in which records may be.
+    pub namespace: String,
+    /// Whether pods are in this API. Where they are not, none can use a claim.
+    pub pods_are_known: bool,
 }
 
-/// A claim that was heard of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
-    /// What matters of it to agents and controller alike.
-    pub facts: ClaimFacts,
-    /// What matters of it to those who would make it.
-    pub existing: Existing,
-    /// All of it.
-    pub object: IPAMClaim,
-}
-
-/// A namespace that was heard of.
-pub type NamespaceSeen = Seen<NamespaceFacts>;
-
-/// What matters of a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceFacts {
-    /// The pool that its annotation names.
-    pub pool: Option<String>,
-}
-
-impl Claims {
-    /// The claim of that name.
-    pub fn get(&self, namespace: &str, name: &str) -> Option<&Claim> {
-        self.all.get(&format!("{namespace}/{name}"))
+impl Part for ClaimsPart {
+    fn watch(&self, watches: &mut Watches<'_>) {
+        let client = watches.client();
+        let optional = || Watch { may_be_missing: true, ..Watch::default() };
+        watches.add::<IPAMClaim>(Api::all(client.clone()), optional());
+        let needed = |world: &World| world.claims.needs_namespaces();
+        let namespaces = Watch { needed: Some(Box::new(needed)), ..optional() };
+        watches.add::<PartialObjectMeta<Namespace>>(Api::all(client.clone()), namespaces);
+        // KubeVirt's kinds may be missing.
+        let of_owners = || Watch { needed: Some(Box::new(World::needs_owners)), ..optional() };
+        watches.add::<VirtualMachine>(Api::all(client.clone()), of_owners());
+        watches.add::<VirtualMachineInstance>(Api::all(client.clone()), of_owners());
+        watches.add::<StatefulSet>(Api::all(client.clone()), of_owners());
+        watches.add::<MutatingWebhookConfiguration>(Api::all(client), of_owners());
     }
 
-    /// Whether namespaces matter.
-    pub fn needs_namespaces(&self) -> bool {
-        !self.all.is_empty()
-    }
-}
-
-impl Claim {
-    /// What is kept of an object.
-    pub fn of(mut object: IPAMClaim) -> Self {
-        object.metadata.managed_fields = None;
-        Self { facts: ClaimFacts::of(&object), existing: Existing::of(&object), object }
+    fn planner(&self) -> Box<dyn Plan> {
+        Box::new(ClaimsPlanner::new(&self.settings, self.pods_are_known))
     }
 
-    /// `namespace/name`.
-    pub fn reference(&self) -> String {
-        format!("{}/{}", self.facts.namespace, self.facts.name)
-    }
-}
-
-impl Known for Claim {
-    fn key(&self) -> String {
-        self.reference()
+    fn performer(&self, client: &Client) -> (&'static str, Arc<dyn Perform>) {
+        (write::PART, Arc::new(perform::ClaimsPerformer::new(client.clone(), &self.namespace)))
     }
 
-    fn known_uid(&self) -> Option<String> {
-        self.object.uid()
-    }
-
-    fn known_version(&self) -> u128 {
-        self.object.known_version()
+    fn metrics(&self, registry: &mut Registry) -> Box<dyn Count> {
+        Box::new(metrics::ClaimMetrics::registered(registry))
     }
 }
 
-pub(crate) fn namespace_seen(namespace: &PartialObjectMeta<Namespace>) -> NamespaceSeen {
-    let pool = namespace.annotations().get(annotation::POOL).cloned();
-    Seen::of(namespace, NamespaceFacts { pool })
+/// Implements [`Cached`] for a kind of which one function says what is kept.
+macro_rules! cached_as {
+    ($kind:ty, $kept:ty, $($field:ident).+, $seen:path) => {
+        impl Cached for $kind {
+            type Kept = $kept;
+
+            fn cache(world: &mut World) -> &mut Cache<Self::Kept> {
+                &mut world.$($field).+
+            }
+
+            fn kept(self) -> Self::Kept {
+                $seen(&self)
+            }
+        }
+    };
 }
+
+cached_as!(PartialObjectMeta<Namespace>, NamespaceSeen, claims.namespaces, known::namespace_seen);
+cached_as!(VirtualMachine, MachineSeen, owners.machines, owners::machine_seen);
+cached_as!(VirtualMachineInstance, MachineSeen, owners.instances, owners::instance_seen);
+cached_as!(StatefulSet, StatefulSeen, owners.stateful_sets, owners::stateful_seen);
+cached_as!(MutatingWebhookConfiguration, WebhookSeen, owners.webhooks, owners::webhook_seen);
+
+impl Cached for IPAMClaim {
+    type Kept = Claim;
+
+    fn cache(world: &mut World) -> &mut Cache<Claim> {
+        &mut world.claims.all
+    }
+
+    fn kept(self) -> Claim {
+        Claim::of(self)
+    }
+}
+
+cached_kind!(
+    IPAMClaim,
+    "IPAMClaim",
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        let bare = || Self { metadata: it.metadata.clone(), ..Self::default() };
+        Some(it.without(&["status"]).unwrap_or_else(bare))
+    }
+);
+cached_kind!(
+    PartialObjectMeta<Namespace>,
+    "Namespace",
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        Some(it.metadata.clone().into_response_partial())
+    }
+);
+cached_kind!(
+    VirtualMachine,
+    "VirtualMachine",
+    fn observe_lack(world: &mut World) {
+        Self::forget(world);
+    }
+);
+cached_kind!(
+    VirtualMachineInstance,
+    "VirtualMachineInstance",
+    fn observe_lack(world: &mut World) {
+        Self::forget(world);
+    }
+);
+cached_kind!(
+    StatefulSet,
+    "StatefulSet",
+    fn observe_lack(world: &mut World) {
+        Self::forget(world);
+    }
+);
+cached_kind!(
+    MutatingWebhookConfiguration,
+    "MutatingWebhookConfiguration",
+    fn observe_lack(world: &mut World) {
+        Self::forget(world);
+    }
+);

@@ -13,47 +13,55 @@
 //! A deposed leader does no harm: every write is a compare-and-swap on the object that the decision was based on, or
 //! completes, idempotently, what such a write has decided. See [`Write`].
 
-mod act;
 mod attachment;
 mod cache;
 mod claims;
+mod coil;
+mod control_loop;
 mod election;
 mod events;
-mod flight;
+mod executor;
 mod health;
+mod kind;
 mod lead;
-mod ledgers;
-mod makers;
+mod live;
 mod metrics;
+mod nodes;
+mod part;
 mod plan;
 mod pods;
-mod records;
 mod release;
 mod retry;
 mod run;
+mod suspicions;
 mod unreadable;
-mod users;
 mod watch;
+mod whereabouts;
 mod world;
 mod write;
 
 pub use attachment::Attachment;
 pub use cache::{Cache, Known, Seen};
-pub use claims::{Claim, Claims, NamespaceFacts, NamespaceSeen};
-pub use election::{Elector, Role, Step, Term, Timing, TimingError};
-pub use health::Health;
-pub use ledgers::{Ledger, Ledgers};
-pub use makers::{
-    MachineSeen, Makers, StatefulSeen, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec,
-    VirtualMachineSpec, WebhookFacts, WebhookSeen,
+pub use claims::{
+    Claim, ClaimId, ClaimSettings, ClaimWrite, Claims, ClaimsPart, Gone, MachineSeen, MoveWrite,
+    NamespaceFacts, NamespaceSeen, Owner, OwnerWrite, Owners, PodId, Renamed, StatefulSeen, VirtualMachine,
+    VirtualMachineInstance, VirtualMachineInstanceSpec, VirtualMachineSpec, WebhookFacts, WebhookSeen,
 };
+pub use coil::{Because, BlockWrite, Coil};
+pub use election::{Elector, Role, Step, Term, Timing, TimingError};
+pub use events::Note;
+pub use executor::{Answer, Every, Outcome, create, delete, every, exactly, finalize, json_patch, settle};
+pub use health::Health;
+pub use kind::{Kind, Observation};
+pub use live::{is_in_use_out_of_service, node_is_in_use};
 pub use metrics::Metrics;
-pub use plan::{ClaimSettings, Planner, Whereabouts};
+pub use part::{Board, Count, Part, Perform, Plan};
+pub use plan::Planner;
 pub use pods::{PodBrief, PodSeen, Pods};
 pub use release::{MISSING_NODE_REST, MissingNodeRest};
 pub use run::{Controller, RunError, Settings};
+pub use unreadable::Stub;
+pub use watch::{Needed, Watch, Watches};
+pub use whereabouts::{Ledger, LedgerWrite, Ledgers, Rest, Whereabouts};
 pub use world::World;
-pub use write::{
-    At, Because, ClaimId, ClaimWrite, Gone, LedgerWrite, MadeFor, MakeWrite, MoveWrite, PodId, Renamed, Rest,
-    Write,
-};
+pub use write::{At, Operation, Rank, Write, of};

@@ -12,11 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::NamespaceResourceScope;
+use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
+use tenure_api::read::Unreadable;
 use tenure_claims::PodFacts;
 use tenure_ipam::Address;
 use tenure_whereabouts::reconcile::{LivingPod, NETWORK_STATUS, addresses_of_status};
+
+use crate::kind::Kind;
+use crate::unreadable::Stub;
+use crate::world::World;
 
 /// A pod that was heard of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,6 +192,35 @@ impl Resource for PodBrief {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+impl Kind for PodBrief {
+    const NAME: &'static str = "Pod";
+
+    /// It runs somewhere: its records stay.
+    fn stand_in(it: &Unreadable) -> Option<Self> {
+        Some(Self::somewhere(it.metadata.clone()))
+    }
+
+    fn observe(world: &mut World, event: Event<Self>) {
+        let pods = &mut world.ledgers.pods;
+        match event {
+            Event::Init => pods.begin(),
+            Event::InitApply(pod) | Event::Apply(pod) => pods.apply(PodSeen::of(&pod)),
+            Event::InitDone => pods.finish(),
+            Event::Delete(pod) => pods.remove(&podref(&pod)),
+        }
+    }
+
+    fn observe_gone(world: &mut World, namespace: &str, name: &str, _: &str) {
+        world.ledgers.pods.remove(&format!("{namespace}/{name}"));
+    }
+
+    fn observe_unreadable(_: &mut World, _: &Stub, _: bool) {}
+
+    fn forget(world: &mut World) {
+        world.ledgers.pods.forget();
     }
 }
 

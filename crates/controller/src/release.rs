@@ -15,7 +15,7 @@
 //! ```
 //!
 //! To use it for another kind: call [`Releases::look_again`] at the beginning of a plan and [`Releases::step`] for each object
-//! whose node is not known, write [`mark_at`] for [`Step::Mark`], and ask `Actor::node_is_in_use` before both writes. An
+//! whose node is not known, write [`mark_at`] for [`Step::Mark`], and ask `crate::live::node_is_in_use` before both writes. An
 //! object whose node is known again loses its mark. The taint `node.kubernetes.io/out-of-service` needs no mark and no rest.
 
 use std::collections::BTreeMap;

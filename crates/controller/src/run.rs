@@ -1,47 +1,29 @@
-//! The loop: hear, plan, write, hear what came of it, and again.
-//!
-//! Writes are under way for each object by itself ([`Flights`]). Usually all answers come within milliseconds, and the next
-//! plan is made when the last one is written: it is made of all that is known. When some are slow, the next plan is made
-//! [`STRAGGLERS`] later without them, and leaves out the objects that they are about. So that a new request does not wait for a
-//! thousand others, one plan writes at most [`Settings::round`].
+//! The controller: its settings, its parts, and how it starts and ends.
 
-use std::collections::VecDeque;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use kube::Client;
 use tenure_daemon::Pages;
-use tenure_handles::{Clock, Timestamp};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tenure_handles::Clock;
+use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::act::{Actor, Outcome};
+use crate::claims::{ClaimSettings, ClaimsPart};
+use crate::coil::Coil;
+use crate::control_loop::ControlLoop;
 use crate::election::{Role, Timing};
-use crate::events::{self, Note};
-use crate::flight::{Flights, Landed, Sent};
+use crate::events;
 use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
-use crate::plan::{ClaimSettings, Planner, Whereabouts};
+use crate::part::Part;
 use crate::release::MissingNodeRest;
-use crate::retry::Retry;
-use crate::watch::{News, Watches};
+use crate::watch::Watches;
+use crate::whereabouts::Whereabouts;
 use crate::world::World;
-use crate::write::Write;
-
-/// How long a plan waits for the last answers to the writes of the one before.
-const STRAGGLERS: Duration = Duration::from_millis(250);
-/// In a large world a plan takes its time: so many times as long is left for writing before the next.
-const PLANNING: u32 = 4;
-/// How long writes that are under way have when the controller is told to stop.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// How often what is known is counted at least, while there is much to do.
-const COUNT: Duration = Duration::from_secs(1);
 
 /// How a controller runs.
 #[derive(Clone, Debug)]
@@ -72,6 +54,8 @@ pub struct Settings {
     pub claims: ClaimSettings,
     /// The name of the cluster's default network, as in its configuration, if it lets addresses outlive pods.
     pub cluster_network: Option<String>,
+    /// Further dialects.
+    pub parts: Vec<Arc<dyn Part>>,
 }
 
 impl Settings {
@@ -91,12 +75,21 @@ impl Settings {
             whereabouts: Whereabouts::default(),
             claims: ClaimSettings::default(),
             cluster_network: None,
+            parts: Vec::new(),
         }
     }
 
-    /// A planner that has seen nothing yet.
-    fn planner(&self) -> Planner {
-        Planner::new(&self.whereabouts).with_claims(&self.claims).with_rest(self.missing_node_rest)
+    /// All dialects, in the order in which they plan: each may read what an earlier one has decided.
+    pub(crate) fn all_parts(&self) -> Vec<Arc<dyn Part>> {
+        let coil = Coil { missing_node_rest: self.missing_node_rest };
+        let claims = ClaimsPart {
+            settings: self.claims.clone(),
+            namespace: self.whereabouts.namespace.clone(),
+            pods_are_known: self.whereabouts.release_after.is_some(),
+        };
+        let whereabouts = Whereabouts { cooling: self.claims.cooling, ..self.whereabouts.clone() };
+        let own: [Arc<dyn Part>; 3] = [Arc::new(coil), Arc::new(claims), Arc::new(whereabouts)];
+        own.into_iter().chain(self.parts.iter().cloned()).collect()
     }
 }
 
@@ -110,6 +103,7 @@ pub struct Controller {
     client: Client,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    parts: Vec<Arc<dyn Part>>,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
 }
@@ -125,7 +119,9 @@ impl Controller {
     pub fn new(client: Client, clock: impl Clock, settings: Settings) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let health = Arc::new(Health::new(clock.clone()));
-        Self { client, clock, settings, health, metrics: Arc::default() }
+        let parts = settings.all_parts();
+        let metrics = Arc::new(Metrics::of(parts.iter().map(AsRef::as_ref)));
+        Self { client, clock, settings, parts, health, metrics }
     }
 
     /// How it is.
@@ -151,13 +147,12 @@ impl Controller {
     /// as a crash would.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let mut tasks = JoinSet::new();
-        let (sender, news) = mpsc::unbounded_channel();
-        let (pods_matter, pods) = watch::channel(false);
-        let (namespaces_matter, namespaces) = watch::channel(false);
-        let (makers_matter, makers) = watch::channel(false);
-        let (client, namespace) = (&self.client, self.settings.whereabouts.namespace.as_str());
-        Watches { client, namespace, news: &sender, health: &self.health, pods, namespaces, makers }
-            .start(&mut tasks);
+        let (sender, observations) = mpsc::unbounded_channel();
+        let mut watches = Watches::new(&self.client, &sender, &self.health, &mut tasks);
+        self.parts.iter().for_each(|part| part.watch(&mut watches));
+        let needs = watches.into_needs();
+        // Watches keep their own: when all of them have ended, so has this.
+        drop(sender);
         let (notes, noted) = mpsc::channel(256);
         let instance = self.settings.identity.clone();
         tasks.spawn(events::publish(self.client.clone(), self.clock.clone(), instance, noted));
@@ -174,31 +169,17 @@ impl Controller {
         let mut campaign = JoinSet::from_iter([campaign.run(self.settings.identity.clone(), resign.clone())]);
         let mut world = World::of_cluster_network(self.settings.cluster_network.clone());
         world.missing_node_rest = MissingNodeRest(self.settings.missing_node_rest);
-        let mut desk = Desk {
-            actor: Arc::new(Actor::new(self.client.clone(), namespace)),
-            flights: Flights::new(self.settings.workers),
-            planned: VecDeque::new(),
-            plan: 0,
-            planned_at: None,
-            stragglers: STRAGGLERS,
-            counted_at: Duration::ZERO,
-            clock: self.clock.clone(),
-            health: self.health,
-            metrics: self.metrics,
+        let mut control_loop = ControlLoop::new(
+            &self.client,
+            self.clock.clone(),
+            self.settings,
+            self.parts,
+            (self.health, self.metrics),
             world,
-            planner: self.settings.planner(),
-            settings: self.settings,
-            retry: Retry::default(),
-            role: heard_role,
-            pods_matter,
-            namespaces_matter,
-            makers_matter,
-            led: false,
-            notes,
-            stop: stop.clone(),
-        };
+            (heard_role, needs, notes),
+        );
         let ended = tokio::select! {
-            () = desk.work(news) => None,
+            () = control_loop.run(observations, stop) => None,
             ended = tasks.join_next() => Some(format!("{ended:?}")),
             ended = campaign.join_next() => Some(format!("{ended:?}")),
         };
@@ -209,281 +190,6 @@ impl Controller {
                 Ok(())
             }
             Some(what) => Err(RunError(what)),
-        }
-    }
-}
-
-/// Where the work is done.
-struct Desk {
-    actor: Arc<Actor>,
-    clock: Arc<dyn Clock>,
-    settings: Settings,
-    health: Arc<Health>,
-    metrics: Arc<Metrics>,
-    world: World,
-    planner: Planner,
-    retry: Retry,
-    role: watch::Receiver<Role>,
-    led: bool,
-    notes: mpsc::Sender<Note>,
-    /// Whether pods are worth watching.
-    pods_matter: watch::Sender<bool>,
-    /// Whether namespaces are.
-    namespaces_matter: watch::Sender<bool>,
-    /// Whether those for whom claims are made are.
-    makers_matter: watch::Sender<bool>,
-    stop: CancellationToken,
-    flights: Flights,
-    /// What is planned and has not begun.
-    planned: VecDeque<Write>,
-    /// The number of the last plan.
-    plan: u64,
-    /// When it was made, while something has happened since that the next one should know of.
-    planned_at: Option<Duration>,
-    /// How long the next one waits for writes of the last.
-    stragglers: Duration,
-    counted_at: Duration,
-}
-
-impl Desk {
-    async fn work(&mut self, mut news: UnboundedReceiver<News>) {
-        let stop = self.stop.clone();
-        let mut last_plan = Duration::ZERO;
-        loop {
-            let rest = self.rest();
-            let mut answered = false;
-            tokio::select! {
-                () = stop.cancelled() => return self.finish(&mut news).await,
-                heard = news.recv() => {
-                    let Some(heard) = heard else { return pending().await };
-                    heard.tell(&mut self.world);
-                    let old = self.clock.elapsed().saturating_sub(last_plan);
-                    if let Some(young) = self.settings.debounce.checked_sub(old) {
-                        sleep(young).await;
-                    }
-                }
-                landed = self.flights.next() => {
-                    self.land(landed, &mut news);
-                    answered = true;
-                }
-                _ = self.role.changed() => {}
-                () = sleep(rest) => {}
-            }
-            // Whatever is here by now: the next plan is made of all of it, and a term that ends gives up no answer that came.
-            while let Some(landed) = self.flights.next().now_or_never() {
-                self.land(landed, &mut news);
-            }
-            self.hear(&mut news);
-            self.lead();
-            let due = !answered || self.flights.is_empty() && self.planned.is_empty();
-            let now = self.clock.elapsed();
-            let busy = !self.flights.is_empty() || !self.planned.is_empty();
-            let patient = busy && now.saturating_sub(last_plan) < self.stragglers;
-            if patient || !due {
-                self.planned_at.get_or_insert(last_plan);
-            } else {
-                self.say_what_matters();
-                self.health.beat(self.world.is_complete());
-                self.plan();
-                last_plan = self.clock.elapsed();
-                self.stragglers = STRAGGLERS.max(last_plan.saturating_sub(now) * PLANNING);
-                self.planned_at = None;
-            }
-            self.begin();
-            self.count();
-        }
-    }
-
-    /// What is worth watching.
-    fn say_what_matters(&mut self) {
-        let pods_are_here = self.settings.whereabouts.release_after.is_some();
-        let matter = pods_are_here && self.world.needs_pods();
-        self.pods_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
-        let matter = self.world.claims.needs_namespaces();
-        self.namespaces_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
-        let matter = self.world.needs_makers();
-        self.makers_matter.send_if_modified(|before| std::mem::replace(before, matter) != matter);
-    }
-
-    /// Waits for what is under way, for a while and within the term.
-    async fn finish(&mut self, news: &mut UnboundedReceiver<News>) {
-        let term = self.term_end().map(|end| end.since(self.clock.now())).unwrap_or_default();
-        let answers = async {
-            while !self.flights.is_empty() {
-                let landed = self.flights.next().await;
-                self.land(landed, news);
-            }
-        };
-        _ = tokio::time::timeout(term.min(LAST_ANSWERS), answers).await;
-        self.flights.clear();
-    }
-
-    /// Counts what is known, when there is nothing to do or it was long ago.
-    fn count(&mut self) {
-        let now = self.clock.elapsed();
-        if !self.flights.is_empty() && now.saturating_sub(self.counted_at) < COUNT {
-            return;
-        }
-        self.counted_at = now;
-        let (leads, now) = (self.term_end().is_some(), self.clock.now());
-        self.metrics.observe(&self.world, leads);
-        self.metrics.observe_ledgers(&self.world.ledgers, leads, self.planner.suspects(), now);
-    }
-
-    /// Takes in what has been heard so far.
-    fn hear(&mut self, news: &mut UnboundedReceiver<News>) {
-        while let Ok(heard) = news.try_recv() {
-            heard.tell(&mut self.world);
-        }
-    }
-
-    /// How long there is nothing to do if nothing is heard and no answer comes.
-    fn rest(&self) -> Duration {
-        let now = self.clock.now();
-        let next = [self.planner.next_look(), self.retry.next(), self.term_end()].into_iter().flatten().min();
-        let mut rest = next.map_or(self.settings.tick, |next| next.since(now));
-        if let Some(planned) = self.planned_at {
-            rest = rest.min((planned + self.stragglers).saturating_sub(self.clock.elapsed()));
-        }
-        if !self.planned.is_empty() {
-            rest = rest.min(STRAGGLERS);
-        }
-        rest.clamp(Duration::from_millis(1), self.settings.tick)
-    }
-
-    /// The end of the term, while there is one.
-    fn term_end(&self) -> Option<Timestamp> {
-        match *self.role.borrow() {
-            Role::Leader(term) if self.clock.now() < term.until => Some(term.until),
-            _ => None,
-        }
-    }
-
-    /// Takes note of whether this one leads. One that does not gives up what is under way.
-    fn lead(&mut self) {
-        let leads = self.term_end().is_some();
-        if leads != self.led {
-            // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
-            // nothing.
-            (self.planner, self.retry) = (self.settings.planner(), Retry::default());
-            self.led = leads;
-        }
-        if !leads {
-            self.planned.clear();
-            self.flights.clear();
-        }
-    }
-
-    /// Plans, if this one leads.
-    fn plan(&mut self) {
-        if !self.led {
-            return;
-        }
-        let now = self.clock.now();
-        self.world.under_way = self.flights.blocks();
-        let mut plan = self.planner.plan(&self.world, now);
-        for event in self.planner.take_events() {
-            self.tell(events::of_slices(&event, &self.world));
-        }
-        let notes = self.planner.take_notes();
-        self.tell(notes);
-        let notes = self.world.unreadable.untold();
-        self.tell(notes);
-        self.retry.keep(plan.iter().map(Write::subject));
-        self.plan += 1;
-        plan.retain(|write| {
-            self.retry.may_try(write.subject(), now) && self.flights.may_begin(write, self.plan)
-        });
-        plan.truncate(self.settings.round);
-        self.planned = plan.into();
-    }
-
-    /// Begins what is planned, as far as there is room.
-    fn begin(&mut self) {
-        let now = self.clock.elapsed();
-        while self.flights.has_room(now) {
-            let Some(write) = self.planned.pop_front() else { return };
-            // Two writes of one plan may be about one object; the other one is planned again.
-            if !self.flights.may_begin(&write, self.plan) {
-                continue;
-            }
-            // Events are about what is different now, so they are made before anything else is heard.
-            let notes = match write {
-                Write::Ledger(_) => Vec::new(),
-                _ => events::notes(&write, &self.world),
-            };
-            let (actor, patience) = (Arc::clone(&self.actor), self.settings.patience);
-            let sent = Sent { write, known: self.world.changes(), notes };
-            self.flights.begin(
-                sent,
-                self.plan,
-                now,
-                |write| async move { actor.act(&write, patience).await },
-            );
-        }
-    }
-
-    /// Takes in what became of a write.
-    fn land(&mut self, landed: Landed, news: &mut UnboundedReceiver<News>) {
-        let Landed { sent: Sent { write, known, notes }, outcome, learned } = landed;
-        if matches!(outcome, Outcome::Done) {
-            self.tell(notes);
-        }
-        // First what was heard meanwhile: a list that began before an object was made does not mention it, and one of which
-        // the answer tells only afterwards is not taken for vanished.
-        self.hear(news);
-        let superseded = matches!((&outcome, &learned), (Outcome::Superseded, Some(_)));
-        self.settle(&write, (outcome, learned));
-        // Without news the next plan would be the same: wait for some.
-        if superseded && self.world.changes() == known {
-            self.retry.failed(write.subject(), self.clock.now());
-        }
-    }
-
-    fn settle(&mut self, write: &Write, (outcome, learned): (Outcome, Option<crate::act::Learned>)) {
-        let now = self.clock.now();
-        let (verb, subject) = (write.verb(), write.subject());
-        let word = match &outcome {
-            Outcome::Done => {
-                self.health.answered();
-                self.retry.worked(subject);
-                "done"
-            }
-            Outcome::Superseded => {
-                self.health.answered();
-                if learned.is_none() {
-                    self.retry.failed(subject, now);
-                }
-                "superseded"
-            }
-            Outcome::Busy(error, wait) => {
-                self.health.answered();
-                tracing::warn!(write = verb, subject, error, ?wait, "the API server has too much to do");
-                self.retry.busy(subject, now, *wait);
-                "failed"
-            }
-            Outcome::Failed(error) => {
-                tracing::warn!(write = verb, subject, error, "a write failed; trying again");
-                self.retry.failed(subject, now);
-                "failed"
-            }
-        };
-        self.metrics.wrote(verb, word);
-        if let Some(learned) = learned {
-            if let Write::Ledger(write) = write {
-                self.metrics.released(write, &learned);
-            }
-            learned.tell(&mut self.world);
-        }
-        if let (Write::Ledger(_), Outcome::Done) = (write, &outcome) {
-            self.tell(events::notes(write, &self.world));
-        }
-    }
-
-    /// Events are help for people; they never hold up the work.
-    fn tell(&self, notes: impl IntoIterator<Item = Note>) {
-        for note in notes {
-            _ = self.notes.try_send(note);
         }
     }
 }

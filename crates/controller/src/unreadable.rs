@@ -2,7 +2,7 @@
 //!
 //! Whoever may write an object may write one that does not have the shape of its kind. It costs its author, and nobody else: all
 //! others are read ([`tenure_api::read`]), it is counted, and an event on it names the field and what would be accepted. It is
-//! never taken for absent where absence frees something:
+//! never taken for absent where absence frees something ([`Kind::stand_in`]):
 //!
 //! | kind | counts as |
 //! |---|---|
@@ -18,79 +18,25 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, ObjectReference};
-use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
-use tenure_api::claims::IPAMClaim;
-use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
-use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_api::read::{Read, Unreadable};
-use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 
 use crate::events::Note;
-use crate::makers::{VirtualMachine, VirtualMachineInstance};
-use crate::pods::PodBrief;
-
-/// A kind, and what an object of it counts as that cannot be read.
-pub(crate) trait StandIn: Sized {
-    /// What it counts as; `None` where that is what was last read of it.
-    fn stand_in(_: &Unreadable) -> Option<Self> {
-        None
-    }
-}
-
-impl StandIn for AddressPool {}
-impl StandIn for AddressBlock {}
-impl StandIn for BlockRequest {}
-impl StandIn for NodeSlicePool {}
-impl StandIn for IPPool {}
-impl StandIn for OverlappingRangeIPReservation {}
-impl StandIn for VirtualMachine {}
-impl StandIn for VirtualMachineInstance {}
-impl StandIn for StatefulSet {}
-impl StandIn for MutatingWebhookConfiguration {}
-
-impl StandIn for Node {
-    fn stand_in(it: &Unreadable) -> Option<Self> {
-        Some(Self { metadata: it.metadata.clone(), ..Self::default() })
-    }
-}
-
-impl StandIn for PodBrief {
-    fn stand_in(it: &Unreadable) -> Option<Self> {
-        Some(Self::somewhere(it.metadata.clone()))
-    }
-}
-
-impl StandIn for PartialObjectMeta<Namespace> {
-    fn stand_in(it: &Unreadable) -> Option<Self> {
-        Some(it.metadata.clone().into_response_partial())
-    }
-}
-
-impl StandIn for NetworkAttachmentDefinition {
-    fn stand_in(it: &Unreadable) -> Option<Self> {
-        Some(Self { metadata: it.metadata.clone(), ..Self::default() })
-    }
-}
-
-impl StandIn for IPAMClaim {
-    fn stand_in(it: &Unreadable) -> Option<Self> {
-        let bare = || Self { metadata: it.metadata.clone(), ..Self::default() };
-        Some(it.without(&["status"]).unwrap_or_else(bare))
-    }
-}
+use crate::kind::Kind;
 
 /// An object that cannot be read.
 #[derive(Clone, Debug)]
-pub(crate) struct Stub {
+pub struct Stub {
     /// Its namespace, if it has one, and its name.
     pub(crate) full_name: String,
-    pub(crate) name: String,
-    pub(crate) uid: String,
+    /// Its namespace; empty if it has none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
     version: Option<String>,
     why: String,
     about: ObjectReference,
@@ -115,7 +61,7 @@ pub(crate) fn full_name(object: &impl ResourceExt) -> String {
 /// Tells what can be read from what cannot.
 pub(crate) fn sort<K>(event: Event<Read<K>>) -> (Sorted<K>, Option<Event<Stub>>)
 where
-    K: Resource<DynamicType = ()> + StandIn,
+    K: Kind,
 {
     match event {
         Event::Init => (Sorted::Is(Event::Init), None),
@@ -132,7 +78,7 @@ fn sort_object<K>(
     stub: fn(Stub) -> Event<Stub>,
 ) -> (Sorted<K>, Option<Event<Stub>>)
 where
-    K: Resource<DynamicType = ()> + StandIn,
+    K: Kind,
 {
     let about = read.object_ref(&());
     match read {
@@ -153,6 +99,7 @@ impl Stub {
         };
         Self {
             full_name,
+            namespace: it.metadata.namespace.clone().unwrap_or_default(),
             name,
             uid,
             version: it.metadata.resource_version.clone(),

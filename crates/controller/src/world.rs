@@ -1,6 +1,7 @@
 //! What the controller knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::any::{Any, TypeId};
+use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
@@ -8,13 +9,14 @@ use kube::runtime::watcher::Event;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::IPPool;
 
-use crate::cache::{Cache, Known};
-use crate::claims::Claims;
-use crate::ledgers::Ledgers;
-use crate::makers::{INSTANCE, MACHINE, Makers, STATEFUL_SET, WEBHOOK};
-use crate::plan::is_out_of_service;
+use crate::cache::Cache;
+use crate::claims::{Claims, Owners};
+use crate::kind::Kind;
+use crate::nodes::is_out_of_service;
 use crate::release::MissingNodeRest;
 use crate::unreadable::{Stub, Unreadables};
+use crate::whereabouts::Ledgers;
+use crate::write::Write;
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
 const MANY: usize = 1024;
@@ -32,19 +34,21 @@ pub struct World {
     pub ledgers: Ledgers,
     /// Claims.
     pub claims: Claims,
-    /// Those for whom claims are made.
-    pub makers: Makers,
+    /// Owners of claims.
+    pub owners: Owners,
     /// The name of the cluster's default network, if it lets addresses outlive pods.
     pub cluster_network: Option<String>,
     /// How long a pod has to be gone together with its Node object before it counts as ended.
     pub missing_node_rest: MissingNodeRest,
-    /// Names of blocks that a write under way creates or promises, and whether they are floating.
-    pub under_way: BTreeMap<String, bool>,
+    /// Writes that are in flight.
+    pub in_flight: Vec<Write>,
+    /// What parts keep of objects that only they watch.
+    states: States,
     /// Objects that are there and cannot be read.
     pub(crate) unreadable: Unreadables,
     /// A bug that a test plants, to see that checkers find it.
     #[cfg(test)]
-    pub(crate) planted: Option<crate::records::Planted>,
+    pub(crate) planted: Option<crate::claims::Planted>,
     /// Kinds that the API server does not know.
     lacking: BTreeSet<&'static str>,
     nodes: Cache<Node>,
@@ -52,7 +56,21 @@ pub struct World {
     deleted_nodes: BTreeSet<String>,
 }
 
+/// What parts keep, by its type.
+#[derive(Debug, Default)]
+struct States(HashMap<TypeId, Box<dyn Any + Send>>);
+
 impl World {
+    /// What a part keeps of objects that only it watches; nothing if nothing was observed yet.
+    pub fn state<T: Any>(&self) -> Option<&T> {
+        self.states.0.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn state_mut<T: Any + Default + Send>(&mut self) -> Option<&mut T> {
+        self.states.0.entry(TypeId::of::<T>()).or_insert_with(|| Box::<T>::default()).downcast_mut()
+    }
+
     /// Nothing is known yet but the name of the cluster's default network, if it lets addresses outlive pods.
     pub fn of_cluster_network(cluster_network: Option<String>) -> Self {
         Self { cluster_network, ..Self::default() }
@@ -68,13 +86,13 @@ impl World {
 
     /// How often something has changed, all in all.
     pub fn changes(&self) -> u64 {
-        let Self { pools, blocks, requests, ledgers, claims, makers, nodes, .. } = self;
+        let Self { pools, blocks, requests, ledgers, claims, owners, nodes, .. } = self;
         let of_blocks = pools.changes() + blocks.changes() + requests.changes() + nodes.changes();
         let of_ranges = ledgers.attachments.changes() + ledgers.slices.changes() + ledgers.pools.changes();
         let of_use = ledgers.reservations.changes() + ledgers.pods.changes();
         let of_claims = claims.all.changes() + claims.namespaces.changes();
-        let of_machines = makers.machines.changes() + makers.instances.changes();
-        let of_others = makers.stateful_sets.changes() + makers.webhooks.changes();
+        let of_machines = owners.machines.changes() + owners.instances.changes();
+        let of_others = owners.stateful_sets.changes() + owners.webhooks.changes();
         of_blocks + of_ranges + of_use + of_claims + of_machines + of_others
     }
 
@@ -86,7 +104,6 @@ impl World {
     /// The API server does not know this kind, or knows it after all.
     pub fn note_lack(&mut self, kind: &'static str, lacks: bool) {
         if lacks {
-            self.makers.forget(kind);
             self.unreadable.forget_kind(kind);
             self.lacking.insert(kind);
         } else {
@@ -95,33 +112,19 @@ impl World {
     }
 
     /// An object of this kind cannot be read, or was so and is gone; `kept` if what was last read of it stays.
-    pub(crate) fn hear_unreadable(&mut self, kind: &'static str, event: Event<Stub>, kept: bool) {
+    pub(crate) fn observe_unreadable<K: Kind>(&mut self, event: Event<Stub>, kept: bool) {
         let (stub, gone) = match event {
             Event::Init | Event::InitDone => return,
             Event::InitApply(stub) | Event::Apply(stub) => (stub, false),
             Event::Delete(stub) => (stub, true),
         };
         if kept {
-            let (name, full_name, uid) = (&stub.name, &stub.full_name, &stub.uid);
-            match kind {
-                "AddressPool" => keep(&mut self.pools, name, uid, gone),
-                "AddressBlock" => keep(&mut self.blocks, name, uid, gone),
-                "BlockRequest" => keep(&mut self.requests, name, uid, gone),
-                "NodeSlicePool" => keep(&mut self.ledgers.slices, name, uid, gone),
-                "IPPool" => keep(&mut self.ledgers.pools, name, uid, gone),
-                "OverlappingRangeIPReservation" => keep(&mut self.ledgers.reservations, name, uid, gone),
-                MACHINE => keep(&mut self.makers.machines, full_name, uid, gone),
-                INSTANCE => keep(&mut self.makers.instances, full_name, uid, gone),
-                STATEFUL_SET => keep(&mut self.makers.stateful_sets, full_name, uid, gone),
-                WEBHOOK => keep(&mut self.makers.webhooks, name, uid, gone),
-                _ => {}
-            }
-            self.ledgers.changed();
+            K::observe_unreadable(self, &stub, gone);
         }
         if gone {
-            self.unreadable.forget(kind, &stub.full_name);
+            self.unreadable.forget(K::NAME, &stub.full_name);
         } else {
-            self.unreadable.note(kind, stub);
+            self.unreadable.note(K::NAME, stub);
         }
     }
 
@@ -152,12 +155,11 @@ impl World {
     }
 
     /// A node was deleted: it will not come back as the same one, so nobody has to wait for a second look.
-    pub fn delete_node(&mut self, node: &Node) {
-        let name = node.name_any();
-        self.nodes.remove(&name, &node.uid().unwrap_or_default());
+    pub fn delete_node(&mut self, name: &str, uid: &str) {
+        self.nodes.remove(name, uid);
         self.ledgers.changed();
-        if self.nodes.get(&name).is_none() {
-            self.deleted_nodes.insert(name);
+        if self.nodes.get(name).is_none() {
+            self.deleted_nodes.insert(name.to_owned());
         }
         if self.deleted_nodes.len() > MANY {
             let of_blocks = self.blocks.iter().filter_map(AddressBlock::node);
@@ -186,12 +188,4 @@ impl World {
 
 fn lives(nodes: &Cache<Node>, node: &str) -> bool {
     nodes.is_unreadable(node) || nodes.get(node).is_some_and(|node| !is_out_of_service(node))
-}
-
-fn keep<K: Known>(cache: &mut Cache<K>, name: &str, uid: &str, gone: bool) {
-    if gone {
-        cache.remove(name, uid);
-    } else {
-        cache.keep(name, uid);
-    }
 }

@@ -1,36 +1,20 @@
 //! What the controller writes, and why a deposed leader's writes do nothing.
 //!
-//! A request is served in three writes, each of which any leader may repeat or take over:
+//! A write is data: which object at which version, what is to become of it, which live reads have to agree before, and what
+//! people are told after. Each part has an enumeration of its own writes ([`Operation`]); the executor knows no more of one than
+//! its verb, its object and its rank.
 //!
-//! ```text
-//!    pending ──Reserve──▶ reserved(block name) ──Create──▶ the block exists ──Complete──▶ complete
-//!       │       (CAS on the request)     (its name is the lock)      (CAS on the request)
-//!       └──Refuse (CAS on the request)──▶ failed
-//! ```
-//!
-//! `Reserve`, `Refuse` and `Complete` name the resource version that was read: if anyone else has decided since, they
-//! conflict. `Create` makes exactly the block that the request's status names; if it is there already, it is done.
-//!
-//! The name is the lock within a pool. Where pools share addresses, whoever carves of the older one occupies the names of the
-//! younger ones' blocks first, and whoever carves of a younger one does not carve what an older one has (`plan::locks`).
-//!
-//! `Create` is the one write that no resource version can guard, because what it creates does not exist yet. It is
-//! sent only within the leader's term and given up at its end. Should it arrive later all the same, after the block was
-//! created, used and returned, then the node that asked has a block too many: no address has two holders, because the
-//! name is still the lock, and the node returns the block as any other that is empty.
+//! Every write is a compare-and-swap on the version that the decision was based on, or a creation whose name is the lock, or
+//! completes, idempotently, what such a write has decided. So a write of a leader that was deposed meanwhile conflicts.
 
-use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
-use tenure_ipam::Subnet;
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
 
-pub use claims::{ClaimId, ClaimWrite, Gone, PodId, Renamed};
-pub use ledgers::{LedgerWrite, Rest};
-pub use makers::{MadeFor, MakeWrite};
-pub use moves::MoveWrite;
+use kube::{Resource, ResourceExt};
 
-mod claims;
-mod ledgers;
-mod makers;
-mod moves;
+use crate::events::Note;
+use crate::world::World;
 
 /// An object at the version that a decision was based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,140 +27,96 @@ pub struct At {
     pub version: String,
 }
 
-/// One write to the API.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Write {
-    /// Notes in a request's status which block it will get.
-    Reserve {
-        /// The request.
-        request: At,
-        /// The block's name.
-        block: String,
-    },
-    /// Creates a block: one that a request's status names, or one for claims. "Already exists" is success. Names of younger
-    /// pools that share its addresses are occupied before.
-    Create {
-        /// The block.
-        block: Box<AddressBlock>,
-    },
-    /// Answers a request: complete, or complete and failed.
-    Answer {
-        /// The request.
-        request: At,
-        /// The answer.
-        status: BlockRequestStatus,
-        /// The block that was promised to a request which is now to be refused. If a live look shows that it exists
-        /// and answers this request, there is no refusal.
-        unless_exists: Option<String>,
-    },
-    /// Writes the status of a pool.
-    PoolStatus {
-        /// The pool.
-        pool: At,
-        /// Its status.
-        status: Box<AddressPoolStatus>,
-    },
-    /// Sets a pool's finalizers, so that it stays while blocks exist or goes when none do.
-    PoolFinalizers {
-        /// The pool.
-        pool: At,
-        /// All of its finalizers.
-        finalizers: Vec<String>,
-    },
-    /// Deletes a block that only occupies its name, provided that a live list shows none of these pools.
-    Unlock {
-        /// The block.
-        block: At,
-        /// The UIDs of the pools for which the name was occupied.
-        pools: Vec<String>,
-    },
-    /// Notes on a block that its node is missing, provided that live reads confirm it and show no pod that lives there.
-    MarkBlock {
-        /// The block.
-        block: At,
-        /// The node that owned it.
-        node: String,
-        /// Since when.
-        mark: String,
-    },
-    /// Takes that note back.
-    UnmarkBlock {
-        /// The block.
-        block: At,
-    },
-    /// Deletes a block at this version and takes our finalizer off it, provided that live reads confirm that nobody can use
-    /// its addresses any more. If somebody can, the block loses its mark.
-    ReleaseBlock {
-        /// The block.
-        block: At,
-        /// Its finalizers without ours.
-        finalizers: Vec<String>,
-        /// The node that owned it.
-        node: String,
-        /// What a live look has to confirm.
-        because: Because,
-    },
-    /// Writes something of Whereabouts'.
-    Ledger(LedgerWrite),
-    /// Writes what a claim has.
-    Claim(ClaimWrite),
-    /// Writes who has a claim.
-    Move(MoveWrite),
-    /// Writes claims for machines and StatefulSets.
-    Make(MakeWrite),
+impl At {
+    /// The object as the decision saw it.
+    pub fn of(object: &impl Resource) -> Self {
+        Self {
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            version: object.resource_version().unwrap_or_default(),
+        }
+    }
 }
 
-/// Why nobody can use a block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Because {
-    /// There is no such node and no pod that lives is bound to it, as there was none when the block was marked.
-    NodeIsGone,
-    /// The node is out of service, and no pod on it has or may still get an address of the block.
-    OutOfService {
-        /// The addresses of the block; `None` if it does not say any that can be understood.
-        addresses: Option<Subnet>,
-    },
+/// Which writes of a plan begin first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Traffic waits for it.
+    Traffic,
+    /// A node or a pod waits for it.
+    Request,
+    /// Somebody will need it.
+    Record,
+    /// Nothing waits for it, and there may be thousands.
+    Status,
+}
+
+/// A write of some part.
+pub trait Operation: Any + Debug + Send + Sync {
+    /// The name of its part, which performs it.
+    fn part(&self) -> &'static str;
+
+    /// One word for what it does.
+    fn verb(&self) -> &'static str;
+
+    /// What it is about, the same for repeated attempts: the UID of the object, or the name of one that does not exist yet.
+    fn subject(&self) -> &str;
+
+    /// Which writes begin first.
+    fn rank(&self) -> Rank {
+        Rank::Record
+    }
+
+    /// Writes with the same word here are not independent of each other, though they are about different objects: those of a
+    /// later plan wait for those of an earlier one.
+    fn sequence(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What people are told once it is done; `world` is what was known before it.
+    fn notes(&self, _: &World) -> Vec<Note> {
+        Vec::new()
+    }
+
+    /// What people are told once it is done; `world` is what is known after it.
+    fn notes_after(&self, _: &World) -> Vec<Note> {
+        Vec::new()
+    }
+}
+
+/// One write to the API.
+#[derive(Clone, Debug)]
+pub struct Write(Arc<dyn Operation>);
+
+impl<O: Operation> From<O> for Write {
+    fn from(operation: O) -> Self {
+        Self(Arc::new(operation))
+    }
+}
+
+impl std::ops::Deref for Write {
+    type Target = dyn Operation;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+/// The operation, if it is one of this part.
+pub fn of<O: Operation>(operation: &dyn Operation) -> Option<&O> {
+    (operation as &dyn Any).downcast_ref()
 }
 
 impl Write {
-    /// One word for what it does.
-    pub fn verb(&self) -> &'static str {
-        match self {
-            Self::Reserve { .. } => "reserve",
-            Self::Create { .. } => "create",
-            Self::Answer { .. } => "answer",
-            Self::PoolStatus { .. } => "pool_status",
-            Self::PoolFinalizers { .. } => "pool_finalizers",
-            Self::Unlock { .. } => "unlock",
-            Self::MarkBlock { .. } => "mark",
-            Self::UnmarkBlock { .. } => "unmark",
-            Self::ReleaseBlock { .. } => "release",
-            Self::Ledger(write) => write.verb(),
-            Self::Claim(write) => write.verb(),
-            Self::Move(write) => write.verb(),
-            Self::Make(write) => write.verb(),
-        }
+    /// The operation, if it is one of this part.
+    pub fn of<O: Operation>(&self) -> Option<&O> {
+        of(&*self.0)
     }
+}
 
-    /// What it is about, the same for repeated attempts: the UID of the request, pool or block.
-    pub fn subject(&self) -> &str {
-        match self {
-            Self::Reserve { request: at, .. }
-            | Self::Answer { request: at, .. }
-            | Self::PoolStatus { pool: at, .. }
-            | Self::PoolFinalizers { pool: at, .. }
-            | Self::Unlock { block: at, .. }
-            | Self::MarkBlock { block: at, .. }
-            | Self::UnmarkBlock { block: at }
-            | Self::ReleaseBlock { block: at, .. } => &at.uid,
-            // A floating one answers nobody, and does not exist yet.
-            Self::Create { block } => {
-                block.request_uid().or(block.metadata.name.as_deref()).unwrap_or_default()
-            }
-            Self::Ledger(write) => write.subject(),
-            Self::Claim(write) => write.subject(),
-            Self::Move(write) => write.subject(),
-            Self::Make(write) => write.subject(),
-        }
+#[cfg(test)]
+impl PartialEq for Write {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
     }
 }

@@ -15,20 +15,20 @@ use tenure_claims::PodFacts;
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 
-use super::{locks, time};
+use super::time;
 use crate::cache::Cache;
-use crate::claims::{Claim, namespace_seen};
+use crate::claims::{Claim, ClaimId, ClaimWrite, MoveWrite, Planted, PodId, namespace_seen};
+use crate::coil::{Because, BlockWrite, locks};
 use crate::pods::PodSeen;
-use crate::records::Planted;
 use crate::world::World;
-use crate::write::{At, Because, ClaimId, ClaimWrite, MoveWrite, PodId, Write};
+use crate::write::{At, Write};
 
 mod leaders;
 
-pub(super) use leaders::{Leaders, Turn, turn};
+pub(crate) use leaders::{Leaders, Turn, turn};
 
 #[derive(Clone)]
-pub(super) enum News {
+pub(crate) enum News {
     Pool(AddressPool),
     Block(AddressBlock),
     Request(BlockRequest),
@@ -45,32 +45,32 @@ pub(super) enum News {
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Done,
     Conflict,
     AlreadyExists,
 }
 
 #[derive(Default)]
-pub(super) struct Server {
-    pub(super) now: u64,
+pub(crate) struct Server {
+    pub(crate) now: u64,
     version: u64,
-    pub(super) pools: BTreeMap<String, AddressPool>,
-    pub(super) blocks: BTreeMap<String, AddressBlock>,
-    pub(super) requests: BTreeMap<String, BlockRequest>,
-    pub(super) nodes: BTreeMap<String, Node>,
+    pub(crate) pools: BTreeMap<String, AddressPool>,
+    pub(crate) blocks: BTreeMap<String, AddressBlock>,
+    pub(crate) requests: BTreeMap<String, BlockRequest>,
+    pub(crate) nodes: BTreeMap<String, Node>,
     /// Claims and pods of the namespace `ns`.
-    pub(super) claims: BTreeMap<String, IPAMClaim>,
-    pub(super) pods: BTreeMap<String, PodSeen>,
+    pub(crate) claims: BTreeMap<String, IPAMClaim>,
+    pub(crate) pods: BTreeMap<String, PodSeen>,
     /// Pods that live and have an address of their node's, and their nodes.
-    pub(super) bound: BTreeMap<String, String>,
-    pub(super) log: Vec<News>,
+    pub(crate) bound: BTreeMap<String, String>,
+    pub(crate) log: Vec<News>,
     /// A bug that a test plants.
-    pub(super) planted: Option<Planted>,
+    pub(crate) planted: Option<Planted>,
 }
 
 /// Takes an object into a world, as a watch does.
-pub(super) fn tell(world: &mut World, news: News) {
+pub(crate) fn tell(world: &mut World, news: News) {
     fn gone<K: Resource>(cache: &mut Cache<K>, object: &K) {
         cache.remove(&object.name_any(), &object.uid().unwrap());
     }
@@ -82,7 +82,7 @@ pub(super) fn tell(world: &mut World, news: News) {
         News::PoolGone(pool) => gone(&mut world.pools, &pool),
         News::BlockGone(block) => gone(&mut world.blocks, &block),
         News::RequestGone(request) => gone(&mut world.requests, &request),
-        News::NodeGone(node) => world.delete_node(&node),
+        News::NodeGone(node) => world.delete_node(&node.name_any(), &node.uid().unwrap()),
         News::Claim(claim) => world.claims.all.apply(Claim::of(claim)),
         News::ClaimGone(claim) => {
             world.claims.all.remove(&Claim::of(claim.clone()).reference(), &claim.uid().unwrap());
@@ -98,12 +98,12 @@ fn namespace(name: &str) -> kube::core::PartialObjectMeta<k8s_openapi::api::core
 }
 
 impl Server {
-    pub(super) fn timestamp(&self) -> Timestamp {
+    pub(crate) fn timestamp(&self) -> Timestamp {
         Timestamp::from_millis(1_794_000_000_000 + self.now)
     }
 
     /// Everything as it is now, as a first list shows it.
-    pub(super) fn world(&self) -> World {
+    pub(crate) fn world(&self) -> World {
         let mut world = World::default();
         world.pools.begin();
         world.blocks.begin();
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// A claim on the cluster's network.
-    pub(super) fn claim(&mut self, name: &str, wish: Option<&str>) -> String {
+    pub(crate) fn claim(&mut self, name: &str, wish: Option<&str>) -> String {
         let spec = IPAMClaimSpec { network: "cluster".to_owned(), interface: "eth0".to_owned() };
         let mut claim = IPAMClaim::new(name, spec);
         claim.metadata.namespace = Some("ns".to_owned());
@@ -143,21 +143,21 @@ impl Server {
         self.put_claim(claim)
     }
 
-    pub(super) fn put_claim(&mut self, mut claim: IPAMClaim) -> String {
+    pub(crate) fn put_claim(&mut self, mut claim: IPAMClaim) -> String {
         self.stamp(&mut claim);
         self.log.push(News::Claim(claim.clone()));
         self.claims.insert(claim.name_any(), claim.clone());
         claim.uid().unwrap()
     }
 
-    pub(super) fn delete_claim(&mut self, name: &str) {
+    pub(crate) fn delete_claim(&mut self, name: &str) {
         if let Some(claim) = self.claims.remove(name) {
             self.log.push(News::ClaimGone(claim));
         }
     }
 
     /// A pod of a node that refers to a claim; its UID.
-    pub(super) fn pod(&mut self, name: &str, claim: &str, node: &str) -> String {
+    pub(crate) fn pod(&mut self, name: &str, claim: &str, node: &str) -> String {
         self.version += 1;
         let facts = PodFacts {
             namespace: "ns".to_owned(),
@@ -175,13 +175,13 @@ impl Server {
         uid
     }
 
-    pub(super) fn put_pod(&mut self, name: &str, pod: PodSeen) {
+    pub(crate) fn put_pod(&mut self, name: &str, pod: PodSeen) {
         self.log.push(News::Pod(pod.clone()));
         self.pods.insert(name.to_owned(), pod);
     }
 
     /// Somebody writes over what a pod's annotations say.
-    pub(super) fn annotate(
+    pub(crate) fn annotate(
         &mut self,
         name: &str,
         addresses: Option<Vec<Address>>,
@@ -195,7 +195,7 @@ impl Server {
         self.put_pod(name, pod);
     }
 
-    pub(super) fn delete_pod(&mut self, name: &str) {
+    pub(crate) fn delete_pod(&mut self, name: &str) {
         if let Some(pod) = self.pods.remove(name) {
             self.log.push(News::PodGone(pod));
         }
@@ -211,7 +211,7 @@ impl Server {
         meta.resource_version = Some(version);
     }
 
-    pub(super) fn put_pool(&mut self, mut pool: AddressPool) {
+    pub(crate) fn put_pool(&mut self, mut pool: AddressPool) {
         self.stamp(&mut pool);
         self.log.push(News::Pool(pool.clone()));
         if pool.metadata.deletion_timestamp.is_some() && pool.finalizers().is_empty() {
@@ -221,7 +221,7 @@ impl Server {
         self.pools.insert(pool.name_any(), pool);
     }
 
-    pub(super) fn pool(&mut self, name: &str, bits: i32, subnets: &[&str], exclude: &[&str]) {
+    pub(crate) fn pool(&mut self, name: &str, bits: i32, subnets: &[&str], exclude: &[&str]) {
         let subnets: Vec<_> = subnets.iter().map(|subnet| json!({"ipv4": subnet})).collect();
         let spec = json!({"blockSizeBits": bits, "subnets": subnets, "exclude": exclude});
         let mut pool = AddressPool::new(name, serde_json::from_value(spec).unwrap());
@@ -233,14 +233,14 @@ impl Server {
         self.put_pool(pool);
     }
 
-    pub(super) fn delete_pool(&mut self, name: &str) {
+    pub(crate) fn delete_pool(&mut self, name: &str) {
         if let Some(mut pool) = self.pools.get(name).cloned() {
             pool.metadata.deletion_timestamp = Some(time(self.timestamp()));
             self.put_pool(pool);
         }
     }
 
-    pub(super) fn node(&mut self, name: &str, taint: Option<&str>) {
+    pub(crate) fn node(&mut self, name: &str, taint: Option<&str>) {
         let mut node = self.nodes.get(name).cloned().unwrap_or_default();
         node.metadata.name = Some(name.to_owned());
         let taint = taint.map(|key| Taint {
@@ -255,7 +255,7 @@ impl Server {
     }
 
     /// Deletes a node and, as a garbage collector does, the requests that it owns.
-    pub(super) fn delete_node(&mut self, name: &str) {
+    pub(crate) fn delete_node(&mut self, name: &str) {
         if let Some(node) = self.nodes.remove(name) {
             self.log.push(News::NodeGone(node));
         }
@@ -265,7 +265,7 @@ impl Server {
         }
     }
 
-    pub(super) fn request(&mut self, name: &str, node: &str, pool: &str) -> String {
+    pub(crate) fn request(&mut self, name: &str, node: &str, pool: &str) -> String {
         let spec = BlockRequestSpec { node_name: node.to_owned(), pool_name: pool.to_owned() };
         let mut request = BlockRequest::new(name, spec);
         self.stamp(&mut request);
@@ -274,27 +274,27 @@ impl Server {
         request.uid().unwrap()
     }
 
-    pub(super) fn delete_request(&mut self, name: &str) {
+    pub(crate) fn delete_request(&mut self, name: &str) {
         if let Some(request) = self.requests.remove(name) {
             self.log.push(News::RequestGone(request));
         }
     }
 
-    pub(super) fn put_block(&mut self, mut block: AddressBlock) {
+    pub(crate) fn put_block(&mut self, mut block: AddressBlock) {
         self.stamp(&mut block);
         self.log.push(News::Block(block.clone()));
         self.blocks.insert(block.name_any(), block);
     }
 
     /// A block that an earlier system left behind.
-    pub(super) fn reserve(&mut self, block: &str) {
+    pub(crate) fn reserve(&mut self, block: &str) {
         let mut block = self.blocks.get(block).cloned().unwrap();
         block.labels_mut().insert(label::RESERVED.to_owned(), String::new());
         self.put_block(block);
     }
 
     /// The owner returns a block.
-    pub(super) fn return_block(&mut self, name: &str) {
+    pub(crate) fn return_block(&mut self, name: &str) {
         if let Some(block) = self.blocks.remove(name) {
             self.log.push(News::BlockGone(block));
         }
@@ -307,19 +307,38 @@ impl Server {
         })
     }
 
-    pub(super) fn write(&mut self, write: &Write) -> Outcome {
+    pub(crate) fn write(&mut self, write: &Write) -> Outcome {
+        if let Some(write) = write.of::<BlockWrite>() {
+            return self.write_block(write);
+        }
+        if let Some(write) = write.of::<ClaimWrite>() {
+            return self.write_claim(write);
+        }
+        let Some(MoveWrite::Hold { claim, slots, .. }) = write.of::<MoveWrite>() else {
+            panic!("nobody asked for {write:?}");
+        };
+        if !Self::is_at(self.claims.get(&claim.name), claim) {
+            return Outcome::Conflict;
+        }
+        let mut claim = self.claims[&claim.name].clone();
+        claim.annotations_mut().insert("tenure/holders".to_owned(), slots.to_annotation());
+        self.put_claim(claim);
+        Outcome::Done
+    }
+
+    fn write_block(&mut self, write: &BlockWrite) -> Outcome {
         match write {
-            Write::Reserve { request, block } => self.update_request(request, |request| {
+            BlockWrite::Reserve { request, block } => self.update_request(request, |request| {
                 request.status.get_or_insert_default().address_block_name = Some(block.clone());
             }),
-            Write::Answer { request, status, unless_exists } => {
+            BlockWrite::Answer { request, status, unless_exists } => {
                 let promised = unless_exists.as_ref().and_then(|block| self.blocks.get(block));
                 if promised.is_some_and(|block| block.request_uid() == Some(&request.uid)) {
                     return Outcome::Conflict;
                 }
                 self.update_request(request, |request| request.status = Some(status.clone()))
             }
-            Write::Create { block } => {
+            BlockWrite::Create { block } => {
                 let pools: Vec<AddressPool> = self.pools.values().cloned().collect();
                 let Ok(locks) = locks(&pools, block) else { return Outcome::Conflict };
                 if locks.iter().any(|lock| !self.occupy(lock)) {
@@ -327,48 +346,37 @@ impl Server {
                 }
                 self.create(block)
             }
-            Write::Unlock { block, pools } => {
+            BlockWrite::Unlock { block, pools } => {
                 if self.has_any(pools) {
                     return Outcome::Conflict;
                 }
                 self.delete_block(block)
             }
-            Write::PoolStatus { pool, status } => {
+            BlockWrite::PoolStatus { pool, status } => {
                 self.update_pool(pool, |pool| pool.status = Some((**status).clone()))
             }
-            Write::PoolFinalizers { pool, finalizers } => {
+            BlockWrite::PoolFinalizers { pool, finalizers } => {
                 self.update_pool(pool, |pool| pool.metadata.finalizers = Some(finalizers.clone()))
             }
-            Write::MarkBlock { block, node, mark } => {
+            BlockWrite::MarkBlock { block, node, mark } => {
                 if self.is_in_use(node) {
                     return Outcome::Conflict;
                 }
                 self.annotate_block(block, Some(mark.as_str()))
             }
-            Write::UnmarkBlock { block } => self.annotate_block(block, None),
-            Write::ReleaseBlock { block, node, because, .. } => {
+            BlockWrite::UnmarkBlock { block } => self.annotate_block(block, None),
+            BlockWrite::ReleaseBlock { block, node, because, .. } => {
                 if *because == Because::NodeIsGone && self.is_in_use(node) {
                     self.annotate_block(block, None);
                     return Outcome::Conflict;
                 }
                 self.delete_block(block)
             }
-            Write::Claim(write) => self.write_claim(write),
-            Write::Move(MoveWrite::Hold { claim, slots, .. }) => {
-                if !Self::is_at(self.claims.get(&claim.name), claim) {
-                    return Outcome::Conflict;
-                }
-                let mut claim = self.claims[&claim.name].clone();
-                claim.annotations_mut().insert("tenure/holders".to_owned(), slots.to_annotation());
-                self.put_claim(claim);
-                Outcome::Done
-            }
-            Write::Ledger(_) | Write::Make(_) => panic!("nobody asked for {write:?}"),
         }
     }
 
     /// Creates a block unless its name is taken.
-    pub(super) fn create(&mut self, block: &AddressBlock) -> Outcome {
+    pub(crate) fn create(&mut self, block: &AddressBlock) -> Outcome {
         if self.blocks.contains_key(&block.name_any()) {
             return Outcome::AlreadyExists;
         }
@@ -377,7 +385,7 @@ impl Server {
     }
 
     /// Occupies the name of a block, or finds that it is occupied already; not if somebody has the block.
-    pub(super) fn occupy(&mut self, lock: &AddressBlock) -> bool {
+    pub(crate) fn occupy(&mut self, lock: &AddressBlock) -> bool {
         let Some(there) = self.blocks.get(&lock.name_any()) else {
             self.put_block(lock.clone());
             return true;
@@ -398,17 +406,17 @@ impl Server {
     }
 
     /// Whether one of these pools is there.
-    pub(super) fn has_any(&self, uids: &[String]) -> bool {
+    pub(crate) fn has_any(&self, uids: &[String]) -> bool {
         self.pools.values().filter_map(ResourceExt::uid).any(|uid| uids.contains(&uid))
     }
 
     /// Whether a node is there, or a pod that lives is bound to it: what is read live before a block is marked or released.
-    pub(super) fn is_in_use(&self, node: &str) -> bool {
+    pub(crate) fn is_in_use(&self, node: &str) -> bool {
         self.nodes.contains_key(node) || self.bound.values().any(|bound| bound == node)
     }
 
     /// Writes a block's mark, or takes it off.
-    pub(super) fn annotate_block(&mut self, at: &At, mark: Option<&str>) -> Outcome {
+    pub(crate) fn annotate_block(&mut self, at: &At, mark: Option<&str>) -> Outcome {
         if !Self::is_at(self.blocks.get(&at.name), at) {
             return Outcome::Conflict;
         }
@@ -422,16 +430,16 @@ impl Server {
     }
 
     /// The agent of a node takes the marks off its blocks.
-    pub(super) fn unmark_own(&mut self, node: &str) {
+    pub(crate) fn unmark_own(&mut self, node: &str) {
         let own =
             self.blocks.values().filter(|block| block.node() == Some(node) && mark_of(*block).is_some());
-        for at in own.map(super::at).collect::<Vec<_>>() {
+        for at in own.map(At::of).collect::<Vec<_>>() {
             self.annotate_block(&at, None);
         }
     }
 
     /// Deletes a block at a version.
-    pub(super) fn delete_block(&mut self, at: &At) -> Outcome {
+    pub(crate) fn delete_block(&mut self, at: &At) -> Outcome {
         if !Self::is_at(self.blocks.get(&at.name), at) {
             return Outcome::Conflict;
         }
@@ -504,7 +512,7 @@ impl Server {
     }
 
     /// The same where a write may conflict with what stands in its way.
-    pub(super) fn try_to_settle(&mut self, planner: &mut super::Planner) {
+    pub(crate) fn try_to_settle(&mut self, planner: &mut super::Planner) {
         for _ in 0..20 {
             for write in planner.plan(&self.world(), self.timestamp()) {
                 self.write(&write);
@@ -513,7 +521,7 @@ impl Server {
     }
 
     /// Plans and writes with one leader that knows everything, until there is nothing to do.
-    pub(super) fn settle(&mut self, planner: &mut super::Planner) -> Vec<Write> {
+    pub(crate) fn settle(&mut self, planner: &mut super::Planner) -> Vec<Write> {
         let mut done = Vec::new();
         for _ in 0..20 {
             let writes = planner.plan(&self.world(), self.timestamp());

@@ -2,9 +2,12 @@
 
 use tenure_api::coil::AddressBlock;
 
-use super::{Planner, garbage};
+use super::Planner;
+use crate::claims::{ClaimSettings, ClaimsPlanner};
+use crate::coil::{Because, BlockWrite, CoilPlanner, release_block};
+use crate::release::MISSING_NODE_REST;
+use crate::whereabouts::{Whereabouts, WhereaboutsPlanner};
 use crate::world::World;
-use crate::write::{Because, Write};
 
 /// A defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,21 +36,30 @@ impl Planted {
 }
 
 impl Planner {
-    /// One with this defect.
-    pub(crate) fn with_planted(mut self, planted: Option<Planted>) -> Self {
-        self.planted = planted;
-        self
-    }
-
-    pub(super) fn plant(&self, world: &World, garbage: Vec<Write>) -> Vec<Write> {
-        if !matches!(self.planted, Some(Planted::NodeGoneIsEnough | Planted::NoMark)) {
-            return garbage;
+    /// The built-in parts, with this defect.
+    pub(crate) fn with_planted(planted: Option<Planted>) -> Self {
+        let mut coil = CoilPlanner::new(MISSING_NODE_REST);
+        coil.planted = planted;
+        let whereabouts = Whereabouts::default();
+        let claims = ClaimsPlanner::new(&ClaimSettings::default(), true);
+        Self {
+            parts: vec![Box::new(coil), Box::new(claims), Box::new(WhereaboutsPlanner::new(&whereabouts))],
         }
-        let missing =
-            |block: &&AddressBlock| block.node().is_some_and(|node| world.nodes().get(node).is_none());
-        let blocks = world.blocks.iter().filter(missing);
-        blocks
-            .map(|block| garbage::release(block, block.node().unwrap_or_default(), Because::NodeIsGone))
-            .collect()
     }
+}
+
+impl Default for Planner {
+    fn default() -> Self {
+        Self::with_planted(None)
+    }
+}
+
+/// What a planner with this defect releases.
+pub(crate) fn plant(planted: Option<Planted>, world: &World, released: Vec<BlockWrite>) -> Vec<BlockWrite> {
+    if !matches!(planted, Some(Planted::NodeGoneIsEnough | Planted::NoMark)) {
+        return released;
+    }
+    let missing = |block: &&AddressBlock| block.node().is_some_and(|node| world.nodes().get(node).is_none());
+    let blocks = world.blocks.iter().filter(missing);
+    blocks.map(|block| release_block(block, block.node().unwrap_or_default(), Because::NodeIsGone)).collect()
 }

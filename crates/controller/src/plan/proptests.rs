@@ -9,6 +9,7 @@ use tenure_api::coil::RequestOutcome;
 
 use super::model::{Leaders, Outcome, Server, Turn, turn};
 use super::*;
+use crate::coil::BlockWrite;
 
 const POOLS: [&str; 3] = ["p", "q", "r"];
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
@@ -179,7 +180,7 @@ impl Run {
 
 /// A write arrives. One that outlives its term is noted.
 fn arrive(server: &mut Server, late: &mut BTreeSet<String>, write: &Write) -> Option<Outcome> {
-    let Write::Create { block } = write else { return Some(server.write(write)) };
+    let Some(BlockWrite::Create { block }) = write.of() else { return Some(server.write(write)) };
     // No creation outlives the term in which its pool was there.
     let pool = server.pools.get(block.pool().unwrap());
     if pool.and_then(ResourceExt::uid) != Some(block.owner_references()[0].uid.clone()) {

@@ -60,7 +60,7 @@ impl Run {
         });
         let leader = |skew| {
             let (world, heard) = (server.world(), server.log.len());
-            let planner = Planner::default().with_planted(planted);
+            let planner = Planner::with_planted(planted);
             Leader { world, planner, heard, flights: Vec::new(), listed: None, skew }
         };
         let leaders = SKEW.map(leader).into();
@@ -221,7 +221,7 @@ impl Run {
         let leader = &mut self.leaders[number];
         leader.world = self.server.world();
         leader.heard = self.server.log.len();
-        leader.planner = Planner::default().with_planted(self.planted);
+        leader.planner = Planner::with_planted(self.planted);
         leader.listed = None;
     }
 

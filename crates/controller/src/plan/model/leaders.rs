@@ -4,13 +4,14 @@ use kube::ResourceExt;
 use proptest::prelude::*;
 
 use super::{Outcome, Server, tell};
+use crate::coil::BlockWrite;
 use crate::plan::Planner;
 use crate::world::World;
 use crate::write::Write;
 
 /// What happens to leaders while the world goes on.
 #[derive(Clone, Debug)]
-pub(in crate::plan) enum Turn {
+pub(crate) enum Turn {
     /// A leader hears of so many changes.
     Hear {
         leader: usize,
@@ -38,7 +39,7 @@ pub(in crate::plan) enum Turn {
 }
 
 /// Any turn.
-pub(in crate::plan) fn turn() -> impl Strategy<Value = Turn> {
+pub(crate) fn turn() -> impl Strategy<Value = Turn> {
     let leader = 0_usize..2;
     prop_oneof![
         8 => (leader.clone(), 1_usize..8).prop_map(|(leader, changes)| Turn::Hear { leader, changes }),
@@ -52,16 +53,16 @@ pub(in crate::plan) fn turn() -> impl Strategy<Value = Turn> {
 }
 
 /// Both of them.
-pub(in crate::plan) struct Leaders(Vec<Leader>);
+pub(crate) struct Leaders(Vec<Leader>);
 
 impl Leaders {
     /// Two that have heard everything.
-    pub(in crate::plan) fn of(server: &Server) -> Self {
+    pub(crate) fn of(server: &Server) -> Self {
         Self((0..2).map(|_| Leader::of(server)).collect())
     }
 
     /// Takes a turn. `write` is how a write that arrives is done; nothing if it does not arrive after all.
-    pub(in crate::plan) fn take(
+    pub(crate) fn take(
         &mut self,
         turn: &Turn,
         server: &mut Server,
@@ -130,11 +131,11 @@ impl Leader {
 
     /// The answer to a write shows the object as it is, or what stands in the way.
     fn learn(&mut self, server: &Server, before: usize, write: &Write, outcome: &Outcome) {
-        match (write, outcome) {
+        match (write.of(), outcome) {
             (_, Outcome::Done) => {
                 server.log[before..].iter().cloned().for_each(|news| tell(&mut self.world, news));
             }
-            (Write::Create { block }, Outcome::AlreadyExists) => {
+            (Some(BlockWrite::Create { block }), Outcome::AlreadyExists) => {
                 self.world.blocks.apply(server.blocks[&block.name_any()].clone());
             }
             _ => {}

@@ -2,9 +2,10 @@
 
 use tenure_api::coil::{AddressBlock, AddressPool};
 
+use super::super::Planted;
 use super::super::model::{Outcome, Server};
-use super::super::{Planted, locks};
-use crate::write::{Because, Write};
+use crate::coil::{Because, BlockWrite, belongs_to, locks};
+use crate::write::Write;
 
 pub(super) struct Flight {
     write: Write,
@@ -46,8 +47,13 @@ impl Flight {
         stale: bool,
         planted: Option<Planted>,
     ) -> Delivered {
-        match (&self.write, &mut self.stage) {
-            (Write::Create { block }, Stage::New) => {
+        let write = self.write.clone();
+        let Some(of_block) = write.of::<BlockWrite>() else {
+            server.write(&write);
+            return Delivered::Over;
+        };
+        match (of_block, &mut self.stage) {
+            (BlockWrite::Create { block }, Stage::New) => {
                 let kept = listed.as_ref().filter(|_| stale).and_then(|pools| locks(pools, block).ok());
                 let found = kept.map_or_else(
                     || {
@@ -69,7 +75,7 @@ impl Flight {
                 }
                 Delivered::Further
             }
-            (Write::Create { .. }, Stage::Locks(locks)) => match locks.pop() {
+            (BlockWrite::Create { .. }, Stage::Locks(locks)) => match locks.pop() {
                 Some(lock) if server.occupy(&lock) => Delivered::Further,
                 Some(_) => Delivered::Over,
                 None => {
@@ -77,20 +83,20 @@ impl Flight {
                     Delivered::Further
                 }
             },
-            (Write::Create { block }, Stage::Agreed) => {
+            (BlockWrite::Create { block }, Stage::Agreed) => {
                 // No creation outlives its pool by so much that another one has its name.
                 let owner = block.pool().and_then(|pool| server.pools.get(pool));
-                if owner.is_some_and(|pool| super::super::carved::belongs_to(block, pool)) {
+                if owner.is_some_and(|pool| belongs_to(block, pool)) {
                     server.create(block);
                 }
                 Delivered::Over
             }
-            (Write::MarkBlock { node, .. }, Stage::New) => self.agree(!server.is_in_use(node)),
-            (Write::MarkBlock { block, mark, .. }, _) => {
+            (BlockWrite::MarkBlock { node, .. }, Stage::New) => self.agree(!server.is_in_use(node)),
+            (BlockWrite::MarkBlock { block, mark, .. }, _) => {
                 server.annotate_block(block, Some(mark.as_str()));
                 Delivered::Over
             }
-            (Write::ReleaseBlock { block, node, because, .. }, Stage::New) => {
+            (BlockWrite::ReleaseBlock { block, node, because, .. }, Stage::New) => {
                 let used = match planted {
                     Some(Planted::NodeGoneIsEnough) => server.nodes.contains_key(node),
                     _ => server.is_in_use(node),
@@ -100,7 +106,7 @@ impl Flight {
                 }
                 self.agree(!used)
             }
-            (Write::ReleaseBlock { block, .. }, _) => {
+            (BlockWrite::ReleaseBlock { block, .. }, _) => {
                 let there = server.blocks.get(&block.name).cloned();
                 let deleted = server.delete_block(block);
                 match there {
@@ -108,13 +114,13 @@ impl Flight {
                     _ => Delivered::Over,
                 }
             }
-            (Write::Unlock { pools, .. }, Stage::New) => self.agree(!server.has_any(pools)),
-            (Write::Unlock { block, .. }, _) => {
+            (BlockWrite::Unlock { pools, .. }, Stage::New) => self.agree(!server.has_any(pools)),
+            (BlockWrite::Unlock { block, .. }, _) => {
                 server.delete_block(block);
                 Delivered::Over
             }
-            (write, _) => {
-                server.write(write);
+            _ => {
+                server.write(&write);
                 Delivered::Over
             }
         }

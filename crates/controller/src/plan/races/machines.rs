@@ -7,7 +7,6 @@ use tenure_api::coil::AddressBlock;
 use tenure_api::release::mark_of;
 use tenure_ipam::{Address, Cidr};
 
-use super::super::at;
 use super::super::model::Server;
 use super::{HEARD_WITHIN, Run, covers, networks};
 use crate::write::At;
@@ -60,7 +59,7 @@ impl Machine {
         self.objects.clear();
         for block in server.blocks.values().filter(|block| block.node() == Some(self.node)) {
             if mark_of(block).is_some() {
-                self.objects.push(at(block));
+                self.objects.push(At::of(block));
             } else {
                 self.relies.insert(block.uid().unwrap_or_default(), networks(server, &block.name_any()));
             }

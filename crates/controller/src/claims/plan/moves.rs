@@ -1,0 +1,295 @@
+//! Which pods have a claim: the slots of each claim, decided by [`tenure_claims::Slots::next`] from the pods that are there.
+//!
+//! Level-triggered: what happened while nobody led is found from what is there now. Everything that a commit needs is known
+//! when the pod came in, its node included, so that from the signal to the written annotation there is one write and no read.
+//!
+//! A pod comes in only after the record names its UID. The annotation can be changed by whoever may change the claim; the
+//! record cannot, so it is what says who may use the addresses, and agents go by it. A pod that the record names stays in
+//! until it has ended, whatever its own annotations say. One that was given the addresses of a claim which had the name before
+//! keeps those, and does not come in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_api::claims::condition::reason;
+use tenure_api::claims::{PodRecord, annotation};
+use tenure_claims::{CLUSTER_NETWORK, PodFacts, Slots, Trace};
+use tenure_handles::Timestamp;
+
+use super::super::events::{crowded, definition_refused, not_allowed, unreadable_signal};
+use super::super::known::Claim;
+use super::super::records::Records;
+use super::super::users::Users;
+use super::super::write::MoveWrite;
+use crate::attachment::Attachment;
+use crate::events::{Note, Standing};
+use crate::world::World;
+use crate::write::{At, Write};
+
+/// How soon is looked again at pods that no event tells of: those that stay in by the record alone.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Why a definition is refused that has the name of the cluster's own network.
+const NETWORK_NAME_REFUSED: &str = "NetworkNameRefused";
+
+/// Pods that records have to name before they come in, by the UID of the claim.
+pub(super) type Naming = BTreeMap<String, Vec<PodRecord>>;
+
+/// Plans who has which claim. What it remembers is only for what people are told.
+#[derive(Debug, Default)]
+pub(super) struct MovePlanner {
+    standing: Standing,
+    naming: Naming,
+    again: Option<Timestamp>,
+    /// By the UID of a claim, that of the pod which came in and was not the active one since. The slots do not say it: after a
+    /// commit the pod that was active is where the other came from.
+    coming: BTreeMap<String, String>,
+}
+
+impl MovePlanner {
+    /// The next step for each claim; nothing while it is not known who uses what.
+    pub(super) fn plan(
+        &mut self,
+        world: &World,
+        users: &Users<'_>,
+        records: &Records<'_>,
+        now: Timestamp,
+    ) -> Vec<Write> {
+        self.naming.clear();
+        self.again = None;
+        if !world.knows_users() {
+            return Vec::new();
+        }
+        self.standing.look_again();
+        let mut writes = Vec::new();
+        for claim in world.claims.all.iter() {
+            // Without a record no agent uses it, and there is nothing to have.
+            if !claim.facts.held || claim.facts.addresses.is_empty() || !records.has(&claim.facts) {
+                continue;
+            }
+            let named = self.by_record(world, users, records, claim, now);
+            let pods: Vec<&PodFacts> = Self::users_of(users, records, claim).chain(&named).collect();
+            let next = claim.facts.slots.next(&pods);
+            let slots = next.as_ref().unwrap_or(&claim.facts.slots);
+            self.say_who_waits(claim, slots, &pods);
+            self.say_what_cannot_be_read(claim, &pods);
+            let unnamed = unnamed(records, claim, slots, &pods);
+            if !unnamed.is_empty() {
+                self.naming.insert(claim.facts.uid.clone(), unnamed);
+                continue;
+            }
+            if let Some(slots) = next {
+                let (namespace, before) = (claim.facts.namespace.clone(), claim.facts.slots.clone());
+                let aborts = self.note_who_comes(&claim.facts.uid, &before, &slots);
+                let (claim, before, slots) = (At::of(&claim.object), Box::new(before), Box::new(slots));
+                writes.push(Write::from(MoveWrite::Hold { namespace, claim, before, slots, aborts }));
+            }
+        }
+        self.coming.retain(|claim, _| !world.claims.all.is_gone(claim));
+        self.say_what_is_not_allowed(world);
+        for attachment in world.ledgers.attachments.iter().filter(|it| world.is_refused(it)) {
+            let note = definition_refused(attachment, NETWORK_NAME_REFUSED, &refused(attachment));
+            self.standing.say(note);
+        }
+        writes
+    }
+
+    /// The pods that records have to name next.
+    pub(super) fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
+    /// When to plan again even if nothing is heard until then.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.again
+    }
+
+    /// The pods that refer to a claim and were not given the addresses of one that had its name before.
+    fn users_of<'u, 'a: 'u>(
+        users: &'u Users<'a>,
+        records: &'u Records<'_>,
+        claim: &'u Claim,
+    ) -> impl Iterator<Item = &'a PodFacts> + use<'u, 'a> {
+        let facts = &claim.facts;
+        users
+            .of_claim(claim)
+            .iter()
+            .copied()
+            .filter(|pod| !records.name_of_predecessor(facts, &pod.uid) || records.name(facts, &pod.uid))
+    }
+
+    /// The pods that have a claim although they do not refer to it (any more): those that are in its slots or that its record
+    /// names, and that live; and those in its slots that are gone together with their node, until they count as ended.
+    fn by_record(
+        &mut self,
+        world: &World,
+        users: &Users<'_>,
+        records: &Records<'_>,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Vec<PodFacts> {
+        let facts = &claim.facts;
+        let mut found: Vec<PodFacts> = Vec::new();
+        // One that neither the record names nor a watch shows may be anything: whoever wrote the annotation made it up.
+        let of_slots = facts.slots.both().filter_map(|slot| {
+            let named = records.pods(facts).find(|pod| pod.uid == slot.uid).cloned();
+            let podref = format!("{}/{}", facts.namespace, slot.pod);
+            let guest = world.ledgers.pods.guest(&podref).filter(|it| it.uid == slot.uid);
+            named.or_else(|| guest.map(|guest| record_of(guest, &slot.node)))
+        });
+        for pod in of_slots.chain(records.pods(facts).cloned()) {
+            let known = users.of_claim(claim).iter().map(|user| &user.uid);
+            if known.chain(found.iter().map(|it| &it.uid)).any(|uid| *uid == pod.uid) {
+                continue;
+            }
+            let stays = match world.trace(&facts.namespace, &pod, now) {
+                Trace::Alive => true,
+                Trace::Lost => facts.slots.has(&pod.uid),
+                Trace::Ended => false,
+            };
+            if stays {
+                let podref = format!("{}/{}", facts.namespace, pod.name);
+                let guest = world.ledgers.pods.guest(&podref).filter(|it| it.uid == pod.uid);
+                // Nobody tells of the end of a pod that refers to nothing.
+                if guest.is_none() {
+                    self.again = Some(now.plus(AGAIN));
+                }
+                found.push(guest.cloned().unwrap_or_else(|| PodFacts {
+                    namespace: facts.namespace.clone(),
+                    name: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                    node: Some(pod.node.clone()),
+                    ..PodFacts::default()
+                }));
+            }
+        }
+        found
+    }
+
+    /// What people should know and no write tells.
+    pub(super) fn take_notes(&mut self) -> Vec<Note> {
+        self.standing.take()
+    }
+
+    /// Remembers who comes in; whether somebody who did is gone before it was the active one.
+    fn note_who_comes(&mut self, claim: &str, before: &Slots, after: &Slots) -> bool {
+        let stays = before.number == after.number && before.active.is_some();
+        let came = self.coming.remove(claim);
+        let gone = before.incoming.as_ref().filter(|slot| stays && !after.has(&slot.uid));
+        if let Some(new) = after.incoming.as_ref().filter(|slot| stays && !before.has(&slot.uid)) {
+            self.coming.insert(claim.to_owned(), new.uid.clone());
+        } else if let Some(came) = came.as_ref().filter(|_| stays && gone.is_none()) {
+            self.coming.insert(claim.to_owned(), came.clone());
+        }
+        stays && gone.is_some_and(|gone| came.as_ref() == Some(&gone.uid))
+    }
+
+    fn say_who_waits(&mut self, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) {
+        let waits = |pod: &&&PodFacts| pod.node.is_some() && !pod.is_leaving() && !slots.has(&pod.uid);
+        for pod in pods.iter().filter(waits) {
+            for note in crowded(claim, slots, pod) {
+                self.standing.say(note);
+            }
+        }
+    }
+
+    /// A signal that cannot be read moves nothing, so that the pod waits for good: people must know.
+    fn say_what_cannot_be_read(&mut self, claim: &Claim, pods: &[&PodFacts]) {
+        for pod in pods {
+            let signals = [annotation::KUBEVIRT_READY, annotation::ACTIVE];
+            for problem in signals.iter().filter_map(|signal| pod.problems.get(signal)) {
+                let mut new = false;
+                for note in unreadable_signal(claim, pod, problem) {
+                    new |= self.standing.say(note);
+                }
+                if new {
+                    let (namespace, name) = (&pod.namespace, &pod.name);
+                    tracing::warn!(%namespace, pod = %name, claim = %claim.facts.name, problem, "a pod's signal to move cannot be read");
+                }
+            }
+        }
+    }
+
+    /// Agents refuse pods that name a claim on a network that does not opt in. People should know why.
+    fn say_what_is_not_allowed(&mut self, world: &World) {
+        for pod in world.ledgers.pods.guests() {
+            for (namespace, attachment, claim) in named(pod) {
+                let why = if (namespace, attachment) == CLUSTER_NETWORK {
+                    world.cluster_network.is_none().then(|| {
+                        let words = "the cluster's default network does not let addresses outlive pods; set allowPersistentIPs \
+                                     in its configuration (tenured --persistent-ips), and the controller's --cluster-network to \
+                                     its name";
+                        (reason::PERSISTENT_IPS_NOT_ALLOWED, words.to_owned())
+                    })
+                } else {
+                    let known = world.ledgers.attachments.get(&format!("{namespace}/{attachment}"));
+                    known.and_then(|known| match &known.opted_in {
+                        _ if world.is_refused(known) => Some((NETWORK_NAME_REFUSED, refused(known))),
+                        Ok(Some(_)) => None,
+                        Ok(None) => Some((
+                            reason::PERSISTENT_IPS_NOT_ALLOWED,
+                            format!(
+                                "NetworkAttachmentDefinition {namespace}/{attachment} does not let addresses outlive pods; set \
+                                 allowPersistentIPs to true in its configuration"
+                            ),
+                        )),
+                        Err(error) => Some((
+                            reason::INVALID_CONFIGURATION,
+                            format!("NetworkAttachmentDefinition {namespace}/{attachment}: {error}"),
+                        )),
+                    })
+                };
+                let Some((reason, why)) = why else { continue };
+                let message =
+                    format!("pod \"{}\" cannot have the addresses of claim \"{claim}\": {why}", pod.name);
+                let claim = world.claims.get(&pod.namespace, claim);
+                for note in not_allowed(claim, pod, reason, &message) {
+                    self.standing.say(note);
+                }
+            }
+        }
+    }
+}
+
+/// What is said of a definition that has the name of the cluster's own network.
+fn refused(attachment: &Attachment) -> String {
+    format!(
+        "NetworkAttachmentDefinition {}/{} has the name \"{}\", which is that of the cluster's own network, and says something \
+         else of it: it is refused for claims, and changes nothing for others. Give its network another \"name\"",
+        attachment.definition.namespace,
+        attachment.definition.name,
+        attachment.network.as_deref().unwrap_or_default()
+    )
+}
+
+/// The claims that a pod names, each with the namespace and the name of its attachment definition.
+fn named(pod: &PodFacts) -> impl Iterator<Item = (&str, &str, &str)> {
+    let selected = pod.selections.iter().filter_map(|selection| {
+        let namespace = selection.namespace.as_deref().unwrap_or(&pod.namespace);
+        Some((namespace, selection.name.as_str(), selection.claim.as_deref()?))
+    });
+    let default = match &pod.default_network {
+        Some(network) => (network.namespace.as_str(), network.selection.name.as_str()),
+        None => CLUSTER_NETWORK,
+    };
+    let of_multus = pod.default_network.as_ref().and_then(|network| network.selection.claim.as_deref());
+    let by_default = pod.default_claim.as_deref().or(of_multus);
+    selected.chain(by_default.map(|claim| (default.0, default.1, claim)))
+}
+
+/// The pods of these slots that a record of the claim does not name yet.
+fn unnamed(records: &Records<'_>, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) -> Vec<PodRecord> {
+    let missing = slots.both().filter(|slot| !records.name(&claim.facts, &slot.uid));
+    missing
+        .filter_map(|slot| {
+            let pod = pods.iter().find(|pod| pod.uid == slot.uid)?;
+            Some(record_of(pod, &slot.node))
+        })
+        .collect()
+}
+
+/// A pod as records name it: on the node that it is bound to, whatever the annotation says.
+fn record_of(pod: &PodFacts, said: &str) -> PodRecord {
+    let node = pod.node.as_deref().unwrap_or(said).to_owned();
+    PodRecord { name: pod.name.clone(), uid: pod.uid.clone(), node, missing: None }
+}

@@ -1,0 +1,315 @@
+//! Claims' records in Whereabouts' ledgers, and giving addresses of ranges that all nodes share.
+//!
+//! The ledgers' own planner decides, as it does for agents, and with the same guarded patches: to it a claim is an interface whose
+//! container is called `claim/<uid>`. What is planned here from what is known is planned again from a live look when it is
+//! written; an address that was chosen here is then preferred.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use tenure_api::claims::{PodRecord, RECORD_PREFIX};
+use tenure_api::whereabouts::Allocation;
+use tenure_claims::ClaimFacts;
+use tenure_claims::status::Reason;
+use tenure_handles::Timestamp;
+use tenure_ipam::Address;
+use tenure_ipam::ledger::Offsets;
+use tenure_whereabouts::config::{Config, RangeConfig};
+use tenure_whereabouts::ledger::{Act, Answer, LedgerRefusal, Network, Request, Spread, Want, Who};
+use tenure_whereabouts::slices::network_of_ledger;
+
+use super::super::write::{ClaimId, ClaimWrite, Gone, PodId, Renamed};
+use super::Refused;
+use super::recorded::names_more;
+use crate::whereabouts::{Ledger, Rest};
+use crate::world::World;
+use crate::write::{At, Write};
+
+/// So many claims are served with one write: a JSON patch may have 10,000 operations, and each takes a few.
+const AT_ONCE: usize = 500;
+
+/// A claim's record in a ledger.
+#[derive(Clone, Debug)]
+pub(super) struct RangeRecord<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) key: &'a str,
+    pub(super) address: Address,
+    pub(super) record: &'a Allocation,
+}
+
+impl<'a> RangeRecord<'a> {
+    /// The UID of its claim.
+    pub(super) fn uid(&self) -> &'a str {
+        self.record.id.strip_prefix(RECORD_PREFIX).unwrap_or_default()
+    }
+
+    /// Its claim.
+    pub(super) fn claim(&self) -> ClaimId {
+        let (namespace, name) = self.record.podref.split_once('/').unwrap_or_default();
+        ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: self.uid().to_owned() }
+    }
+
+    /// The namespace of its claim.
+    pub(super) fn namespace(&self) -> &'a str {
+        self.record.podref.split_once('/').unwrap_or_default().0
+    }
+
+    /// The pods that it names.
+    pub(super) fn pods(&self) -> impl Iterator<Item = PodId> + use<'a> {
+        PodId::all_of(self.namespace(), &self.record.pods)
+    }
+}
+
+/// All records of claims in ledgers.
+pub(super) fn records(world: &World) -> Vec<RangeRecord<'_>> {
+    let whole = world.ledgers.pools.iter().filter(|ledger| ledger.whole);
+    let of = |ledger: &'_ Ledger| ledger.pool.spec.cidr().ok().map(|cidr| Offsets::of(&cidr));
+    let records = whole.filter_map(|ledger| Some((ledger, of(ledger)?))).flat_map(|(ledger, offsets)| {
+        let claimed = ledger.pool.spec.allocations.iter().filter(|(_, it)| it.id.starts_with(RECORD_PREFIX));
+        claimed.filter_map(move |(key, record)| {
+            let address = offsets.address(key.parse().ok()?).ok()?;
+            Some(RangeRecord { ledger, key, address, record })
+        })
+    });
+    records.collect()
+}
+
+/// A claim as ledgers know it.
+pub(super) fn who(claim: &ClaimFacts) -> Who {
+    Who {
+        id: format!("{RECORD_PREFIX}{}", claim.uid),
+        podref: format!("{}/{}", claim.namespace, claim.name),
+        uid: String::new(),
+        ifname: claim.interface.clone(),
+    }
+}
+
+/// The address of each range that is wished, if one is.
+pub(super) fn by_range(config: &Config, wishes: &[Address]) -> Result<Vec<Option<Address>>, Refused> {
+    let mut found: Vec<Option<Address>> = vec![None; config.ranges.len()];
+    for wish in wishes {
+        let has = |(range, _): &(&RangeConfig, &mut Option<Address>)| range.cidr().contains(*wish);
+        let mut places: Vec<_> = config.ranges.iter().zip(&mut found).filter(has).collect();
+        let name = &config.name;
+        if places.is_empty() {
+            let words = format!("{wish} is in no range of network \"{name}\"");
+            return Err(Refused::new(Reason::Invalid, words));
+        }
+        if !places.iter().any(|(range, _)| range.range.contains(*wish)) {
+            let words =
+                format!("{wish} is excluded from its range of network \"{name}\": wish for another address");
+            return Err(Refused::new(Reason::IpAddressConflict, words));
+        }
+        let free = places.iter_mut().find(|(range, it)| it.is_none() && range.range.contains(*wish));
+        let Some((_, place)) = free else {
+            let words = format!(
+                "{wish} and another wished address are of one range of network \"{name}\", which gives one to a claim"
+            );
+            return Err(Refused::new(Reason::Invalid, words));
+        };
+        **place = Some(*wish);
+    }
+    Ok(found)
+}
+
+/// The addresses that a claim has of a network's ranges, one of each and in their order; `None` if one is missing.
+pub(super) fn complete(config: &Config, held: &[Address]) -> Option<Vec<(Address, u8)>> {
+    let mut left: Vec<Address> = held.to_vec();
+    let found = config.ranges.iter().map(|range| {
+        let place = left.iter().position(|address| range.cidr().contains(*address))?;
+        Some((left.swap_remove(place), range.cidr().prefix()))
+    });
+    found.collect()
+}
+
+/// What has been freed in ledgers and is not yet seen to be: afterwards the ledgers themselves say what rests.
+#[derive(Debug, Default)]
+pub(super) struct Resting {
+    freed: BTreeMap<(String, Address), Timestamp>,
+}
+
+impl Resting {
+    /// An address of a network was freed.
+    pub(super) fn freed(&mut self, network: &str, address: Address, now: Timestamp) {
+        self.freed.entry((network.to_owned(), address)).or_insert(now);
+    }
+
+    /// What has rested long enough is forgotten.
+    pub(super) fn advance(&mut self, rest: Duration, now: Timestamp) {
+        self.freed.retain(|_, freed| *freed <= now && freed.plus(rest) > now);
+    }
+
+    /// What rests of a network, what was freed first first.
+    pub(super) fn of(&self, network: &str) -> Vec<(Timestamp, Address)> {
+        let of = self.freed.iter().filter(|((of, _), _)| of == network);
+        let mut all: Vec<_> = of.map(|((_, address), freed)| (*freed, *address)).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// Gives addresses of ranges that all nodes share.
+pub(super) struct Shared<'a> {
+    world: &'a World,
+    now: Timestamp,
+    rest: Duration,
+    waiting: BTreeMap<String, Vec<Waiting<'a>>>,
+}
+
+struct Waiting<'a> {
+    claim: &'a ClaimFacts,
+    config: &'a Config,
+    wants: Vec<Want>,
+}
+
+impl<'a> Shared<'a> {
+    pub(super) fn new(world: &'a World, rest: Duration, now: Timestamp) -> Self {
+        Self { world, now, rest, waiting: BTreeMap::new() }
+    }
+
+    /// Puts a claim into the line.
+    pub(super) fn give(
+        &mut self,
+        config: &'a Config,
+        claim: &'a ClaimFacts,
+        wishes: &[Address],
+    ) -> Result<(), Refused> {
+        let mut wants = Want::of(config, &[]);
+        for (want, wish) in wants.iter_mut().zip(by_range(config, wishes)?) {
+            if let Some(wish) = wish {
+                want.pick = vec![wish];
+            }
+        }
+        self.waiting.entry(config.network.clone()).or_default().push(Waiting { claim, config, wants });
+        Ok(())
+    }
+
+    /// The writes, and who is refused.
+    pub(super) fn into_writes(self, resting: &Resting) -> (Vec<Write>, Vec<(&'a ClaimFacts, Refused)>) {
+        let (mut writes, mut refused) = (Vec::new(), Vec::new());
+        for (name, mut waiting) in self.waiting {
+            let network = known(self.world, &name);
+            let mut spread = Spread::of("");
+            for (freed, address) in resting.of(&name) {
+                spread.rest(address, freed, freed.plus(self.rest));
+            }
+            let ask = |it: &Waiting<'_>| Request::hold(who(it.claim), it.wants.clone());
+            let plan = network.plan(waiting.iter().map(ask).collect(), &spread, self.now);
+            let mut requests = Vec::new();
+            for (it, answer) in waiting.iter_mut().zip(&plan.answers) {
+                match answer {
+                    Answer::Refused(refusal) => {
+                        refused.push((it.claim, words(&network, it, refusal)));
+                    }
+                    Answer::Held(addresses) => {
+                        for (want, address) in it.wants.iter_mut().zip(addresses) {
+                            want.preferred = Some(*address);
+                        }
+                        requests.push(ask(it));
+                    }
+                    Answer::Wait | Answer::Released(_) => requests.push(ask(it)),
+                }
+            }
+            requests.truncate(AT_ONCE);
+            if !requests.is_empty() {
+                let subject = format!("claims of {name:?}");
+                writes.push(ClaimWrite::Hold { subject, network: name, requests }.into());
+            }
+        }
+        (writes, refused)
+    }
+}
+
+/// What is known of a network's ledgers.
+fn known(world: &World, name: &str) -> Network {
+    let mut network = Network::new(name);
+    let with_slices = world.ledgers.nodes_with_slices();
+    let is_node = |node: &str| world.nodes().get(node).is_some() || with_slices.contains(node);
+    for ledger in world.ledgers.pools.iter() {
+        network.see_pool(&ledger.pool, is_node);
+    }
+    for reservation in world.ledgers.reservations.iter() {
+        network.see_reservation(reservation);
+    }
+    network
+}
+
+fn words(network: &Network, waiting: &Waiting<'_>, refusal: &LedgerRefusal) -> Refused {
+    let LedgerRefusal::Exhausted { first, last, .. } = refusal else {
+        return Refused::new(Reason::InternalError, refusal.to_string());
+    };
+    let picked: BTreeSet<Address> = waiting.wants.iter().flat_map(|want| want.pick.clone()).collect();
+    let holder = |address: Address| {
+        let mut all = network.pools().flat_map(|pool| network.records(pool));
+        all.find(|(_, _, at, _)| *at == address).map(|(object, _, _, record)| {
+            let whose = if record.id.starts_with(RECORD_PREFIX) { "claim" } else { "pod" };
+            format!("{address} belongs to {whose} {} (IPPool {object})", record.podref)
+        })
+    };
+    if let Some(holder) = picked.iter().find_map(|address| holder(*address)) {
+        let words = format!("{holder}: wait until it is free, or wish for another address");
+        return Refused::new(Reason::IpAddressConflict, words);
+    }
+    let name = &waiting.config.name;
+    if let Some(address) = picked.first() {
+        let words = format!(
+            "{address} of network \"{name}\" is reserved: wait until it is free, or wish for another address"
+        );
+        return Refused::new(Reason::IpAddressConflict, words);
+    }
+    let words = format!(
+        "no address from {first} to {last} of network \"{name}\" is free: make the range larger, or delete claims and pods \
+         that nobody needs"
+    );
+    Refused::new(Reason::SubnetExhausted, words)
+}
+
+/// Takes records out of shared ledgers. `doubtful` are claims of which only a live look says that they are gone.
+pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, rest: Rest) -> Vec<Write> {
+    let mut by_ledger: BTreeMap<String, Vec<&RangeRecord<'_>>> = BTreeMap::new();
+    for record in records {
+        by_ledger.entry(record.ledger.pool.name_any()).or_default().push(record);
+    }
+    let write = |(object, mut records): (String, Vec<&RangeRecord<'_>>)| {
+        records.truncate(AT_ONCE);
+        let ledger = &records.first()?.ledger.pool;
+        let claims = records.iter().filter(|it| doubtful.contains(it.uid())).map(|it| it.claim());
+        let gone = Gone { claims: claims.collect(), pods: records.iter().flat_map(|it| it.pods()).collect() };
+        let requests = records.iter().map(|it| Request {
+            who: Who {
+                id: it.record.id.clone(),
+                podref: it.record.podref.clone(),
+                uid: String::new(),
+                ifname: it.record.ifname.clone().unwrap_or_default(),
+            },
+            act: Act::Forget { object: object.clone(), key: it.key.to_owned(), record: it.record.clone() },
+        });
+        let (ledger, network) = (At::of(ledger), network_of_ledger(ledger));
+        Some(ClaimWrite::Forget { ledger, network, records: requests.collect(), gone, rest }.into())
+    };
+    by_ledger.into_iter().filter_map(write).collect()
+}
+
+/// Writes which pods were given addresses of shared ledgers.
+pub(super) fn rename(renamed: Vec<(&RangeRecord<'_>, Vec<PodRecord>)>) -> Vec<Write> {
+    let mut by_ledger: BTreeMap<String, (At, Vec<Renamed>, Vec<ClaimId>)> = BTreeMap::new();
+    for (record, pods) in renamed {
+        let name = record.ledger.pool.name_any();
+        let new = || (At::of(&record.ledger.pool), Vec::new(), Vec::new());
+        let (_, records, named) = by_ledger.entry(name).or_insert_with(new);
+        if records.len() < AT_ONCE {
+            if names_more(&record.record.pods, &pods) {
+                named.push(record.claim());
+            }
+            records.push(Renamed { key: record.key.to_owned(), before: record.record.clone(), pods });
+        }
+    }
+    let write = |(ledger, records, named)| Write::from(ClaimWrite::Name { ledger, records, named });
+    by_ledger.into_values().map(write).collect()
+}
+
+/// The network of a ledger, as its records rest under.
+pub(super) fn network_of(record: &RangeRecord<'_>) -> String {
+    network_of_ledger(&record.ledger.pool)
+}

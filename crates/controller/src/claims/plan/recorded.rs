@@ -1,0 +1,206 @@
+//! What claims have on record, and what becomes of a claim that has something.
+
+use std::collections::{BTreeSet, HashMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::ResourceExt;
+use tenure_api::claims::PodRecord;
+use tenure_claims::status::{Place, Reason};
+use tenure_claims::{ClaimFacts, Trace};
+use tenure_handles::Timestamp;
+use tenure_ipam::Address;
+
+use super::super::known::Claim;
+use super::super::users::Users;
+use super::blocks::Blocks;
+use super::networks::{Network, Source};
+use super::ranges::{self, RangeRecord};
+use super::{Refused, Verdict};
+use crate::world::World;
+
+/// What a claim has on record.
+#[derive(Default)]
+pub(super) struct Recorded<'a> {
+    /// In floating blocks: block, offset, addresses.
+    pub(super) blocks: Vec<(String, String, Vec<Address>)>,
+    pub(super) ranges: Vec<RangeRecord<'a>>,
+    /// Whether a pod that was given any of it may still use it: then none of it is taken away.
+    pub(super) in_use: bool,
+}
+
+/// What each claim has on record, by UID.
+pub(super) fn gather<'a>(
+    world: &World,
+    blocks: &Blocks<'_>,
+    ranges: Vec<RangeRecord<'a>>,
+    now: Timestamp,
+) -> HashMap<String, Recorded<'a>> {
+    let mut recorded: HashMap<String, Recorded<'a>> = HashMap::new();
+    for (block, offset, addresses, record) in blocks.held() {
+        let has = recorded.entry(record.uid.clone()).or_default();
+        has.blocks.push((block.to_owned(), offset.to_owned(), addresses));
+        has.in_use |= may_be_used(world, &record.namespace, &record.pods, now);
+    }
+    for record in ranges {
+        let has = recorded.entry(record.uid().to_owned()).or_default();
+        has.in_use |= may_be_used(world, record.namespace(), &record.record.pods, now);
+        has.ranges.push(record);
+    }
+    recorded
+}
+
+/// Whether one of the pods that a record names may still use its address.
+pub(super) fn may_be_used(world: &World, namespace: &str, pods: &[PodRecord], now: Timestamp) -> bool {
+    pods.iter().any(|pod| world.trace(namespace, pod, now).may_use())
+}
+
+/// The pods that a record is to name next, if not those that it names: with `more` that are to be given its address, and
+/// without those that have ended. A pod that is gone with its node, and that `matters`, is marked when it is first seen so, and
+/// the mark goes when either is back.
+pub(super) fn next_pods(
+    world: &World,
+    (namespace, pods): (&str, &[PodRecord]),
+    more: &[PodRecord],
+    matters: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Option<Vec<PodRecord>> {
+    let mut next = Vec::new();
+    for pod in pods {
+        let trace = world.trace(namespace, pod, now);
+        if trace == Trace::Ended && !more.is_empty() {
+            continue;
+        }
+        let mut pod = pod.clone();
+        if world.is_without_node(&pod.node) && trace != Trace::Alive {
+            if pod.missing.is_none() && matters(&pod.uid) {
+                pod.missing = Some(MicroTime(now.to_jiff()));
+            }
+        } else {
+            pod.missing = None;
+        }
+        next.push(pod);
+    }
+    for pod in more {
+        if !next.iter().any(|known| known.uid == pod.uid) {
+            next.push(pod.clone());
+        }
+    }
+    (next != pods).then_some(next)
+}
+
+/// Whether a record is to name pods that it did not name before.
+pub(super) fn names_more(before: &[PodRecord], after: &[PodRecord]) -> bool {
+    after.iter().any(|pod| before.iter().all(|known| known.uid != pod.uid))
+}
+
+/// What becomes of a claim that has something on record; `None` if that is not all that it needs.
+pub(super) fn keep<'a>(
+    claim: &Claim,
+    network: Option<&Network>,
+    has: &Recorded<'a>,
+    blocks: &mut Blocks<'_>,
+    strays: &mut Vec<RangeRecord<'a>>,
+) -> Option<Verdict> {
+    let facts = &claim.facts;
+    let says: BTreeSet<Address> = facts.addresses.iter().map(|(address, _)| *address).collect();
+    let source = match network {
+        Some(Network::Ours(source)) => Some(source),
+        _ => None,
+    };
+    if let Some(Source::Ranges(config)) = source
+        && has.blocks.is_empty()
+    {
+        let mut held: Vec<Address> = has.ranges.iter().map(|record| record.address).collect();
+        // What the status says counts first, should there be more on record than it needs.
+        held.sort_by_key(|address| (!says.contains(address), *address));
+        let Some(complete) = ranges::complete(config, &held) else {
+            let foreign = held.iter().all(|it| !config.ranges.iter().any(|range| range.cidr().contains(*it)));
+            return foreign.then(|| changed(facts, &held));
+        };
+        let kept: BTreeSet<Address> = complete.iter().map(|(address, _)| *address).collect();
+        if facts.held && !has.in_use {
+            strays.extend(has.ranges.iter().filter(|it| !kept.contains(&it.address)).cloned());
+        }
+        let of = has.ranges.iter().filter(|it| kept.contains(&it.address));
+        let mut places: Vec<Place> = of.map(|it| Place::Ledger(it.ledger.pool.name_any())).collect();
+        places.sort();
+        places.dedup();
+        return Some(Verdict::Has(complete, places));
+    }
+    let chosen = has.blocks.iter().find(|(_, _, all)| all.iter().any(|address| says.contains(address)));
+    let Some((block, offset, addresses)) = chosen.or(has.blocks.first()) else {
+        // Ranges, and a network that does not say so (any more).
+        let held: Vec<Address> = has.ranges.iter().map(|record| record.address).collect();
+        return Some(if source.is_some() { changed(facts, &held) } else { Verdict::Waits });
+    };
+    if matches!(source, Some(Source::Ranges(_))) {
+        return Some(changed(facts, addresses));
+    }
+    if facts.held && chosen.is_some() && !has.in_use {
+        // A creation that arrived late may have given it a second one, which nobody was ever told of.
+        for (other, at, _) in has.blocks.iter().filter(|(other, at, _)| (other, at) != (block, offset)) {
+            blocks.free(other, at, false);
+        }
+    }
+    let places = vec![Place::Block(block.clone())];
+    Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect(), places))
+}
+
+/// Whether a status was written over what a claim had been given and nobody has used yet: restored from a backup, a moment
+/// after the claim was.
+pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
+    let facts = &claim.facts;
+    let recorded: Vec<Address> = has
+        .blocks
+        .iter()
+        .flat_map(|(_, _, all)| all.clone())
+        .chain(has.ranges.iter().map(|it| it.address))
+        .collect();
+    let said = &facts.addresses;
+    !facts.held
+        && !said.is_empty()
+        && !has.in_use
+        && facts.slots.both().next().is_none()
+        && !said.iter().any(|(address, _)| recorded.contains(address))
+}
+
+/// Whether a pod may still use these addresses of a claim that is gone: one that the record names, whatever its annotations
+/// say. What annotations say only adds to it: a pod that refers to a claim of that name and says that it has one of the
+/// addresses. A pod that neither the record nor itself knows to have one was not given it: records name pods first.
+pub(super) fn is_used(
+    (world, users): (&World, &Users<'_>),
+    claim: (&str, &str),
+    pods: &[PodRecord],
+    addresses: &[Address],
+    now: Timestamp,
+) -> bool {
+    let (namespace, name) = claim;
+    #[cfg(test)]
+    if world.planted == Some(crate::claims::Planted::AnnotationsFree) {
+        return users.by_name(namespace, name).any(|pod| {
+            let known = world.ledgers.pods.get(&format!("{namespace}/{}", pod.name));
+            let known = known.and_then(|pod| pod.addresses);
+            known.is_none_or(|known| addresses.iter().any(|address| known.contains(address)))
+        });
+    }
+    if may_be_used(world, namespace, pods, now) {
+        return true;
+    }
+    users.by_name(namespace, name).any(|pod| {
+        let podref = format!("{namespace}/{}", pod.name);
+        let known = world.ledgers.pods.get(&podref).and_then(|pod| pod.addresses);
+        known.is_some_and(|known| addresses.iter().any(|address| known.contains(address)))
+    })
+}
+
+/// The network is another one than that which the addresses are of.
+fn changed(claim: &ClaimFacts, held: &[Address]) -> Verdict {
+    let held: Vec<String> = held.iter().map(ToString::to_string).collect();
+    let words = format!(
+        "{} is on record for this claim and is no address of network \"{}\": spec.network or the network's configuration was \
+         changed since. Change it back, or delete the claim and make another; until then the address stays on record",
+        held.join(" and "),
+        claim.network
+    );
+    Verdict::No(Refused::new(Reason::Invalid, words))
+}

@@ -1,0 +1,104 @@
+//! Metrics of pools, blocks and requests.
+
+use std::collections::HashMap;
+
+use kube::ResourceExt;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tenure_api::coil::{PoolUsage, RequestOutcome};
+use tenure_handles::Timestamp;
+
+use crate::metrics::Numbers;
+use crate::part::Count;
+use crate::world::World;
+
+/// What is counted of pools, blocks and requests.
+#[derive(Debug, Default)]
+pub(super) struct CoilMetrics {
+    waiting: Gauge,
+    pool_blocks: Numbers,
+    pool_addresses: Numbers,
+    node_blocks: Numbers,
+    coil_max: Numbers,
+    coil_allocated: Numbers,
+}
+
+impl CoilMetrics {
+    pub(super) fn registered(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let mut gauge = |name: &str, help: &str, numbers: &Numbers| {
+            registry.register(name, help, numbers.clone());
+        };
+        gauge("tenure_pool_blocks", "Blocks of a pool by state", &metrics.pool_blocks);
+        gauge("tenure_pool_addresses", "Addresses of a pool by state", &metrics.pool_addresses);
+        gauge("tenure_node_blocks", "Blocks that a node owns, by pool", &metrics.node_blocks);
+        gauge("coil_controller_max_blocks", "The maximum number of blocks of a pool", &metrics.coil_max);
+        gauge(
+            "coil_controller_allocated_blocks",
+            "The number of allocated blocks of a pool",
+            &metrics.coil_allocated,
+        );
+        registry.register(
+            "tenure_requests_waiting",
+            "Requests that wait for a block",
+            metrics.waiting.clone(),
+        );
+        metrics
+    }
+}
+
+impl Count for CoilMetrics {
+    fn count(&self, world: &World, leads: bool, _: usize, _: Timestamp) {
+        let numbers = [
+            &self.pool_blocks,
+            &self.pool_addresses,
+            &self.node_blocks,
+            &self.coil_max,
+            &self.coil_allocated,
+        ];
+        numbers.into_iter().for_each(Family::clear);
+        if !leads {
+            self.waiting.set(0);
+            return;
+        }
+        let waiting = world.requests.iter().filter(|request| request.outcome() == RequestOutcome::Pending);
+        self.waiting.set(i64::try_from(waiting.count()).unwrap_or(i64::MAX));
+        for pool in world.pools.iter() {
+            let name = pool.name_any();
+            let Some(status) = &pool.status else { continue };
+            if let Some(usage) = &status.blocks {
+                states(&self.pool_blocks, &name, usage);
+                let of_pool = vec![("pool", name.clone())];
+                self.coil_max.get_or_create(&of_pool).set(number(&usage.capacity));
+                self.coil_allocated.get_or_create(&of_pool).set(number(&usage.allocated));
+            }
+            if let Some(usage) = &status.addresses {
+                states(&self.pool_addresses, &name, usage);
+            }
+        }
+        let mut of_nodes: HashMap<(&str, &str), u32> = HashMap::new();
+        for block in world.blocks.iter() {
+            if let (Some(node), Some(pool)) = (block.node(), block.pool()) {
+                *of_nodes.entry((node, pool)).or_default() += 1;
+            }
+        }
+        for ((node, pool), count) in of_nodes {
+            let labels = vec![("node", node.to_owned()), ("pool", pool.to_owned())];
+            self.node_blocks.get_or_create(&labels).set(count.into());
+        }
+    }
+}
+
+fn states(numbers: &Numbers, pool: &str, usage: &PoolUsage) {
+    let states = [("capacity", &usage.capacity), ("allocated", &usage.allocated), ("free", &usage.free)];
+    for (state, value) in states {
+        let labels = vec![("pool", pool.to_owned()), ("state", state.to_owned())];
+        numbers.get_or_create(&labels).set(number(value));
+    }
+}
+
+/// A count as a status writes it. Metrics are floating-point numbers, large ones lose their last digits.
+fn number(text: &str) -> f64 {
+    text.parse().unwrap_or(f64::NAN)
+}

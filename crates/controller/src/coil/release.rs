@@ -1,0 +1,79 @@
+//! Marking and releasing the blocks of missing nodes: the live reads before, and the writes.
+
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tenure_api::coil::AddressBlock;
+use tenure_api::release::RELEASING;
+
+use super::perform::CoilPerformer;
+use super::write::Because;
+use crate::executor::{Answer, Outcome, exactly, finalize, settle};
+use crate::kind::Observation;
+use crate::live::{is_in_use_out_of_service, node_is_in_use};
+use crate::write::At;
+
+impl CoilPerformer {
+    /// Marks a block of a missing node.
+    pub(super) async fn mark_block(&self, block: &At, node: &str, mark: &str) -> Answer {
+        if node_is_in_use(&self.client, node).await? {
+            return Ok((Outcome::Superseded, None));
+        }
+        self.annotate_block(block, json!(mark)).await
+    }
+
+    /// Takes the mark off.
+    pub(super) async fn unmark_block(&self, block: &At) -> Answer {
+        self.annotate_block(block, Value::Null).await
+    }
+
+    /// Releases a block, or takes its mark off if somebody can use it after all.
+    pub(super) async fn release_block(
+        &self,
+        block: &At,
+        finalizers: &[String],
+        node: &str,
+        because: &Because,
+    ) -> Answer {
+        match because {
+            Because::NodeIsGone if node_is_in_use(&self.client, node).await? => {
+                let (_, observed) = self.unmark_block(block).await?;
+                Ok((Outcome::Superseded, observed))
+            }
+            Because::OutOfService { addresses }
+                if is_in_use_out_of_service(&self.client, node, addresses.as_ref()).await? =>
+            {
+                Ok((Outcome::Superseded, None))
+            }
+            _ => self.delete_block(block, finalizers).await,
+        }
+    }
+
+    async fn annotate_block(&self, block: &At, mark: Value) -> Answer {
+        let metadata = json!({"resourceVersion": block.version, "annotations": {RELEASING: mark}});
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let written = self.blocks.patch(&block.name, &PatchParams::default(), &patch).await;
+        settle(&self.blocks, block, written, Observation::gone::<AddressBlock>).await
+    }
+
+    /// Deletes that block at that version and no other; then takes our finalizer off. From the deletion on nobody hands out
+    /// of it, and before it nothing was changed that its owner would have to put right.
+    async fn delete_block(&self, at: &At, finalizers: &[String]) -> Answer {
+        let deleting = match self.blocks.delete(&at.name, &exactly(at)).await {
+            Ok(deleted) => deleted.left().filter(|block| !block.finalizers().is_empty()),
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let there = self.blocks.get_opt(&at.name).await?;
+                let gone = || Observation::gone::<AddressBlock>(at.clone());
+                return Ok((Outcome::Superseded, Some(there.map_or_else(gone, Observation::is))));
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(deleting) = deleting else {
+            return Ok((Outcome::Done, Some(Observation::gone::<AddressBlock>(at.clone()))));
+        };
+        let now = At { version: deleting.resource_version().unwrap_or_default(), ..at.clone() };
+        let stripped = finalize(&self.blocks, &now, finalizers).await;
+        settle(&self.blocks, &now, stripped, Observation::gone::<AddressBlock>).await
+    }
+}

@@ -1,0 +1,195 @@
+//! Serving requests: each gets the lowest block of its pool that nobody has, was promised, or must not have.
+//!
+//! What was promised is kept, even if the pool is being deleted meanwhile: another leader may be creating the block at
+//! this moment, so nobody can know that there is none. For the same reason a request is promised another block only
+//! after somebody else was seen to have the first one.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use tenure_api::coil::condition::reason;
+use tenure_api::coil::{
+    AddressBlock, AddressPool, BlockRequest, BlockRequestStatus, EnginePool, RequestOutcome, block_name,
+    split_block_name,
+};
+use tenure_api::overlap::Overlaps;
+use tenure_handles::Timestamp;
+use tenure_ipam::IntervalSet;
+
+use super::carved::Carved;
+use super::share::Shares;
+use super::write::BlockWrite;
+use crate::plan::time;
+use crate::suspicions::Suspicions;
+use crate::world::World;
+use crate::write::At;
+
+/// The next write for every request that waits, the oldest request first.
+pub(super) fn serve(
+    world: &World,
+    overlaps: &Overlaps,
+    carved: &Carved,
+    without_pool: &mut Suspicions,
+    now: Timestamp,
+) -> Vec<BlockWrite> {
+    without_pool.look_again();
+    let mut waiting: Vec<&BlockRequest> = world.requests.iter().filter(|request| waits(request)).collect();
+    waiting.sort_by_cached_key(|request| (request.creation_timestamp(), request.name_any()));
+    let shares = if waiting.is_empty() { Shares::default() } else { Shares::of(world) };
+    let mut allocator = Allocator { world, overlaps, carved, now, shares, pools: BTreeMap::new() };
+    let of_live_nodes = waiting.into_iter().filter(|request| !world.saw_deletion_of(&request.spec.node_name));
+    of_live_nodes
+        .filter_map(|request| match allocator.next_step(request) {
+            Ok(write) => write,
+            // Not before a second look: the pool may only be late.
+            Err(refusal) if refusal.reason == reason::POOL_NOT_FOUND => {
+                let lasted = without_pool.suspect(request.uid().unwrap_or_default(), now);
+                lasted.then(|| refusal.answer(request, now))
+            }
+            Err(refusal) => Some(refusal.answer(request, now)),
+        })
+        .collect()
+}
+
+/// The pool and the number of the block that a waiting request was promised.
+pub(crate) fn promise_of(request: &BlockRequest) -> Option<(&str, u128)> {
+    let name = request.status.as_ref().filter(|_| waits(request))?.address_block_name.as_deref()?;
+    split_block_name(name).filter(|(pool, _)| *pool == request.spec.pool_name)
+}
+
+pub(super) fn waits(request: &BlockRequest) -> bool {
+    request.outcome() == RequestOutcome::Pending && request.metadata.deletion_timestamp.is_none()
+}
+
+/// What of each pool can still be promised.
+struct Allocator<'a> {
+    world: &'a World,
+    overlaps: &'a Overlaps,
+    carved: &'a Carved,
+    now: Timestamp,
+    shares: Shares<'a>,
+    pools: BTreeMap<&'a str, Result<Inventory<'a>, Refusal>>,
+}
+
+/// A pool, and the numbers of its blocks that are not free.
+struct Inventory<'a> {
+    pool: &'a AddressPool,
+    engine: EnginePool,
+    taken: IntervalSet,
+    /// Those of them that are not to be carved, whatever was promised.
+    kept_back: IntervalSet,
+    /// What this plan creates: two leaders may have promised one block to two requests.
+    created: IntervalSet,
+}
+
+/// Why a pool gives nothing.
+#[derive(Clone)]
+struct Refusal {
+    reason: &'static str,
+    message: String,
+}
+
+impl<'a> Allocator<'a> {
+    /// The next write that serves this request, if it is its turn.
+    fn next_step(&mut self, request: &'a BlockRequest) -> Result<Option<BlockWrite>, Refusal> {
+        let uid = request.uid().unwrap_or_default();
+        if let Some(block) = self.carved.answers.get(uid.as_str()) {
+            let status = BlockRequestStatus::carved(block, &time(self.now));
+            return Ok(Some(BlockWrite::Answer { request: At::of(request), status, unless_exists: None }));
+        }
+        let world = self.world;
+        let Some((pool, index)) = promise_of(request) else { return self.promise(request).map(Some) };
+        let name = block_name(pool, index);
+        if world.blocks.get(&name).is_some() || world.blocks.is_unreadable(&name) {
+            // It exists and answers another request, so it was never created for this one.
+            return self.promise(request).map(Some);
+        }
+        let inventory = self.inventory(&request.spec.pool_name)?;
+        if inventory.kept_back.contains(index) {
+            // Pools have grown into each other since: the addresses are another one's.
+            return self.promise(request).map(Some);
+        }
+        if inventory.created.contains(index) {
+            // Two leaders have promised it twice. One of the two gets it; the other one is promised another block as
+            // soon as it is known which.
+            return Ok(None);
+        }
+        inventory.created.insert(index, index);
+        let node = &request.spec.node_name;
+        let block = AddressBlock::carve(inventory.pool, index, node, Some(&uid)).map_err(Refusal::invalid)?;
+        Ok(Some(BlockWrite::Create { block: Box::new(block) }))
+    }
+
+    /// Promises the lowest free block, unless the node has its share of the pool.
+    fn promise(&mut self, request: &'a BlockRequest) -> Result<BlockWrite, Refusal> {
+        let (pool, node) = (&request.spec.pool_name, &request.spec.node_name);
+        let bits = self.inventory(pool)?.engine.pool().block_bits();
+        let size = 1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
+        if let Some(count) = self.shares.is_full(self.world, pool, node, size) {
+            let message = format!(
+                "node \"{node}\" has {count} blocks of pool \"{pool}\", and no node gets more for the pods that it may run; \
+                 raise the kubelet's maxPods if it needs them, or look who uses the node's token if not"
+            );
+            return Err(Refusal { reason: reason::OUT_OF_BLOCKS, message });
+        }
+        let write = self.inventory(pool)?.promise(request)?;
+        self.shares.add(pool, node);
+        Ok(write)
+    }
+
+    fn inventory(&mut self, name: &'a str) -> Result<&mut Inventory<'a>, Refusal> {
+        let (world, overlaps, carved) = (self.world, self.overlaps, self.carved);
+        let inventory =
+            self.pools.entry(name).or_insert_with(|| Inventory::open(world, overlaps, carved, name));
+        inventory.as_mut().map_err(|refusal| refusal.clone())
+    }
+}
+
+impl<'a> Inventory<'a> {
+    fn open(world: &'a World, overlaps: &Overlaps, carved: &Carved, name: &str) -> Result<Self, Refusal> {
+        let pool = world.pools.get(name).ok_or_else(|| Refusal {
+            reason: reason::POOL_NOT_FOUND,
+            message: match world.unreadable.why("AddressPool", name) {
+                Some(why) => format!("AddressPool \"{name}\" cannot be read: {why}; correct it"),
+                None => format!(
+                    "there is no AddressPool \"{name}\"; create it, or correct the namespace's annotation"
+                ),
+            },
+        })?;
+        let engine = EnginePool::try_from(&pool.spec).map_err(Refusal::invalid)?;
+        let taken = carved.not_free(name, &engine, overlaps);
+        let kept_back = carved.kept_back(name, &engine, overlaps);
+        Ok(Self { pool, engine, taken, kept_back, created: IntervalSet::new() })
+    }
+
+    /// Promises the lowest free block.
+    fn promise(&mut self, request: &BlockRequest) -> Result<BlockWrite, Refusal> {
+        let name = &request.spec.pool_name;
+        if self.pool.metadata.deletion_timestamp.is_some() {
+            let message = format!("pool \"{name}\" is being deleted and gives no more blocks");
+            return Err(Refusal { reason: reason::DELETING, message });
+        }
+        let index = self.engine.pool().lowest_free(&self.taken).ok_or_else(|| Refusal {
+            reason: reason::OUT_OF_BLOCKS,
+            message: format!(
+                "pool \"{name}\" has no free block; append a subnet to spec.subnets, or free addresses so that nodes \
+                 return blocks"
+            ),
+        })?;
+        self.taken.insert(index, index);
+        Ok(BlockWrite::Reserve { request: At::of(request), block: block_name(name, index) })
+    }
+}
+
+impl Refusal {
+    fn invalid(error: impl std::fmt::Display) -> Self {
+        Self { reason: reason::INVALID, message: error.to_string() }
+    }
+
+    /// The refusal as the answer to a request. It is final: whoever still needs a block asks again.
+    fn answer(&self, request: &BlockRequest, now: Timestamp) -> BlockWrite {
+        let status = BlockRequestStatus::failed(self.reason, &self.message, &time(now));
+        let unless_exists = promise_of(request).map(|(pool, index)| block_name(pool, index));
+        BlockWrite::Answer { request: At::of(request), status, unless_exists }
+    }
+}

@@ -1,0 +1,320 @@
+//! The control loop: observe, plan, write, observe what came of it, and again.
+//!
+//! Writes are in flight for each object by itself ([`Executor`]). Usually all answers come within milliseconds, and the next
+//! plan is made when the last one is written: it is made of all that is known. When some are slow, the next plan is made
+//! [`STRAGGLERS`] later without them, and leaves out the objects that they are about. So that a new request does not wait for a
+//! thousand others, one plan writes at most [`Settings::round`].
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use kube::Client;
+use tenure_handles::{Clock, Timestamp};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::election::Role;
+use crate::events::Note;
+use crate::executor::{Answered, Executor, InFlight, Outcome};
+use crate::health::Health;
+use crate::kind::Observation;
+use crate::metrics::Metrics;
+use crate::part::Part;
+use crate::plan::Planner;
+use crate::retry::Retry;
+use crate::run::Settings;
+use crate::watch::Needs;
+use crate::world::World;
+use crate::write::Write;
+
+/// How long a plan waits for the last answers to the writes of the one before.
+const STRAGGLERS: Duration = Duration::from_millis(250);
+/// In a large world a plan takes its time: so many times as long is left for writing before the next.
+const PLANNING: u32 = 4;
+/// How long writes that are in flight have when the controller is told to stop.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How often what is known is counted at least, while there is much to do.
+const COUNT: Duration = Duration::from_secs(1);
+
+type Observations = UnboundedReceiver<Observation>;
+
+/// The control loop.
+pub(crate) struct ControlLoop {
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    parts: Vec<Arc<dyn Part>>,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    world: World,
+    planner: Planner,
+    retry: Retry,
+    role: watch::Receiver<Role>,
+    led: bool,
+    notes: mpsc::Sender<Note>,
+    /// Which watches are needed.
+    needs: Needs,
+    executor: Executor,
+    /// What is planned and has not begun.
+    planned: VecDeque<Write>,
+    /// The number of the last plan.
+    plan: u64,
+    /// When it was made, while something has happened since that the next one should know of.
+    planned_at: Option<Duration>,
+    /// How long the next one waits for writes of the last.
+    stragglers: Duration,
+    counted_at: Duration,
+}
+
+impl ControlLoop {
+    pub(crate) fn new(
+        client: &Client,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        parts: Vec<Arc<dyn Part>>,
+        (health, metrics): (Arc<Health>, Arc<Metrics>),
+        world: World,
+        (role, needs, notes): (watch::Receiver<Role>, Needs, mpsc::Sender<Note>),
+    ) -> Self {
+        let performers = parts.iter().map(|part| part.performer(client)).collect();
+        Self {
+            executor: Executor::new(performers, settings.workers, settings.patience),
+            planner: Planner::of(&parts),
+            clock,
+            settings,
+            parts,
+            health,
+            metrics,
+            world,
+            retry: Retry::default(),
+            role,
+            led: false,
+            notes,
+            needs,
+            planned: VecDeque::new(),
+            plan: 0,
+            planned_at: None,
+            stragglers: STRAGGLERS,
+            counted_at: Duration::ZERO,
+        }
+    }
+
+    /// Runs until `stop`; then waits for what is in flight.
+    pub(crate) async fn run(&mut self, mut observations: Observations, stop: CancellationToken) {
+        let mut last_plan = Duration::ZERO;
+        loop {
+            let rest = self.rest();
+            let mut answered = false;
+            tokio::select! {
+                () = stop.cancelled() => return self.finish(&mut observations).await,
+                observed = observations.recv() => {
+                    let Some(observed) = observed else { return pending().await };
+                    observed.tell(&mut self.world);
+                    let old = self.clock.elapsed().saturating_sub(last_plan);
+                    if let Some(young) = self.settings.debounce.checked_sub(old) {
+                        sleep(young).await;
+                    }
+                }
+                answer = self.executor.next() => {
+                    self.take_answer(answer, &mut observations);
+                    answered = true;
+                }
+                _ = self.role.changed() => {}
+                () = sleep(rest) => {}
+            }
+            // Whatever is here by now: the next plan is made of all of it, and a term that ends gives up no answer that came.
+            while let Some(answer) = self.executor.next().now_or_never() {
+                self.take_answer(answer, &mut observations);
+            }
+            self.observe(&mut observations);
+            self.lead();
+            let due = !answered || self.executor.is_idle() && self.planned.is_empty();
+            let now = self.clock.elapsed();
+            let busy = !self.executor.is_idle() || !self.planned.is_empty();
+            let patient = busy && now.saturating_sub(last_plan) < self.stragglers;
+            if patient || !due {
+                self.planned_at.get_or_insert(last_plan);
+            } else {
+                self.needs.tell(&self.world);
+                self.health.beat(self.world.is_complete());
+                self.plan();
+                last_plan = self.clock.elapsed();
+                self.stragglers = STRAGGLERS.max(last_plan.saturating_sub(now) * PLANNING);
+                self.planned_at = None;
+            }
+            self.begin();
+            self.count();
+        }
+    }
+
+    /// Waits for what is in flight, for a while and within the term.
+    async fn finish(&mut self, observations: &mut Observations) {
+        let term = self.term_end().map(|end| end.since(self.clock.now())).unwrap_or_default();
+        let answers = async {
+            while !self.executor.is_idle() {
+                let answer = self.executor.next().await;
+                self.take_answer(answer, observations);
+            }
+        };
+        _ = tokio::time::timeout(term.min(LAST_ANSWERS), answers).await;
+        self.executor.clear();
+    }
+
+    /// Counts what is known, when there is nothing to do or it was long ago.
+    fn count(&mut self) {
+        let now = self.clock.elapsed();
+        if !self.executor.is_idle() && now.saturating_sub(self.counted_at) < COUNT {
+            return;
+        }
+        self.counted_at = now;
+        let (leads, now) = (self.term_end().is_some(), self.clock.now());
+        self.metrics.count(&self.world, leads, self.planner.suspects(), now);
+    }
+
+    /// Takes in what has been observed so far.
+    fn observe(&mut self, observations: &mut Observations) {
+        while let Ok(observed) = observations.try_recv() {
+            observed.tell(&mut self.world);
+        }
+    }
+
+    /// How long there is nothing to do if nothing is heard and no answer comes.
+    fn rest(&self) -> Duration {
+        let now = self.clock.now();
+        let next = [self.planner.next_look(), self.retry.next(), self.term_end()].into_iter().flatten().min();
+        let mut rest = next.map_or(self.settings.tick, |next| next.since(now));
+        if let Some(planned) = self.planned_at {
+            rest = rest.min((planned + self.stragglers).saturating_sub(self.clock.elapsed()));
+        }
+        if !self.planned.is_empty() {
+            rest = rest.min(STRAGGLERS);
+        }
+        rest.clamp(Duration::from_millis(1), self.settings.tick)
+    }
+
+    /// The end of the term, while there is one.
+    fn term_end(&self) -> Option<Timestamp> {
+        match *self.role.borrow() {
+            Role::Leader(term) if self.clock.now() < term.until => Some(term.until),
+            _ => None,
+        }
+    }
+
+    /// Takes note of whether this one leads. One that does not gives up what is in flight.
+    fn lead(&mut self) {
+        let leads = self.term_end().is_some();
+        if leads != self.led {
+            // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
+            // nothing.
+            (self.planner, self.retry) = (Planner::of(&self.parts), Retry::default());
+            self.led = leads;
+        }
+        if !leads {
+            self.planned.clear();
+            self.executor.clear();
+        }
+    }
+
+    /// Plans, if this one leads.
+    fn plan(&mut self) {
+        if !self.led {
+            return;
+        }
+        let now = self.clock.now();
+        self.world.in_flight = self.executor.in_flight();
+        let mut plan = self.planner.plan(&self.world, now);
+        let notes = self.planner.take_notes(&self.world);
+        self.tell(notes);
+        let notes = self.world.unreadable.untold();
+        self.tell(notes);
+        self.retry.keep(plan.iter().map(|write| write.subject()));
+        self.plan += 1;
+        plan.retain(|write| {
+            self.retry.may_try(write.subject(), now) && self.executor.may_begin(write, self.plan)
+        });
+        plan.truncate(self.settings.round);
+        self.planned = plan.into();
+    }
+
+    /// Begins what is planned, as far as there is room.
+    fn begin(&mut self) {
+        let now = self.clock.elapsed();
+        while self.executor.has_room(now) {
+            let Some(write) = self.planned.pop_front() else { return };
+            // Two writes of one plan may be about one object; the other one is planned again.
+            if !self.executor.may_begin(&write, self.plan) {
+                continue;
+            }
+            // Notes are about what is different now, so they are made before anything else is observed.
+            let notes = write.notes(&self.world);
+            let begun = InFlight { write, known: self.world.changes(), notes };
+            self.executor.begin(begun, self.plan, now);
+        }
+    }
+
+    /// Takes in what became of a write.
+    fn take_answer(&mut self, answer: Answered, observations: &mut Observations) {
+        let Answered { of: InFlight { write, known, notes }, outcome, observed } = answer;
+        if matches!(outcome, Outcome::Done) {
+            self.tell(notes);
+        }
+        // First what was observed meanwhile: a list that began before an object was made does not mention it, and one of which
+        // the answer tells only afterwards is not taken for vanished.
+        self.observe(observations);
+        let superseded = matches!((&outcome, &observed), (Outcome::Superseded, Some(_)));
+        self.settle(&write, &outcome, observed);
+        // Without news the next plan would be the same: wait for some.
+        if superseded && self.world.changes() == known {
+            self.retry.failed(write.subject(), self.clock.now());
+        }
+    }
+
+    fn settle(&mut self, write: &Write, outcome: &Outcome, observed: Option<Observation>) {
+        let now = self.clock.now();
+        let (verb, subject) = (write.verb(), write.subject());
+        let word = match outcome {
+            Outcome::Done => {
+                self.health.answered();
+                self.retry.worked(subject);
+                "done"
+            }
+            Outcome::Superseded => {
+                self.health.answered();
+                if observed.is_none() {
+                    self.retry.failed(subject, now);
+                }
+                "superseded"
+            }
+            Outcome::Busy(error, wait) => {
+                self.health.answered();
+                tracing::warn!(write = verb, subject, error, ?wait, "the API server has too much to do");
+                self.retry.busy(subject, now, *wait);
+                "failed"
+            }
+            Outcome::Failed(error) => {
+                tracing::warn!(write = verb, subject, error, "a write failed; trying again");
+                self.retry.failed(subject, now);
+                "failed"
+            }
+        };
+        self.metrics.wrote(verb, word);
+        if let Some(observed) = observed {
+            self.metrics.answered(write, &observed);
+            observed.tell(&mut self.world);
+        }
+        if matches!(outcome, Outcome::Done) {
+            self.tell(write.notes_after(&self.world));
+        }
+    }
+
+    /// Events are help for people; they never hold up the work.
+    fn tell(&self, notes: impl IntoIterator<Item = Note>) {
+        for note in notes {
+            _ = self.notes.try_send(note);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The requests that writes consist of. Each is a compare-and-swap, or a creation whose name is the lock.
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tenure_api::read::{Read, Unreadable};
+
+use super::{Answer, Outcome};
+use crate::kind::{Kind, Observation};
+use crate::write::At;
+
+/// Objects are listed so many at a time.
+const PAGE: u32 = 500;
+
+/// What a compare-and-swap came to. If the object had changed, what it is now is observed.
+pub async fn settle<K>(
+    api: &Api<K>,
+    at: &At,
+    written: Result<K, kube::Error>,
+    gone: impl Fn(At) -> Observation,
+) -> Answer
+where
+    K: Kind + Serialize,
+{
+    match written {
+        // The last finalizer of an object that was being deleted: this is how it looked in the end.
+        Ok(object) if object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty() => {
+            Ok((Outcome::Done, Some(gone(at.clone()))))
+        }
+        Ok(object) => Ok((Outcome::Done, Some(Observation::is(object)))),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            Ok((Outcome::Superseded, Some(gone(at.clone()))))
+        }
+        // A patch whose test fails is invalid, and a version that is not the newest a conflict.
+        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => {
+            match api.get_opt(&at.name).await? {
+                // It has not changed: someone refuses for another reason, and trying at once would not help.
+                Some(object) if object.resource_version().as_ref() == Some(&at.version) => {
+                    Err(kube::Error::Api(status))
+                }
+                Some(object) => Ok((Outcome::Superseded, Some(Observation::is(object)))),
+                None => Ok((Outcome::Superseded, Some(gone(at.clone())))),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Creates an object. If there is one of that name, that is observed, whatever it says.
+pub async fn create<K: Kind + Serialize>(api: &Api<K>, object: &K) -> Answer {
+    match api.create(&PostParams::default(), object).await {
+        Ok(made) => Ok((Outcome::Done, Some(Observation::is(made)))),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let there = api.get_opt(&object.name_any()).await?;
+            Ok((Outcome::Superseded, there.map(Observation::is)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// For the deletion of this object at this version, and no other.
+pub fn exactly(at: &At) -> DeleteParams {
+    let preconditions =
+        Preconditions { uid: Some(at.uid.clone()), resource_version: Some(at.version.clone()) };
+    DeleteParams::default().preconditions(preconditions)
+}
+
+/// Deletes exactly this object, at exactly this version.
+pub async fn delete<K: Kind>(api: &Api<K>, at: &At) -> Answer {
+    match api.delete(&at.name, &exactly(at)).await {
+        Ok(_) => Ok((Outcome::Done, Some(Observation::gone::<K>(at.clone())))),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            Ok((Outcome::Done, Some(Observation::gone::<K>(at.clone()))))
+        }
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            Ok((Outcome::Superseded, api.get_opt(&at.name).await?.map(Observation::is)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets an object's finalizers at the version that was read.
+pub async fn finalize<K: Kind>(api: &Api<K>, at: &At, finalizers: &[String]) -> Result<K, kube::Error> {
+    let patch = json!({"metadata": {"resourceVersion": at.version, "finalizers": finalizers}});
+    api.patch(&at.name, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+/// Performs the operations of a JSON patch, which test what they depend on.
+pub async fn json_patch<K: Kind>(api: &Api<K>, name: &str, operations: Value) -> Result<K, kube::Error> {
+    let patch = serde_json::from_value(operations).map_err(kube::Error::SerdeError)?;
+    api.patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await
+}
+
+/// Objects as they are now.
+pub struct Every<K> {
+    /// Those that can be read.
+    pub objects: Vec<K>,
+    /// Those that are there and cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// All objects with these labels, as they are now.
+pub async fn every<K>(api: &Api<Read<K>>, labels: &str) -> Result<Every<K>, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut params = ListParams::default().limit(PAGE).labels(labels);
+    let mut found = Every { objects: Vec::new(), unreadable: Vec::new() };
+    loop {
+        let page = api.list(&params).await?;
+        let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
+        for read in page.items {
+            match read {
+                Read::Is(object) => found.objects.push(object),
+                Read::Unreadable(it) => found.unreadable.push(*it),
+            }
+        }
+        match next {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// All of them, where a decision needs to know what each says.
+pub(crate) fn all_of<K>(every: Every<K>) -> Result<Vec<K>, kube::Error> {
+    match every.unreadable.first() {
+        Some(it) => Err(unread(it)),
+        None => Ok(every.objects),
+    }
+}
+
+/// Why a decision waits for an object that cannot be read.
+pub(crate) fn unread(it: &Unreadable) -> kube::Error {
+    kube::Error::Service(format!("{it}; nothing that depends on it is decided until it is corrected").into())
+}

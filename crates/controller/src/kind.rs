@@ -1,0 +1,188 @@
+//! Kinds of objects, and observations of them: from a watch, or from the answer to a write.
+
+use std::fmt::Debug;
+
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tenure_api::read::Unreadable;
+
+use crate::cache::{Cache, Known};
+use crate::unreadable::Stub;
+use crate::world::World;
+use crate::write::At;
+
+/// A kind of object that the world knows.
+pub trait Kind:
+    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
+    /// Its name in watches, events and metrics.
+    const NAME: &'static str;
+
+    /// Drops what nobody reads, before the object waits to be observed.
+    fn trim(&mut self) {}
+
+    /// What an object counts as that cannot be read; `None` where that is what was last read of it.
+    fn stand_in(_: &Unreadable) -> Option<Self> {
+        None
+    }
+
+    /// Takes in what a watch says.
+    fn observe(world: &mut World, event: Event<Self>);
+
+    /// The object of this name and UID is gone.
+    fn observe_gone(world: &mut World, namespace: &str, name: &str, uid: &str);
+
+    /// An object is there that cannot be read, and has no stand-in; or it was, and is gone.
+    fn observe_unreadable(world: &mut World, stub: &Stub, gone: bool);
+
+    /// The API server does not know the kind.
+    fn observe_lack(_: &mut World) {}
+
+    /// Nobody watches the kind any more.
+    fn forget(_: &mut World) {}
+}
+
+/// A kind of which all objects are kept in one cache of the world.
+pub(crate) trait Cached: Resource<DynamicType = ()> + Sized {
+    /// What is kept of an object.
+    type Kept: Known;
+
+    /// Where.
+    fn cache(world: &mut World) -> &mut Cache<Self::Kept>;
+
+    /// What is kept of an object.
+    fn kept(self) -> Self::Kept;
+
+    /// Something has changed.
+    fn changed(_: &mut World) {}
+
+    /// The key of an object with this namespace and name.
+    fn key(namespace: &str, name: &str) -> String {
+        if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    }
+}
+
+/// Takes an event into the cache of its kind.
+pub(crate) fn cache<K: Cached>(world: &mut World, event: Event<K>) {
+    match event {
+        Event::Init => K::cache(world).begin(),
+        Event::InitApply(object) | Event::Apply(object) => {
+            let kept = object.kept();
+            K::cache(world).apply(kept);
+        }
+        Event::InitDone => K::cache(world).finish(),
+        Event::Delete(object) => {
+            let uid = object.uid().unwrap_or_default();
+            let key = object.kept().key();
+            K::cache(world).remove(&key, &uid);
+        }
+    }
+    K::changed(world);
+}
+
+/// The object is gone from the cache of its kind.
+pub(crate) fn uncache<K: Cached>(world: &mut World, namespace: &str, name: &str, uid: &str) {
+    K::cache(world).remove(&K::key(namespace, name), uid);
+    K::changed(world);
+}
+
+/// Keeps what was last read of an object that cannot be read, until it is gone.
+pub(crate) fn cache_unreadable<K: Cached>(world: &mut World, stub: &Stub, gone: bool) {
+    let key = K::key(&stub.namespace, &stub.name);
+    if gone {
+        K::cache(world).remove(&key, &stub.uid);
+    } else {
+        K::cache(world).keep(&key, &stub.uid);
+    }
+    K::changed(world);
+}
+
+/// Implements [`Kind`] for a kind that is [`Cached`].
+macro_rules! cached_kind {
+    ($kind:ty, $name:literal $(, $more:item)*) => {
+        impl $crate::kind::Kind for $kind {
+            const NAME: &'static str = $name;
+
+            $($more)*
+
+            fn observe(world: &mut $crate::World, event: kube::runtime::watcher::Event<Self>) {
+                $crate::kind::cache(world, event);
+            }
+
+            fn observe_gone(world: &mut $crate::World, namespace: &str, name: &str, uid: &str) {
+                $crate::kind::uncache::<Self>(world, namespace, name, uid);
+            }
+
+            fn observe_unreadable(world: &mut $crate::World, stub: &$crate::unreadable::Stub, gone: bool) {
+                $crate::kind::cache_unreadable::<Self>(world, stub, gone);
+            }
+
+            fn forget(world: &mut $crate::World) {
+                *<Self as $crate::kind::Cached>::cache(world) = $crate::Cache::default();
+                <Self as $crate::kind::Cached>::changed(world);
+            }
+        }
+    };
+}
+pub(crate) use cached_kind;
+
+/// Something that was observed, and is still to be told to the world.
+pub struct Observation {
+    tell: Box<dyn FnOnce(&mut World) + Send>,
+    /// What a write has released: of which kind, and how many.
+    released: Option<(&'static str, u64)>,
+}
+
+impl Observation {
+    /// Anything.
+    pub fn new(tell: impl FnOnce(&mut World) + Send + 'static) -> Self {
+        Self { tell: Box::new(tell), released: None }
+    }
+
+    /// An object as it is.
+    pub fn is<K: Kind>(object: K) -> Self {
+        Self::new(move |world| K::observe(world, Event::Apply(object)))
+    }
+
+    /// An object without a namespace, or one of the only namespace that is watched, is gone.
+    pub fn gone<K: Kind>(at: At) -> Self {
+        Self::gone_from::<K>("", at)
+    }
+
+    /// An object of a namespace is gone.
+    pub fn gone_from<K: Kind>(namespace: &str, at: At) -> Self {
+        let namespace = namespace.to_owned();
+        Self::new(move |world| K::observe_gone(world, &namespace, &at.name, &at.uid))
+    }
+
+    /// Several, if there are any.
+    pub fn all(all: Vec<Self>) -> Option<Self> {
+        let released = all.iter().find_map(|it| it.released);
+        let some = !all.is_empty();
+        let tell = move |world: &mut World| all.into_iter().for_each(|it| it.tell(world));
+        some.then(|| Self { released, ..Self::new(tell) })
+    }
+
+    /// The same from a write that has released so many of a kind.
+    #[must_use]
+    pub fn releasing(self, kind: &'static str, count: u64) -> Self {
+        Self { released: Some((kind, count)), ..self }
+    }
+
+    /// What a write has released.
+    pub(crate) fn released(&self) -> Option<(&'static str, u64)> {
+        self.released
+    }
+
+    /// Tells the world.
+    pub fn tell(self, world: &mut World) {
+        (self.tell)(world);
+    }
+}
+
+impl Debug for Observation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Observation").field("released", &self.released).finish_non_exhaustive()
+    }
+}

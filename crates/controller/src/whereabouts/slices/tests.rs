@@ -1,0 +1,260 @@
+//! When slices are planned, and when they are not.
+
+use k8s_openapi::api::core::v1::Node;
+use proptest::prelude::*;
+use serde_json::json;
+use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec, label};
+
+use super::*;
+use crate::attachment::Attachment;
+use crate::write::Operation;
+use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
+
+const GONE: Duration = Duration::from_secs(15);
+
+/// A world with an API server behind it that does what it is told.
+struct Rig {
+    world: World,
+    planner: SlicePlanner,
+    now: Timestamp,
+    version: u64,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mut world = World::default();
+        world.begin_nodes();
+        world.finish_nodes();
+        let ledgers = &mut world.ledgers;
+        ledgers.attachments.begin();
+        ledgers.attachments.finish();
+        ledgers.slices.begin();
+        ledgers.slices.finish();
+        ledgers.pools.begin();
+        ledgers.pools.finish();
+        let now = Timestamp::from_millis(1_794_000_000_000);
+        Self { world, planner: SlicePlanner::new("kube-system", GONE), now, version: 0 }
+    }
+
+    fn stamp(&mut self) -> (Option<String>, Option<String>) {
+        self.version += 1;
+        (Some(format!("uid-{}", self.version)), Some(self.version.to_string()))
+    }
+
+    fn node(&mut self, name: &str) -> Node {
+        let mut node = Node::default();
+        node.metadata.name = Some(name.to_owned());
+        (node.metadata.uid, node.metadata.resource_version) = self.stamp();
+        self.world.apply_node(node.clone());
+        node
+    }
+
+    fn attach(&mut self, size: &str) {
+        let ipam = json!({"type": "whereabouts", "range": "10.0.0.0/24", "node_slice_size": size});
+        let config = json!({"name": "net", "type": "macvlan", "ipam": ipam}).to_string();
+        let mut object = NetworkAttachmentDefinition::new("net", NetworkAttachmentDefinitionSpec { config });
+        object.metadata.namespace = Some("apps".to_owned());
+        object.metadata.uid = Some("attachment".to_owned());
+        object.metadata.resource_version = self.stamp().1;
+        self.world.ledgers.attachments.apply(Attachment::of(&object));
+        self.world.ledgers.changed();
+    }
+
+    fn detach(&mut self) {
+        self.world.ledgers.attachments.remove("apps/net", "attachment");
+        self.world.ledgers.changed();
+    }
+
+    fn put(&mut self, mut pool: IPPool) {
+        let (uid, version) = self.stamp();
+        pool.metadata.uid.get_or_insert(uid.unwrap_or_default());
+        pool.metadata.resource_version = version;
+        self.world.apply_ledger(pool);
+    }
+
+    /// A node's ledger in that state, with that many records.
+    fn ledger(&mut self, node: &str, slice: &str, state: &str, records: u32) {
+        let name = format!("{node}-{}", slice.replace('/', "-"));
+        let allocations = (1..=records).map(|key| (key.to_string(), Allocation::default())).collect();
+        let mut pool = IPPool::new(&name, IPPoolSpec { range: slice.to_owned(), allocations });
+        pool.metadata.uid = Some(name);
+        pool.labels_mut().insert(label::NODE.to_owned(), node.to_owned());
+        pool.annotations_mut().insert("whereabouts.cni.cncf.io/state".to_owned(), state.to_owned());
+        self.put(pool);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now.plus(time);
+    }
+
+    /// Plans, does what is planned, and again until there is nothing to do at present; what was done.
+    fn settle(&mut self) -> Vec<&'static str> {
+        let mut done = Vec::new();
+        for _ in 0..20 {
+            let writes = self.planner.plan(&self.world, self.now);
+            if writes.is_empty() {
+                return done;
+            }
+            for write in writes {
+                done.push(write.verb());
+                self.write(write);
+            }
+        }
+        panic!("there is always something to do: {done:?}");
+    }
+
+    fn write(&mut self, write: LedgerWrite) {
+        match write {
+            LedgerWrite::Guard { pool } => self.put(*pool),
+            LedgerWrite::Mark { pool, mark } => {
+                let known = self.world.ledgers.pools.get(&pool.name).unwrap().pool.clone();
+                self.put(mark.apply(&known).unwrap());
+            }
+            LedgerWrite::Slices { mut pool, gone, .. } => {
+                assert!(gone.iter().all(|node| self.world.nodes().get(node).is_none()), "{gone:?}");
+                let (uid, version) = self.stamp();
+                pool.metadata.uid.get_or_insert(uid.unwrap_or_default());
+                pool.metadata.resource_version = version;
+                self.world.ledgers.slices.apply(*pool);
+                self.world.ledgers.changed();
+            }
+            LedgerWrite::DropSlices { pool } => {
+                self.world.ledgers.slices.remove(&pool.name, &pool.uid);
+                self.world.ledgers.changed();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Node → slice.
+    fn given(&self) -> BTreeMap<String, String> {
+        let status = self.world.ledgers.slices.iter().filter_map(|pool| pool.status.as_ref());
+        let slices =
+            status.flat_map(|status| &status.allocations).filter(|slice| !slice.node_name.is_empty());
+        slices.map(|slice| (slice.node_name.clone(), slice.slice_range.clone())).collect()
+    }
+}
+
+#[test]
+fn nothing_is_planned_before_everything_is_known() {
+    let mut rig = Rig::new();
+    rig.attach("/26");
+    rig.world.ledgers.attachments = crate::cache::Cache::default();
+    assert!(rig.planner.plan(&rig.world, rig.now).is_empty());
+}
+
+#[test]
+fn a_range_is_guarded_then_cut_and_written_again_only_when_something_changes_and_not_too_often() {
+    let mut rig = Rig::new();
+    rig.node("a");
+    rig.attach("/26");
+    assert_eq!(rig.settle(), ["guard", "slices"]);
+    rig.pass(Duration::from_mins(1));
+    assert!(rig.settle().is_empty(), "nothing has changed");
+    rig.node("b");
+    assert_eq!(rig.settle(), ["slices"]);
+    rig.node("c");
+    assert!(rig.settle().is_empty(), "it was written just now");
+    let wake = rig.planner.next().expect("a time to write it");
+    rig.pass(wake.since(rig.now));
+    assert_eq!(rig.settle(), ["slices"]);
+    assert_eq!(rig.given().len(), 3);
+}
+
+#[test]
+fn a_node_keeps_its_slice_for_a_while_after_it_is_gone_and_for_good_while_it_holds_something() {
+    let mut rig = Rig::new();
+    let a = rig.node("a");
+    rig.node("b");
+    rig.attach("/25");
+    rig.settle();
+    rig.node("c");
+    rig.pass(Duration::from_secs(2));
+    rig.settle();
+    let before = rig.given();
+    rig.ledger("a", "10.0.0.0/25", "owned", 1);
+    rig.world.delete_node("a", &a.uid().unwrap());
+    rig.settle();
+    rig.pass(GONE * 2);
+    rig.settle();
+    assert_eq!(rig.given(), before, "it holds an address");
+    rig.ledger("a", "10.0.0.0/25", "owned", 0);
+    rig.pass(Duration::from_secs(2));
+    rig.settle();
+    assert_eq!(rig.given(), before, "its ledger says that it hands out of it");
+    rig.world.ledgers.pools.remove("a-10.0.0.0-25", "a-10.0.0.0-25");
+    rig.world.ledgers.changed();
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.settle(), ["slices"]);
+    assert!(!rig.given().contains_key("a") && !rig.given().contains_key("c"), "first it is taken away");
+    let wake = rig.planner.next().expect("a time to give it");
+    rig.pass(wake.since(rig.now));
+    assert_eq!(rig.settle(), ["slices"]);
+    assert_eq!(rig.given().get("c"), before.get("a"));
+    // One that is gone only now keeps its slice for a while, though it holds nothing.
+    let b = rig.world.nodes().get("b").unwrap().clone();
+    rig.world.delete_node("b", &b.uid().unwrap());
+    rig.pass(Duration::from_secs(2));
+    rig.settle();
+    assert!(rig.given().contains_key("b"));
+    rig.pass(GONE);
+    rig.settle();
+    assert!(!rig.given().contains_key("b"));
+}
+
+#[test]
+fn a_range_that_is_whole_again_is_opened_when_no_node_hands_out_of_a_slice_any_more() {
+    let mut rig = Rig::new();
+    rig.node("a");
+    rig.attach("/26");
+    rig.settle();
+    rig.ledger("a", "10.0.0.0/26", "owned", 1);
+    rig.detach();
+    assert_eq!(rig.settle(), ["drop_slices"]);
+    rig.ledger("a", "10.0.0.0/26", "unique", 1);
+    assert_eq!(rig.settle(), ["mark"], "the node has heard of it");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn whatever_nodes_do_a_slice_in_which_somebody_holds_an_address_is_nobody_elses(
+        steps in prop::collection::vec((0_u8..4, 0_usize..6, 0_u64..20), 1..60)
+    ) {
+        let mut rig = Rig::new();
+        rig.attach("/26");
+        let mut held: BTreeMap<String, String> = BTreeMap::new();
+        for (what, node, seconds) in steps {
+            let name = format!("n{node}");
+            match what {
+                0 => _ = rig.node(&name),
+                1 => {
+                    if let Some(known) = rig.world.nodes().get(&name).cloned() {
+                        rig.world.delete_node(&known.name_any(), &known.uid().unwrap());
+                    }
+                }
+                2 => {
+                    if let Some(slice) = rig.given().get(&name).filter(|_| rig.world.nodes().get(&name).is_some()) {
+                        rig.ledger(&name, slice, "owned", 1);
+                        held.insert(slice.clone(), name);
+                    }
+                }
+                _ => {
+                    let slices: Vec<String> =
+                        held.iter().filter(|(_, node)| **node == name).map(|(slice, _)| slice.clone()).collect();
+                    for slice in slices {
+                        rig.ledger(&name, &slice, "owned", 0);
+                        held.remove(&slice);
+                    }
+                }
+            }
+            rig.pass(Duration::from_secs(seconds));
+            rig.settle();
+            for (node, slice) in rig.given() {
+                let holder = held.get(&slice);
+                prop_assert!(holder.is_none_or(|holder| *holder == node), "{} has {}, held by {:?}", node, slice, holder);
+            }
+        }
+    }
+}
