@@ -1,1 +1,8 @@
-//! Tests that cross crates and need the real thing live in `tests/`; run them with `cargo xtask test`.
+//! Test beds that several test programs share. The tests themselves are in `tests/`; run them with `cargo xtask test`.
+
+pub mod caller;
+pub mod claim_records;
+pub mod cri;
+pub mod installed;
+pub mod networks;
+pub mod steps;

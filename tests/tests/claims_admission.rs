@@ -64,7 +64,7 @@ async fn d4_only_who_gives_addresses_may_write_what_a_claim_has_and_who_has_it()
     plane.kubectl(&["apply", "-k", DEPLOY]).await?;
     let kind = serde_json::to_value(tenure_api::claims::crd())?;
     make::<CustomResourceDefinition>(Api::all(admin.clone()), kind).await?;
-    plane.kubectl(&["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"]).await?;
+    plane.kubectl(&["wait", "crd", "--all", "--for=condition=Established", "--timeout=300s"]).await?;
     // A tenant who may do anything in his own namespace, and an IPAM controller of somebody else's, as docs/claims.md has it.
     let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
     let ns = |name: &str| json!({"name": name, "namespace": "default"});

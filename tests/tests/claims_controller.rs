@@ -4,8 +4,6 @@
 
 #[path = "../../crates/controller/tests/bed/mod.rs"]
 mod bed;
-#[path = "claims_cluster/records.rs"]
-mod records;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -154,7 +152,7 @@ async fn on_record(client: &Client, names: &[String]) -> Result<()> {
         expected.extend(addresses(client, name).await?.into_iter().map(|address| (address, uid.clone())));
     }
     let wrong = async || {
-        let now = match records::records(client).await {
+        let now = match tenure_tests::claim_records::records(client).await {
             Ok(now) => now,
             Err(error) => return Some(format!("{error:#}")),
         };

@@ -1,9 +1,6 @@
 //! A real cluster of three nodes with the reference plugins: what it can do, and that nothing of it stays.
 //! Needs root; builds or installs the programs that are missing.
 
-#[path = "cluster/steps.rs"]
-mod steps;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -13,10 +10,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use steps::Steps;
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Image, Node, NodePart, Options};
 use tenure_testbed::hosts::NetworkNamespace;
+use tenure_tests::steps::Steps;
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
@@ -73,7 +70,7 @@ async fn start_pods(cluster: &Cluster) -> Result {
     cluster.apply(MANIFESTS).await?;
     // `rollout status` is content with no pods as long as the controller has not seen the nodes.
     let on_each = format!("--for=jsonpath={{.status.numberReady}}={}", cluster.nodes().count());
-    cluster.kubectl(&["wait", "daemonset/everywhere", &on_each, "--timeout=60s"]).await?;
+    cluster.kubectl(&["wait", "daemonset/everywhere", &on_each, "--timeout=300s"]).await?;
     Ok(())
 }
 
@@ -193,7 +190,7 @@ async fn pods_and_services(cluster: &Cluster, steps: &Steps) -> Result {
     assert_eq!(nodes.lines().filter(|line| line.contains(" Ready ")).count(), 3, "{nodes}");
 
     start_pods(cluster).await?;
-    cluster.kubectl(&["wait", "deployment/web", "--for=condition=Available", "--timeout=60s"]).await?;
+    cluster.kubectl(&["wait", "deployment/web", "--for=condition=Available", "--timeout=300s"]).await?;
     steps.done("pods running");
 
     let (everywhere, web) = (pods(cluster, "everywhere").await?, pods(cluster, "web").await?);
@@ -243,7 +240,7 @@ async fn configure(cluster: &Cluster) -> Result {
         "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "subnet": cluster.spare_addresses()}}],
     });
     cluster.node(0).write("/etc/cni/net.d/10-test.conflist", &configuration.to_string())?;
-    cluster.ready(Duration::from_secs(30)).await?;
+    cluster.ready(tenure_testbed::wait::PATIENCE).await?;
     Ok(())
 }
 
@@ -316,7 +313,7 @@ async fn faults(cluster: &Cluster, steps: &Steps) -> Result {
         .kubectl(&["run", "own", "--image=tenure.test/own:1", "--restart=Never", "--env=CNI_COMMAND=VERSION"])
         .await?;
     cluster
-        .kubectl(&["wait", "pod/own", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s"])
+        .kubectl(&["wait", "pod/own", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s"])
         .await?;
     assert!(cluster.kubectl(&["logs", "own"]).await?.contains("supportedVersions"));
     steps.done("an image of our own ran");

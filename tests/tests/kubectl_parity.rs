@@ -155,7 +155,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("wait --for=jsonpath={.spec.blockSizeBits}=5 addresspool/default --timeout 5s", ""),
     ("delete addresspool default", ""),
     ("delete -f -", POOL),
-    ("delete namespace blue --wait=true --timeout=60s", ""),
+    ("delete namespace blue --wait=true --timeout=300s", ""),
     ("get namespace blue", ""),
 ];
 
@@ -264,7 +264,7 @@ async fn kubectl_prints_the_same_on_both_servers() {
     };
     let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
     let install = format!("apply -f {}", definitions.display());
-    let ready = "wait --for=condition=Established crd --all --timeout=60s";
+    let ready = "wait --for=condition=Established crd --all --timeout=300s";
     let report = tokio::task::spawn_blocking(move || {
         let mut report = Vec::new();
         for (command, input) in [(install.as_str(), ""), (ready, "")].iter().chain(COMMANDS) {

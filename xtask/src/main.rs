@@ -67,6 +67,8 @@ enum Verb {
         #[arg(long, default_value = "daemons")]
         profile: String,
     },
+    /// Start a real cluster of three nodes with Tenure installed, to try things on; Ctrl-C ends it (needs root)
+    Cluster,
     /// Install and build what the real API server and cluster of the tests are made of
     Setup,
 }
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Fuzz { targets, seconds } => fuzz::fuzz(&targets, seconds),
         Verb::Crds { check } => verbs::crds(check),
         Verb::Image { profile } => image::image(&profile),
+        Verb::Cluster => verbs::cluster(),
         Verb::Setup => verbs::setup(),
     };
     match outcome {

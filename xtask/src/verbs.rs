@@ -93,6 +93,12 @@ pub(crate) fn crds(check: bool) -> Result<()> {
     tool(what, "crds", &[flag.into(), "deploy/crds".into()])
 }
 
+pub(crate) fn cluster() -> Result<()> {
+    setup()?;
+    image("quick")?;
+    tool("run a cluster until Ctrl-C", "cluster", &[])
+}
+
 pub(crate) fn setup() -> Result<()> {
     tool("install and build what the tests need", "setup", &[])
 }

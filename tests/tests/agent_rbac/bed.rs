@@ -44,7 +44,7 @@ impl Bed {
             bed.make::<Namespace>(json!({"metadata": {"name": bed.namespace}})).await?;
         }
         bed.plane.kubectl(&["apply", "-k", directory]).await?;
-        let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
+        let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=300s"];
         bed.plane.kubectl(&established).await?;
         for name in ["node-1", "node-2"] {
             bed.make::<Node>(json!({"metadata": {"name": name}})).await?;

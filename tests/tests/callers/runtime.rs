@@ -12,7 +12,7 @@ use tenure_testbed::hosts::HostChild;
 use tenure_testbed::wait::{PATIENCE, until};
 
 use crate::alone::{PLUGIN, TENURED, http, pool};
-use crate::cri::Runtime;
+use tenure_tests::cri::Runtime;
 
 fn start_tenured(node: &Node) -> HostChild {
     let socket = node.path("/run/tenure/tenured.sock").unwrap();

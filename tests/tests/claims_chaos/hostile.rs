@@ -16,7 +16,7 @@ use crate::networks::Network;
 use crate::objects::{Struck, ask};
 use crate::oracle::Living;
 use crate::place::Place;
-use crate::records::records;
+use tenure_tests::claim_records::records;
 
 /// Whose all of it is.
 pub const NAMESPACE: &str = "hostile";

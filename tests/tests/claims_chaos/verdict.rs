@@ -19,7 +19,7 @@ use crate::looks::{every, journal_of, unwell, view_of};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
 use crate::place::Place;
-use crate::records::records;
+use tenure_tests::claim_records::records;
 
 /// How long a pod may be silent.
 const ANSWERS: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use tenure_testbed::wait::{PATIENCE, eventually};
 
 use crate::kubevirt::kinds::Nic;
 use crate::place::{Place, Running};
-use crate::records::records;
+use tenure_tests::claim_records::records;
 
 /// Tables of routes to the node's pods, and of what a routing daemon exports.
 const POD_TABLE: &str = "116";

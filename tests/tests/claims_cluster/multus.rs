@@ -20,7 +20,7 @@ use tenure_testbed::cluster::Cluster;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::caller::{self, Attached};
+use tenure_tests::caller::{self, Attached};
 
 /// After this, what failed is tried again.
 const AGAIN: Duration = Duration::from_millis(700);

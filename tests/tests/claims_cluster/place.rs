@@ -16,8 +16,8 @@ use tenure_testbed::wait::eventually;
 
 use crate::kubevirt::kinds::{Kind, Nic, devices};
 use crate::kubevirt::{HOLD, migration};
-use crate::networks::NETS;
 use crate::stage::{Family, Stage};
+use tenure_tests::networks::NETS;
 
 /// A namespace of a scenario.
 pub struct Place<'s> {
@@ -208,7 +208,7 @@ impl<'s> Place<'s> {
         }
         let mut interfaces = BTreeMap::from([("eth0".to_owned(), own)]);
         let mut macs = BTreeMap::new();
-        if let Some(selected) = pod.annotations().get(crate::caller::SELECTED) {
+        if let Some(selected) = pod.annotations().get(tenure_tests::caller::SELECTED) {
             let seen = self.stage.multus.seen(&uid);
             let count = if selected.contains('[') {
                 serde_json::from_str::<Vec<Value>>(selected)?.len()

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tenure_testbed::cluster::Cluster;
 use tenure_testbed::hosts::Host;
 
-use crate::bed::{DEPLOY, install_from};
 use crate::kubevirt::kinds;
 use crate::multus::Multus;
-use crate::networks::{NETS, Network, Wires, bridge, macvlan, range};
+use tenure_tests::installed::{DEPLOY, install_from};
+use tenure_tests::networks::{NETS, Network, Wires, bridge, macvlan, range};
 
 /// The name of the cluster's network.
 pub const CLUSTER_NETWORK: &str = "tenure";
@@ -89,7 +89,7 @@ impl<'c> Stage<'c> {
 }
 
 /// The first address of those of a range that nobody gets, for the host that is no pod.
-fn beside(range: &crate::networks::Range) -> Option<String> {
+fn beside(range: &tenure_tests::networks::Range) -> Option<String> {
     let excluded = range.excluded.first()?;
     let first = excluded.hosts().next()?;
     Some(format!("{first}/{}", range.cidr.prefix_len()))

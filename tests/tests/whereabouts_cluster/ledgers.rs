@@ -9,8 +9,8 @@ use kube::{Api, Client, ResourceExt};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation, names};
 use tenure_testbed::cluster::Cluster;
 
-use crate::caller::Attached;
-use crate::networks::Network;
+use tenure_tests::caller::Attached;
+use tenure_tests::networks::Network;
 
 const NAMESPACE: &str = "kube-system";
 

@@ -58,7 +58,7 @@ pub use runtime_host::RuntimeHost;
 pub use tenure_image::Image;
 
 /// How long nodes may take to become ready: long enough for two cores that build something else at the same time.
-const READY_LIMIT: Duration = Duration::from_mins(2);
+const READY_LIMIT: Duration = crate::wait::PATIENCE;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running cluster. Dropping it ends it and removes its data; after a panic its logs stay.

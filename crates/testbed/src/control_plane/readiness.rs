@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::{ControlPlane, ControlPlaneError, Part};
 
 /// Long enough for two cores that build something else at the same time.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = crate::wait::PATIENCE;
 /// How often to ask.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// How long one answer may take.

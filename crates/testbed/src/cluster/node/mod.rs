@@ -24,7 +24,7 @@ use crate::binaries::{Binaries, Program};
 use crate::hosts::{Host, HostChild, HostCommand, Mounts, Port};
 
 /// How long containerd may take until it answers.
-const CONTAINERD_LIMIT: Duration = Duration::from_mins(1);
+const CONTAINERD_LIMIT: Duration = crate::wait::PATIENCE;
 const INTERVAL: Duration = Duration::from_millis(25);
 
 /// The directories that are a node's own, as its programs see them.

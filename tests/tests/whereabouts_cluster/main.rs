@@ -2,18 +2,7 @@
 //! networks of macvlan and bridge over all of them, and a caller that does with them what Multus does. Needs root; builds the
 //! image.
 
-#[path = "install/bed.rs"]
-mod bed;
-#[path = "whereabouts_cluster/caller.rs"]
-mod caller;
-#[path = "callers/cri.rs"]
-mod cri;
-#[path = "whereabouts_cluster/ledgers.rs"]
 mod ledgers;
-#[path = "whereabouts_cluster/networks.rs"]
-mod networks;
-#[path = "cluster/steps.rs"]
-mod steps;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,18 +18,18 @@ use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, images};
 use tenure_testbed::hosts::{Host, Mounts, NetworkNamespace};
 
-use bed::{DEPLOY, install, product, three_nodes};
-use caller::{Attached, find};
 use ledgers::{expected, records, reservations, reserved, slice_pools};
-use networks::{APPS, NETS, Network, Wires};
-use steps::Steps;
 use tenure_testbed::wait::{PATIENCE, eventually};
+use tenure_tests::caller::{Attached, find};
+use tenure_tests::installed::{DEPLOY, install, product, three_nodes};
+use tenure_tests::networks::{APPS, NETS, Network, Wires};
+use tenure_tests::steps::Steps;
 
 const PLUGIN: &str = "/opt/cni/bin/whereabouts";
 /// A program that is Whereabouts' own as far as we are concerned.
 const THEIRS: &str = "#!/bin/sh\necho '{\"code\": 999, \"msg\": \"theirs\"}'\nexit 1\n";
 /// Has the command that makes every node's `whereabouts` ours, node by node.
-const GUIDE: &str = include_str!("../../docs/whereabouts.md");
+const GUIDE: &str = include_str!("../../../docs/whereabouts.md");
 /// The range that Whereabouts gave addresses of.
 const POOL: &str = "10.81.0.0-24";
 /// What a pod had from Whereabouts.
@@ -56,7 +45,7 @@ async fn pods_with_ten_networks_on_a_cluster_that_had_whereabouts() -> Result<()
 
 async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
     the_plugin_of_whereabouts_stays_until_the_operator_replaces_it(cluster, steps).await?;
-    let networks = networks::all();
+    let networks = tenure_tests::networks::all();
     let wires = Wires::new(cluster, &networks)?;
     let slices = define(cluster, &networks).await?;
     let stage = Stage { cluster, client: cluster.client()?, networks, slices };
@@ -215,7 +204,7 @@ async fn without_the_flags_of_the_guide_all_stays_as_it_is(
 }
 
 async fn await_agents(cluster: &Cluster) -> Result<()> {
-    let status = ["rollout", "status", "daemonset/tenured", "-n", "kube-system", "--timeout=60s"];
+    let status = ["rollout", "status", "daemonset/tenured", "-n", "kube-system", "--timeout=300s"];
     cluster.kubectl(&status).await?;
     Ok(())
 }
@@ -287,7 +276,7 @@ async fn define(cluster: &Cluster, networks: &[Network]) -> Result<BTreeMap<Stri
         .kubectl(&["apply", "-f", &format!("{DEPLOY}/optional/network-attachment-definitions.yaml")])
         .await?;
     let crd = "crd/network-attachment-definitions.k8s.cni.cncf.io";
-    cluster.kubectl(&["wait", crd, "--for=condition=Established", "--timeout=60s"]).await?;
+    cluster.kubectl(&["wait", crd, "--for=condition=Established", "--timeout=300s"]).await?;
     let namespaces = [APPS, NETS].map(namespace);
     let definitions = networks.iter().map(Network::definition);
     let items: Vec<Value> = namespaces.into_iter().chain(definitions).collect();
@@ -323,7 +312,7 @@ async fn start_pods(cluster: &Cluster, networks: &[Network]) -> Result<()> {
     };
     let items: Vec<Value> = pods.into_iter().enumerate().map(pod).collect();
     cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
-    let ready = ["wait", "pod", "--all", "-n", APPS, "--for=condition=Ready", "--timeout=60s"];
+    let ready = ["wait", "pod", "--all", "-n", APPS, "--for=condition=Ready", "--timeout=300s"];
     cluster.kubectl(&ready).await?;
     Ok(())
 }

@@ -1,13 +1,9 @@
 //! The rights of a node's agent on the real kube-apiserver, with `deploy/` as it is applied: all that it needs for its own
 //! node, by the token that it has there, and nothing for any other. Needs etcd and kube-apiserver.
 
-#[path = "agent_rbac/attacks.rs"]
 mod attacks;
-#[path = "agent_rbac/bed.rs"]
 mod bed;
-#[path = "agent_rbac/everything.rs"]
 mod everything;
-#[path = "agent_rbac/viewers.rs"]
 mod viewers;
 
 use anyhow::{Context as _, Result, bail, ensure};

@@ -2,7 +2,6 @@
 //! their columns, and accept and refuse what the table of the `api` crate says, within the budget for rules.
 //! Needs etcd and kube-apiserver.
 
-#[path = "crds/pools.rs"]
 mod pools;
 
 use std::time::Duration;

@@ -1,11 +1,8 @@
 //! Callers other than a kubelet, on a host without Kubernetes: containerd's CRI, `cnitool`, and the reference plugins with
 //! our addresses, in every version that they speak. Needs root; builds or installs the programs that are missing.
 
-#[path = "alone/mod.rs"]
+#[path = "../alone/mod.rs"]
 mod alone;
-#[path = "callers/cri.rs"]
-mod cri;
-#[path = "callers/runtime.rs"]
 mod runtime;
 
 use std::net::IpAddr;
@@ -197,10 +194,10 @@ fn cnitool(alone: &Alone, verb: &str, network: &str, pod: &alone::Pod) -> Result
 fn cnitool_adds_checks_deletes_and_collects() {
     // With the files that people are told to begin with.
     let mut alone = Alone::new();
-    alone.write("/etc/tenure/pools/default.yaml", include_str!("../../deploy/standalone/default.yaml"));
+    alone.write("/etc/tenure/pools/default.yaml", include_str!("../../../deploy/standalone/default.yaml"));
     alone.write(
         "/etc/cni/net.d/10-tenure.conflist",
-        include_str!("../../deploy/standalone/10-tenure.conflist"),
+        include_str!("../../../deploy/standalone/10-tenure.conflist"),
     );
     let binaries = Binaries::locate([Program::Cnitool]).unwrap();
     alone.install("cnitool", binaries.path(Program::Cnitool).unwrap());

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tenure_testbed::wait::eventually;
 
 use crate::looks::{Claimed, condition};
-use crate::networks::NETS;
 use crate::place::{Place, Running, stays};
 use crate::stage::CLUSTER_NETWORK;
+use tenure_tests::networks::NETS;
 
 /// The interfaces of a pod that uses [`three`] claims.
 const INTERFACES: [&str; 3] = ["eth0", "net1", "net2"];

@@ -8,33 +8,21 @@
 
 #![allow(dead_code, reason = "the bed of the agent's tests does more than these need")]
 
-#[path = "agent/bed.rs"]
+#[path = "../agent/bed.rs"]
 mod bed;
-#[path = "chaos/clock.rs"]
 mod clock;
-#[path = "chaos/course.rs"]
 mod course;
-#[path = "chaos/egress.rs"]
 mod egress;
-#[path = "agent/gate.rs"]
+#[path = "../agent/gate.rs"]
 mod gate;
-#[path = "chaos/looks.rs"]
 mod looks;
-#[path = "chaos/objects.rs"]
 mod objects;
-#[path = "chaos/oracle.rs"]
 mod oracle;
-#[path = "chaos/plan.rs"]
 mod plan;
-#[path = "chaos/programs.rs"]
 mod programs;
-#[path = "chaos/proxy.rs"]
 mod proxy;
-#[path = "chaos/trouble.rs"]
 mod trouble;
-#[path = "chaos/verdict.rs"]
 mod verdict;
-#[path = "chaos/work.rs"]
 mod work;
 
 use std::sync::Arc;

@@ -1,11 +1,6 @@
 //! Installed as a user would install it: a cluster of three real nodes without a network gets our image, `kubectl apply -k
 //! deploy` and a pool, and nothing else. Needs root; builds the image.
 
-#[path = "install/bed.rs"]
-mod bed;
-#[path = "cluster/steps.rs"]
-mod steps;
-#[path = "install/traffic.rs"]
 mod traffic;
 
 use std::collections::BTreeSet;
@@ -21,9 +16,9 @@ use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Options};
 
-use bed::{DEPLOY, await_pods, install, pods, product, start_pods, three_nodes};
-use steps::Steps;
 use tenure_testbed::wait::eventually;
+use tenure_tests::installed::{DEPLOY, await_pods, install, pods, product, start_pods, three_nodes};
+use tenure_tests::steps::Steps;
 use traffic::{Connection, Namespaces, get};
 
 const PODS: usize = 90;
@@ -81,9 +76,9 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<Times> {
     let deleted = e6_no_block_is_left_when_pods_and_pool_are_deleted(cluster).await?;
     steps.done("pods and pool are deleted, no block is left");
     nothing_is_left_on_the_nodes(cluster).await?;
-    cluster.kubectl(&["delete", "-k", DEPLOY, "--wait", "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "-k", DEPLOY, "--wait", "--timeout=300s"]).await?;
     // The kind of claims may be somebody else's: it stays until people say otherwise, as the guide has it.
-    cluster.kubectl(&["delete", "crd", "ipamclaims.k8s.cni.cncf.io", "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "crd", "ipamclaims.k8s.cni.cncf.io", "--timeout=300s"]).await?;
     let left = cluster.kubectl(&["get", "pods,crd", "-A", "-o", "name"]).await?;
     ensure!(left.trim().is_empty(), "left: {left}");
     steps.done("everything is deleted");
@@ -99,7 +94,7 @@ async fn compare(cluster: &Cluster) -> Result<Times> {
 async fn delete_pods(cluster: &Cluster) -> Result<Duration> {
     let before = SystemClock.now();
     cluster
-        .kubectl(&["delete", "deployment/web", "service/web", "--cascade=foreground", "--timeout=120s"])
+        .kubectl(&["delete", "deployment/web", "service/web", "--cascade=foreground", "--timeout=300s"])
         .await?;
     Ok(SystemClock.now().since(before))
 }
@@ -228,7 +223,7 @@ async fn an_upgrade_under_traffic_loses_neither_pod_nor_connection(
     // Pods that come meanwhile wait for their node's agent at most.
     cluster.kubectl(&["scale", "deployment/web", &format!("--replicas={}", PODS + 6)]).await?;
     cluster
-        .kubectl(&["rollout", "status", "daemonset/tenured", "-n", "kube-system", "--timeout=120s"])
+        .kubectl(&["rollout", "status", "daemonset/tenured", "-n", "kube-system", "--timeout=300s"])
         .await?;
     await_pods(cluster, PODS + 6).await?;
     for connection in connections {
@@ -279,7 +274,7 @@ async fn e6_no_block_is_left_when_pods_and_pool_are_deleted(cluster: &Cluster) -
         .await?;
     }
     // A node keeps its last block, ready for the next pod, for as long as there is a pool.
-    cluster.kubectl(&["delete", "addresspools", "--all", "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "addresspools", "--all", "--timeout=300s"]).await?;
     ensure!(blocks(cluster).await?.is_empty(), "{:?}", blocks(cluster).await?);
     let requests: Api<BlockRequest> = Api::all(cluster.client()?);
     let requests = requests.list(&ListParams::default()).await?;

@@ -2,36 +2,15 @@
 //! makes launcher pods as KubeVirt does, and one for Multus that calls our plugin as a delegate. Some scenarios play at
 //! once, each in a namespace of its own. Needs root; builds the image.
 
-#[path = "install/bed.rs"]
-mod bed;
-#[path = "whereabouts_cluster/caller.rs"]
-mod caller;
-#[path = "callers/cri.rs"]
-mod cri;
-#[path = "claims_cluster/scenarios/defects.rs"]
 mod defects;
-#[path = "claims_cluster/kubevirt.rs"]
 mod kubevirt;
-#[path = "claims_cluster/looks.rs"]
 mod looks;
-#[path = "claims_cluster/scenarios/machines.rs"]
 mod machines;
-#[path = "claims_cluster/multus.rs"]
 mod multus;
-#[path = "whereabouts_cluster/networks.rs"]
-mod networks;
-#[path = "claims_cluster/scenarios/people.rs"]
 mod people;
-#[path = "claims_cluster/place.rs"]
 mod place;
-#[path = "claims_cluster/records.rs"]
-mod records;
-#[path = "claims_cluster/scenarios/sets.rs"]
 mod sets;
-#[path = "claims_cluster/stage.rs"]
 mod stage;
-#[path = "cluster/steps.rs"]
-mod steps;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,13 +22,13 @@ use tenure_testbed::cluster::Cluster;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use bed::three_nodes;
 use kubevirt::KubeVirt;
 use multus::Multus;
 use place::Place;
 use stage::Family::{Both, Four, Six};
 use stage::{Family, Stage};
-use steps::Steps;
+use tenure_tests::installed::three_nodes;
+use tenure_tests::steps::Steps;
 
 /// How many scenarios play at once: most of the time each waits for the cluster.
 const AT_ONCE: usize = 10;

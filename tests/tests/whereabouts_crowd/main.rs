@@ -9,23 +9,16 @@
 //! Agents are whole (`tenure_agent::Agent`), each in a runtime of its own, and are called through the plugin's own code and
 //! the agent's socket. They share one network namespace, because nobody makes interfaces here.
 
-#[path = "whereabouts/bed.rs"]
+#[path = "../whereabouts/bed.rs"]
 mod bed;
-#[path = "whereabouts_crowd/foreign.rs"]
 mod foreign;
-#[path = "whereabouts_crowd/networks.rs"]
 mod networks;
-#[path = "whereabouts/node.rs"]
+#[path = "../whereabouts/node.rs"]
 mod node;
-#[path = "whereabouts_crowd/oracle.rs"]
 mod oracle;
-#[path = "whereabouts_crowd/plan.rs"]
 mod plan;
-#[path = "whereabouts_crowd/trouble.rs"]
 mod trouble;
-#[path = "whereabouts_crowd/verdict.rs"]
 mod verdict;
-#[path = "whereabouts_crowd/work.rs"]
 mod work;
 
 use std::collections::BTreeMap;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tenure_testbed::wait::eventually;
 
 use crate::looks::Claimed;
-use crate::networks::NETS;
 use crate::place::{Place, Running, pod_spec};
+use tenure_tests::networks::NETS;
 
 fn sets(place: &Place<'_>) -> Api<StatefulSet> {
     Api::namespaced(place.stage.client.clone(), &place.namespace)

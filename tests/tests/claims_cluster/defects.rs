@@ -9,8 +9,8 @@ use tenure_testbed::wait::eventually;
 
 use crate::kubevirt::kinds::{Kind, Nic, devices};
 use crate::looks::has;
-use crate::networks::NETS;
 use crate::place::Place;
+use tenure_tests::networks::NETS;
 
 /// A range of the place's own network, on the wire of another.
 fn network(name: &str, subnet: u8, opt_in: &Value) -> Value {

@@ -84,7 +84,8 @@ pub async fn a_stopped_machine_keeps_its_addresses_and_starts_with_them_on_anoth
     place.stop("web").await?;
     place.pod_is_gone(&before.name, &before.uid).await?;
     place.are_held(claims.values()).await?;
-    let [shared, sliced] = place.family.networks().map(|name| format!("{}/{name}", crate::networks::NETS));
+    let [shared, sliced] =
+        place.family.networks().map(|name| format!("{}/{name}", tenure_tests::networks::NETS));
     let networks = json!({"k8s.v1.cni.cncf.io/networks": format!("{shared},{sliced}")});
     place.create_pod("stranger", &networks, Some(&before.node)).await?;
     let stranger = place.pod_runs("stranger").await?;

@@ -10,39 +10,30 @@
 
 #![allow(dead_code, reason = "what runs of trouble share does more than this one needs")]
 
-#[path = "agent/bed.rs"]
+#[path = "../agent/bed.rs"]
 mod bed;
-#[path = "chaos/clock.rs"]
+#[path = "../chaos/clock.rs"]
 mod clock;
-#[path = "chaos/course.rs"]
+#[path = "../chaos/course.rs"]
 mod course;
-#[path = "agent/gate.rs"]
+#[path = "../agent/gate.rs"]
 mod gate;
-#[path = "claims_chaos/hostile.rs"]
 mod hostile;
-#[path = "chaos/looks.rs"]
+#[path = "../chaos/looks.rs"]
 mod looks;
-#[path = "claims_chaos/networks.rs"]
 mod networks;
-#[path = "chaos/objects.rs"]
+#[path = "../chaos/objects.rs"]
 mod objects;
-#[path = "claims_chaos/oracle.rs"]
 mod oracle;
-#[path = "claims_chaos/place.rs"]
 mod place;
-#[path = "claims_chaos/plan.rs"]
 mod plan;
-#[path = "chaos/programs.rs"]
+#[path = "../chaos/programs.rs"]
 mod programs;
-#[path = "chaos/proxy.rs"]
+#[path = "../chaos/proxy.rs"]
 mod proxy;
-#[path = "claims_cluster/records.rs"]
-mod records;
-#[path = "chaos/trouble.rs"]
+#[path = "../chaos/trouble.rs"]
 mod trouble;
-#[path = "claims_chaos/verdict.rs"]
 mod verdict;
-#[path = "claims_chaos/work.rs"]
 mod work;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

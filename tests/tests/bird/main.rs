@@ -4,13 +4,11 @@
 
 #![allow(dead_code, reason = "the bed of the agent's tests does more than these need")]
 
-#[path = "agent/bed.rs"]
+#[path = "../agent/bed.rs"]
 mod bed;
-#[path = "bird/document.rs"]
 mod document;
-#[path = "agent/gate.rs"]
+#[path = "../agent/gate.rs"]
 mod gate;
-#[path = "bird/hosts.rs"]
 mod hosts;
 
 use bed::Cluster;

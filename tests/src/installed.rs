@@ -1,6 +1,4 @@
-//! The cluster of the test: how it gets the product, its pods, and what can be asked of it.
-
-#![allow(dead_code, reason = "each test program uses a part of it")]
+//! A real cluster of three nodes with the product installed as a user would, its pods, and what can be asked of it.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -14,6 +12,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, CniChoice, Options};
+use tenure_testbed::wait::PATIENCE;
 
 use crate::steps::Steps;
 
@@ -90,7 +89,7 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
 pub async fn install_from(cluster: &Cluster, kustomization: &str) -> Result<()> {
     cluster.kubectl(&["apply", "-k", kustomization]).await?;
     let established =
-        ["wait", "crd/addresspools.coil.cybozu.com", "--for=condition=Established", "--timeout=60s"];
+        ["wait", "crd/addresspools.coil.cybozu.com", "--for=condition=Established", "--timeout=300s"];
     cluster.kubectl(&established).await?;
     // The example, with addresses of which this cluster knows the way.
     let pool = std::fs::read_to_string(format!("{DEPLOY}/examples/pool.yaml"))?;
@@ -99,9 +98,9 @@ pub async fn install_from(cluster: &Cluster, kustomization: &str) -> Result<()> 
     ensure!(pool.contains("10.100.0.0/16"));
     cluster.apply(&pool.replace("10.100.0.0/16", &range)).await?;
     for what in ["daemonset/tenured", "deployment/tenure-controller"] {
-        cluster.kubectl(&["rollout", "status", what, "-n", "kube-system", "--timeout=60s"]).await?;
+        cluster.kubectl(&["rollout", "status", what, "-n", "kube-system", "--timeout=300s"]).await?;
     }
-    cluster.ready(Duration::from_mins(1)).await?;
+    cluster.ready(PATIENCE).await?;
     Ok(())
 }
 
@@ -115,7 +114,7 @@ pub async fn start_pods(cluster: &Cluster, count: usize) -> Result<Duration> {
 
 pub async fn await_pods(cluster: &Cluster, count: usize) -> Result<()> {
     let all = format!("--for=jsonpath={{.status.readyReplicas}}={count}");
-    cluster.kubectl(&["wait", "deployment/web", &all, "--timeout=120s"]).await?;
+    cluster.kubectl(&["wait", "deployment/web", &all, "--timeout=300s"]).await?;
     Ok(())
 }
 
