@@ -5,8 +5,6 @@
 //! those before it are taken back. What came of it goes into the pod's network status; DELs are done in the reverse order with
 //! what was remembered, and not with what the definitions say by then.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;

@@ -1,7 +1,5 @@
 //! What of CRI a caller needs to run pods: a few messages, and calls over containerd's socket.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,8 +1,12 @@
 //! Test beds that several test programs share. The tests themselves are in `tests/`; run them with `cargo xtask test`.
 
+pub mod agent;
+pub mod alone;
 pub mod caller;
 pub mod claim_records;
 pub mod cri;
 pub mod installed;
 pub mod networks;
+pub mod programs;
 pub mod steps;
+pub mod whereabouts;

@@ -1,8 +1,6 @@
 //! Ten networks that ask Whereabouts for addresses: bridge and macvlan, sliced and not, of one family and of both. Each is an
 //! Ethernet of its own that spans the nodes.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 

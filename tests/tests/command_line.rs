@@ -1,11 +1,8 @@
 //! `tenure`, the program, on a host with `tenured --standalone`: it says what is there, and finds what somebody broke.
 //! Needs root and iproute2.
 
-#[path = "alone/mod.rs"]
-mod alone;
-
-use alone::Alone;
 use serde_json::{Value, json};
+use tenure_tests::alone::Alone;
 
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
 

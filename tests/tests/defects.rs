@@ -3,18 +3,13 @@
 
 #![allow(dead_code, reason = "the bed of the agent's tests does more than these need")]
 
-#[path = "agent/bed.rs"]
-mod bed;
-#[path = "agent/gate.rs"]
-mod gate;
-
 use std::time::Duration;
 
-use bed::{Cluster, Machine, Pod};
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
+use tenure_tests::agent::{Cluster, Machine, Pod};
 
 /// An embedded API server with a controller and a pool.
 fn cluster() -> Cluster {

@@ -1,16 +1,13 @@
 //! `tenured --standalone`, the program, on a host made of namespaces: pods come from pool files, and nothing is lost by a
 //! crash or a reboot. Needs root and iproute2.
 
-#[path = "alone/mod.rs"]
-mod alone;
-
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use alone::{Alone, TENURED, first_address, pool};
 use serde_json::{Value, json};
 use tenure_testbed::wait::{PATIENCE, until};
+use tenure_tests::alone::{Alone, first_address, pool};
 
 const BLOCKS: &str = "/apis/coil.cybozu.com/v2/addressblocks";
 const POOL: &str = "/apis/coil.cybozu.com/v2/addresspools/default";
@@ -79,8 +76,11 @@ fn pods_keep_their_addresses_when_tenured_is_killed_and_a_second_one_says_who_is
     let pods: Vec<_> = ["a", "b", "c"].iter().map(|name| alone.pod(name)).collect();
     let added: Vec<Value> = pods.iter().map(|pod| alone.attach("ADD", pod, &config()).result()).collect();
 
-    let second =
-        alone.host.command(TENURED).args(["--standalone", "--run-dir", "/run/other"]).env("NO_COLOR", "1");
+    let second = alone
+        .host
+        .command(tenure_tests::programs::tenured())
+        .args(["--standalone", "--run-dir", "/run/other"])
+        .env("NO_COLOR", "1");
     let second = second.output().unwrap();
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(

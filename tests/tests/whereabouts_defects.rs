@@ -1,20 +1,15 @@
 //! What goes wrong with Whereabouts (`docs/whereabouts-differences.md`) and shows only on the whole: the plugin, the agent and
 //! the real API server. Each network is a test's own. Needs root, etcd and kube-apiserver.
 
-#[path = "whereabouts/bed.rs"]
-mod bed;
-#[path = "whereabouts/node.rs"]
-mod node;
-
 use std::net::IpAddr;
 
-use bed::{Bed, network};
 use http::StatusCode;
 use kube::api::{Patch, PatchParams};
-use node::{Interface, Node};
 use serde_json::json;
 use tenure_testbed::faults::{Calls, Rule, Verb};
 use tenure_testbed::wait::{RUNTIME_TIMEOUT, until};
+use tenure_tests::whereabouts::node::{Interface, Node};
+use tenure_tests::whereabouts::{Bed, network};
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -218,7 +213,10 @@ fn an_add_whose_second_range_is_full_leaves_nothing_of_the_first() {
     assert_eq!(node.add(&one, &config), ips(&["10.48.0.1", "fd48::1"]));
     assert_eq!(node.add(&two, &config), ips(&["10.48.0.2", "fd48::2"]));
     let (code, words) = node.call("ADD", &three, &config).refused();
-    assert!(code == node::LATER && words.contains("full-fd48---126"), "{code}: {words}");
+    assert!(
+        code == tenure_tests::whereabouts::node::LATER && words.contains("full-fd48---126"),
+        "{code}: {words}"
+    );
     let left: Vec<String> = bed.records("full-10.48.0.0-24").into_keys().collect();
     assert_eq!(left, ["1", "2"]);
     for interface in [one, two, three] {

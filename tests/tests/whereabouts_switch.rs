@@ -1,18 +1,13 @@
 //! A range that is cut into slices while pods run, and made whole again: nobody loses an address, none is given twice.
 //! Needs root, etcd and kube-apiserver.
 
-#[path = "whereabouts/bed.rs"]
-mod bed;
-#[path = "whereabouts/node.rs"]
-mod node;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use bed::{Bed, address_at, network};
-use node::{Interface, Node};
 use serde_json::{Value, json};
 use tenure_testbed::wait::until;
+use tenure_tests::whereabouts::node::{Interface, Node};
+use tenure_tests::whereabouts::{Bed, address_at, network};
 
 const WHOLE: &str = "swap-10.30.0.0-24";
 

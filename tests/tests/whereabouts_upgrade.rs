@@ -5,26 +5,21 @@
 //! The objects are written while definitions like Whereabouts' own, without rules, are there; ours come after them, as in an
 //! upgrade.
 
-#[path = "whereabouts/bed.rs"]
-mod bed;
-#[path = "whereabouts/node.rs"]
-mod node;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
-use bed::{Bed, network, now, record, say};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
-use node::{Interface, Node};
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{
     Allocation, NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus,
 };
 use tenure_testbed::wait::until;
+use tenure_tests::whereabouts::node::{Interface, Node};
+use tenure_tests::whereabouts::{Bed, network, now, record, say};
 
 /// Records in the first object of a /16.
 const MANY: usize = 3000;

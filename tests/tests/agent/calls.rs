@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::bed::{Cluster, Machine, assert_distinct, config};
+use tenure_tests::agent::{Cluster, Machine, assert_distinct, config};
 
 #[test]
 fn s1_an_add_without_a_pod_or_without_half_its_name_is_refused() {
@@ -169,7 +169,7 @@ fn an_add_or_del_in_a_known_namespace_asks_the_api_server_nothing() {
     // What comes after the block (the request goes) has passed when nothing was said for a while.
     let mut before = machine.gate.sent();
     machine.until("silence", || {
-        std::thread::sleep(crate::bed::A_MOMENT * 3);
+        std::thread::sleep(tenure_tests::agent::A_MOMENT * 3);
         let said = std::mem::replace(&mut before, machine.gate.sent());
         (said == before).then_some(())
     });

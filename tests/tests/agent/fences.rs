@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::bed::{Cluster, Machine};
+use tenure_tests::agent::{Cluster, Machine};
 
 #[test]
 fn i8_a_block_whose_object_is_gone_is_never_handed_out_of_again_and_no_longer_exported() {

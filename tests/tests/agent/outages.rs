@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use tenure_testbed::wait::RUNTIME_TIMEOUT;
 
-use crate::bed::{Cluster, Machine, assert_distinct, config};
+use tenure_tests::agent::{Cluster, Machine, assert_distinct, config};
 
 #[test]
 fn invariant_8_without_the_api_server_a_hundred_adds_and_dels_succeed_on_owned_blocks() {
@@ -40,7 +40,7 @@ fn status_is_50_without_an_agent_and_before_all_is_replayed() {
     machine.gate.shut();
     machine.launch();
     machine.until("the journal", || machine.log().contains("read the journal").then_some(()));
-    std::thread::sleep(crate::bed::A_MOMENT);
+    std::thread::sleep(tenure_tests::agent::A_MOMENT);
     assert_eq!(machine.status().refused(), 50);
     assert!(!machine.has_socket(), "the door is open before all is known");
     machine.gate.reopen();

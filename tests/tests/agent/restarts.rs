@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 
-use crate::bed::{Cluster, Machine, Pod, assert_distinct};
+use tenure_tests::agent::{Cluster, Machine, Pod, assert_distinct};
 
 /// A machine with three pods of a pool of its own.
 fn with_pods<'a>(cluster: &'a Cluster, pool: &str, subnet: &str) -> (Machine<'a>, Vec<Pod>, Vec<IpAddr>) {

@@ -6,7 +6,7 @@ use serde_json::json;
 use tenure_testbed::hosts::Segment;
 use tenure_testbed::wait::PATIENCE;
 
-use crate::bed::{A_MOMENT, Cluster, Machine};
+use tenure_tests::agent::{A_MOMENT, Cluster, Machine};
 
 #[test]
 fn n2_pods_and_their_host_reach_each_other_over_both_families() {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::json;
 
-use crate::bed::{Cluster, Machine, assert_distinct};
+use tenure_tests::agent::{Cluster, Machine, assert_distinct};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()

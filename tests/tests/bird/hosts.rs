@@ -9,8 +9,8 @@ use tenure_testbed::binaries::{Binaries, Program};
 use tenure_testbed::hosts::{HostChild, Port, Segment};
 use tenure_testbed::wait::PATIENCE;
 
-use crate::bed::{Cluster, Machine, Pod};
 use crate::document::{Variant, configuration};
+use tenure_tests::agent::{Cluster, Machine, Pod};
 
 /// The hosts of one segment.
 pub struct Pair<'a> {

@@ -4,17 +4,13 @@
 
 #![allow(dead_code, reason = "the bed of the agent's tests does more than these need")]
 
-#[path = "../agent/bed.rs"]
-mod bed;
 mod document;
-#[path = "../agent/gate.rs"]
-mod gate;
 mod hosts;
 
-use bed::Cluster;
 use document::Variant;
 use hosts::Pair;
 use serde_json::json;
+use tenure_tests::agent::Cluster;
 
 #[test]
 fn pods_of_two_hosts_reach_each_other_over_routes_that_bird_learned_by_ospf() {

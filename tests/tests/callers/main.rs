@@ -1,17 +1,15 @@
 //! Callers other than a kubelet, on a host without Kubernetes: containerd's CRI, `cnitool`, and the reference plugins with
 //! our addresses, in every version that they speak. Needs root; builds or installs the programs that are missing.
 
-#[path = "../alone/mod.rs"]
-mod alone;
 mod runtime;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use alone::{Alone, first_address};
 use serde_json::{Value, json};
 use tenure_testbed::binaries::{Binaries, Program};
 use tenure_testbed::wait::{PATIENCE, until};
+use tenure_tests::alone::{Alone, first_address};
 
 /// Every version that the reference plugins speak.
 const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
@@ -49,7 +47,7 @@ fn addresses(result: &Value) -> Vec<IpAddr> {
 }
 
 /// Attaches two pods by the configuration, lets them be reached, and takes them away again.
-fn attach_two(alone: &Alone, config: &Value, reach: impl Fn(&[alone::Pod], &[Value])) {
+fn attach_two(alone: &Alone, config: &Value, reach: impl Fn(&[tenure_tests::alone::Pod], &[Value])) {
     let version = config["cniVersion"].as_str().unwrap();
     let name =
         |number: u8| format!("{}-{}-{number}", config["type"].as_str().unwrap(), version.replace('.', "-"));
@@ -182,7 +180,12 @@ fn the_status_reaches_us_through_the_plugin_in_front_and_garbage_is_collected_fo
 }
 
 /// Runs `cnitool`; what it printed, or what it complained about.
-fn cnitool(alone: &Alone, verb: &str, network: &str, pod: &alone::Pod) -> Result<String, String> {
+fn cnitool(
+    alone: &Alone,
+    verb: &str,
+    network: &str,
+    pod: &tenure_tests::alone::Pod,
+) -> Result<String, String> {
     let command = alone.host.command("/opt/cni/bin/cnitool").args([verb, network]).arg(&pod.path);
     let command = command.env("NETCONFPATH", "/etc/cni/net.d").env("CNI_PATH", "/opt/cni/bin");
     let output = command.output().unwrap();

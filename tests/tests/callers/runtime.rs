@@ -11,15 +11,16 @@ use tenure_testbed::cluster::{Node, NodePart, RuntimeHost};
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::alone::{PLUGIN, TENURED, http, pool};
+use tenure_tests::alone::{http, pool};
 use tenure_tests::cri::Runtime;
+use tenure_tests::programs;
 
 fn start_tenured(node: &Node) -> HostChild {
     let socket = node.path("/run/tenure/tenured.sock").unwrap();
     // One that was killed left it behind.
     drop(fs::remove_file(&socket));
     let log = File::options().create(true).append(true).open(node.logs().join("tenured.log")).unwrap();
-    let command = node.command(TENURED).arg("--standalone").env("NO_COLOR", "1");
+    let command = node.command(programs::tenured()).arg("--standalone").env("NO_COLOR", "1");
     let tenured = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
     until("tenured answers", || {
         assert_eq!(tenured.try_wait(), None, "it ended; see {}", node.logs().display());
@@ -49,7 +50,7 @@ fn reaches_all(node: &Node, addresses: &[String]) {
 async fn containerd_runs_pods_over_its_socket_without_kubernetes() {
     let host = RuntimeHost::start().await.unwrap();
     let node = host.node();
-    fs::copy(PLUGIN, node.path("/opt/cni/bin/tenure").unwrap()).unwrap();
+    fs::copy(programs::plugin(), node.path("/opt/cni/bin/tenure").unwrap()).unwrap();
     let spec = json!({"blockSizeBits": 1, "subnets": [{"ipv4": "10.73.0.0/24", "ipv6": "fd73::/120"}]});
     node.write("/etc/tenure/pools/default.yaml", &pool("default", &spec)).unwrap();
     let list = json!({"cniVersion": "1.1.0", "name": "pods", "plugins": [{"type": "tenure"}]});

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bed::Machine;
+use tenure_tests::agent::Machine;
 
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE

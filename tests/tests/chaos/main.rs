@@ -8,13 +8,9 @@
 
 #![allow(dead_code, reason = "the bed of the agent's tests does more than these need")]
 
-#[path = "../agent/bed.rs"]
-mod bed;
 mod clock;
 mod course;
 mod egress;
-#[path = "../agent/gate.rs"]
-mod gate;
 mod looks;
 mod objects;
 mod oracle;
@@ -30,7 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bed::{Cluster, Machine};
 use clock::Clocks;
 use course::{Over, now, say, seed, until, until_within};
 use egress::Egress;
@@ -42,6 +37,7 @@ use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{Options, Part};
 use tenure_testbed::hosts::Segment;
+use tenure_tests::agent::{Cluster, Machine};
 use work::Worker;
 
 /// How long a freed address cools.

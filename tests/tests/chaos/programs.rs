@@ -13,13 +13,13 @@ use tenure_testbed::control_plane::Part;
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
 
-use crate::bed::{Cluster, Machine};
 use crate::clock::Clock;
 use crate::course::{now, say};
 use crate::objects::{self, Struck};
 use crate::oracle::Oracle;
 use crate::proxy::Proxy;
 use crate::trouble::{Fault, Kind, Spell, Target};
+use tenure_tests::agent::{Cluster, Machine};
 
 const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
 /// What the API server and etcd may do by themselves when the other is away: they are started once more.

@@ -10,14 +10,10 @@
 
 #![allow(dead_code, reason = "what runs of trouble share does more than this one needs")]
 
-#[path = "../agent/bed.rs"]
-mod bed;
 #[path = "../chaos/clock.rs"]
 mod clock;
 #[path = "../chaos/course.rs"]
 mod course;
-#[path = "../agent/gate.rs"]
-mod gate;
 mod hostile;
 #[path = "../chaos/looks.rs"]
 mod looks;
@@ -41,7 +37,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use bed::{Cluster, Machine};
 use clock::Clocks;
 use course::{Over, say, seed, until, until_within};
 use kube::api::ListParams;
@@ -56,6 +51,7 @@ use serde_json::json;
 use tenure_testbed::control_plane::{Options, Part};
 use tenure_testbed::hosts::Segment;
 use tenure_testbed::wait::PATIENCE;
+use tenure_tests::agent::{Cluster, Machine};
 use verdict::Objects;
 use work::Worker;
 

@@ -19,13 +19,12 @@ use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinit
 use tenure_testbed::binaries::{Binaries, Program};
 use tenure_testbed::wait::PATIENCE;
 
-use crate::bed::{Called, Cluster, Machine};
 use crate::course::now;
 use crate::networks::{NAMESPACE, Network};
 use crate::objects::Struck;
 use crate::oracle::{Living, Oracle};
+use tenure_tests::agent::{Called, Cluster, Machine};
 
-const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
 /// No answer takes longer than this from a server that is there.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -128,7 +127,7 @@ impl Place<'_> {
     ) -> Called {
         // Of plugins that make interfaces none knows GC.
         let plugin = match network {
-            Network::Routed => PathBuf::from(PLUGIN),
+            Network::Routed => tenure_tests::programs::plugin(),
             _ if verb == "GC" => self.plugins.join("whereabouts"),
             _ => self.plugins.join("macvlan"),
         };
@@ -186,9 +185,10 @@ impl Place<'_> {
 /// The plugins of runtimes, and ours where Whereabouts' own would be.
 pub fn plugins() -> tempfile::TempDir {
     let (binaries, directory) = (Binaries::locate([Program::Macvlan]).unwrap(), tempfile::tempdir().unwrap());
-    for (name, from) in
-        [("macvlan", binaries.path(Program::Macvlan).unwrap()), ("whereabouts", Path::new(PLUGIN))]
-    {
+    for (name, from) in [
+        ("macvlan", binaries.path(Program::Macvlan).unwrap()),
+        ("whereabouts", &tenure_tests::programs::plugin()),
+    ] {
         std::fs::copy(from, directory.path().join(name)).unwrap();
     }
     directory

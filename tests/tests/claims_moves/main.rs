@@ -3,11 +3,7 @@
 //! iproute2, etcd, kube-apiserver and the reference plugins.
 
 mod answers;
-#[path = "../agent/bed.rs"]
-mod bed;
 mod connections;
-#[path = "../agent/gate.rs"]
-mod gate;
 mod route_log;
 mod segment;
 mod stage;

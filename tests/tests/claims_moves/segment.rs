@@ -12,10 +12,9 @@ use tenure_testbed::hosts::{ArpOperation, Direction, Host, MacAddress, Packet, S
 use tenure_testbed::traffic::{Answerer, Asker};
 use tenure_testbed::wait::PATIENCE;
 
-use crate::bed::Called;
 use crate::stage::{NAMESPACE, Placed, Stage, figures, insist, now, plugins, say};
+use tenure_tests::agent::Called;
 
-const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
 const MOVES: usize = 10;
 const INTERFACE: &str = "net1";
 const QUESTIONS: u16 = 7;
@@ -118,8 +117,8 @@ fn heard(packet: &Packet, address: IpAddr) -> Option<Heard> {
 #[test]
 fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_move() {
     let binaries = Binaries::locate([Program::Macvlan]).unwrap();
-    let directory =
-        plugins(&[("macvlan", binaries.path(Program::Macvlan).unwrap()), ("whereabouts", PLUGIN.as_ref())]);
+    let own = tenure_tests::programs::plugin();
+    let directory = plugins(&[("macvlan", binaries.path(Program::Macvlan).unwrap()), ("whereabouts", &own)]);
     let stage = Stage::new();
     let wire = Arc::new(Segment::new("wire").unwrap());
     let machines = stage.machines(&wire);

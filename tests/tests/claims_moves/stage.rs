@@ -20,7 +20,7 @@ use tenure_testbed::hosts::{Host, Mounts, Segment};
 use tenure_testbed::process::{Process, Program};
 use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::bed::{Called, Cluster, Machine};
+use tenure_tests::agent::{Called, Cluster, Machine};
 
 const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
 /// The name of the cluster's default network.

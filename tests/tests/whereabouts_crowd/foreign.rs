@@ -14,10 +14,10 @@ use tenure_api::whereabouts::{
     Allocation, IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec,
 };
 
-use crate::bed::{Bed, NODE, address_at, record};
 use crate::networks::Network;
 use crate::oracle::{Living, Oracle};
 use crate::plan::Dice;
+use tenure_tests::whereabouts::{Bed, NODE, address_at, record};
 
 /// The pod that it says it takes addresses for.
 pub const POD: &str = "foreign";

@@ -9,12 +9,8 @@
 //! Agents are whole (`tenure_agent::Agent`), each in a runtime of its own, and are called through the plugin's own code and
 //! the agent's socket. They share one network namespace, because nobody makes interfaces here.
 
-#[path = "../whereabouts/bed.rs"]
-mod bed;
 mod foreign;
 mod networks;
-#[path = "../whereabouts/node.rs"]
-mod node;
 mod oracle;
 mod plan;
 mod trouble;
@@ -28,15 +24,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bed::{Bed, now, say};
 use foreign::Foreign;
 use networks::{NETWORKS, Network, networks};
-use node::{Interface, Node};
 use oracle::Oracle;
 use plan::{NODES, PODS, Plan, WORKERS_A_NODE};
 use tenure_handles::{Entropy, SystemEntropy};
 use tenure_testbed::faults::{Calls, Verb};
 use tenure_testbed::wait::PATIENCE;
+use tenure_tests::whereabouts::node::{Interface, Node};
+use tenure_tests::whereabouts::{Bed, now, say};
 use trouble::{Doubts, make_trouble};
 use work::{Machine, Worker, collect, pod_name};
 

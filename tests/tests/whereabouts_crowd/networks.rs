@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::bed::network;
+use tenure_tests::whereabouts::network;
 
 /// How many there are.
 pub const NETWORKS: usize = 10;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::bed::now;
+use tenure_tests::whereabouts::now;
 
 /// A pod's interface that was told its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]

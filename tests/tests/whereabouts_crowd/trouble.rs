@@ -7,9 +7,9 @@ use std::time::Duration;
 use http::StatusCode;
 use tenure_testbed::faults::{Calls, Rule, RuleId, Verb};
 
-use crate::bed::{Bed, Control, say};
 use crate::plan::{Kind, Trouble};
 use crate::work::Machine;
+use tenure_tests::whereabouts::{Bed, Control, say};
 
 /// Does all that is planned, in its order, and puts each right after its time.
 pub fn make_trouble(

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use kube::ResourceExt;
 use tenure_api::whereabouts::IPPool;
 
-use crate::bed::{Bed, NETWORK, address_at};
 use crate::networks::Network;
 use crate::oracle::Living;
 use crate::work::Machine;
+use tenure_tests::whereabouts::{Bed, NETWORK, address_at};
 
 /// Pod, interface and container.
 type Owner = (String, String, String);

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::bed::now;
 use crate::networks::{NETWORKS, Network};
-use crate::node::{Called, Interface, Node};
 use crate::oracle::{Living, Oracle};
 use crate::plan::{Act, PODS};
+use tenure_tests::whereabouts::node::{Called, Interface, Node};
+use tenure_tests::whereabouts::now;
 
 /// How long a call may take at most: it may fail meanwhile, but it says so.
 const LONGEST_CALL: Duration = Duration::from_mins(1);

@@ -3,8 +3,6 @@
 //!
 //! An agent is stopped as by a signal, or dropped where it stands, as by a crash; what it has under `/run` stays.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +18,7 @@ use tenure_testbed::wait::{PATIENCE, until};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::bed::{Bed, now};
+use super::{Bed, now};
 
 /// The code of an error that says to try again later.
 pub const LATER: u64 = 11;

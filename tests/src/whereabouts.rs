@@ -3,7 +3,7 @@
 //! Needs root (agents want a network namespace, which they share here: with `ipam.type` `whereabouts` they only decide
 //! addresses, and nobody makes an interface), etcd and kube-apiserver.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+pub mod node;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -283,7 +283,7 @@ impl Control {
 }
 
 async fn define(client: &Client) {
-    let attachments = include_str!("../../../deploy/optional/network-attachment-definitions.yaml");
+    let attachments = include_str!("../../deploy/optional/network-attachment-definitions.yaml");
     let attachments: CustomResourceDefinition = serde_saphyr::from_str(attachments).unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let all: Vec<CustomResourceDefinition> = tenure_api::crds().into_iter().chain([attachments]).collect();

@@ -1,8 +1,6 @@
 //! A host on its own: `tenured --standalone` on a host made of namespaces, with a neighbour on its wire, and pods that
 //! a test attaches.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::IpAddr;
@@ -18,8 +16,7 @@ use tenure_testbed::hosts::{Host, HostChild, Mounts, Port, Segment};
 use tenure_testbed::wait::PATIENCE;
 use tenure_testbed::wait::until;
 
-pub const TENURED: &str = env!("CARGO_BIN_EXE_bed-tenured");
-pub const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
+use crate::programs;
 
 /// The directories that are the host's own.
 const OWN: [&str; 5] = ["/etc/cni", "/etc/tenure", "/opt/cni", "/var/lib/cni", "/var/lib/tenure"];
@@ -87,7 +84,7 @@ impl Alone {
             wire.connect(&neighbour, "eth0", &["192.0.2.2/24", "2001:db8::2/64"]).unwrap(),
         ];
         let alone = Self { tenured: None, host, neighbour, _wire: (wire, ports), directory };
-        alone.install("tenure", Path::new(PLUGIN));
+        alone.install("tenure", &programs::plugin());
         alone
     }
 
@@ -118,7 +115,7 @@ impl Alone {
         // With the rights that its unit gives it, and no more.
         let command =
             self.host.command("setpriv").args(["--no-new-privs", "--bounding-set", &rights(), "--"]);
-        let command = command.arg(TENURED).arg("--standalone").env("NO_COLOR", "1");
+        let command = command.arg(programs::tenured()).arg("--standalone").env("NO_COLOR", "1");
         self.tenured = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
         until("tenured answers", || {
             let ended = self.tenured.as_ref().and_then(HostChild::try_wait);
@@ -258,7 +255,7 @@ impl Drop for Alone {
 
 /// The rights that the unit gives the program, as setpriv takes them.
 fn rights() -> String {
-    let unit = include_str!("../../../deploy/standalone/tenured.service");
+    let unit = include_str!("../../deploy/standalone/tenured.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
     let rights =
         line.split(' ').map(|right| format!(",+{}", right.trim_start_matches("CAP_").to_lowercase()));

@@ -2,8 +2,6 @@
 //!
 //! The API server itself goes on, so that other hosts do not notice, and whatever was cut can be looked at meanwhile.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

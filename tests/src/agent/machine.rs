@@ -15,12 +15,10 @@ use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::hosts::{Host, HostChild, HostCommand, Mounts, Port, Segment};
 use tenure_testbed::wait::PATIENCE;
 
-use crate::gate::Gate;
+use super::gate::Gate;
+use crate::programs;
 
 use super::{Called, Calling, Cluster, Pod, config};
-
-const TENURED: &str = env!("CARGO_BIN_EXE_bed-tenured");
-const PLUGIN: &str = env!("CARGO_BIN_EXE_bed-cni");
 
 /// A host with an agent, or without one for the moment.
 pub struct Machine<'a> {
@@ -87,7 +85,8 @@ impl<'a> Machine<'a> {
     /// An agent, all but where its metrics are.
     pub fn agent_command(&self) -> HostCommand {
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let command = self.host.command(TENURED).args(["--node-name", &self.name, "--kubeconfig"]);
+        let command =
+            self.host.command(programs::tenured()).args(["--node-name", &self.name, "--kubeconfig"]);
         let command = command.arg(self.directory.path().join("kubeconfig")).args(&self.arguments);
         let command = command.arg("--state-dir").arg(self.directory.path().join("state"));
         let command = command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::null());
@@ -198,7 +197,7 @@ impl<'a> Machine<'a> {
     }
 
     fn start_plugin(&self, verb: &str, container: &str, netns: &Path, args: &str, config: &Value) -> Calling {
-        self.start_program(Path::new(PLUGIN), "eth0", verb, (container, netns, args), config)
+        self.start_program(&programs::plugin(), "eth0", verb, (container, netns, args), config)
     }
 
     /// Starts a plugin for an interface of a container in a namespace, with arguments; plugins that it calls are beside it.

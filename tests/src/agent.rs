@@ -1,13 +1,9 @@
 //! Hosts made of namespaces, with `tenured` on them and pods that the real plugin attaches; and an API server with the
 //! controller, which all tests of this program share.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
-#[path = "bed/call.rs"]
 mod call;
-#[path = "bed/cluster.rs"]
 mod cluster;
-#[path = "bed/machine.rs"]
+mod gate;
 mod machine;
 
 use std::fmt::Debug;
@@ -17,6 +13,7 @@ use serde_json::{Value, json};
 
 pub use call::{Called, Calling, Pod};
 pub use cluster::Cluster;
+pub use gate::Gate;
 pub use machine::Machine;
 
 /// Long enough for something to happen that must not.
