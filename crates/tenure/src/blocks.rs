@@ -7,15 +7,15 @@ use serde::Serialize;
 use tenure_api::coil::AddressBlock;
 use tenure_view::Counts;
 
-use crate::place::Place;
+use crate::query::QueryOptions;
 use crate::snapshot::Snapshot;
 use crate::table::{self, Format, Said};
 
 /// What can be said.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct BlocksOptions {
     #[command(flatten)]
-    place: Place,
+    query: QueryOptions,
     /// Only blocks of this pool
     #[arg(long)]
     pool: Option<String>,
@@ -47,8 +47,8 @@ struct Row {
 }
 
 /// Looks and says.
-pub(crate) async fn run(options: Options) -> Result<Said> {
-    let source = options.place.source().await?;
+pub(crate) async fn run(options: BlocksOptions) -> Result<Said> {
+    let source = options.query.source().await?;
     let mut snapshot = Snapshot::of_objects(&source).await?;
     snapshot.blocks.retain(|block| {
         let is =
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: Options) -> Result<Said> {
     let owners = snapshot.owners();
     snapshot.agents = source.agents.all(&owners).await;
     snapshot.agents.retain(|node, _| owners.contains(node));
-    say(&snapshot, options.place.output)
+    say(&snapshot, options.query.output)
 }
 
 fn say(snapshot: &Snapshot, format: Format) -> Result<Said> {

@@ -14,7 +14,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use crate::place::{Place, Source};
+use crate::query::{QueryOptions, Source};
 use crate::snapshot::Snapshot;
 use crate::table::{self, COULD_NOT_LOOK, Format, Said};
 
@@ -23,9 +23,9 @@ const DIFFERENCES: u8 = 1;
 
 /// What can be said.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct CheckOptions {
     #[command(flatten)]
-    place: Place,
+    query: QueryOptions,
     /// How long after the first look the second one is, if anything differs
     #[arg(long, default_value = "3s", value_parser = tenure_daemon::duration)]
     settle: Duration,
@@ -83,10 +83,10 @@ pub(crate) struct Compared {
 }
 
 /// Looks and says.
-pub(crate) async fn run(options: Options) -> Result<Said> {
-    let source = options.place.source().await?;
+pub(crate) async fn run(options: CheckOptions) -> Result<Said> {
+    let source = options.query.source().await?;
     let findings = look(&source, options.settle).await?;
-    say(&findings, options.place.output)
+    say(&findings, options.query.output)
 }
 
 async fn look(source: &Source, settle: Duration) -> Result<Findings> {

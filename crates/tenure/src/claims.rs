@@ -8,15 +8,15 @@ use tenure_api::claims::IPAMClaim;
 use tenure_claims::{ClaimFacts, Slot};
 
 use crate::conditions::Condition;
-use crate::place::Place;
+use crate::query::QueryOptions;
 use crate::snapshot::{self, every_if_known};
 use crate::table::{self, Format, Said};
 
 /// What can be said.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ClaimsOptions {
     #[command(flatten)]
-    place: Place,
+    query: QueryOptions,
     /// Only claims of this namespace
     #[arg(short, long)]
     namespace: Option<String>,
@@ -55,8 +55,8 @@ struct User {
 }
 
 /// Looks and says.
-pub(crate) async fn run(options: Options) -> Result<Said> {
-    let source = options.place.source().await?;
+pub(crate) async fn run(options: ClaimsOptions) -> Result<Said> {
+    let source = options.query.source().await?;
     let mut claims: Vec<IPAMClaim> = every_if_known(source.client()?, "IPAMClaims").await?;
     claims.retain(|claim| {
         let is =
@@ -64,7 +64,7 @@ pub(crate) async fn run(options: Options) -> Result<Said> {
         is(&options.namespace, claim.metadata.namespace.as_deref())
             && is(&options.network, Some(&claim.spec.network))
     });
-    say(&claims, snapshot::now(), options.place.output)
+    say(&claims, snapshot::now(), options.query.output)
 }
 
 fn say(claims: &[IPAMClaim], now: Timestamp, format: Format) -> Result<Said> {

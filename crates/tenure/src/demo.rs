@@ -38,7 +38,7 @@ use screen::Screen;
 
 /// What a demo may be told.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct DemoOptions {
     /// Replays the random operations of an earlier run
     #[arg(long)]
     seed: Option<u64>,
@@ -51,7 +51,7 @@ pub(crate) struct Options {
 }
 
 /// Plays all scenes, in a process of its own that has namespaces of its own. There must be no other threads yet.
-pub(crate) fn run(options: &Options) -> Result<Said> {
+pub(crate) fn run(options: &DemoOptions) -> Result<Said> {
     // What is missing is said before anything is begun.
     let programs = Programs::beside_this_one()?;
     let Some(directory) = &options.inside else {

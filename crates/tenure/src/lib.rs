@@ -5,7 +5,7 @@
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
 //! | `check` | comparing everything with everything |
-//! | `place`, `agents`, `snapshot`, `ranges` | where to ask, asking agents, and what was gathered, Whereabouts' ranges too |
+//! | `query`, `agents`, `snapshot`, `ranges` | where to ask, asking agents, and what was gathered, Whereabouts' ranges too |
 //! | `table`, `conditions` | how it looks |
 //!
 //! What a verb says is a pure function of a `snapshot::Snapshot`.
@@ -17,8 +17,8 @@ mod claims;
 mod conditions;
 mod demo;
 mod node;
-mod place;
 mod pools;
+mod query;
 mod ranges;
 mod snapshot;
 mod table;
@@ -47,19 +47,19 @@ struct Command {
 #[derive(Subcommand)]
 enum Verb {
     /// Show the main job on three hosts made of namespaces, without a cluster
-    Demo(demo::Options),
+    Demo(demo::DemoOptions),
     /// List pools: size, use, blocks and conditions
-    Pools(pools::Options),
+    Pools(pools::PoolsOptions),
     /// List blocks: whose they are, and how full
-    Blocks(blocks::Options),
+    Blocks(blocks::BlocksOptions),
     /// List claims: their addresses, and which pods have them now
-    Claims(claims::Options),
+    Claims(claims::ClaimsOptions),
     /// Say who has an address, who had it, or why nobody has it
-    Who(who::Options),
+    Who(who::WhoOptions),
     /// Show a node: its blocks, who holds what, and what it waits for
-    Node(node::Options),
+    Node(node::NodeOptions),
     /// Compare pools, blocks, requests, holds, kernels and pods; exit with 1 if anything differs, with 2 if not all could be seen
-    Check(check::Options),
+    Check(check::CheckOptions),
 }
 
 /// The whole program, from its arguments to its exit code.

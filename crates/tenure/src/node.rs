@@ -9,24 +9,24 @@ use kube::ResourceExt;
 use serde::Serialize;
 use tenure_view::{Hold, Node};
 
-use crate::place::Place;
+use crate::query::QueryOptions;
 use crate::ranges::{Ranges, used};
 use crate::snapshot::{self, Snapshot};
 use crate::table::{self, Said};
 
 /// What can be said.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct NodeOptions {
     #[command(flatten)]
-    place: Place,
+    query: QueryOptions,
     /// The node; on one host it need not be named
     #[arg(value_name = "NAME")]
     name: Option<String>,
 }
 
 /// Looks and says. With `-o json` it is what the agent tells, and the node's slices.
-pub(crate) async fn run(options: Options) -> Result<Said> {
-    let source = options.place.source().await?;
+pub(crate) async fn run(options: NodeOptions) -> Result<Said> {
+    let source = options.query.source().await?;
     let name = match &options.name {
         Some(name) => name.as_str(),
         None if source.cluster => anyhow::bail!("which node? accepted is `tenure node NAME`"),
@@ -44,7 +44,7 @@ pub(crate) async fn run(options: Options) -> Result<Said> {
     };
     let slices = slices(&ranges, &told.node);
     let shown = Shown { node: &told, slices: &slices };
-    Said::either(options.place.output, &shown, || text(&told, &slices, snapshot::now()))
+    Said::either(options.query.output, &shown, || text(&told, &slices, snapshot::now()))
 }
 
 /// What `-o json` shows: what the agent tells, and the node's slices.

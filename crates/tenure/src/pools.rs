@@ -11,7 +11,7 @@ use tenure_api::overlap::overlaps;
 use tenure_ipam::IntervalSet;
 
 use crate::conditions::Condition;
-use crate::place::{Place, Source};
+use crate::query::{QueryOptions, Source};
 use crate::snapshot::{Snapshot, subnet};
 use crate::table::{self, Format, Said};
 
@@ -19,9 +19,9 @@ mod of_ranges;
 
 /// What can be said.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct PoolsOptions {
     #[command(flatten)]
-    place: Place,
+    query: QueryOptions,
     /// Only these pools
     #[arg(value_name = "POOL")]
     names: Vec<String>,
@@ -61,8 +61,8 @@ struct Use {
 }
 
 /// Looks and says.
-pub(crate) async fn run(options: Options) -> Result<Said> {
-    look(&options.place.source().await?, &options.names, options.place.output).await
+pub(crate) async fn run(options: PoolsOptions) -> Result<Said> {
+    look(&options.query.source().await?, &options.names, options.query.output).await
 }
 
 /// The same where whom to ask is known already.

@@ -19,7 +19,7 @@ use tenure_ipam::{Address, Cidr, Subnet};
 use tenure_view::Counts;
 
 use crate::agents::Answers;
-use crate::place::Source;
+use crate::query::Source;
 use crate::ranges::Ranges;
 
 /// Objects are listed so many at a time.

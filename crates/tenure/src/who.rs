@@ -15,7 +15,7 @@ use tenure_claims::{ClaimFacts, Slot, Slots};
 use tenure_ipam::{Address, Subnet};
 use tenure_view::{Hold, Holder};
 
-use crate::place::{Place, Source};
+use crate::query::{QueryOptions, Source};
 use crate::snapshot::{self, PodFacts, Snapshot, has};
 use crate::table::{self, COULD_NOT_LOOK, Format, Said};
 
@@ -23,9 +23,9 @@ mod ledgers;
 
 /// What can be said.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct WhoOptions {
     #[command(flatten)]
-    place: Place,
+    query: QueryOptions,
     /// An IPv4 or IPv6 address
     address: IpAddr,
 }
@@ -118,8 +118,8 @@ enum State {
 }
 
 /// Looks and says.
-pub(crate) async fn run(options: Options) -> Result<Said> {
-    look(&options.place.source().await?, options.address, options.place.output).await
+pub(crate) async fn run(options: WhoOptions) -> Result<Said> {
+    look(&options.query.source().await?, options.address, options.query.output).await
 }
 
 /// The same where whom to ask is known already.

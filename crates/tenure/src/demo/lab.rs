@@ -20,7 +20,7 @@ use tenure_localapi::{LocalApi, Server};
 
 use super::host::{Host, NETWORK};
 use super::programs::{Programs, start_daemon};
-use crate::place::Source;
+use crate::query::Source;
 
 /// Much longer than anything takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -18,7 +18,7 @@ const API_SOCKET: &str = "api.sock";
 
 /// Where to ask, and how the answer looks.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct QueryOptions {
     /// Kubeconfig file of the cluster; without it the usual places
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -73,7 +73,7 @@ enum Choice {
     Nothing,
 }
 
-impl Place {
+impl QueryOptions {
     /// Finds whom to ask. No call is made.
     pub(crate) async fn source(&self) -> Result<Source> {
         match self.choose(&There::look()) {
@@ -141,14 +141,14 @@ mod tests {
     #[test]
     fn a_cluster_is_asked_if_there_is_a_kubeconfig_else_this_host() {
         let there = |kubeconfig, sockets, service_account| There { kubeconfig, sockets, service_account };
-        let plain = Place::default();
+        let plain = QueryOptions::default();
         assert_eq!(plain.choose(&there(true, true, true)), Choice::Cluster);
         assert_eq!(plain.choose(&there(false, true, true)), Choice::Host(RUN_DIRECTORY.into()));
         assert_eq!(plain.choose(&there(false, false, true)), Choice::Cluster);
         assert_eq!(plain.choose(&there(false, false, false)), Choice::Nothing);
-        let host = Place { run_dir: Some("/x".into()), ..Place::default() };
+        let host = QueryOptions { run_dir: Some("/x".into()), ..QueryOptions::default() };
         assert_eq!(host.choose(&there(true, false, false)), Choice::Host("/x".into()));
-        let cluster = Place { context: Some("c".into()), ..Place::default() };
+        let cluster = QueryOptions { context: Some("c".into()), ..QueryOptions::default() };
         assert_eq!(cluster.choose(&there(false, true, false)), Choice::Cluster);
     }
 
