@@ -61,7 +61,7 @@ pub(crate) use guest::Interface;
 
 /// How claims are looked for.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClaimsOptions {
     /// How long an ADD waits for a claim, for its addresses and for leave to use it: longer than a controller takes, shorter
     /// than a runtime waits.
     pub patience: Duration,
@@ -77,7 +77,7 @@ pub struct Options {
     pub namespace: String,
 }
 
-impl Default for Options {
+impl Default for ClaimsOptions {
     fn default() -> Self {
         Self {
             patience: Duration::from_secs(4),
@@ -124,7 +124,7 @@ impl std::fmt::Debug for Claims {
 /// What all parts share.
 struct Shared {
     client: Client,
-    options: Options,
+    options: ClaimsOptions,
     node: Handle,
     pods: Pods,
     /// Who routes claims on other nodes, if anybody does.
@@ -146,7 +146,7 @@ impl Claims {
     /// told who has which claim. Needs a tokio runtime around it.
     pub fn start(
         client: Client,
-        options: Options,
+        options: ClaimsOptions,
         clock: impl Clock,
         (node, pods, routes): (Handle, Pods, Option<Objects>),
         stop: CancellationToken,

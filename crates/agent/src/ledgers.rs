@@ -48,7 +48,7 @@ use worker::{Job, Purpose, Worker};
 
 /// How ledgers are kept.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LedgersOptions {
     /// The name of this node.
     pub node: String,
     /// Where the objects are.
@@ -65,7 +65,7 @@ pub struct Options {
     pub directory: PathBuf,
 }
 
-impl Options {
+impl LedgersOptions {
     /// The usual ones for the node of this name, remembering in this directory.
     pub fn new(node: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Ledgers {
 /// What all networks share.
 struct Shared {
     client: Client,
-    options: Options,
+    options: LedgersOptions,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
     /// Where workers run, whoever asks first: reading what many hold takes longer than those who only ask may wait.
@@ -118,7 +118,7 @@ struct Shared {
 
 impl Ledgers {
     /// Ledgers in the namespace of these options. Nothing is read before somebody asks. Needs a tokio runtime around it.
-    pub fn new(client: Client, options: Options, clock: impl Clock, stop: CancellationToken) -> Self {
+    pub fn new(client: Client, options: LedgersOptions, clock: impl Clock, stop: CancellationToken) -> Self {
         let attachments = Attachments::open(options.directory.clone());
         let shared = Shared {
             client,

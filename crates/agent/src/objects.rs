@@ -59,7 +59,7 @@ use watch::{Watching, watch};
 
 /// What of the API server is needed.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ObjectsOptions {
     /// The name of this node, as its `Node` object has it.
     pub node: String,
     /// Also watch the blocks of all nodes and the nodes' addresses: see [`Objects::remote_routes`].
@@ -74,7 +74,7 @@ pub struct Options {
     pub patience: Duration,
 }
 
-impl Options {
+impl ObjectsOptions {
     /// The usual ones, for a node of a cluster.
     pub fn new(node: impl Into<String>) -> Self {
         let patience = Duration::from_secs(5);
@@ -105,7 +105,7 @@ pub(crate) enum KnownPool {
 /// What all parts share.
 struct Shared {
     client: Client,
-    options: Options,
+    options: ObjectsOptions,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     tell: Box<dyn Fn(Event) + Send + Sync>,
@@ -128,7 +128,7 @@ impl Objects {
     /// first lists are in, [`Event::ApiRead`]. Needs a tokio runtime around it. `tell` must not block.
     pub fn start(
         client: Client,
-        options: Options,
+        options: ObjectsOptions,
         clock: impl Clock,
         entropy: impl Entropy,
         tell: impl Fn(Event) + Send + Sync + 'static,
@@ -187,7 +187,7 @@ impl Objects {
     }
 
     /// The networks of other nodes' blocks, and the addresses of claims that pods of other nodes have, by gateway: nothing
-    /// until all are known, and for ever if [`Options::remote_blocks`] is off. Each change replaces the whole.
+    /// until all are known, and for ever if [`ObjectsOptions::remote_blocks`] is off. Each change replaces the whole.
     pub fn remote_routes(&self) -> Receiver<Option<RemoteRoutes>> {
         self.shared.remote.routes()
     }
@@ -208,7 +208,7 @@ impl Objects {
     }
 }
 
-impl Options {
+impl ObjectsOptions {
     fn watched(&self) -> &'static [Watched] {
         const ALL: [Watched; 7] = [
             Watched::Pools,

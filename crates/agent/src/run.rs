@@ -36,7 +36,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use options::{Options, Paths};
+pub use options::{AgentOptions, Paths};
 pub use stage::{Progress, Stage};
 
 use crate::claims::{self, Claims, Reason};
@@ -132,7 +132,7 @@ impl Agent {
     /// `stop` ends it.
     pub async fn start<C: Clock + Clone, E: Entropy>(
         client: Client,
-        options: Options,
+        options: AgentOptions,
         clock: C,
         entropy: E,
         stop: CancellationToken,
@@ -149,17 +149,17 @@ impl Agent {
             let node = node.clone();
             move |event| node.tell(event)
         };
-        let wanted = objects::Options {
+        let wanted = objects::ObjectsOptions {
             remote_blocks: options.route_blocks,
             remote_claims: options.route_blocks && !options.outside_kubernetes,
             outside_kubernetes: options.outside_kubernetes,
-            ..objects::Options::new(options.node.node.clone())
+            ..objects::ObjectsOptions::new(options.node.node.clone())
         };
         let api_calls = ApiCalls::default();
         let client = api_calls.counting(client);
         let objects = Objects::start(client.clone(), wanted, clock.clone(), entropy, tell, life.clone());
         let slices = {
-            let mut wanted = slices::Options::new(&options.node.node, &options.whereabouts_namespace);
+            let mut wanted = slices::SlicesOptions::new(&options.node.node, &options.whereabouts_namespace);
             if options.outside_kubernetes {
                 // There are no pods in such an API: that one is missing says nothing.
                 wanted.look_at_pods = NEVER;
@@ -167,11 +167,11 @@ impl Agent {
             Slices::start(client.clone(), wanted, clock.clone(), node.clone(), life.clone())
         };
         let ledgers = {
-            let wanted = ledgers::Options {
+            let wanted = ledgers::LedgersOptions {
                 namespace: options.whereabouts_namespace.clone(),
                 reserving_always: options.whereabouts_reserves_always,
                 cooling: options.node.cooling,
-                ..ledgers::Options::new(&options.node.node, options.paths.ledgers())
+                ..ledgers::LedgersOptions::new(&options.node.node, options.paths.ledgers())
             };
             Ledgers::new(client.clone(), wanted, clock.clone(), life.clone())
         };
@@ -180,11 +180,11 @@ impl Agent {
         let claims = (!options.outside_kubernetes).then(|| {
             let routes = options.route_blocks.then(|| objects.clone());
             let around = (node.clone(), pods.clone(), routes);
-            let wanted = claims::Options {
+            let wanted = claims::ClaimsOptions {
                 cluster_network: options.persistent_network.clone(),
                 default_network: options.default_network.clone(),
                 namespace: options.whereabouts_namespace.clone(),
-                ..claims::Options::default()
+                ..claims::ClaimsOptions::default()
             };
             Claims::start(client.clone(), wanted, clock.clone(), around, life.clone())
         });
@@ -321,7 +321,7 @@ fn on_own_thread<T: Send + 'static>(
 
 /// Opens the journal and the kernel, tells the node what they have, and says how many guests the journal has.
 fn open(
-    options: &Options,
+    options: &AgentOptions,
     clock: impl Clock + Clone,
     node: &Handle,
 ) -> Result<(Journal, usize, Wirer, Host), StartError> {
@@ -396,7 +396,7 @@ fn restrict(directory: &Path) -> Result<(), StartError> {
 
 /// From the start of the node's loop to its end.
 struct Life<C> {
-    options: Options,
+    options: AgentOptions,
     service: Service<Resolver, C>,
     burials: Burials,
     claims: Option<Claims>,

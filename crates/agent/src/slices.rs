@@ -54,7 +54,7 @@ pub const POOLS: &str = "whereabouts/";
 
 /// What of the API server is needed.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SlicesOptions {
     /// The name of this node, as slices name it.
     pub node: String,
     /// The namespace of `NodeSlicePool`s and `IPPool`s.
@@ -71,7 +71,7 @@ pub struct Options {
     pub look_at_pods: Duration,
 }
 
-impl Options {
+impl SlicesOptions {
     /// The usual ones.
     pub fn new(node: impl Into<String>, namespace: impl Into<String>) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl std::fmt::Debug for Slices {
 /// What all parts share.
 struct Shared {
     client: Client,
-    options: Options,
+    options: SlicesOptions,
     clock: Arc<dyn Clock>,
     node: Handle,
     stop: CancellationToken,
@@ -153,7 +153,7 @@ impl Slices {
     /// be told its journal by somebody else: which slices it has had is asked of it. Needs a tokio runtime around it.
     pub fn start(
         client: Client,
-        options: Options,
+        options: SlicesOptions,
         clock: impl Clock,
         node: Handle,
         stop: CancellationToken,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Parser;
 use tenure_agent::node;
-use tenure_agent::run::{Options, Paths};
+use tenure_agent::run::{AgentOptions, Paths};
 use tenure_daemon::{LogFormat, duration, hostname};
 
 /// Gives pods their addresses: answers the CNI plugin, and keeps interfaces, routes and blocks of this node.
@@ -125,12 +125,12 @@ impl Flags {
     }
 
     /// What the agent is to be like.
-    pub fn options(&self) -> Result<Options> {
+    pub fn options(&self) -> Result<AgentOptions> {
         self.options_as(self.node_name()?)
     }
 
     /// What the agent of the node of this name is to be like.
-    pub fn options_as(&self, node: String) -> Result<Options> {
+    pub fn options_as(&self, node: String) -> Result<AgentOptions> {
         let kernel = tenure_linux::Settings {
             pod_table: self.pod_table,
             pod_rule_priority: self.pod_rule_priority,
@@ -141,7 +141,7 @@ impl Flags {
             ..tenure_linux::Settings::default()
         };
         kernel.validate()?;
-        Ok(Options {
+        Ok(AgentOptions {
             node: node::Settings {
                 cooling: self.cooling,
                 rest: self.rest,
@@ -156,7 +156,7 @@ impl Flags {
             whereabouts_namespace: self.whereabouts_namespace.clone(),
             whereabouts_reserves_always: self.whereabouts_reserve_always,
             default_network: self.cluster_network.clone(),
-            ..Options::new(node)
+            ..AgentOptions::new(node)
         })
     }
 }

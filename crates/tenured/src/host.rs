@@ -8,7 +8,7 @@ use futures::TryFutureExt as _;
 use kube::Client;
 use tenure_agent::Agent;
 use tenure_agent::inspect::Inspector;
-use tenure_agent::run::Options;
+use tenure_agent::run::AgentOptions;
 use tenure_daemon::{Pages, listen, listen_unix, serve};
 use tenure_handles::{SystemClock, SystemEntropy};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ const PORT: u16 = 9384;
 /// Runs the agent until told to stop; `more` puts more on its pages.
 pub async fn run(
     client: Client,
-    options: Options,
+    options: AgentOptions,
     flags: &Flags,
     more: impl FnOnce(&Inspector, Pages) -> Pages,
     stop: CancellationToken,

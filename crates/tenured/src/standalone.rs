@@ -46,7 +46,7 @@ use pools::PoolFiles;
 
 /// Where everything is.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StandaloneOptions {
     /// What survives a reboot, such as `/var/lib/tenure`.
     pub state_dir: PathBuf,
     /// The pools' files, such as `/etc/tenure/pools`. Made if it is missing.
@@ -133,7 +133,7 @@ impl Standalone {
     /// Starts them; they run until `stop`. When this returns, kinds and Node are there, and so are the pools of all
     /// files that are good.
     pub async fn start(
-        options: Options,
+        options: StandaloneOptions,
         clock: impl Clock + Clone,
         entropy: impl Entropy,
         stop: CancellationToken,

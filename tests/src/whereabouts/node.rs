@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_agent::Agent;
-use tenure_agent::run::{Options, Paths, StartError};
+use tenure_agent::run::{AgentOptions, Paths, StartError};
 use tenure_cni::plugin::{self, Places};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_testbed::faults::Faults;
@@ -101,8 +101,8 @@ impl<'b> Node<'b> {
     }
 
     /// What this node's agent is like.
-    fn options(&self) -> Options {
-        let mut options = Options::new(&self.name);
+    fn options(&self) -> AgentOptions {
+        let mut options = AgentOptions::new(&self.name);
         options.paths = self.paths();
         options.namespace = Some(self.bed.place());
         options.tombstone_interval = Duration::from_millis(500);

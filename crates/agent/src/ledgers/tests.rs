@@ -51,11 +51,11 @@ impl Bed {
         self.node_with(name, |options| options)
     }
 
-    fn node_with(&self, name: &str, change: impl FnOnce(Options) -> Options) -> Node {
+    fn node_with(&self, name: &str, change: impl FnOnce(LedgersOptions) -> LedgersOptions) -> Node {
         let stop = CancellationToken::new();
-        let options = Options {
+        let options = LedgersOptions {
             patience: Duration::from_millis(400),
-            ..Options::new(name, self.directory.path().join(name))
+            ..LedgersOptions::new(name, self.directory.path().join(name))
         };
         let client = self.faults.client(self.server.clone(), NAMESPACE);
         let ledgers = Ledgers::new(client, change(options), SystemClock, stop.clone());
@@ -154,7 +154,7 @@ async fn nodes_that_ask_at_once_never_share_an_address_and_none_is_lost() {
     let bed = Bed::new().await;
     let config = config(&json!({"range": "10.0.0.0/22", "ipRanges": [{"range": "fd00::/118"}]}));
     // All of them wait for one another, also where the machine is busy.
-    let patient = |options| Options { patience: Duration::from_secs(30), ..options };
+    let patient = |options| LedgersOptions { patience: Duration::from_secs(30), ..options };
     let nodes: Vec<Node> = (0..4).map(|n| bed.node_with(&format!("node-{n}"), patient)).collect();
     bed.faults.add(Rule::delay(Duration::ZERO..=Duration::from_millis(5)).on(Calls::writes()));
     bed.faults.add(Rule::lose_answer().on(Calls::of(Verb::Patch)).percent(10));
@@ -282,7 +282,7 @@ async fn nobody_is_refused_for_what_another_node_has_freed() {
 #[tokio::test]
 async fn a_lone_caller_gets_the_lowest_also_when_another_node_freed_it() {
     let bed = Bed::new().await;
-    let quick = |options| Options { cooling: Duration::ZERO, ..options };
+    let quick = |options| LedgersOptions { cooling: Duration::ZERO, ..options };
     let (one, other) = (bed.node_with("a", quick), bed.node_with("b", quick));
     let config = config(&json!({"range": "10.0.0.0/24"}));
     assert_eq!(one.add(&config, "p1").await.unwrap(), ["10.0.0.1"]);

@@ -31,7 +31,7 @@ impl std::fmt::Display for Trouble {
 const ANSWER_TAKES: u32 = 6;
 
 impl Shared {
-    /// Makes a call, again and again while it fails for a reason that may pass, until [`Options::patience`](super::Options::patience) is over.
+    /// Makes a call, again and again while it fails for a reason that may pass, until [`ObjectsOptions::patience`](super::ObjectsOptions::patience) is over.
     pub(crate) async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Trouble>
     where
         F: Future<Output = Result<T, kube::Error>>,

@@ -7,7 +7,7 @@ use crate::{node, witness};
 
 /// What an agent is to be like.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AgentOptions {
     /// How the node behaves, and its name.
     pub node: node::Settings,
     /// What is used in the kernel.
@@ -41,7 +41,7 @@ pub struct Options {
     pub tombstone_interval: Duration,
 }
 
-impl Options {
+impl AgentOptions {
     /// The usual ones for the node of this name.
     pub fn new(node: impl Into<String>) -> Self {
         Self {

@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt};
 
-use super::{Error, Options};
+use super::{Error, StandaloneOptions};
 
 /// Marks the Node that is this host.
 const THIS_HOST: &str = "tenure/this-host";
 
 /// Makes the Node if there is none yet; its name.
-pub(super) async fn register(client: &Client, options: &Options) -> Result<String, Error> {
+pub(super) async fn register(client: &Client, options: &StandaloneOptions) -> Result<String, Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let failed = |act: &str| {
         let act = act.to_owned();

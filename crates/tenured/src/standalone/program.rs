@@ -2,19 +2,19 @@
 
 use anyhow::{Context, Result};
 use tenure_agent::inspect::Inspector;
-use tenure_agent::run::Options as AgentOptions;
+use tenure_agent::run::AgentOptions;
 use tenure_daemon::hostname;
 use tenure_handles::{SystemClock, SystemEntropy};
 use tokio_util::sync::CancellationToken;
 
 use super::pages::Beside;
-use super::{Options, Standalone};
+use super::{Standalone, StandaloneOptions};
 use crate::flags::Flags;
 use crate::host;
 
 /// Runs until told to stop. The agent ends before what it stands on does.
 pub async fn run(flags: &Flags, stop: CancellationToken) -> Result<()> {
-    let options = Options {
+    let options = StandaloneOptions {
         state_dir: flags.state_dir.clone(),
         pools_dir: flags.pools_dir.clone(),
         run_dir: flags.run_dir.clone(),

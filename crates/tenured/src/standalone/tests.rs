@@ -19,11 +19,11 @@ use super::*;
 /// Longer than two looks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-struct Place {
+struct HostDirectories {
     root: TempDir,
 }
 
-impl Place {
+impl HostDirectories {
     fn new() -> Self {
         let place = Self { root: tempfile::tempdir().unwrap() };
         fs::create_dir(place.pools()).unwrap();
@@ -34,8 +34,8 @@ impl Place {
         self.root.path().join("pools")
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> StandaloneOptions {
+        StandaloneOptions {
             state_dir: self.root.path().join("state"),
             pools_dir: self.pools(),
             run_dir: self.root.path().join("run"),
@@ -104,7 +104,7 @@ async fn finish(standalone: Standalone, stop: CancellationToken) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_come_change_and_go_with_their_files() {
-    let place = Place::new();
+    let place = HostDirectories::new();
     let (standalone, stop) = place.start().await;
     let pools: Api<AddressPool> = Api::all(standalone.client());
 
@@ -133,7 +133,7 @@ async fn pools_come_change_and_go_with_their_files() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_file_is_told_of_and_changes_nothing() {
-    let place = Place::new();
+    let place = HostDirectories::new();
     place.pool("a.yaml", "default", "10.1.0.0/24");
     let (standalone, stop) = place.start().await;
     let pools: Api<AddressPool> = Api::all(standalone.client());
@@ -162,7 +162,7 @@ async fn a_bad_file_is_told_of_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_in_use_waits_for_its_blocks_and_pools_made_otherwise_are_left_alone() {
-    let place = Place::new();
+    let place = HostDirectories::new();
     place.pool("a.yaml", "default", "10.1.0.0/24");
     let (standalone, stop) = place.start().await;
     let pools: Api<AddressPool> = Api::all(standalone.client());
@@ -190,7 +190,7 @@ async fn a_pool_in_use_waits_for_its_blocks_and_pools_made_otherwise_are_left_al
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_finds_everything_and_leads_at_once_even_after_a_crash() {
-    let place = Place::new();
+    let place = HostDirectories::new();
     place.pool("a.yaml", "default", "10.1.0.0/24");
     let (first, _) = place.start().await;
     let pools: Api<AddressPool> = Api::all(first.client());
@@ -223,7 +223,7 @@ async fn a_restart_finds_everything_and_leads_at_once_even_after_a_crash() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_directory_is_one_processs_and_one_hosts() {
-    let place = Place::new();
+    let place = HostDirectories::new();
     let (first, stop) = place.start().await;
     let start =
         |options| Standalone::start(options, SystemClock, SeededEntropy::new(2), CancellationToken::new());
@@ -253,7 +253,7 @@ async fn a_state_directory_is_one_processs_and_one_hosts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_stay_when_their_directory_goes_and_follow_it_when_it_comes_back() {
-    let place = Place::new();
+    let place = HostDirectories::new();
     place.pool("a.yaml", "default", "10.1.0.0/24");
     let (standalone, stop) = place.start().await;
     let pools: Api<AddressPool> = Api::all(standalone.client());

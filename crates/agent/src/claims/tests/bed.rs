@@ -25,7 +25,7 @@ use tenure_whereabouts::slices::{NETWORK, slice_pools};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(super) use super::kinds::*;
-use crate::claims::{Claims, Options, Reason};
+use crate::claims::{Claims, ClaimsOptions, Reason};
 use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::key::Pod;
@@ -420,26 +420,31 @@ impl Bed {
     /// One with the journal of one before.
     pub(super) async fn agent_after(&self, journal: Image) -> Agent {
         let patience = crate::testing::SOON;
-        self.agent_with(journal, Options { patience, ..Options::default() }).await
+        self.agent_with(journal, ClaimsOptions { patience, ..ClaimsOptions::default() }).await
     }
 
     /// One on whose node this network was set up to let addresses outlive pods.
     pub(super) async fn agent_of_network(&self, network: &str) -> Agent {
         let (patience, cluster_network) = (crate::testing::SOON, Some(network.to_owned()));
-        self.agent_with(Image::default(), Options { patience, cluster_network, ..Options::default() }).await
+        self.agent_with(
+            Image::default(),
+            ClaimsOptions { patience, cluster_network, ..ClaimsOptions::default() },
+        )
+        .await
     }
 
     /// One that has read claims, too, and waits for nothing.
     pub(super) async fn hasty_agent(&self) -> Agent {
         let patience = Duration::from_millis(50);
-        let agent = self.agent_with(Image::default(), Options { patience, ..Options::default() }).await;
+        let agent =
+            self.agent_with(Image::default(), ClaimsOptions { patience, ..ClaimsOptions::default() }).await;
         agent.claims.watch(Reason::Reference);
         let listed = || agent.claims.health().watches[&Watched::Claims].listed;
         until("the claims", async || listed().then_some(())).await;
         agent
     }
 
-    async fn agent_with(&self, journal: Image, options: Options) -> Agent {
+    async fn agent_with(&self, journal: Image, options: ClaimsOptions) -> Agent {
         let (entrance, stop) = (Entrance::new(), CancellationToken::new());
         let node = entrance.handle();
         let guests = journal.guests().count();
@@ -450,8 +455,10 @@ impl Bed {
             node.tell(event);
         }
         let client = self.faults.client(self.server.clone(), SYSTEM);
-        let wanted =
-            slices::Options { debounce: Duration::from_millis(20), ..slices::Options::new("node-1", SYSTEM) };
+        let wanted = slices::SlicesOptions {
+            debounce: Duration::from_millis(20),
+            ..slices::SlicesOptions::new("node-1", SYSTEM)
+        };
         let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), stop.clone());
         let (journal, asked) = (Arc::new(Mutex::new(journal)), Arc::default());
         let within = Obedient {
@@ -465,9 +472,9 @@ impl Bed {
         let driver = entrance.driver(Node::new(settings), SystemClock, hands);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
         let directory = self.directory.path().join("node-1");
-        let wanted = ledgers::Options {
+        let wanted = ledgers::LedgersOptions {
             patience: Duration::from_millis(300),
-            ..ledgers::Options::new("node-1", directory.join("ledgers"))
+            ..ledgers::LedgersOptions::new("node-1", directory.join("ledgers"))
         };
         let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
         let pods = Pods::new(client.clone(), "node-1", SystemClock, stop.clone());

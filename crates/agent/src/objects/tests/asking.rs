@@ -14,7 +14,7 @@ use tenure_testbed::faults::{Calls, Rule, Verb};
 
 use super::bed::{Bed, NODE, a_moment, until};
 use crate::node::{AskId, Event, Refusal, RefusalKind};
-use crate::objects::Options;
+use crate::objects::ObjectsOptions;
 
 const REQUESTS: &str = "blockrequests";
 
@@ -312,7 +312,9 @@ async fn a_block_that_was_granted_is_read_when_the_watch_does_not_show_it() {
 #[tokio::test]
 async fn a_write_that_takes_longer_than_failures_are_put_up_with_is_let_finish() {
     let bed = Bed::new(13).await;
-    let agent = bed.ready_with(Options { patience: Duration::from_millis(200), ..Options::new(NODE) }).await;
+    let agent = bed
+        .ready_with(ObjectsOptions { patience: Duration::from_millis(200), ..ObjectsOptions::new(NODE) })
+        .await;
     let slow = Duration::from_millis(600);
     let delayed = bed.faults.add(Rule::delay(slow..=slow).on(Calls::of(Verb::Create).to(REQUESTS)));
     agent.ask(1, "default");

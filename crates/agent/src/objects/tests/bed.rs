@@ -16,7 +16,7 @@ use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::node::{Action, AskId, Event, Urgency};
-use crate::objects::{Objects, Options};
+use crate::objects::{Objects, ObjectsOptions};
 pub(super) use crate::testing::{a_moment, until};
 
 /// The node that is under test.
@@ -133,11 +133,11 @@ impl Bed {
     }
 
     pub(super) fn agent(&self) -> Agent {
-        self.agent_with(Options::new(NODE))
+        self.agent_with(ObjectsOptions::new(NODE))
     }
 
     /// An agent that begins.
-    pub(super) fn agent_with(&self, options: Options) -> Agent {
+    pub(super) fn agent_with(&self, options: ObjectsOptions) -> Agent {
         let told: Arc<Mutex<Vec<Event>>> = Arc::default();
         let clock = Arc::new(ManualClock::at(SystemClock.now()));
         let tell = {
@@ -153,15 +153,16 @@ impl Bed {
 
     /// An agent that has read everything.
     pub(super) async fn ready(&self) -> Agent {
-        self.ready_with(Options::new(NODE)).await
+        self.ready_with(ObjectsOptions::new(NODE)).await
     }
 
     /// The same, but one that soon takes the API server for away.
     pub(super) async fn ready_and_impatient(&self) -> Agent {
-        self.ready_with(Options { patience: Duration::from_secs(1), ..Options::new(NODE) }).await
+        self.ready_with(ObjectsOptions { patience: Duration::from_secs(1), ..ObjectsOptions::new(NODE) })
+            .await
     }
 
-    pub(super) async fn ready_with(&self, options: Options) -> Agent {
+    pub(super) async fn ready_with(&self, options: ObjectsOptions) -> Agent {
         let agent = self.agent_with(options);
         agent.until("the first lists", |event| *event == Event::ApiRead).await;
         agent

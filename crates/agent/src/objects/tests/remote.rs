@@ -9,7 +9,7 @@ use tenure_api::coil::AddressBlock;
 
 use super::bed::{Bed, NODE, a_moment, until};
 use crate::objects::remote::NodeAddresses;
-use crate::objects::{Objects, Options, RemoteClaim, RemoteRoutes, with_lingering};
+use crate::objects::{Objects, ObjectsOptions, RemoteClaim, RemoteRoutes, with_lingering};
 
 fn routes(expected: &[(&str, &[&str])]) -> RemoteRoutes {
     let networks = |list: &[&str]| list.iter().map(|it| it.parse().unwrap()).collect::<BTreeSet<_>>();
@@ -63,7 +63,7 @@ async fn p8_blocks_of_known_other_nodes_are_routed_by_family_and_merged_by_gatew
     dual(&bed, 2, "node-2").await;
     dual(&bed, 3, "node-3").await;
     dual(&bed, 4, "node-unknown").await;
-    let agent = bed.agent_with(Options { remote_blocks: true, ..Options::new(NODE) });
+    let agent = bed.agent_with(ObjectsOptions { remote_blocks: true, ..ObjectsOptions::new(NODE) });
     let mut told = agent.objects.remote_routes();
     let first = told.wait_for(Option::is_some).await.unwrap().clone().unwrap();
     let expected = routes(&[
@@ -122,7 +122,7 @@ async fn d4_claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_t
     bed.node("node-3", &["10.0.0.3"]).await;
     dual(&bed, 1, "node-2").await;
     floating(&bed, 8, &["a", "b", "c"]).await;
-    let options = Options { remote_blocks: true, remote_claims: true, ..Options::new(NODE) };
+    let options = ObjectsOptions { remote_blocks: true, remote_claims: true, ..ObjectsOptions::new(NODE) };
     let agent = bed.agent_with(options);
     let mut told = agent.objects.remote_routes();
     a_moment().await;
@@ -163,7 +163,11 @@ async fn a_claim_whose_object_is_gone_is_routed_until_its_addresses_are_free_or_
     floating(&bed, 8, &["b", "c", "d"]).await;
     bed.node("node-2", &["10.0.0.2"]).await;
     bed.node("node-3", &["10.0.0.3"]).await;
-    let agent = bed.agent_with(Options { remote_blocks: true, remote_claims: true, ..Options::new(NODE) });
+    let agent = bed.agent_with(ObjectsOptions {
+        remote_blocks: true,
+        remote_claims: true,
+        ..ObjectsOptions::new(NODE)
+    });
     let mut told = agent.objects.remote_routes();
     let mut until_told = async |expected: &[(&str, &[&str])]| {
         let expected = routes(expected);

@@ -12,7 +12,7 @@ use tenure_testbed::faults::{Calls, Rule, Verb};
 use super::bed::{Agent, Bed, NODE, until};
 use crate::key::Pod;
 use crate::node::{Action, Fence, Report};
-use crate::objects::{KnownPool, Options};
+use crate::objects::{KnownPool, ObjectsOptions};
 use crate::serve::{Asked, PodName, Resolve};
 
 async fn resolve(agent: &Agent, namespace: &str, pool: Option<&str>) -> Result<String, Failure> {
@@ -129,7 +129,7 @@ async fn s1_an_add_without_a_pod_fails_in_a_cluster_and_works_without_one() {
     let refused = agent.objects.resolver().resolve(nobody()).await.unwrap_err();
     assert_eq!(refused.code, Code::InvalidEnvironment.number());
     assert!(refused.message.contains("K8S_POD_NAMESPACE"), "{refused:?}");
-    let alone = bed.agent_with(Options { outside_kubernetes: true, ..Options::new(NODE) });
+    let alone = bed.agent_with(ObjectsOptions { outside_kubernetes: true, ..ObjectsOptions::new(NODE) });
     let resolver = alone.objects.resolver();
     assert_eq!(resolver.resolve(nobody()).await.unwrap(), ("default".into(), Pod::default()));
     let chosen = Asked { pod: None, pool: Some("chosen".into()) };

@@ -18,7 +18,7 @@ use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Attach, Done, Event, Found, Link, Node, Settings, Wish};
-use crate::objects::{Objects, Options};
+use crate::objects::{Objects, ObjectsOptions};
 use crate::serve::{Asked, PodName, Resolve};
 
 struct Whole {
@@ -68,7 +68,7 @@ fn whole(bed: &Bed, settings: Settings, found: Vec<Found>) -> Whole {
     };
     let client = bed.faults.client(bed.server.clone(), "default");
     let entropy = SeededEntropy::new(5);
-    let objects = Objects::start(client, Options::new(NODE), SystemClock, entropy, tell, stop.clone());
+    let objects = Objects::start(client, ObjectsOptions::new(NODE), SystemClock, entropy, tell, stop.clone());
     let hands = Obedient { node: node.clone(), objects: objects.clone(), position: 0 };
     let driver = entrance.driver(Node::new(settings), SystemClock, hands);
     node.tell(Event::Journal(Image::default()));

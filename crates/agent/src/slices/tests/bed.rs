@@ -21,7 +21,7 @@ use crate::drive::{Entrance, Handle};
 use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Done, Event, Node, Settings, Wish};
-use crate::slices::{Options, Slices};
+use crate::slices::{Slices, SlicesOptions};
 use crate::testing::{Obedient, SOON};
 pub(super) use crate::testing::{a_moment, until};
 
@@ -45,14 +45,14 @@ pub(super) struct Whole {
     _life: DropGuard,
 }
 
-pub(super) fn options() -> Options {
-    Options {
+pub(super) fn options() -> SlicesOptions {
+    SlicesOptions {
         debounce: Duration::from_millis(50),
         patience: Duration::from_millis(300),
         call_patience: Duration::from_secs(1),
         look_again: Duration::from_millis(100),
         look_at_pods: Duration::from_mins(10),
-        ..Options::new(NODE, NAMESPACE)
+        ..SlicesOptions::new(NODE, NAMESPACE)
     }
 }
 
@@ -195,7 +195,7 @@ impl Bed {
         self.start_with(journal, options())
     }
 
-    pub(super) fn start_with(&self, journal: Image, options: Options) -> Whole {
+    pub(super) fn start_with(&self, journal: Image, options: SlicesOptions) -> Whole {
         let entrance = Entrance::new();
         let (node, stop) = (entrance.handle(), CancellationToken::new());
         node.tell(Event::Journal(journal.clone()));

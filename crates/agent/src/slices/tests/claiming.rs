@@ -10,7 +10,7 @@ use tenure_whereabouts::slices::{identify, is_cut};
 
 use super::bed::{Bed, NODE, a_moment, options, until};
 use crate::journal::Image;
-use crate::slices::Options;
+use crate::slices::SlicesOptions;
 
 const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE)];
 const NOT_OURS: &[(&str, &str)] = &[("10.9.0.0/28", "")];
@@ -108,7 +108,7 @@ async fn d2_a_node_whose_ledger_was_released_looks_live_whether_it_still_has_the
 async fn a_range_whose_pool_goes_before_the_first_record_is_written_stays_closed_until_the_node_has_let_go() {
     let bed = Bed::new(52).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
-    let late = Options { debounce: Duration::from_mins(10), ..options() };
+    let late = SlicesOptions { debounce: Duration::from_mins(10), ..options() };
     let whole = bed.start_with(Image::default(), late);
     whole.ready().await;
     assert_eq!(whole.add("net", "a").await.unwrap(), "10.9.0.1");

@@ -142,10 +142,10 @@ impl Bed {
         for event in [Event::Journal(Image::default()), Event::Kernel(Vec::new()), Event::ApiRead] {
             node.tell(event);
         }
-        let wanted = slices::Options {
+        let wanted = slices::SlicesOptions {
             debounce: Duration::from_millis(20),
             patience: Duration::from_millis(500),
-            ..slices::Options::new(NODE, NAMESPACE)
+            ..slices::SlicesOptions::new(NODE, NAMESPACE)
         };
         let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), self.stop.clone());
         let hands = Kernelless { node: node.clone(), slices: slices.clone(), position: 0 };
@@ -153,12 +153,12 @@ impl Bed {
         let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(NODE) };
         let driver = entrance.driver(Node::new(settings), SystemClock, hands);
         tokio::spawn(driver.run(self.stop.clone().cancelled_owned()));
-        let wanted = ledgers::Options {
+        let wanted = ledgers::LedgersOptions {
             cooling: Duration::ZERO,
             patience: Duration::from_millis(500),
             // As Whereabouts has it: a reservation for every address.
             reserving_always: true,
-            ..ledgers::Options::new(NODE, self.directory.path().join("ledgers"))
+            ..ledgers::LedgersOptions::new(NODE, self.directory.path().join("ledgers"))
         };
         let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, self.stop.clone());
         let pods = Pods::new(client, NODE, SystemClock, self.stop.clone());

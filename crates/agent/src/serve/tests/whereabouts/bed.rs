@@ -176,13 +176,13 @@ impl Bed {
             node.tell(event);
         }
         let client = self.faults.client(self.server.clone(), NAMESPACE);
-        let wanted = slices::Options {
+        let wanted = slices::SlicesOptions {
             debounce: Duration::from_millis(20),
             patience: Duration::from_millis(300),
             call_patience: Duration::from_secs(1),
             look_again: Duration::from_millis(100),
             look_at_pods: Duration::from_mins(10),
-            ..slices::Options::new(name, NAMESPACE)
+            ..slices::SlicesOptions::new(name, NAMESPACE)
         };
         let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), stop.clone());
         let journal = Arc::new(Mutex::new(journal));
@@ -195,10 +195,10 @@ impl Bed {
         let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(name) };
         let driver = entrance.driver(Node::new(settings), SystemClock, hands);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
-        let wanted = ledgers::Options {
+        let wanted = ledgers::LedgersOptions {
             cooling: Duration::ZERO,
             patience: Duration::from_millis(300),
-            ..ledgers::Options::new(name, directory.join("ledgers"))
+            ..ledgers::LedgersOptions::new(name, directory.join("ledgers"))
         };
         let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
         let pods = Pods::new(client, name, SystemClock, stop.clone());
