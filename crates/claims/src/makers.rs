@@ -15,7 +15,7 @@ mod machine;
 mod stateful;
 
 pub use existing::{Existing, Owner};
-pub use facts::{MachineFacts, MachineNetwork, Place};
+pub use facts::{MachineFacts, MachineNetwork, NetworkSource};
 pub use machine::{Machine, machine};
 pub use stateful::{Retention, StatefulFacts, stateful_set};
 
@@ -85,11 +85,12 @@ pub enum Beside {
 
 impl Beside {
     /// Whether nobody else makes the claim of an interface.
-    pub fn leaves(self, place: &Place) -> bool {
+    pub fn leaves(self, place: &NetworkSource) -> bool {
         match (self, place) {
-            (Self::Nobody, _) | (Self::Extensions { .. }, Place::Definition { default: true, .. }) => true,
-            (Self::Extensions { primary }, Place::Cluster) => !primary,
-            (Self::Extensions { .. }, Place::Definition { default: false, .. }) => false,
+            (Self::Nobody, _)
+            | (Self::Extensions { .. }, NetworkSource::Definition { default: true, .. }) => true,
+            (Self::Extensions { primary }, NetworkSource::Cluster) => !primary,
+            (Self::Extensions { .. }, NetworkSource::Definition { default: false, .. }) => false,
         }
     }
 }

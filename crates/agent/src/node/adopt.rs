@@ -7,7 +7,7 @@
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted, State};
 
-use super::attachment::{Attachment, Former, Phase, Place};
+use super::attachment::{AddressLocation, Attachment, Former, Phase};
 use super::block::{Object, Owned, shares_realm};
 use super::commit::Upon;
 use super::event::SeenSlice;
@@ -154,9 +154,9 @@ impl Node {
         let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
             // The journal says already that it is free.
             _ if it.phase == Phase::Releasing => false,
-            Place::Nowhere | Place::Guest(_) => false,
-            Place::Block { uid, .. } => fenced.contains(uid),
-            Place::Stray(_) => self.is_of_realm(it, &facts),
+            AddressLocation::Nowhere | AddressLocation::Guest(_) => false,
+            AddressLocation::Block { uid, .. } => fenced.contains(uid),
+            AddressLocation::Stray(_) => self.is_of_realm(it, &facts),
         });
         // Who had an address of a block comes before those of whom only the kernel knows.
         let mut movable: Vec<(bool, HolderId)> =
@@ -192,7 +192,7 @@ impl Node {
     fn move_into(&mut self, id: HolderId, uid: &str) {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let addresses = attachment.every_address();
-        let stray = matches!(attachment.place, Place::Stray(_));
+        let stray = matches!(attachment.place, AddressLocation::Stray(_));
         let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
         let others =
             self.attachments.iter().filter(|(other, it)| **other != id && self.is_of_realm(it, &facts));
@@ -209,13 +209,13 @@ impl Node {
             return;
         }
         let pool = block.facts.pool.clone();
-        let place = Place::Block { uid: uid.to_owned(), hold };
+        let place = AddressLocation::Block { uid: uid.to_owned(), hold };
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let before = std::mem::replace(&mut attachment.place, place);
         attachment.pool = pool;
         let held = attachment.held();
         self.moved_in(id);
-        if let Place::Block { uid: old, hold } = before
+        if let AddressLocation::Block { uid: old, hold } = before
             && let Some(old) = self.blocks.get_mut(&old)
         {
             old.engine.release(&id, hold.sequence, self.now);

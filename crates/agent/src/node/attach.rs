@@ -3,7 +3,7 @@
 use tenure_cni::{Code, Failure};
 use tenure_ipam::{Address, Hold, Subnet};
 
-use super::attachment::{Attachment, Phase, Place, Setting, Wire};
+use super::attachment::{AddressLocation, Attachment, Phase, Setting, Wire};
 use super::commit::Upon;
 use super::event::{Attach, Link, Wiring};
 use super::{Action, Done, Job, Node, Planted, Ticket, WireJob, refusal};
@@ -146,7 +146,7 @@ impl Node {
     pub(super) fn set_up(&mut self, id: HolderId, uid: String, hold: Hold) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.since = self.now;
-        attachment.place = Place::Block { uid, hold };
+        attachment.place = AddressLocation::Block { uid, hold };
         let wiring = attachment.wiring.take();
         attachment.phase =
             Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });

@@ -28,7 +28,7 @@ pub(super) struct Attachment {
     pub(super) wish: Wish,
     /// Since when it has its address.
     pub(super) since: Timestamp,
-    pub(super) place: Place,
+    pub(super) place: AddressLocation,
     /// What the journal says of one that fits no block.
     pub(super) on_record: Option<Held>,
     pub(super) phase: Phase,
@@ -41,7 +41,7 @@ pub(super) struct Attachment {
 
 /// Where an address is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum AddressLocation {
     /// There is none.
     Nowhere,
     /// In a block, which may be fenced.
@@ -116,7 +116,7 @@ impl Attachment {
             wiring,
             wish,
             since: Timestamp::default(),
-            place: Place::Nowhere,
+            place: AddressLocation::Nowhere,
             on_record: None,
             phase: Phase::Waiting,
             adds: Vec::new(),
@@ -128,33 +128,33 @@ impl Attachment {
     /// Its addresses, one a family.
     pub(super) fn addresses(&self) -> Addresses {
         match &self.place {
-            Place::Nowhere => Addresses { ipv4: None, ipv6: None },
-            Place::Block { hold, .. } => hold.addresses,
-            Place::Guest(_) | Place::Stray(_) => one_a_family(self.every_address()),
+            AddressLocation::Nowhere => Addresses { ipv4: None, ipv6: None },
+            AddressLocation::Block { hold, .. } => hold.addresses,
+            AddressLocation::Guest(_) | AddressLocation::Stray(_) => one_a_family(self.every_address()),
         }
     }
 
     /// All its addresses.
     pub(super) fn every_address(&self) -> Vec<Address> {
         match &self.place {
-            Place::Nowhere => Vec::new(),
-            Place::Block { hold, .. } => hold.addresses.iter().collect(),
-            Place::Guest(lodging) => lodging.every_address(),
-            Place::Stray(addresses) => addresses.clone(),
+            AddressLocation::Nowhere => Vec::new(),
+            AddressLocation::Block { hold, .. } => hold.addresses.iter().collect(),
+            AddressLocation::Guest(lodging) => lodging.every_address(),
+            AddressLocation::Stray(addresses) => addresses.clone(),
         }
     }
 
     /// The block that its address is in.
     pub(super) fn block(&self) -> Option<&str> {
         match &self.place {
-            Place::Block { uid, .. } => Some(uid),
-            Place::Nowhere | Place::Guest(_) | Place::Stray(_) => None,
+            AddressLocation::Block { uid, .. } => Some(uid),
+            AddressLocation::Nowhere | AddressLocation::Guest(_) | AddressLocation::Stray(_) => None,
         }
     }
 
     /// Whether it is a link of which nothing but its owner is known.
     pub(super) fn is_unknown(&self) -> bool {
-        matches!(&self.place, Place::Stray(addresses) if addresses.is_empty())
+        matches!(&self.place, AddressLocation::Stray(addresses) if addresses.is_empty())
     }
 
     /// Whether it is on its way out.
@@ -169,12 +169,12 @@ impl Attachment {
     /// As the journal has it.
     pub(super) fn held(&self) -> Option<Held> {
         let (block, addresses, sequence) = match &self.place {
-            Place::Block { uid, hold } => (uid.clone(), hold.addresses, hold.sequence),
-            Place::Stray(_) => {
+            AddressLocation::Block { uid, hold } => (uid.clone(), hold.addresses, hold.sequence),
+            AddressLocation::Stray(_) => {
                 let Held { block, addresses, sequence, .. } = self.on_record.clone()?;
                 (block, addresses, sequence)
             }
-            Place::Nowhere | Place::Guest(_) => return None,
+            AddressLocation::Nowhere | AddressLocation::Guest(_) => return None,
         };
         Some(Held {
             block,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_handles::Timestamp;
 
-use super::attachment::{Attachment, Phase, Place};
+use super::attachment::{AddressLocation, Attachment, Phase};
 use super::{Action, Node, Planted};
 use crate::key::{HoldKey, HolderId, Pod};
 
@@ -33,12 +33,12 @@ impl Node {
     fn is_elsewhere(&self, attachment: &Attachment) -> bool {
         let reached = attachment.phase == Phase::Held && attachment.is_routed();
         let elsewhere = match &attachment.place {
-            Place::Nowhere => false,
-            Place::Block { uid, .. } => {
+            AddressLocation::Nowhere => false,
+            AddressLocation::Block { uid, .. } => {
                 attachment.interface && self.blocks.get(uid).is_some_and(|block| block.fence.is_some())
             }
-            Place::Guest(lodging) => !self.knows_claim(&lodging.claim),
-            Place::Stray(addresses) => attachment.interface && !addresses.is_empty(),
+            AddressLocation::Guest(lodging) => !self.knows_claim(&lodging.claim),
+            AddressLocation::Stray(addresses) => attachment.interface && !addresses.is_empty(),
         };
         reached && elsewhere && !attachment.pod.name.is_empty() && !attachment.pod.uid.is_empty()
     }

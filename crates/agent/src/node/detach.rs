@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tenure_cni::{Code, Failure};
 
 use super::attach::Purpose;
-use super::attachment::{Attachment, Deleter, Former, Phase, Place};
+use super::attachment::{AddressLocation, Attachment, Deleter, Former, Phase};
 use super::commit::Upon;
 use super::event::{Attach, Wish};
 use super::{Action, Done, Job, Node, Planted, Ticket, refusal};
@@ -140,7 +140,7 @@ impl Node {
         let claim = attachment.lodging().map(|lodging| lodging.claim.clone());
         let dels = std::mem::take(&mut attachment.dels);
         let next: Vec<Ticket> = attachment.next.drain(..).map(|(ticket, _)| ticket).collect();
-        if attachment.place == Place::Nowhere {
+        if attachment.place == AddressLocation::Nowhere {
             self.attachments.remove(&id);
         }
         for ticket in next {
@@ -177,21 +177,21 @@ impl Node {
     pub(super) fn free(&mut self, id: HolderId) {
         let now = self.now;
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        match std::mem::replace(&mut attachment.place, Place::Nowhere) {
-            Place::Nowhere => {}
-            Place::Guest(lodging) => {
+        match std::mem::replace(&mut attachment.place, AddressLocation::Nowhere) {
+            AddressLocation::Nowhere => {}
+            AddressLocation::Guest(lodging) => {
                 self.depart(id, &lodging.claim);
                 self.finish(id);
                 return self.judge(&lodging.claim);
             }
-            Place::Stray(addresses) => {
+            AddressLocation::Stray(addresses) => {
                 let interface = attachment.interface;
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
                 self.tenants.remove(id, &former.key, &former.pod);
                 self.former.insert(id, former);
                 self.cool_stray(id, &addresses, interface);
             }
-            Place::Block { uid, hold } => {
+            AddressLocation::Block { uid, hold } => {
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
                 self.tenants.remove(id, &former.key, &former.pod);
                 self.former.insert(id, former);

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted, State};
 
-use super::attachment::{Attachment, Place};
+use super::attachment::{AddressLocation, Attachment};
 use super::block::Owned;
 use super::{Action, Job, Node, Planted};
 use crate::journal::{Known, Record};
@@ -228,7 +228,7 @@ impl Node {
         let (pool, uid) = (block.facts.pool.clone(), block.facts.uid.clone());
         let mut attachment = super::replay::attachment(key, used.pod.clone(), pool, false, self.now);
         attachment.netns.clone_from(&used.netns);
-        attachment.place = Place::Block { uid, hold };
+        attachment.place = AddressLocation::Block { uid, hold };
         if let Some(held) = attachment.held() {
             self.record(Record::Held(held));
         }
@@ -248,7 +248,7 @@ impl Node {
     /// Whether it is known who has an address, in every block that has it. That of a link which was only found may be somebody
     /// else's, too: it outlasts the link.
     fn is_accounted_for(&self, address: Address) -> bool {
-        let held = self.attachments.values().filter(|it| !matches!(it.place, Place::Stray(_)));
+        let held = self.attachments.values().filter(|it| !matches!(it.place, AddressLocation::Stray(_)));
         let known = held.flat_map(Attachment::every_address).any(|it| it == address);
         let open = |block: &Owned| {
             let held = matches!(block.engine.state(address), Ok(State::Held(_)));

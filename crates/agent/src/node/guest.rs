@@ -9,7 +9,7 @@ use tenure_cni::Failure;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Cidr};
 
-use super::attachment::{Attachment, Phase, Place, Setting, Wire};
+use super::attachment::{AddressLocation, Attachment, Phase, Setting, Wire};
 use super::block::Owned;
 use super::commit::Upon;
 use super::event::{Attach, Guest};
@@ -85,15 +85,15 @@ impl Attachment {
     /// Its claim, if it is a guest.
     pub(super) fn lodging(&self) -> Option<&Lodging> {
         match &self.place {
-            Place::Guest(lodging) => Some(lodging),
-            Place::Nowhere | Place::Block { .. } | Place::Stray(_) => None,
+            AddressLocation::Guest(lodging) => Some(lodging),
+            AddressLocation::Nowhere | AddressLocation::Block { .. } | AddressLocation::Stray(_) => None,
         }
     }
 
     pub(super) fn lodging_mut(&mut self) -> Option<&mut Lodging> {
         match &mut self.place {
-            Place::Guest(lodging) => Some(lodging),
-            Place::Nowhere | Place::Block { .. } | Place::Stray(_) => None,
+            AddressLocation::Guest(lodging) => Some(lodging),
+            AddressLocation::Nowhere | AddressLocation::Block { .. } | AddressLocation::Stray(_) => None,
         }
     }
 
@@ -115,7 +115,7 @@ impl Attachment {
     pub(super) fn lodged(&self) -> Option<Lodged> {
         let (claim, claim_name, addresses, reached) = match self.lodging() {
             Some(it) => (it.claim.clone(), it.claim_name.clone(), it.addresses.clone(), it.reached),
-            None if matches!(self.place, Place::Stray(_)) && self.on_record.is_none() => {
+            None if matches!(self.place, AddressLocation::Stray(_)) && self.on_record.is_none() => {
                 (UNSAID.to_owned(), String::new(), Vec::new(), false)
             }
             None => return None,
@@ -139,11 +139,11 @@ impl Attachment {
         // Who asks for no claim gets what there is: what is held already is kept.
         let guest = guest?;
         let same = match &self.place {
-            Place::Guest(lodging) => lodging.is_same(guest),
-            Place::Stray(addresses) => {
+            AddressLocation::Guest(lodging) => lodging.is_same(guest),
+            AddressLocation::Stray(addresses) => {
                 addresses.iter().all(|it| guest.addresses.iter().any(|(own, _)| own == it))
             }
-            Place::Nowhere | Place::Block { .. } => false,
+            AddressLocation::Nowhere | AddressLocation::Block { .. } => false,
         };
         let claim = self.lodging().map(|lodging| lodging.claim_name.as_str());
         (!same).then(|| refusal::other_claim(&self.key, self.addresses(), claim, guest))
@@ -165,7 +165,7 @@ impl Node {
             Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
         let (claim, reached) = (guest.claim.clone(), guest.reached);
         let arrived = self.number();
-        attachment.place = Place::Guest(Lodging { arrived, ..Lodging::new(guest) });
+        attachment.place = AddressLocation::Guest(Lodging { arrived, ..Lodging::new(guest) });
         self.attachments.insert(id, attachment);
         self.arrive(id, &claim, reached);
         self.write_guest(id, true);
@@ -187,11 +187,11 @@ impl Node {
         let mut attachment = super::replay::attachment(key, pod, pool, interface, since);
         attachment.netns.clone_from(&lodged.netns);
         if lodged.claim == UNSAID {
-            attachment.place = Place::Stray(Vec::new());
+            attachment.place = AddressLocation::Stray(Vec::new());
             self.attachments.insert(id, attachment);
             return;
         }
-        attachment.place = Place::Guest(Lodging {
+        attachment.place = AddressLocation::Guest(Lodging {
             claim: lodged.claim.clone(),
             claim_name: lodged.claim_name.clone(),
             addresses: lodged.addresses.clone(),
@@ -218,11 +218,11 @@ impl Node {
     pub(super) fn recognise(&mut self, id: HolderId, attach: &Attach) -> bool {
         let Some(guest) = attach.guest.clone() else { return false };
         let Some(attachment) = self.attachments.get_mut(&id) else { return false };
-        let Place::Stray(routed) = &attachment.place else { return false };
+        let AddressLocation::Stray(routed) = &attachment.place else { return false };
         let routed = !routed.is_empty();
         attachment.pod.clone_from(&attach.pod);
         let (claim, reached) = (guest.claim.clone(), guest.reached);
-        attachment.place = Place::Guest(Lodging { reached: routed, ..Lodging::new(guest) });
+        attachment.place = AddressLocation::Guest(Lodging { reached: routed, ..Lodging::new(guest) });
         self.arrive(id, &claim, reached);
         self.write_guest(id, true);
         self.judge(&claim);
@@ -263,14 +263,16 @@ impl Node {
         let routed = lodging.hosts().next().is_some();
         let rival = |it: &&Attachment| {
             let realm = match &it.place {
-                Place::Nowhere => false,
-                Place::Block { uid, .. } => self.blocks.get(uid).is_some_and(|block| of_realm(&block.facts)),
-                Place::Guest(other) => {
+                AddressLocation::Nowhere => false,
+                AddressLocation::Block { uid, .. } => {
+                    self.blocks.get(uid).is_some_and(|block| of_realm(&block.facts))
+                }
+                AddressLocation::Guest(other) => {
                     let same_kind =
                         other.hosts().next().is_some() == routed && (routed || it.pool == attach.pool);
                     same_kind && other.claim != guest.claim
                 }
-                Place::Stray(_) => routed && it.interface,
+                AddressLocation::Stray(_) => routed && it.interface,
             };
             realm && it.every_address().iter().any(|address| addresses.contains(address))
         };

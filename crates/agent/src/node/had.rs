@@ -3,7 +3,7 @@
 use tenure_ipam::Address;
 
 use super::Node;
-use super::attachment::Place;
+use super::attachment::AddressLocation;
 use crate::key::HoldKey;
 
 /// What a key has.
@@ -20,9 +20,9 @@ impl Node {
     pub fn had(&self, key: &HoldKey) -> Option<Had> {
         let attachment = self.attachments.get(&key.id()).filter(|it| it.key == *key && !it.is_leaving())?;
         match &attachment.place {
-            Place::Guest(lodging) => Some(Had::Claim(lodging.every_address())),
-            Place::Block { .. } => Some(Had::Ordinary),
-            Place::Nowhere | Place::Stray(_) => None,
+            AddressLocation::Guest(lodging) => Some(Had::Claim(lodging.every_address())),
+            AddressLocation::Block { .. } => Some(Had::Ordinary),
+            AddressLocation::Nowhere | AddressLocation::Stray(_) => None,
         }
     }
 }

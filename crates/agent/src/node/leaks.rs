@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Sequence};
 
-use super::attachment::{Attachment, Phase, Place};
+use super::attachment::{AddressLocation, Attachment, Phase};
 use super::event::{Attach, Found, Look, Wish};
 use super::{Action, Job, Leak, Node, Planted, Report};
 use crate::key::{HoldKey, HolderId, Pod};
@@ -134,8 +134,8 @@ impl Node {
         };
         let (pod, addresses) = (attachment.pod.clone(), attachment.every_address());
         let sequence = match &attachment.place {
-            Place::Block { hold, .. } => Some(hold.sequence),
-            Place::Nowhere | Place::Guest(_) | Place::Stray(_) => None,
+            AddressLocation::Block { hold, .. } => Some(hold.sequence),
+            AddressLocation::Nowhere | AddressLocation::Guest(_) | AddressLocation::Stray(_) => None,
         };
         let found = LeakView { key: key.clone(), pod, addresses, leak, since: self.now };
         Some(Suspect { found, sequence, held: attachment.since })
@@ -208,11 +208,11 @@ impl Node {
         for attachment in self.attachments.values().filter(|it| it.interface && it.is_routed()) {
             let (key, rank) = (&attachment.key, rank(attachment));
             match &attachment.place {
-                Place::Nowhere => {}
-                Place::Block { .. } | Place::Guest(_) => {
+                AddressLocation::Nowhere => {}
+                AddressLocation::Block { .. } | AddressLocation::Guest(_) => {
                     routes.push((rank, (key.clone(), attachment.addresses())));
                 }
-                Place::Stray(addresses) => {
+                AddressLocation::Stray(addresses) => {
                     let each = addresses.iter().map(|address| (key.clone(), Addresses::from(*address)));
                     routes.extend(each.map(|route| (rank, route)));
                 }
@@ -244,14 +244,14 @@ enum Rank {
 
 fn rank(attachment: &Attachment) -> Rank {
     match &attachment.place {
-        Place::Nowhere | Place::Stray(_) => Rank::Stray,
-        Place::Guest(lodging) if lodging.reached => Rank::Reached,
-        Place::Guest(_) => Rank::Lingering,
-        Place::Block { .. } => Rank::Held,
+        AddressLocation::Nowhere | AddressLocation::Stray(_) => Rank::Stray,
+        AddressLocation::Guest(lodging) if lodging.reached => Rank::Reached,
+        AddressLocation::Guest(_) => Rank::Lingering,
+        AddressLocation::Block { .. } => Rank::Held,
     }
 }
 
 /// Whether an address is held and nothing is under way.
 fn is_at_rest(attachment: &Attachment) -> bool {
-    attachment.phase == Phase::Held && attachment.place != Place::Nowhere
+    attachment.phase == Phase::Held && attachment.place != AddressLocation::Nowhere
 }

@@ -11,7 +11,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted};
 
 use super::adopt::facts_of;
-use super::attachment::{Attachment, Former, Phase, Place};
+use super::attachment::{AddressLocation, Attachment, Former, Phase};
 use super::block::{Object, Owned};
 use super::event::{Attach, Found, SeenSlice, Wish};
 use super::{Fence, Node, Planted, Report, refusal};
@@ -184,7 +184,7 @@ impl Node {
             let replayed = address.map(|address| block.engine.replay(id, address, Some(held.sequence)));
             match replayed {
                 Some(Ok(Granted::New(hold))) if hold.addresses == held.addresses => {
-                    let place = Place::Block { uid: uid.to_owned(), hold };
+                    let place = AddressLocation::Block { uid: uid.to_owned(), hold };
                     self.put_held(held, &block.facts.pool, place);
                 }
                 _ => strays.push(held),
@@ -236,7 +236,7 @@ impl Node {
             // It may be that of a pod whose claim is elsewhere at present, and of which the journal would have known.
             None if addresses.is_empty() && incomplete => {
                 let mut unknown = attachment(key, pod, String::new(), true, self.now);
-                unknown.place = Place::Stray(Vec::new());
+                unknown.place = AddressLocation::Stray(Vec::new());
                 self.attachments.insert(id, unknown);
                 // The next start is to know it, too.
                 self.write_guest(id, false);
@@ -301,7 +301,7 @@ impl Node {
                 Ok(granted) => {
                     let hold = granted.hold();
                     if addresses.iter().all(|address| hold.addresses.iter().any(|own| own == *address)) {
-                        place = Some(Place::Block { uid: block.facts.uid.clone(), hold });
+                        place = Some(AddressLocation::Block { uid: block.facts.uid.clone(), hold });
                     } else {
                         problem = format!("AddressBlock {:?} does not pair them so", block.facts.name);
                         block.engine.release(&id, hold.sequence, self.now);
@@ -319,12 +319,12 @@ impl Node {
         } else {
             let (key, pod) = (attachment.key.clone(), attachment.pod.clone());
             self.report(Report::Stray { key, pod, addresses: addresses.clone(), problem });
-            attachment.place = Place::Stray(addresses);
+            attachment.place = AddressLocation::Stray(addresses);
         }
         self.attachments.insert(id, attachment);
     }
 
-    fn put_held(&mut self, held: &Held, pool: &str, place: Place) {
+    fn put_held(&mut self, held: &Held, pool: &str, place: AddressLocation) {
         let mut attachment =
             attachment(held.key.clone(), held.pod.clone(), pool.to_owned(), held.interface, held.since);
         attachment.place = place;
@@ -341,7 +341,7 @@ impl Node {
         let (key, pod) = (held.key.clone(), held.pod.clone());
         self.report(Report::Stray { key, pod, addresses: addresses.clone(), problem });
         let pool = if held.key.network().contains('/') { held.key.network() } else { "" };
-        self.put_held(held, pool, Place::Stray(addresses));
+        self.put_held(held, pool, AddressLocation::Stray(addresses));
         let mut held = held.clone();
         if !is_lost(&held.block) {
             // The next start is to know it, too. Its number is none of its block's, should that come back.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr, Granted};
 
-use super::attachment::{Attachment, Deleter, Phase, Place, Setting, Wire};
+use super::attachment::{AddressLocation, Attachment, Deleter, Phase, Setting, Wire};
 use super::block::{Object, Owned, shares_realm};
 use super::commit::Upon;
 use super::detach::Sweep;
@@ -159,9 +159,9 @@ impl Node {
     /// What is held of which nothing but the API tells whether it is still needed: in slices, and of the journal where it lost the block.
     pub fn unseen(&self) -> Vec<SliceHold> {
         let of_slice = |it: &&Attachment| match &it.place {
-            Place::Block { uid, .. } => self.blocks.get(uid).is_some_and(Owned::is_slice),
-            Place::Stray(_) => true,
-            Place::Nowhere | Place::Guest(_) => false,
+            AddressLocation::Block { uid, .. } => self.blocks.get(uid).is_some_and(Owned::is_slice),
+            AddressLocation::Stray(_) => true,
+            AddressLocation::Nowhere | AddressLocation::Guest(_) => false,
         };
         let holds = self.attachments.values().filter(of_slice).flat_map(slice_holds);
         holds.filter(|hold| hold.unseen).collect()
@@ -183,12 +183,12 @@ impl Node {
     /// Whether a holder's addresses are among those of a block's realm. Of what the journal could not place, nobody knows.
     pub(super) fn is_of_realm(&self, attachment: &Attachment, facts: &BlockFacts) -> bool {
         match &attachment.place {
-            Place::Nowhere => false,
-            Place::Block { uid, .. } => {
+            AddressLocation::Nowhere => false,
+            AddressLocation::Block { uid, .. } => {
                 self.blocks.get(uid).is_some_and(|block| shares_realm(&block.facts, facts))
             }
-            Place::Guest(lodging) => lodging.is_of_realm(&attachment.pool, facts),
-            Place::Stray(_) => facts.realm.is_empty() || !attachment.interface,
+            AddressLocation::Guest(lodging) => lodging.is_of_realm(&attachment.pool, facts),
+            AddressLocation::Stray(_) => facts.realm.is_empty() || !attachment.interface,
         }
     }
 
@@ -207,7 +207,7 @@ impl Node {
             let Ok(Granted::New(hold)) = block.engine.replay(id, record.address, None) else { continue };
             let (pool, pod) = (facts.pool.clone(), record.pod);
             let mut attachment = super::replay::attachment(key, pod, pool, false, self.now);
-            attachment.place = Place::Block { uid: uid.to_owned(), hold };
+            attachment.place = AddressLocation::Block { uid: uid.to_owned(), hold };
             if let Some(held) = attachment.held() {
                 self.record(Record::Held(held));
             }
@@ -294,7 +294,7 @@ impl Node {
     pub(super) fn take_over(&mut self, former: HolderId, ticket: Ticket, attach: Attach) {
         let (id, now) = (attach.key.id(), self.now);
         let Some(old) = self.attachments.get(&former) else { return };
-        let Place::Block { uid, hold } = old.place.clone() else { return };
+        let AddressLocation::Block { uid, hold } = old.place.clone() else { return };
         let since = old.since;
         let Some(block) = self.blocks.get_mut(&uid) else { return };
         let Some(address) = hold.addresses.iter().next() else { return };
@@ -306,7 +306,7 @@ impl Node {
         self.trust(former);
         let mut attachment = Attachment::new(attach);
         attachment.since = since;
-        attachment.place = Place::Block { uid, hold };
+        attachment.place = AddressLocation::Block { uid, hold };
         attachment.adds.push((ticket, now));
         attachment.phase =
             Phase::Setting(Setting { fresh: false, committed: false, wire: Wire::Nothing, undo: false });

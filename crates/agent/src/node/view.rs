@@ -7,7 +7,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::block::State;
 use tenure_ipam::{Address, Addresses, Cidr, Counts, Subnet};
 
-use super::attachment::{Phase, Place};
+use super::attachment::{AddressLocation, Phase};
 use super::block::Object;
 use super::pool::Pool;
 use super::{Action, Fence, Node};
@@ -206,7 +206,8 @@ impl Node {
 
     /// All holds, ordered by key.
     pub fn holds(&self) -> Vec<HoldView> {
-        let held = self.attachments.values().filter(|it| it.place != Place::Nowhere && !it.is_unknown());
+        let held =
+            self.attachments.values().filter(|it| it.place != AddressLocation::Nowhere && !it.is_unknown());
         let mut holds: Vec<HoldView> = held.map(|it| self.hold_view(it)).collect();
         holds.sort_by(|one, other| one.key.cmp(&other.key));
         holds
@@ -247,7 +248,10 @@ impl Node {
 
     /// How many hold an address.
     pub fn hold_count(&self) -> usize {
-        self.attachments.values().filter(|it| it.place != Place::Nowhere && !it.is_unknown()).count()
+        self.attachments
+            .values()
+            .filter(|it| it.place != AddressLocation::Nowhere && !it.is_unknown())
+            .count()
     }
 
     /// How far the journal is.

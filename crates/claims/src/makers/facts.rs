@@ -43,12 +43,12 @@ pub struct MachineNetwork {
     /// Its name in the machine's own list.
     pub name: String,
     /// What it is.
-    pub place: Place,
+    pub place: NetworkSource,
 }
 
 /// What a network of a machine is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum NetworkSource {
     /// The cluster's default network.
     Cluster,
     /// An attachment definition.
@@ -114,7 +114,7 @@ impl MachineFacts {
     fn network(&self, network: &Map<String, Value>) -> Result<Option<MachineNetwork>, String> {
         let name = network.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if network.get("pod").is_some_and(Value::is_object) {
-            return Ok(Some(MachineNetwork { name, place: Place::Cluster }));
+            return Ok(Some(MachineNetwork { name, place: NetworkSource::Cluster }));
         }
         let Some(multus) = network.get("multus").filter(|multus| multus.is_object()) else { return Ok(None) };
         let reference = text(multus, "networkName");
@@ -129,8 +129,11 @@ impl MachineFacts {
             ));
         }
         let default = multus.get("default").and_then(Value::as_bool).unwrap_or(false);
-        let place =
-            Place::Definition { namespace: namespace.to_owned(), name: definition.to_owned(), default };
+        let place = NetworkSource::Definition {
+            namespace: namespace.to_owned(),
+            name: definition.to_owned(),
+            default,
+        };
         Ok(Some(MachineNetwork { name, place }))
     }
 

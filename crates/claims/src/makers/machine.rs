@@ -15,7 +15,7 @@ use tenure_api::claims::{
 };
 
 use super::facts::{API_VERSION, INSTANCE, VIRTUAL_MACHINE};
-use super::{Beside, Existing, MachineFacts, MachineNetwork, NetworkOf, Place, Step};
+use super::{Beside, Existing, MachineFacts, MachineNetwork, NetworkOf, NetworkSource, Step};
 use crate::names;
 use crate::reference::CLUSTER_NETWORK;
 
@@ -121,8 +121,8 @@ impl<'m> Machine<'m> {
         network_of: NetworkOf<'_>,
     ) -> Option<Step> {
         let answer = match &network.place {
-            Place::Cluster => network_of(CLUSTER_NETWORK.0, CLUSTER_NETWORK.1),
-            Place::Definition { namespace, name, .. } => network_of(namespace, name),
+            NetworkSource::Cluster => network_of(CLUSTER_NETWORK.0, CLUSTER_NETWORK.1),
+            NetworkSource::Definition { namespace, name, .. } => network_of(namespace, name),
         };
         let name = names::machine_claim(self.name, &network.name);
         if let Some(existing) = named(&name) {
@@ -167,8 +167,10 @@ impl<'m> Machine<'m> {
             return self.problem(&format!("claim \"{name}\" is not made before that is put right"));
         }
         let interface = match network.place {
-            Place::Cluster | Place::Definition { default: true, .. } => DEFAULT_INTERFACE.to_owned(),
-            Place::Definition { .. } => names::machine_interface(&network.name),
+            NetworkSource::Cluster | NetworkSource::Definition { default: true, .. } => {
+                DEFAULT_INTERFACE.to_owned()
+            }
+            NetworkSource::Definition { .. } => names::machine_interface(&network.name),
         };
         let mut claim = IPAMClaim::new(name, IPAMClaimSpec { network: config_name, interface });
         let meta = &mut claim.metadata;

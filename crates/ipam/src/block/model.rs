@@ -11,7 +11,7 @@ use crate::block::{Choice, Counts};
 pub(super) type Key = u64;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct OffsetState {
     pub(super) usable: bool,
     pub(super) reserved: bool,
     pub(super) held: Option<Held>,
@@ -48,7 +48,7 @@ pub(super) enum Released {
 
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<OffsetState>,
     pub(super) rest: Duration,
     pub(super) next_sequence: u64,
     cursor: Option<usize>,
@@ -59,7 +59,7 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn new(usable: impl Iterator<Item = bool>, rest: Duration) -> Self {
-        let places = usable.map(|usable| Place { usable, ..Place::default() }).collect();
+        let places = usable.map(|usable| OffsetState { usable, ..OffsetState::default() }).collect();
         Self { places, rest, next_sequence: 1, cursor: None, releases: 0, youngest: None }
     }
 
@@ -159,13 +159,14 @@ impl Model {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        let count = |is: fn(&Place) -> bool| self.places.iter().filter(|place| is(place)).count() as u128;
+        let count =
+            |is: fn(&OffsetState) -> bool| self.places.iter().filter(|place| is(place)).count() as u128;
         Counts {
             capacity: count(|place| place.usable),
             held: count(|place| place.held.is_some()),
             cooling: count(|place| place.cooling.is_some()),
             reserved: count(|place| place.reserved && place.held.is_none() && place.cooling.is_none()),
-            free: count(Place::is_free),
+            free: count(OffsetState::is_free),
         }
     }
 
@@ -190,7 +191,7 @@ impl Model {
     }
 }
 
-impl Place {
+impl OffsetState {
     fn is_free(&self) -> bool {
         self.usable && !self.reserved && self.held.is_none() && self.cooling.is_none()
     }

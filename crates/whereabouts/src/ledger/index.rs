@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::whereabouts::Allocation;
 
 /// Where a record is: the object's name and the key in it.
-pub(super) type Place = (String, String);
+pub(super) type RecordKey = (String, String);
 
 /// Places of records by owner, in all objects of a network.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    by_interface: BTreeMap<(String, String), BTreeSet<Place>>,
-    by_container: BTreeMap<(String, String), BTreeSet<Place>>,
+    by_interface: BTreeMap<(String, String), BTreeSet<RecordKey>>,
+    by_container: BTreeMap<(String, String), BTreeSet<RecordKey>>,
 }
 
 impl Index {
@@ -38,12 +38,12 @@ impl Index {
     }
 
     /// The records of a pod's interface; of old ones without an interface, those of the pod, with an empty `ifname`.
-    pub(super) fn of_interface(&self, podref: &str, ifname: &str) -> impl Iterator<Item = &Place> {
+    pub(super) fn of_interface(&self, podref: &str, ifname: &str) -> impl Iterator<Item = &RecordKey> {
         self.by_interface.get(&(podref.to_owned(), ifname.to_owned())).into_iter().flatten()
     }
 
     /// The records of a container's interface.
-    pub(super) fn of_container(&self, id: &str, ifname: &str) -> impl Iterator<Item = &Place> {
+    pub(super) fn of_container(&self, id: &str, ifname: &str) -> impl Iterator<Item = &RecordKey> {
         self.by_container.get(&(id.to_owned(), ifname.to_owned())).into_iter().flatten()
     }
 }

@@ -9,7 +9,7 @@ use tenure_ipam::{Address, IntervalSet};
 
 use super::Mark;
 use super::planner::{Planner, Staged};
-use crate::ledger::index::Place;
+use crate::ledger::index::RecordKey;
 use crate::ledger::{Answer, LedgerRefusal, PoolId, State, Want, Who};
 
 /// How far a want got.
@@ -21,7 +21,7 @@ enum Found {
 }
 
 impl Planner<'_> {
-    pub(super) fn hold(&mut self, who: &Who, wants: &[Want], made: &BTreeSet<Place>) -> (Answer, Staged) {
+    pub(super) fn hold(&mut self, who: &Who, wants: &[Want], made: &BTreeSet<RecordKey>) -> (Answer, Staged) {
         let mut staged = Staged::default();
         let (mut addresses, mut waits) = (Vec::new(), false);
         for want in wants {
@@ -93,12 +93,12 @@ impl Planner<'_> {
     }
 
     /// A record that the interface has in this pool and that no earlier want of the request has taken.
-    fn existing(&self, who: &Who, want: &Want, staged: &Staged) -> Option<(Place, Allocation, Address)> {
+    fn existing(&self, who: &Who, want: &Want, staged: &Staged) -> Option<(RecordKey, Allocation, Address)> {
         let key = (who.podref.clone(), who.ifname.clone(), want.pool.clone());
         let of = |ifname: &str| {
             let known = self.network.index.of_interface(&who.podref, ifname).cloned();
             let added = self.added.get(&key).into_iter().flatten().cloned();
-            let mut found: Vec<(Address, Place, Allocation)> = known
+            let mut found: Vec<(Address, RecordKey, Allocation)> = known
                 .chain(added)
                 .filter(|place| staged.edits.iter().all(|(other, _, _)| other != place))
                 .filter(|place| {
@@ -223,7 +223,7 @@ impl Planner<'_> {
     }
 
     /// What earlier attempts of a request that is refused have written, and reserved, goes.
-    fn take_back(&self, who: &Who, made: &BTreeSet<Place>) -> Staged {
+    fn take_back(&self, who: &Who, made: &BTreeSet<RecordKey>) -> Staged {
         let mut staged = Staged::default();
         for place in made {
             let Some(record) = self.record(place).cloned() else { continue };

@@ -9,7 +9,7 @@ use tenure_ipam::{Address, IntervalSet};
 
 use super::{Edit, Mark, Plan, PoolWrite, Reserve, Unreserve, edit};
 use crate::ledger::cooling;
-use crate::ledger::index::Place;
+use crate::ledger::index::RecordKey;
 use crate::ledger::{Act, Answer, Network, PoolId, Request, Spread, State, Who};
 
 /// Plans one batch.
@@ -19,7 +19,7 @@ pub(in crate::ledger) struct Planner<'a> {
     pub(super) now: Timestamp,
     pub(super) edits: BTreeMap<String, BTreeMap<String, Edit>>,
     /// Records that this batch adds, by pod, interface and pool.
-    pub(super) added: BTreeMap<(String, String, PoolId), Vec<Place>>,
+    pub(super) added: BTreeMap<(String, String, PoolId), Vec<RecordKey>>,
     /// Addresses that this batch adds, and whether for the whole network.
     pub(super) picked: Vec<(PoolId, Address, bool)>,
     /// What is taken for a pool's requests, by whether they are for the whole network. Built once, then kept up.
@@ -39,10 +39,10 @@ pub(in crate::ledger) struct Planner<'a> {
 /// What one request would change: nothing of it happens unless all of it does.
 #[derive(Default)]
 pub(super) struct Staged {
-    pub(super) edits: Vec<(Place, Option<Allocation>, Option<Allocation>)>,
+    pub(super) edits: Vec<(RecordKey, Option<Allocation>, Option<Allocation>)>,
     pub(super) reserve: Vec<Reserve>,
     pub(super) unreserve: Vec<(String, Option<String>)>,
-    pub(super) added: Vec<(PoolId, Address, bool, Place)>,
+    pub(super) added: Vec<(PoolId, Address, bool, RecordKey)>,
     pub(super) freed: Vec<PoolId>,
 }
 
@@ -168,7 +168,7 @@ impl<'a> Planner<'a> {
     }
 
     /// A record as this batch leaves it.
-    pub(super) fn record(&self, place: &Place) -> Option<&Allocation> {
+    pub(super) fn record(&self, place: &RecordKey) -> Option<&Allocation> {
         match self.edits.get(&place.0).and_then(|edits| edits.get(&place.1)) {
             Some(edit) => edit.after.as_ref(),
             None => self.network.objects.get(&place.0)?.records.get(&place.1),
@@ -176,12 +176,12 @@ impl<'a> Planner<'a> {
     }
 
     /// A record as it was before this batch.
-    pub(super) fn before(&self, place: &Place) -> Option<Allocation> {
+    pub(super) fn before(&self, place: &RecordKey) -> Option<Allocation> {
         self.network.objects.get(&place.0)?.records.get(&place.1).cloned()
     }
 
     /// The address that a record of this batch or of before stands for.
-    pub(super) fn address(&self, place: &Place) -> Option<Address> {
+    pub(super) fn address(&self, place: &RecordKey) -> Option<Address> {
         self.network.objects.get(&place.0)?.address(&place.1)
     }
 

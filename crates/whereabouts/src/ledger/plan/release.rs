@@ -6,7 +6,7 @@ use tenure_api::whereabouts::Allocation;
 
 use super::planner::{Planner, Staged};
 use super::sorted;
-use crate::ledger::index::Place;
+use crate::ledger::index::RecordKey;
 use crate::ledger::{Answer, PoolId, State, Who};
 
 impl Planner<'_> {
@@ -22,7 +22,8 @@ impl Planner<'_> {
             .of_container(&who.id, "")
             .filter(|place| network.objects.get(&place.0).is_some_and(|object| pools.contains(&object.id)))
             .cloned();
-        let places: BTreeSet<Place> = named.chain(nameless).filter(|place| !self.is_owned(place)).collect();
+        let places: BTreeSet<RecordKey> =
+            named.chain(nameless).filter(|place| !self.is_owned(place)).collect();
         // This batch may have given the container something that is not written yet.
         let unwritten = self.added.values().flatten().any(|place| {
             self.record(place).is_some_and(|record| {
@@ -61,7 +62,12 @@ impl Planner<'_> {
     }
 
     /// Takes a record out, and its reservation after it.
-    fn remove(&self, place: Place, record: &Allocation, staged: &mut Staged) -> Option<tenure_ipam::Address> {
+    fn remove(
+        &self,
+        place: RecordKey,
+        record: &Allocation,
+        staged: &mut Staged,
+    ) -> Option<tenure_ipam::Address> {
         let before = self.before(&place);
         let address = self.address(&place);
         if let Some(object) = self.network.objects.get(&place.0) {
@@ -83,7 +89,7 @@ impl Planner<'_> {
     }
 
     /// A node's own slice is written by the node.
-    fn is_owned(&self, place: &Place) -> bool {
+    fn is_owned(&self, place: &RecordKey) -> bool {
         self.network.objects.get(&place.0).is_some_and(|object| object.state == State::Owned)
     }
 }
