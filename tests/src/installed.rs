@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1 as core;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::cluster::{Cluster, CniChoice, Options};
+use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice};
 use tenure_testbed::wait::PATIENCE;
 
 use crate::steps::Steps;
@@ -74,7 +74,7 @@ async fn image() -> Result<PathBuf> {
 pub async fn three_nodes(steps: &Steps) -> Result<Cluster> {
     let image = image().await?;
     steps.done("the image is there");
-    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::None }).await?;
+    let cluster = Cluster::start(ClusterOptions { nodes: 3, cni: CniChoice::None }).await?;
     cluster.import_saved(&image).await?;
     steps.done("three nodes without a network have the image");
     Ok(cluster)

@@ -26,7 +26,7 @@ use tenure_api::whereabouts::{
 };
 use tenure_controller::{Controller, Settings, Timing, Whereabouts};
 use tenure_handles::{Clock, SystemClock};
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::hosts::NetworkNamespace;
 use tenure_testbed::wait::{PATIENCE, until};
 use tokio::runtime::Runtime;
@@ -82,7 +82,9 @@ impl Bed {
     pub fn new() -> Self {
         let runtime = Runtime::new().unwrap();
         let (plane, client) = runtime.block_on(async {
-            let plane = ControlPlane::start(Options::default().without_controller_manager()).await.unwrap();
+            let plane = ControlPlane::start(ControlPlaneOptions::default().without_controller_manager())
+                .await
+                .unwrap();
             let client = plane.client().unwrap();
             define(&client).await;
             let apps: Namespace = object(json!({"metadata": {"name": APPS}}));

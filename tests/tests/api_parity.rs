@@ -5,7 +5,7 @@
 
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::LocalApi;
-use tenure_testbed::control_plane::{ControlPlane, Options, Part};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
 use tenure_testbed::suite::{self, Scenario, Transcript};
 
 /// Garbage collection and the deletion of namespaces are what the embedded server does, too; other controllers would
@@ -16,9 +16,9 @@ async fn control_plane() -> ControlPlane {
         "--kube-api-qps=300",
         "--kube-api-burst=600",
     ];
-    let options = manager
-        .iter()
-        .fold(Options::default(), |options, argument| options.argument(Part::ControllerManager, *argument));
+    let options = manager.iter().fold(ControlPlaneOptions::default(), |options, argument| {
+        options.argument(Part::ControllerManager, *argument)
+    });
     ControlPlane::start(options).await.unwrap()
 }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::PATIENCE;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
@@ -59,7 +59,7 @@ fn refused<T: Debug>(what: &str, outcome: kube::Result<T>) -> Result<()> {
 
 #[tokio::test]
 async fn d4_only_who_gives_addresses_may_write_what_a_claim_has_and_who_has_it() -> Result<()> {
-    let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
+    let plane = ControlPlane::start(ControlPlaneOptions::default().without_controller_manager()).await?;
     let admin = plane.client()?;
     plane.kubectl(&["apply", "-k", DEPLOY]).await?;
     let kind = serde_json::to_value(tenure_api::claims::crd())?;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER};
 use tenure_api::coil::AddressPool;
 use tenure_controller::{Settings, Timing};
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::PATIENCE;
 
 use bed::claims::{CLUSTER, claim, claim_with, claiming, claims, delete_claim, given, import, refused};
@@ -41,7 +41,7 @@ const A_SECOND: Duration = Duration::from_millis(1_050);
 /// A control plane with our definitions and the controller's rights, and those of KubeVirt and of attachments. Not the
 /// definition of claims.
 async fn plane() -> Result<(ControlPlane, Client)> {
-    let plane = ControlPlane::start(Options::default()).await?;
+    let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let client = plane.client()?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let ours = || tenure_api::crds().into_iter().filter(|crd| crd.name_any() != CLAIMS);

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::cluster::{Cluster, CniChoice, Image, Node, NodePart, Options};
+use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice, Image, Node, NodePart};
 use tenure_testbed::hosts::NetworkNamespace;
 use tenure_tests::steps::Steps;
 
@@ -160,7 +160,7 @@ async fn three_nodes_run_a_daemon_set_a_deployment_and_a_service_and_leave_nothi
     let _alone = ONE_AT_A_TIME.lock().await;
     let steps = Steps(SystemClock.now());
     let mounts_before = mounts();
-    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
+    let cluster = Cluster::start(ClusterOptions { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
     steps.done("three nodes ready");
     let outcome = pods_and_services(&cluster, &steps).await;
 
@@ -225,7 +225,7 @@ async fn pods_and_services(cluster: &Cluster, steps: &Steps) -> Result {
 #[tokio::test]
 async fn a_node_without_cni_becomes_ready_when_a_configuration_is_put_there() -> Result {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let cluster = Cluster::start(Options { nodes: 1, cni: CniChoice::None }).await?;
+    let cluster = Cluster::start(ClusterOptions { nodes: 1, cni: CniChoice::None }).await?;
     let outcome = configure(&cluster).await;
     end(cluster, &outcome);
     outcome
@@ -249,7 +249,7 @@ async fn a_killed_test_leaves_no_process_and_the_next_start_clears_away_the_rest
     const VICTIM: &str = "TENURE_TEST_VICTIM";
     if std::env::var_os(VICTIM).is_some() {
         // The part of the one that is killed: this test, started by itself.
-        let cluster = Cluster::start(Options { nodes: 1, cni: CniChoice::PtpHostLocal }).await?;
+        let cluster = Cluster::start(ClusterOptions { nodes: 1, cni: CniChoice::PtpHostLocal }).await?;
         start_pods(&cluster).await?;
         let Traces { namespaces, directories } = Traces::of(&cluster)?;
         let traces = serde_json::json!([namespaces, directories]);
@@ -282,7 +282,7 @@ async fn a_killed_test_leaves_no_process_and_the_next_start_clears_away_the_rest
     assert!(!cgroups(owner).is_empty(), "nobody could remove them");
     steps.done("it was killed, and its processes are gone");
 
-    let cluster = Cluster::start(Options { nodes: 2, cni: CniChoice::PtpHostLocal }).await?;
+    let cluster = Cluster::start(ClusterOptions { nodes: 2, cni: CniChoice::PtpHostLocal }).await?;
     steps.done("two nodes ready");
     assert_eq!(cgroups(owner), [] as [String; 0]);
     for directory in &traces.directories {

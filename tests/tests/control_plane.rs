@@ -13,12 +13,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, ServiceAcco
 use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use serde_json::json;
-use tenure_testbed::control_plane::{ControlPlane, Options, Part};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
 use tenure_testbed::faults::{Answer, Calls, Faults, Lost, Rule, Tally, Verb};
 
 /// Most tests need no controllers, and are ready sooner without them.
 async fn bare() -> anyhow::Result<ControlPlane> {
-    Ok(ControlPlane::start(Options::default().without_controller_manager()).await?)
+    Ok(ControlPlane::start(ControlPlaneOptions::default().without_controller_manager()).await?)
 }
 
 fn config_map(name: &str) -> ConfigMap {
@@ -46,7 +46,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> anyhow:
 
 #[tokio::test]
 async fn a_control_plane_serves_runs_controllers_and_takes_kubectl() -> anyhow::Result<()> {
-    let plane = ControlPlane::start(Options::default()).await?;
+    let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let client = plane.client()?;
     let version = client.apiserver_version().await?;
     assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "35"));

@@ -17,7 +17,7 @@ use serde_json::json;
 use tenure_api::coil::{AddressPool, BlockRequest, FINALIZER};
 use tenure_controller::{Settings, Timing};
 use tenure_handles::{Clock, SystemClock};
-use tenure_testbed::control_plane::{ControlPlane, Options, Part};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tenure_testbed::wait::PATIENCE;
 
@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_secs(10);
 const ACCOUNT: &str = "system:serviceaccount:kube-system:tenure-controller";
 
 /// A control plane with our definitions and the controller's manifests, and a client of an administrator.
-async fn plane(options: Options) -> Result<(ControlPlane, Client)> {
+async fn plane(options: ControlPlaneOptions) -> Result<(ControlPlane, Client)> {
     let plane = ControlPlane::start(options).await?;
     let client = plane.client()?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -48,8 +48,8 @@ async fn plane(options: Options) -> Result<(ControlPlane, Client)> {
     Ok((plane, client))
 }
 
-fn small() -> Options {
-    Options::default().without_controller_manager()
+fn small() -> ControlPlaneOptions {
+    ControlPlaneOptions::default().without_controller_manager()
 }
 
 fn settings(identity: &str) -> Settings {
@@ -154,7 +154,7 @@ async fn a_thousand_waiting_requests_are_served_within_the_rights_of_the_manifes
 
 #[tokio::test]
 async fn blocks_and_requests_go_with_their_node_and_an_event_says_so() -> Result<()> {
-    let (plane, client) = plane(Options::default()).await?;
+    let (plane, client) = plane(ControlPlaneOptions::default()).await?;
     pool(&client, "default", 0, "10.5.0.0/30").await;
     let (gone, stays) = (node(&client, "gone").await, node(&client, "stays").await);
     let controller = start(&plane, "a")?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Server};
 use tenure_testbed::binaries::Program;
-use tenure_testbed::control_plane::{ControlPlane, Options, Part};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
 
 const POOL: &str = "
 apiVersion: coil.cybozu.com/v2
@@ -244,7 +244,7 @@ fn is_age(word: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_prints_the_same_on_both_servers() {
-    let options = Options::default()
+    let options = ControlPlaneOptions::default()
         .argument(Part::ControllerManager, "--controllers=garbage-collector-controller,namespace-controller");
     let plane = ControlPlane::start(options).await.unwrap();
     let api = LocalApi::temporary(SystemClock, SeededEntropy::new(1));

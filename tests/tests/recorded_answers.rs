@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::{Map, Value, json};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::LocalApi;
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 
 const ANSWERS: &str = include_str!("../../crates/localapi/fixtures/answers.json");
 const DEFINITIONS: &str = include_str!("../../crates/localapi/fixtures/definitions.json");
@@ -20,11 +20,11 @@ const PATCHES: &str = include_str!("../../crates/localapi/fixtures/patches.json"
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 mod on_kube_apiserver {
-    use super::{ControlPlane, Options, Result};
+    use super::{ControlPlane, ControlPlaneOptions, Result};
 
     #[tokio::test]
     async fn every_recorded_answer_is_given_again() -> Result<()> {
-        let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
+        let plane = ControlPlane::start(ControlPlaneOptions::default().without_controller_manager()).await?;
         super::every_recorded_answer_is_given_again(&plane.client()?, &[]).await
     }
 }

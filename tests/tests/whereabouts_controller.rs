@@ -17,7 +17,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_controller::{Settings, Timing, Whereabouts};
 use tenure_handles::{Clock, SystemClock};
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 use tenure_testbed::wait::PATIENCE;
 
@@ -31,7 +31,7 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 const ACCOUNT: &str = "system:serviceaccount:kube-system:tenure-controller";
 
 /// A control plane with our definitions and the controller's rights.
-async fn plane(options: Options) -> Result<(ControlPlane, Client)> {
+async fn plane(options: ControlPlaneOptions) -> Result<(ControlPlane, Client)> {
     let plane = ControlPlane::start(options).await?;
     let client = plane.client()?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -53,7 +53,7 @@ async fn established(client: &Client, name: &str) -> Result<()> {
 
 /// With attachment definitions, too.
 async fn with_attachments() -> Result<(ControlPlane, Client)> {
-    let (plane, client) = plane(Options::default().without_controller_manager()).await?;
+    let (plane, client) = plane(ControlPlaneOptions::default().without_controller_manager()).await?;
     define_attachments(&client).await;
     established(&client, &attachment_crd().name_any()).await?;
     Ok((plane, client))
@@ -143,7 +143,7 @@ async fn a_definition_of_any_namespace_becomes_slices_and_its_deletion_takes_the
 #[tokio::test]
 async fn the_definition_of_attachments_may_be_missing_and_appear_later_without_an_error_storm() -> Result<()>
 {
-    let (plane, client) = plane(Options::default().without_controller_manager()).await?;
+    let (plane, client) = plane(ControlPlaneOptions::default().without_controller_manager()).await?;
     node(&client, "node1").await;
     let faults = Faults::seeded(1);
     let controller = bed::start_with(plane.client_with(&faults)?, settings());

@@ -27,7 +27,7 @@ use host::programs::Programs;
 /// Measure Tenure beside its peers.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
-struct Options {
+struct BenchOptions {
     /// What to measure; everything when nothing is named
     #[arg(value_enum)]
     what: Vec<What>,
@@ -55,7 +55,7 @@ struct Options {
     runtime: bool,
 }
 
-impl Options {
+impl BenchOptions {
     fn programs(&self) -> anyhow::Result<Programs> {
         let (Some(daemons), Some(plugin)) = (&self.daemons, &self.plugin) else {
             bail!(
@@ -70,7 +70,7 @@ impl Options {
     }
 }
 
-impl Options {
+impl BenchOptions {
     /// The peer, if it is for this: where both that have one are measured, a directory is Coil's and a file is Whereabouts'.
     fn peer_of(&self, what: What) -> Option<&Path> {
         let peer = self.peer.as_deref()?;
@@ -94,7 +94,7 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = BenchOptions::parse();
     if options.runtime {
         return ended(host::runtime::serve());
     }

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchE
 use kube::{Api, Client};
 use tenure_handles::{SystemClock, SystemEntropy};
 use tenure_localapi::LocalApi;
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 
 use crate::measure::Effort;
 use crate::report::{Report, Unit};
@@ -27,7 +27,8 @@ async fn both(effort: Effort) -> Result<Report> {
     let directory = tempfile::tempdir()?;
     let entropy = SystemEntropy::new()?;
     let embedded = LocalApi::open(directory.path().join("api.redb"), SystemClock, entropy)?;
-    let real = ControlPlane::start(Options::default().without_controller_manager().durable()).await?;
+    let real =
+        ControlPlane::start(ControlPlaneOptions::default().without_controller_manager().durable()).await?;
     let (ours, peer) = (embedded.client(), real.client()?);
 
     let count = if effort == Effort::Quick { 100 } else { 1_000 };

@@ -16,7 +16,7 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_controller::{Controller, Settings, Timing};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Server};
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::PATIENCE;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +55,7 @@ impl Cluster {
     }
 
     fn real() -> Self {
-        let cluster = Self::without_controller(Options::default().without_controller_manager());
+        let cluster = Self::without_controller(ControlPlaneOptions::default().without_controller_manager());
         cluster.control("bed");
         // Room for every test: blocks of 32 addresses of both families.
         cluster.pool("default", 5, json!([{"ipv4": "10.64.0.0/16", "ipv6": "fd64::/112"}]));
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     /// One of a test's own with a real API server, and neither a controller nor a pool.
-    pub fn without_controller(options: Options) -> Self {
+    pub fn without_controller(options: ControlPlaneOptions) -> Self {
         let runtime = Runtime::new().unwrap();
         let (plane, client) = runtime.block_on(async {
             let plane = ControlPlane::start(options).await.unwrap();

@@ -4,11 +4,11 @@
 
 use std::io::{self, Write as _};
 
-use tenure_testbed::control_plane::{ControlPlane, Options, Part};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let plane = ControlPlane::start(Options::default()).await?;
+    let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let mut out = io::stdout().lock();
     for part in Part::ALL {
         if let Some(id) = plane.process_id(part) {

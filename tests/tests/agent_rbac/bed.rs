@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, FINALIZER, label};
 use tenure_api::whereabouts::IPPool;
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::PATIENCE;
 
 pub const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
@@ -35,7 +35,7 @@ impl Bed {
 
     /// The same, with what is in a directory, and the agents' account in that namespace.
     pub async fn start_with(directory: &str, namespace: &str, account: &str) -> Result<Self> {
-        let options = Options::default().without_controller_manager();
+        let options = ControlPlaneOptions::default().without_controller_manager();
         let plane = ControlPlane::start(options).await?;
         let admin = plane.client()?;
         let (namespace, account) = (namespace.to_owned(), account.to_owned());

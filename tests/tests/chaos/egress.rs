@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
-use tenure_testbed::control_plane::{Options, Part};
+use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
 use tenure_testbed::hosts::NetworkNamespace;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
@@ -42,7 +42,7 @@ impl Egress {
     }
 
     /// With an API server that uses it.
-    pub fn used_by(&self, options: Options) -> Options {
+    pub fn used_by(&self, options: ControlPlaneOptions) -> ControlPlaneOptions {
         let file = self.configuration.display();
         options.argument(Part::ApiServer, format!("--egress-selector-config-file={file}"))
     }

@@ -35,7 +35,7 @@ use plan::{CONTROLLERS, LOSES_JOURNAL, NODES, Plan, Pool, WITH_POD, WORKERS};
 use programs::{Agent, CLOCKS_SET, Controller, Programs};
 use proxy::{Mood, Proxy};
 use serde_json::json;
-use tenure_testbed::control_plane::{Options, Part};
+use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
 use tenure_testbed::hosts::Segment;
 use tenure_tests::agent::{Cluster, Machine};
 use work::Worker;
@@ -55,8 +55,9 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     let plan = Plan::of(seed);
     let directory = tempfile::tempdir().unwrap();
     let egress = Egress::open(directory.path());
-    let cluster =
-        Cluster::without_controller(egress.used_by(Options::default().without_controller_manager()));
+    let cluster = Cluster::without_controller(
+        egress.used_by(ControlPlaneOptions::default().without_controller_manager()),
+    );
     let proxy = Proxy::before(&cluster, seed);
     let cluster = cluster.behind(proxy.address);
     cluster.pool("default", 3, json!([Pool::Default.first()]));

@@ -35,7 +35,7 @@ pub struct Worker<'a> {
 
 /// Where a container is, or will be.
 struct Slot {
-    place: Place,
+    place: PodNamespace,
     sandbox: Sandbox,
     /// What was told, while it lives.
     told: Option<(Vec<IpAddr>, Value)>,
@@ -50,7 +50,7 @@ struct Sandbox {
 }
 
 /// A namespace.
-struct Place {
+struct PodNamespace {
     name: String,
     path: PathBuf,
     inside: Host,
@@ -258,16 +258,16 @@ impl<'a> Worker<'a> {
         Sandbox { container: format!("{pod}-sandbox"), namespace, pod }
     }
 
-    fn make_place(&mut self) -> Place {
+    fn make_place(&mut self) -> PodNamespace {
         self.names += 1;
         let name = format!("ns-{}-{}", self.number, self.names);
         let (network, path) = self.machine.host.pod_namespace(&name).unwrap();
-        Place { name, path, inside: Host::in_namespace(network, Mounts::default()) }
+        PodNamespace { name, path, inside: Host::in_namespace(network, Mounts::default()) }
     }
 
     fn replace_place(&mut self, slot: usize) {
         let fresh = self.make_place();
-        let Place { name, inside, .. } = std::mem::replace(&mut self.slots[slot].place, fresh);
+        let PodNamespace { name, inside, .. } = std::mem::replace(&mut self.slots[slot].place, fresh);
         // A namespace lives as long as somebody has it open.
         drop(inside);
         self.machine.host.command("ip").args(["netns", "del", &name]).succeed().unwrap();
@@ -280,7 +280,7 @@ impl Slot {
     }
 }
 
-impl Place {
+impl PodNamespace {
     fn has_interface(&self) -> bool {
         let devices = self.inside.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
         devices.unwrap().unwrap().contains("eth0:")

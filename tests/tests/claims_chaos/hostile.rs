@@ -15,7 +15,7 @@ use tenure_api::networks::NetworkAttachmentDefinition;
 use crate::networks::Network;
 use crate::objects::{Struck, ask};
 use crate::oracle::Living;
-use crate::place::Place;
+use crate::place::ChaosBed;
 use tenure_tests::claim_records::records;
 
 /// Whose all of it is.
@@ -57,7 +57,12 @@ fn definitions() -> [(&'static str, Value); DEFINITIONS] {
 }
 
 /// Makes each definition when so many steps are done.
-pub fn define(place: &Place<'_>, when: &[usize], (done, over): (&AtomicUsize, &AtomicBool), struck: &Struck) {
+pub fn define(
+    place: &ChaosBed<'_>,
+    when: &[usize],
+    (done, over): (&AtomicUsize, &AtomicBool),
+    struck: &Struck,
+) {
     let kind = ApiResource::erase::<NetworkAttachmentDefinition>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(place.cluster.client.clone(), NAMESPACE, &kind);
     let mut all: Vec<_> = when.iter().copied().zip(definitions()).collect();
@@ -75,7 +80,12 @@ pub fn define(place: &Place<'_>, when: &[usize], (done, over): (&AtomicUsize, &A
 
 /// Forges claims, each when so many steps are done; again, if the claim that was copied went before it was seen that the copy is
 /// not believed.
-pub fn forge(place: &Place<'_>, when: &[usize], (done, over): (&AtomicUsize, &AtomicBool), struck: &Struck) {
+pub fn forge(
+    place: &ChaosBed<'_>,
+    when: &[usize],
+    (done, over): (&AtomicUsize, &AtomicBool),
+    struck: &Struck,
+) {
     let mut when = when.to_vec();
     when.sort_unstable();
     for (number, after) in when.into_iter().enumerate() {
@@ -98,7 +108,7 @@ pub fn forge(place: &Place<'_>, when: &[usize], (done, over): (&AtomicUsize, &At
 
 /// Copies a claim with all that is written on it, as if it were the copy's own; what is on record does not change. Whether the
 /// claim was there to the end.
-fn steal(place: &Place<'_>, victim: &Living, name: &str) -> bool {
+fn steal(place: &ChaosBed<'_>, victim: &Living, name: &str) -> bool {
     let Some((claim, uid)) = &victim.claim else { return false };
     let claims = place.claims();
     let found = ask(place.cluster, &[404], async || claims.get(claim).await);

@@ -43,12 +43,12 @@ use kube::api::ListParams;
 use networks::Network;
 use objects::Struck;
 use oracle::Oracle;
-use place::Place;
+use place::ChaosBed;
 use plan::{CONTROLLERS, NODES, Plan};
 use programs::{Agent, CLOCKS_SET, Controller, Programs};
 use proxy::{Mood, Proxy};
 use serde_json::json;
-use tenure_testbed::control_plane::{Options, Part};
+use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
 use tenure_testbed::hosts::Segment;
 use tenure_testbed::wait::PATIENCE;
 use tenure_tests::agent::{Cluster, Machine};
@@ -63,7 +63,7 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
     let seed = seed();
     say(&format!("TENURE_SEED={seed}"));
     let plan = Plan::of(seed);
-    let cluster = Cluster::without_controller(Options::default().without_controller_manager());
+    let cluster = Cluster::without_controller(ControlPlaneOptions::default().without_controller_manager());
     let proxy = Proxy::before(&cluster, seed);
     let cluster = cluster.behind(proxy.address);
     place::define_networks(&cluster);
@@ -98,7 +98,7 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
         struck: Struck::default(),
     };
     let (oracle, plugins) = (Oracle::default(), place::plugins());
-    let place = Place {
+    let place = ChaosBed {
         cluster: &cluster,
         machines: &machines,
         oracle: &oracle,
@@ -143,7 +143,7 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
 }
 
 /// Does the plan, and looks at all claims all the time.
-fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place: &Place<'_>) {
+fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place: &ChaosBed<'_>) {
     let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let (done, over) = (&done, &over);
@@ -166,7 +166,7 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place
     programs.revive(Part::ApiServer);
 }
 
-fn look(place: &Place<'_>, over: &AtomicBool) {
+fn look(place: &ChaosBed<'_>, over: &AtomicBool) {
     while !over.load(Ordering::SeqCst) {
         let (settled, claims, all) = (place.oracle.all_settled(), place.claims(), ListParams::default());
         let listed = async { tokio::time::timeout(Duration::from_secs(5), claims.list(&all)).await };
@@ -188,13 +188,13 @@ fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
 }
 
 /// Waits until nothing differs any more, anywhere; what nobody said the end of is collected.
-fn heal(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>) {
+fn heal(programs: &Programs<'_>, workers: &[Worker<'_>], place: &ChaosBed<'_>) {
     until("the agents to collect", || place.collect());
     until_within(PATIENCE, "everything to agree", || different(programs, workers, place));
     assert_eq!(place.oracle.wrong(), Vec::<String>::new());
 }
 
-fn different(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>) -> Vec<String> {
+fn different(programs: &Programs<'_>, workers: &[Worker<'_>], place: &ChaosBed<'_>) -> Vec<String> {
     let (mut found, living) = (programs.ended(), place.oracle.living());
     let objects = match Objects::read(place) {
         Ok(objects) => objects,
@@ -214,7 +214,7 @@ fn different(programs: &Programs<'_>, workers: &[Worker<'_>], place: &Place<'_>)
 /// Says after a failure what is needed to understand it.
 struct Logs<'a> {
     programs: &'a Programs<'a>,
-    place: &'a Place<'a>,
+    place: &'a ChaosBed<'a>,
     seed: u64,
 }
 

@@ -29,7 +29,7 @@ use tenure_tests::agent::{Called, Cluster, Machine};
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The hosts, the API, and who knows what was promised.
-pub struct Place<'a> {
+pub struct ChaosBed<'a> {
     pub cluster: &'a Cluster,
     pub machines: &'a [Machine<'a>],
     pub oracle: &'a Oracle,
@@ -52,7 +52,7 @@ pub struct Lost {
     pub args: String,
 }
 
-impl Place<'_> {
+impl ChaosBed<'_> {
     pub fn claims(&self) -> Api<IPAMClaim> {
         Api::namespaced(self.cluster.client.clone(), NAMESPACE)
     }
@@ -154,7 +154,7 @@ impl Place<'_> {
     }
 
     /// Whether no packets arrived at a pod when its agent lost the journal. They do not since either, also if the claim has moved
-    /// to it: see [`Place::is_forgotten`].
+    /// to it: see [`ChaosBed::is_forgotten`].
     pub fn is_out_of_reach(&self, living: &Living) -> bool {
         let routes = self.struck.forgot_routes(living.node, living.since);
         routes.is_some_and(|routes| !living.addresses.iter().all(|it| routes.contains(&it.to_string())))

@@ -17,7 +17,7 @@ use tenure_claims::ClaimFacts;
 use crate::looks::{every, journal_of, unwell, view_of};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
-use crate::place::Place;
+use crate::place::ChaosBed;
 use tenure_tests::agent::Machine;
 use tenure_tests::claim_records::records;
 
@@ -35,7 +35,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    pub fn read(place: &Place<'_>) -> Result<Self, String> {
+    pub fn read(place: &ChaosBed<'_>) -> Result<Self, String> {
         let (all, client) = (ListParams::default(), place.cluster.client.clone());
         place.cluster.runtime.block_on(async {
             let records = records(&client).await.map_err(|error| format!("{error:#}"))?;
@@ -192,7 +192,7 @@ impl Objects {
 type Guests = BTreeMap<String, (BTreeSet<IpAddr>, String, bool)>;
 
 /// Everything that differs on a node from those who live there.
-pub fn of_node(place: &Place<'_>, objects: &Objects, living: &[Living], node: usize) -> Vec<String> {
+pub fn of_node(place: &ChaosBed<'_>, objects: &Objects, living: &[Living], node: usize) -> Vec<String> {
     let (machine, mut found) = (&place.machines[node], Vec::new());
     let here: Vec<&Living> = living.iter().filter(|it| it.node == node).collect();
     match (view_of(machine), journal_of(machine)) {
@@ -243,7 +243,7 @@ fn guests_of_journal(image: &tenure_agent::journal::Image) -> Guests {
 fn of_guests(
     guests: &Guests,
     here: &[&Living],
-    (place, objects): (&Place<'_>, &Objects),
+    (place, objects): (&ChaosBed<'_>, &Objects),
     found: &mut Vec<String>,
 ) {
     let mut left: BTreeSet<&String> = guests.keys().collect();
@@ -270,7 +270,7 @@ fn of_guests(
 
 /// Exactly those routes are there that lead to pods at which packets are to arrive.
 fn of_tables(
-    place: &Place<'_>,
+    place: &ChaosBed<'_>,
     machine: &Machine<'_>,
     (guests, here): (&Guests, &[&Living]),
     found: &mut Vec<String>,
@@ -349,7 +349,7 @@ fn of_remote_routes(
 }
 
 /// Pods with claims at which packets are to arrive and that do not answer another host.
-pub fn unreached(place: &Place<'_>, objects: &Objects) -> Vec<String> {
+pub fn unreached(place: &ChaosBed<'_>, objects: &Objects) -> Vec<String> {
     let mut found = Vec::new();
     for it in place.oracle.living() {
         let active = it.claim.as_ref().and_then(|(_, uid)| objects.claims.get(uid));

@@ -18,7 +18,7 @@ use tenure_testbed::wait::PATIENCE;
 use crate::course::{Moment, now, say};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
-use crate::place::{Lost, Place};
+use crate::place::{ChaosBed, Lost};
 use crate::plan::{Lane, Manner, Start, Step, Wish};
 use tenure_tests::agent::Called;
 
@@ -37,7 +37,7 @@ const UNKNOWN_CONTAINER: u64 = 3;
 pub struct Worker<'a> {
     number: usize,
     lane: &'a Lane,
-    place: &'a Place<'a>,
+    place: &'a ChaosBed<'a>,
     /// The UID of the claim, if there is one.
     claim: Option<String>,
     pods: [Option<Running<'a>>; 2],
@@ -50,7 +50,7 @@ pub struct Worker<'a> {
 
 /// A pod.
 struct Running<'a> {
-    place: &'a Place<'a>,
+    place: &'a ChaosBed<'a>,
     network: Network,
     name: String,
     uid: String,
@@ -79,7 +79,7 @@ enum Given {
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(number: usize, lane: &'a Lane, place: &'a Place<'a>) -> Self {
+    pub fn new(number: usize, lane: &'a Lane, place: &'a ChaosBed<'a>) -> Self {
         Self { number, lane, place, claim: None, pods: [None, None], names: 0, stamp: 0, last: Value::Null }
     }
 

@@ -9,7 +9,7 @@ use tenure_testbed::wait::eventually;
 
 use crate::kubevirt::kinds::{Kind, Nic, devices};
 use crate::looks::has;
-use crate::place::Place;
+use crate::place::ScenarioNamespace;
 use tenure_tests::networks::NETS;
 
 /// A range of the place's own network, on the wire of another.
@@ -20,7 +20,7 @@ fn network(name: &str, subnet: u8, opt_in: &Value) -> Value {
     })
 }
 
-async fn define(place: &Place<'_>, name: &str, config: &str) -> Result<()> {
+async fn define(place: &ScenarioNamespace<'_>, name: &str, config: &str) -> Result<()> {
     let api: Api<NetworkAttachmentDefinition> = Api::namespaced(place.stage.client.clone(), &place.namespace);
     if api.get_opt(name).await?.is_some() {
         api.patch(name, &PatchParams::default(), &Patch::Merge(json!({"spec": {"config": config}}))).await?;
@@ -33,7 +33,7 @@ async fn define(place: &Place<'_>, name: &str, config: &str) -> Result<()> {
 
 /// Defect (a): a definition that cannot be read is taken for one that does not opt in.
 pub async fn defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     define(place, "own", &network("own-unreadable", 1, &json!("yes")).to_string()).await?;
     let nics = [Nic::on("red", "own")];
@@ -55,7 +55,7 @@ pub async fn defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_star
 
 /// The same, of one that comes later than the machine.
 pub async fn defect_a_a_definition_that_comes_late_never_lets_a_machine_start_without_its_claim(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let nics = [Nic::on("red", "own")];
     place.create_machine("web", &nics).await?;
@@ -72,7 +72,9 @@ pub async fn defect_a_a_definition_that_comes_late_never_lets_a_machine_start_wi
 }
 
 /// Defect (b): two interfaces on one definition get the same claim.
-pub async fn defect_b_two_interfaces_on_one_network_are_two_claims(place: &Place<'_>) -> Result<()> {
+pub async fn defect_b_two_interfaces_on_one_network_are_two_claims(
+    place: &ScenarioNamespace<'_>,
+) -> Result<()> {
     let [shared, sliced] = place.family.networks().map(|name| format!("{NETS}/{name}"));
     let nics = [Nic::on("red", &shared), Nic::on("green", &shared), Nic::on("blue", &sliced)];
     place.create_machine("web", &nics).await?;
@@ -87,7 +89,9 @@ pub async fn defect_b_two_interfaces_on_one_network_are_two_claims(place: &Place
 
 /// Defect (c): an interface that is unplugged keeps its address until the machine is deleted. Here the claim goes at once and
 /// the address with the pod that had it: its annotations alone do not prove that it uses the address no more.
-pub async fn defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one(place: &Place<'_>) -> Result<()> {
+pub async fn defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one(
+    place: &ScenarioNamespace<'_>,
+) -> Result<()> {
     let [shared, sliced] = place.family.networks().map(|name| format!("{NETS}/{name}"));
     let (red, green) = (Nic::on("red", &shared), Nic::on("green", &sliced));
     let first = [Nic::of_pods(), red.clone()];
@@ -136,7 +140,9 @@ pub async fn defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one(place:
 }
 
 /// Defect (d): a pod that is there before its claim gets an address of its own, or none ever.
-pub async fn defect_d_a_pod_that_comes_before_its_claim_waits_for_it(place: &Place<'_>) -> Result<()> {
+pub async fn defect_d_a_pod_that_comes_before_its_claim_waits_for_it(
+    place: &ScenarioNamespace<'_>,
+) -> Result<()> {
     let [shared, sliced] = place.family.networks();
     let networks = json!([
         {"name": shared, "namespace": NETS, "ipam-claim-reference": "late-shared"},

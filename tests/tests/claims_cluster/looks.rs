@@ -13,7 +13,7 @@ use tenure_testbed::hosts::Host;
 use tenure_testbed::wait::{PATIENCE, eventually};
 
 use crate::kubevirt::kinds::Nic;
-use crate::place::{Place, Running};
+use crate::place::{Running, ScenarioNamespace};
 use tenure_tests::claim_records::records;
 
 /// Tables of routes to the node's pods, and of what a routing daemon exports.
@@ -55,7 +55,7 @@ pub fn claimed(claim: &IPAMClaim) -> Result<Claimed> {
     Ok(Claimed { name: claim.name_any(), uid: claim.uid().context("a UID")?, addresses, owner_pod })
 }
 
-impl Place<'_> {
+impl ScenarioNamespace<'_> {
     /// A claim, when it has its addresses.
     pub async fn claimed(&self, name: &str) -> Result<Claimed> {
         eventually(&format!("claim {}/{name} has addresses", self.namespace), async || {

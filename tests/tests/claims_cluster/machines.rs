@@ -11,11 +11,11 @@ use tenure_testbed::wait::eventually;
 
 use crate::kubevirt::kinds::{Kind, Nic};
 use crate::looks::{Claimed, has};
-use crate::place::{Place, Running, stays};
+use crate::place::{Running, ScenarioNamespace, stays};
 
 /// A machine that runs, with its claims.
 async fn running(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
     name: &str,
 ) -> Result<(Vec<Nic>, BTreeMap<&'static str, Claimed>, Running)> {
     let nics = place.nics();
@@ -28,7 +28,7 @@ async fn running(
 }
 
 /// A node that is not this one.
-fn another_node<'p>(place: &'p Place<'_>, node: &str) -> Result<&'p str> {
+fn another_node<'p>(place: &'p ScenarioNamespace<'_>, node: &str) -> Result<&'p str> {
     let other =
         place.stage.cluster.nodes().map(tenure_testbed::cluster::Node::name).find(|name| *name != node);
     other.context("another node")
@@ -36,7 +36,7 @@ fn another_node<'p>(place: &'p Place<'_>, node: &str) -> Result<&'p str> {
 
 /// Name, owner, label, finalizer and interface of a machine's claims are those that KubeVirt's side expects.
 pub async fn a_machines_claims_are_named_owned_labelled_and_finalized_as_kubevirt_expects(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let (nics, claims, _) = running(place, "web").await?;
     let machine = place.objects(Kind::Machine).get("web").await?;
@@ -60,7 +60,7 @@ pub async fn a_machines_claims_are_named_owned_labelled_and_finalized_as_kubevir
 
 /// Restart, which deletes the pod and makes another.
 pub async fn a_restarted_machine_keeps_its_addresses_and_its_claims_name_the_new_pod(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let (nics, claims, before) = running(place, "web").await?;
     place.is_active(&before, &nics).await.context("before")?;
@@ -78,7 +78,7 @@ pub async fn a_restarted_machine_keeps_its_addresses_and_its_claims_name_the_new
 
 /// Stop and start: on another node, and nobody else gets the addresses meanwhile.
 pub async fn a_stopped_machine_keeps_its_addresses_and_starts_with_them_on_another_node(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let (nics, claims, before) = running(place, "web").await?;
     place.stop("web").await?;
@@ -107,7 +107,7 @@ pub async fn a_stopped_machine_keeps_its_addresses_and_starts_with_them_on_anoth
 
 /// Both pods have the addresses, and one is reached: first the source, then the target.
 pub async fn a_live_migrated_machine_keeps_its_addresses_and_one_pod_at_a_time_is_reached(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let (nics, claims, source) = running(place, "web").await?;
     moves(place, &nics, &claims, source).await.map(drop)
@@ -115,7 +115,7 @@ pub async fn a_live_migrated_machine_keeps_its_addresses_and_one_pod_at_a_time_i
 
 /// The same for an instance that nobody made a machine for.
 pub async fn a_bare_instance_keeps_its_addresses_over_a_live_migration_and_frees_them_at_its_end(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let nics = place.nics();
     place.create_instance("web", &nics).await?;
@@ -131,7 +131,7 @@ pub async fn a_bare_instance_keeps_its_addresses_over_a_live_migration_and_frees
 }
 
 async fn moves(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
     nics: &[Nic],
     claims: &BTreeMap<&'static str, Claimed>,
     source: Running,
@@ -165,7 +165,7 @@ async fn moves(
 }
 
 /// The pod of a migration that is held.
-async fn target_of(place: &Place<'_>, machine: &str, source: &Running) -> Result<Running> {
+async fn target_of(place: &ScenarioNamespace<'_>, machine: &str, source: &Running) -> Result<Running> {
     let labels = kube::api::ListParams::default()
         .labels(&format!("vm.kubevirt.io/name={machine},kubevirt.io/migrationJobUID"));
     let name = eventually("there is a target", async || {
@@ -176,7 +176,9 @@ async fn target_of(place: &Place<'_>, machine: &str, source: &Running) -> Result
     place.pod_runs(&name).await
 }
 
-pub async fn an_aborted_migration_leaves_everything_with_the_source(place: &Place<'_>) -> Result<()> {
+pub async fn an_aborted_migration_leaves_everything_with_the_source(
+    place: &ScenarioNamespace<'_>,
+) -> Result<()> {
     let (nics, claims, source) = running(place, "web").await?;
     place.migrate("away", "web", true).await?;
     let target = target_of(place, "web", &source).await?;
@@ -195,7 +197,7 @@ pub async fn an_aborted_migration_leaves_everything_with_the_source(place: &Plac
 }
 
 /// Deletes a machine and sees that nothing of it is left.
-async fn goes(place: &Place<'_>, stopped: bool, policy: PropagationPolicy) -> Result<()> {
+async fn goes(place: &ScenarioNamespace<'_>, stopped: bool, policy: PropagationPolicy) -> Result<()> {
     let (nics, claims, pod) = running(place, "web").await?;
     if stopped {
         place.stop("web").await?;
@@ -215,32 +217,32 @@ async fn goes(place: &Place<'_>, stopped: bool, policy: PropagationPolicy) -> Re
 }
 
 pub async fn a_running_machine_deleted_in_the_background_frees_its_addresses(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     goes(place, false, PropagationPolicy::Background).await
 }
 
 pub async fn a_running_machine_deleted_in_the_foreground_frees_its_addresses(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     goes(place, false, PropagationPolicy::Foreground).await
 }
 
 pub async fn a_stopped_machine_deleted_in_the_background_frees_its_addresses(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     goes(place, true, PropagationPolicy::Background).await
 }
 
 pub async fn a_stopped_machine_deleted_in_the_foreground_frees_its_addresses(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     goes(place, true, PropagationPolicy::Foreground).await
 }
 
 /// The foreground deletion wants the claims gone first; the instance is kept by somebody else meanwhile.
 pub async fn a_foreground_deletion_keeps_the_claims_until_an_instance_with_another_finalizer_is_gone(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let (_, claims, pod) = running(place, "web").await?;
     let finalizers = |all: &[&str]| Patch::Merge(json!({"metadata": {"finalizers": all}}));

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use kubevirt::KubeVirt;
 use multus::Multus;
-use place::Place;
+use place::ScenarioNamespace;
 use stage::Family::{Both, Four, Six};
 use stage::{Family, Stage};
 use tenure_tests::installed::three_nodes;
@@ -40,7 +40,7 @@ type Play<'p> = Pin<Box<dyn Future<Output = Result<()>> + 'p>>;
 struct Scenario {
     name: &'static str,
     family: Family,
-    play: for<'p> fn(&'p Place<'p>) -> Play<'p>,
+    play: for<'p> fn(&'p ScenarioNamespace<'p>) -> Play<'p>,
 }
 
 /// Each scenario with the families that it plays for.
@@ -106,7 +106,8 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
             let _over = over.clone().drop_guard();
             let play = |number: usize, scenario: &Scenario| {
                 let outcome = runtime.block_on(async {
-                    let place = Place::make(&stage, format!("scene-{number}"), scenario.family).await?;
+                    let place =
+                        ScenarioNamespace::make(&stage, format!("scene-{number}"), scenario.family).await?;
                     (scenario.play)(&place).await
                 });
                 let name = format!("{} ({:?}, in scene-{number})", scenario.name, scenario.family);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_testbed::wait::eventually;
 
 use crate::looks::{Claimed, condition};
-use crate::place::{Place, Running, stays};
+use crate::place::{Running, ScenarioNamespace, stays};
 use crate::stage::CLUSTER_NETWORK;
 use tenure_tests::networks::NETS;
 
@@ -17,7 +17,7 @@ use tenure_tests::networks::NETS;
 const INTERFACES: [&str; 3] = ["eth0", "net1", "net2"];
 
 /// Claims for a pod's own network, and for two additional ones.
-async fn three(place: &Place<'_>, name: &str) -> Result<[Claimed; 3]> {
+async fn three(place: &ScenarioNamespace<'_>, name: &str) -> Result<[Claimed; 3]> {
     let [shared, sliced] = place.family.networks();
     let names = [format!("{name}-own"), format!("{name}-shared"), format!("{name}-sliced")];
     for (name, network) in names.iter().zip([CLUSTER_NETWORK, shared, sliced]) {
@@ -28,7 +28,7 @@ async fn three(place: &Place<'_>, name: &str) -> Result<[Claimed; 3]> {
 }
 
 /// Annotations of a pod that uses them.
-fn uses(place: &Place<'_>, name: &str) -> Value {
+fn uses(place: &ScenarioNamespace<'_>, name: &str) -> Value {
     let [shared, sliced] = place.family.networks();
     let networks = json!([
         {"name": shared, "namespace": NETS, "ipam-claim-reference": format!("{name}-shared")},
@@ -46,7 +46,7 @@ fn has(pod: &Running, claims: &[Claimed; 3]) -> Result<()> {
 
 /// A reservation. The pods may be on any node, and the attachment definitions in another namespace than pods and claims.
 pub async fn a_claim_that_nobody_owns_stays_and_serves_one_pod_after_the_other_on_any_node(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let claims = three(place, "kept").await?;
     for node in place.stage.cluster.nodes().map(tenure_testbed::cluster::Node::name) {
@@ -69,7 +69,7 @@ pub async fn a_claim_that_nobody_owns_stays_and_serves_one_pod_after_the_other_o
 
 /// There a pod that has completed releases, or blocks its claim.
 pub async fn a_pod_that_has_completed_keeps_nothing_and_the_next_one_gets_the_claims(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let claims = three(place, "kept").await?;
     place.create_pod("first", &uses(place, "kept"), None).await?;
@@ -94,7 +94,7 @@ pub async fn a_pod_that_has_completed_keeps_nothing_and_the_next_one_gets_the_cl
 
 /// There the addresses are released when the claim is not found.
 pub async fn a_claim_deleted_while_a_pod_uses_it_keeps_the_addresses_until_the_pod_is_gone(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let claims = three(place, "kept").await?;
     place.create_pod("user", &uses(place, "kept"), None).await?;
@@ -120,8 +120,9 @@ pub async fn a_claim_deleted_while_a_pod_uses_it_keeps_the_addresses_until_the_p
 }
 
 /// There the namespace of the attachment definition counts.
-pub async fn a_pod_never_gets_a_claim_of_another_namespace(place: &Place<'_>) -> Result<()> {
-    let other = Place::make(place.stage, format!("{}-other", place.namespace), place.family).await?;
+pub async fn a_pod_never_gets_a_claim_of_another_namespace(place: &ScenarioNamespace<'_>) -> Result<()> {
+    let other =
+        ScenarioNamespace::make(place.stage, format!("{}-other", place.namespace), place.family).await?;
     // Where the pod is, and where the definition is, there are claims of that name or not.
     let claims = three(&other, "theirs").await?;
     place.create_pod("thief", &uses(place, "theirs"), None).await?;
@@ -144,7 +145,7 @@ pub async fn a_pod_never_gets_a_claim_of_another_namespace(place: &Place<'_>) ->
 
 /// There `ips` beside a claim are an error, or replace it.
 pub async fn addresses_that_are_not_the_claims_are_refused_to_the_pod_and_those_that_are_are_not(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let [shared, _] = place.family.networks();
     let claim = place.create_claim("kept", shared, &json!({})).await.map(|claim| claim.name_any())?;
@@ -168,7 +169,7 @@ pub async fn addresses_that_are_not_the_claims_are_refused_to_the_pod_and_those_
 
 /// The pod is refused, because no other address takes the place of the claim's, and the claim says why it has none.
 pub async fn p3_on_a_network_that_does_not_opt_in_a_pod_that_refers_to_a_claim_is_refused_and_the_claim_says_why(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     place.create_claim("futile", "not-so", &json!({})).await?;
     let element = json!({"name": "not-so", "namespace": NETS, "ipam-claim-reference": "futile"});
@@ -191,7 +192,7 @@ pub async fn p3_on_a_network_that_does_not_opt_in_a_pod_that_refers_to_a_claim_i
 
 /// Two pods have a claim, and a third one is not let in; whoever moves them says which one is reached.
 pub async fn any_other_mover_says_by_an_annotation_which_of_two_pods_is_reached(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let claims = three(place, "kept").await?;
     let nodes: Vec<&str> = place.stage.cluster.nodes().map(tenure_testbed::cluster::Node::name).collect();

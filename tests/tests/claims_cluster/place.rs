@@ -20,7 +20,7 @@ use crate::stage::{Family, Stage};
 use tenure_tests::networks::NETS;
 
 /// A namespace of a scenario.
-pub struct Place<'s> {
+pub struct ScenarioNamespace<'s> {
     pub stage: &'s Stage<'s>,
     pub namespace: String,
     pub family: Family,
@@ -37,7 +37,7 @@ pub struct Running {
     pub macs: BTreeMap<String, String>,
 }
 
-impl<'s> Place<'s> {
+impl<'s> ScenarioNamespace<'s> {
     /// Makes the namespace.
     pub async fn make(stage: &'s Stage<'s>, namespace: String, family: Family) -> Result<Self> {
         let annotations = match family.pool() {

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use tenure_testbed::wait::eventually;
 
 use crate::looks::Claimed;
-use crate::place::{Place, Running, pod_spec};
+use crate::place::{Running, ScenarioNamespace, pod_spec};
 use tenure_tests::networks::NETS;
 
-fn sets(place: &Place<'_>) -> Api<StatefulSet> {
+fn sets(place: &ScenarioNamespace<'_>) -> Api<StatefulSet> {
     Api::namespaced(place.stage.client.clone(), &place.namespace)
 }
 
 /// A set of two pods with an own network and two additional ones.
-async fn create(place: &Place<'_>, policy: Value) -> Result<()> {
+async fn create(place: &ScenarioNamespace<'_>, policy: Value) -> Result<()> {
     let networks: Vec<String> = place.family.networks().iter().map(|name| format!("{NETS}/{name}")).collect();
     let annotations =
         json!({"tenure/keep-addresses": "true", "k8s.v1.cni.cncf.io/networks": networks.join(",")});
@@ -34,13 +34,13 @@ async fn create(place: &Place<'_>, policy: Value) -> Result<()> {
     Ok(())
 }
 
-async fn change(place: &Place<'_>, change: Value) -> Result<()> {
+async fn change(place: &ScenarioNamespace<'_>, change: Value) -> Result<()> {
     sets(place).patch("db", &PatchParams::default(), &Patch::Merge(change)).await?;
     Ok(())
 }
 
 /// The claims of a pod, by the order of its interfaces.
-async fn claims_of(place: &Place<'_>, pod: &str) -> Result<Vec<Claimed>> {
+async fn claims_of(place: &ScenarioNamespace<'_>, pod: &str) -> Result<Vec<Claimed>> {
     let [shared, sliced] = place.family.networks();
     let mut all = Vec::new();
     for (network, interface) in [("tenure", "eth0"), (shared, "net1"), (sliced, "net2")] {
@@ -57,7 +57,7 @@ fn has(pod: &Running, claims: &[Claimed]) -> Result<()> {
 }
 
 pub async fn a_stateful_sets_pod_keeps_its_addresses_on_whichever_node_it_runs_next(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     create(place, json!({"whenScaled": "Retain", "whenDeleted": "Retain"})).await?;
     let claims = [claims_of(place, "db-0").await?, claims_of(place, "db-1").await?];
@@ -82,7 +82,7 @@ pub async fn a_stateful_sets_pod_keeps_its_addresses_on_whichever_node_it_runs_n
 }
 
 pub async fn a_stateful_set_that_shrinks_keeps_or_frees_addresses_as_its_retention_policy_says(
-    place: &Place<'_>,
+    place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     create(place, json!({"whenScaled": "Retain", "whenDeleted": "Delete"})).await?;
     let (first, second) = (claims_of(place, "db-0").await?, claims_of(place, "db-1").await?);

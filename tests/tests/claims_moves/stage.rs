@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 use tenure_handles::{Clock, SystemClock};
-use tenure_testbed::control_plane::Options;
+use tenure_testbed::control_plane::ControlPlaneOptions;
 use tenure_testbed::hosts::{Host, Mounts, Segment};
 use tenure_testbed::process::{Process, Program};
 use tenure_testbed::wait::{PATIENCE, until};
@@ -66,7 +66,8 @@ impl Stage {
     pub fn new() -> Self {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let cluster = Cluster::without_controller(Options::default().without_controller_manager());
+        let cluster =
+            Cluster::without_controller(ControlPlaneOptions::default().without_controller_manager());
         cluster.runtime.block_on(define_attachments(&cluster));
         let plane = cluster.plane();
         let log = plane.logs().join("tenure-controller.log");

@@ -21,7 +21,7 @@ use tenure_api::examples::Example;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::LocalApi;
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::PATIENCE;
 
 /// Whoever serves our definitions.
@@ -32,7 +32,7 @@ enum Server {
 
 impl Server {
     async fn real() -> Result<Self> {
-        let plane = ControlPlane::start(Options::default().without_controller_manager()).await?;
+        let plane = ControlPlane::start(ControlPlaneOptions::default().without_controller_manager()).await?;
         Ok(Self::Real(Box::new(plane)))
     }
 

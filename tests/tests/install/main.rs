@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt};
 use serde_json::Value;
 use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::{Clock as _, SystemClock};
-use tenure_testbed::cluster::{Cluster, CniChoice, Options};
+use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice};
 
 use tenure_testbed::wait::eventually;
 use tenure_tests::installed::{DEPLOY, await_pods, install, pods, product, start_pods, three_nodes};
@@ -33,7 +33,7 @@ async fn e1_e3_e4_e5_e6_e7_applied_by_kubectl_it_serves_ninety_pods_through_an_u
     drop(cluster);
     steps.done("ended");
 
-    let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
+    let cluster = Cluster::start(ClusterOptions { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
     let peers = ended(&cluster, compare(&cluster).await)?;
     steps.done("the same pods ran with ptp and host-local");
     // Past the capture: this is what one wants to read in the log of a run.

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tenure_api::claims::{DEFAULT_INTERFACE, IPAMClaim, IPAMClaimSpec, annotation};
 use tenure_api::coil::{AddressBlock, AddressPool};
-use tenure_testbed::control_plane::{ApiRequests, ControlPlane, Options};
+use tenure_testbed::control_plane::{ApiRequests, ControlPlane, ControlPlaneOptions};
 use tenure_testbed::process::{Process, Program};
 use tokio::runtime::Handle;
 
@@ -37,7 +37,8 @@ impl Cluster {
         let directory = tempfile::tempdir()?;
         runtime.block_on(async {
             let plane =
-                ControlPlane::start(Options::default().without_controller_manager().durable()).await?;
+                ControlPlane::start(ControlPlaneOptions::default().without_controller_manager().durable())
+                    .await?;
             let (runtime, client) = (runtime.clone(), plane.client()?);
             let cluster = Self { runtime, client, plane, controller: programs.controller.clone(), directory };
             objects::install(&cluster.client, []).await?;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{Api, Client};
 use serde_json::json;
 use tenure_api::coil::AddressPool;
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tokio::runtime::Handle;
 
 use crate::host::machine::Machine;
@@ -51,7 +51,8 @@ impl Cluster {
     pub(super) fn start(runtime: &Handle, pools: Pools) -> Result<Self> {
         runtime.block_on(async {
             let plane =
-                ControlPlane::start(Options::default().without_controller_manager().durable()).await?;
+                ControlPlane::start(ControlPlaneOptions::default().without_controller_manager().durable())
+                    .await?;
             let cluster = Self { runtime: runtime.clone(), client: plane.client()?, plane };
             objects::install(&cluster.client, []).await?;
             objects::node(&cluster.client, NODE).await?;

@@ -11,7 +11,7 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{Allocation, GROUP, IPPool, IPPoolSpec, NodeSlicePool, label, pool_name};
-use tenure_testbed::control_plane::{ControlPlane, Options};
+use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tokio::runtime::Handle;
 
 use super::{NAMESPACE, NODE, caller};
@@ -36,7 +36,8 @@ impl Cluster {
     pub(super) fn start(runtime: &Handle) -> Result<Self> {
         runtime.block_on(async {
             let plane =
-                ControlPlane::start(Options::default().without_controller_manager().durable()).await?;
+                ControlPlane::start(ControlPlaneOptions::default().without_controller_manager().durable())
+                    .await?;
             let cluster = Self { runtime: runtime.clone(), client: plane.client()?, plane };
             cluster.install().await?;
             objects::node(&cluster.client, NODE).await?;

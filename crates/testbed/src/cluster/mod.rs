@@ -2,8 +2,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use tenure_testbed::cluster::{CniChoice, Cluster, NodePart, Options, images};
-//! let cluster = Cluster::start(Options { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
+//! use tenure_testbed::cluster::{CniChoice, Cluster, NodePart, ClusterOptions, images};
+//! let cluster = Cluster::start(ClusterOptions { nodes: 3, cni: CniChoice::PtpHostLocal }).await?;
 //! cluster.kubectl(&["run", "one", "--image", images::BUSYBOX, "--", "sleep", "1000"]).await?;
 //! cluster.node(0).kill(NodePart::Kubelet).await?;
 //! # Ok(()) }
@@ -53,7 +53,7 @@ use node::{Credentials, Plan};
 
 pub use error::ClusterError;
 pub use node::{Node, NodePart};
-pub use options::{CniChoice, Options};
+pub use options::{ClusterOptions, CniChoice};
 pub use runtime_host::RuntimeHost;
 pub use tenure_image::Image;
 
@@ -76,7 +76,7 @@ impl Cluster {
     /// Starts one and waits until its nodes are ready; without CNI, until they are registered.
     ///
     /// The programs are found, built or installed as [`Binaries::locate`] says. Needs root.
-    pub async fn start(options: Options) -> Result<Self, ClusterError> {
+    pub async fn start(options: ClusterOptions) -> Result<Self, ClusterError> {
         let count =
             u8::try_from(options.nodes).ok().filter(|count| (1..=Network::MOST_NODES).contains(count));
         let most = usize::from(Network::MOST_NODES);
@@ -84,7 +84,7 @@ impl Cluster {
         let binaries = spawn_blocking(|| Binaries::locate(Program::all())).await??;
         let (directory, network) = spawn_blocking(prepare).await??;
         let addresses = network.addresses();
-        let control_plane = control_plane::Options::default()
+        let control_plane = control_plane::ControlPlaneOptions::default()
             .with_scheduler()
             .service_range(addresses.services())
             .advertised_at(addresses.machine().into())

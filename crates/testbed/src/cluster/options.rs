@@ -2,14 +2,14 @@
 
 /// What a cluster is to be like. The default is what most tests want.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClusterOptions {
     /// How many nodes.
     pub nodes: usize,
     /// What gives pods their addresses and interfaces.
     pub cni: CniChoice,
 }
 
-impl Default for Options {
+impl Default for ClusterOptions {
     fn default() -> Self {
         Self { nodes: 3, cni: CniChoice::PtpHostLocal }
     }

@@ -2,8 +2,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use tenure_testbed::control_plane::{ControlPlane, Options, Part};
-//! let plane = ControlPlane::start(Options::default()).await?;
+//! use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
+//! let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
 //! let client = plane.client()?;
 //! plane.kubectl(&["get", "namespaces"]).await?;
 //! plane.kill(Part::ApiServer).await?;
@@ -39,7 +39,7 @@ use credentials::{Access, Credentials};
 use part::Layout;
 
 pub use error::ControlPlaneError;
-pub use options::Options;
+pub use options::ControlPlaneOptions;
 pub use part::Part;
 pub use requests::{ApiRequest, ApiRequests};
 
@@ -62,7 +62,7 @@ impl ControlPlane {
     /// Starts one and waits until it is ready.
     ///
     /// The programs are found, built or installed as [`Binaries::locate`] says.
-    pub async fn start(options: Options) -> Result<Self, ControlPlaneError> {
+    pub async fn start(options: ControlPlaneOptions) -> Result<Self, ControlPlaneError> {
         let parts = options.parts();
         let needed = parts.iter().map(|part| part.program()).chain([Program::Kubectl]).collect::<Vec<_>>();
         let binaries = tokio::task::spawn_blocking(move || Binaries::locate(needed)).await??;

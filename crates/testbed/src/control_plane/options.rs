@@ -6,7 +6,7 @@ use super::Part;
 
 /// What a control plane is to be like. The default is what most tests want.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ControlPlaneOptions {
     pub(super) controller_manager: bool,
     pub(super) scheduler: bool,
     pub(super) durable: bool,
@@ -16,7 +16,7 @@ pub struct Options {
     pub(super) arguments: Vec<(Part, String)>,
 }
 
-impl Default for Options {
+impl Default for ControlPlaneOptions {
     fn default() -> Self {
         Self {
             controller_manager: true,
@@ -30,7 +30,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ControlPlaneOptions {
     /// Without kube-controller-manager: nobody makes service accounts, deletes namespaces or collects garbage. The
     /// API server then does not ask pods for a service account.
     #[must_use]

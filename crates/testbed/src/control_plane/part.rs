@@ -8,7 +8,7 @@ use tenure_handles::{Entropy as _, SystemEntropy};
 
 use super::certificates::Authority;
 use super::credentials::{Access, Credentials};
-use super::{ControlPlaneError, Options};
+use super::{ControlPlaneError, ControlPlaneOptions};
 use crate::binaries::{Binaries, Program};
 use crate::ports::Port;
 use crate::process::Program as Launch;
@@ -54,7 +54,7 @@ impl fmt::Display for Part {
 /// Everything that the parts' arguments are made of, decided once, so that a restarted part is the same again.
 #[derive(Debug)]
 pub(super) struct Layout {
-    options: Options,
+    options: ControlPlaneOptions,
     binaries: Binaries,
     directory: PathBuf,
     logs: PathBuf,
@@ -72,7 +72,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn prepare(
-        options: Options,
+        options: ControlPlaneOptions,
         binaries: Binaries,
         run: &RunDirectory,
         authority: &Authority,
@@ -257,7 +257,7 @@ impl Layout {
 }
 
 /// Where a part listens: on loopback, except an API server that pods are to reach.
-fn listens_at(options: &Options, part: Part) -> IpAddr {
+fn listens_at(options: &ControlPlaneOptions, part: Part) -> IpAddr {
     match (part, options.advertised) {
         (Part::ApiServer, Some(address)) => address,
         _ => Ipv4Addr::LOCALHOST.into(),

@@ -16,17 +16,17 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use super::HostError;
-use super::host::Place;
+use super::host::HostNamespaces;
 
 /// A program to be run inside a host; built like [`std::process::Command`].
 #[derive(Debug)]
 pub struct HostCommand {
-    place: Arc<Place>,
+    place: Arc<HostNamespaces>,
     command: Command,
 }
 
 impl HostCommand {
-    pub(super) fn new(place: Arc<Place>, program: impl AsRef<OsStr>) -> Self {
+    pub(super) fn new(place: Arc<HostNamespaces>, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         // The directory that the test was started in may be hidden by the host's mounts.
         command.current_dir("/");

@@ -15,12 +15,12 @@ use super::{Capture, HostCommand, HostError, NetworkNamespace, ping};
 /// When it is dropped, its processes are killed and reaped, and its interfaces go.
 #[derive(Debug)]
 pub struct Host {
-    place: Arc<Place>,
+    place: Arc<HostNamespaces>,
 }
 
 /// Where a host's programs run: shared with commands that are about to be started.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct HostNamespaces {
     namespace: NetworkNamespace,
     mounts: Mounts,
     /// Made when the first program is started; gone after [`Host::end_processes`] until the next one.
@@ -42,7 +42,8 @@ impl Host {
 
     /// A host of a network namespace that exists already.
     pub fn in_namespace(namespace: NetworkNamespace, mounts: Mounts) -> Self {
-        let place = Place { namespace, mounts, lifeline: Mutex::default(), reapers: Mutex::default() };
+        let place =
+            HostNamespaces { namespace, mounts, lifeline: Mutex::default(), reapers: Mutex::default() };
         Self { place: Arc::new(place) }
     }
 
@@ -150,7 +151,7 @@ impl AsRef<NetworkNamespace> for Host {
     }
 }
 
-impl Place {
+impl HostNamespaces {
     pub(super) fn name(&self) -> &str {
         self.namespace.name()
     }
