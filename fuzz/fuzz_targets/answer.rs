@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Answer`.
+//! See `tenure_fuzz_harness::Target::Answer`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Answer.enter(input) {
+    if let Err(problem) = Target::Answer.run(input) {
         panic!("{problem}");
     }
 });

@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Claims`.
+//! See `tenure_fuzz_harness::Target::Claims`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Claims.enter(input) {
+    if let Err(problem) = Target::Claims.run(input) {
         panic!("{problem}");
     }
 });

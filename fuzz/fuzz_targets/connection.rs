@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Connection`.
+//! See `tenure_fuzz_harness::Target::Connection`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Connection.enter(input) {
+    if let Err(problem) = Target::Connection.run(input) {
         panic!("{problem}");
     }
 });

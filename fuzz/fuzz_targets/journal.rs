@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Journal`.
+//! See `tenure_fuzz_harness::Target::Journal`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Journal.enter(input) {
+    if let Err(problem) = Target::Journal.run(input) {
         panic!("{problem}");
     }
 });

@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Message`.
+//! See `tenure_fuzz_harness::Target::Message`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Message.enter(input) {
+    if let Err(problem) = Target::Message.run(input) {
         panic!("{problem}");
     }
 });

@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Objects`.
+//! See `tenure_fuzz_harness::Target::Objects`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Objects.enter(input) {
+    if let Err(problem) = Target::Objects.run(input) {
         panic!("{problem}");
     }
 });

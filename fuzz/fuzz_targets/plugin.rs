@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Plugin`.
+//! See `tenure_fuzz_harness::Target::Plugin`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Plugin.enter(input) {
+    if let Err(problem) = Target::Plugin.run(input) {
         panic!("{problem}");
     }
 });

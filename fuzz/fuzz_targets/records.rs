@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Records`.
+//! See `tenure_fuzz_harness::Target::Records`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Records.enter(input) {
+    if let Err(problem) = Target::Records.run(input) {
         panic!("{problem}");
     }
 });

@@ -1,10 +1,10 @@
-//! See `tenure_garbage::Door::Whereabouts`.
+//! See `tenure_fuzz_harness::Target::Whereabouts`.
 #![no_main]
 
-use tenure_garbage::Door;
+use tenure_fuzz_harness::Target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(problem) = Door::Whereabouts.enter(input) {
+    if let Err(problem) = Target::Whereabouts.run(input) {
         panic!("{problem}");
     }
 });

@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: looks for input that breaks something. The targets are a workspace of their own, `fuzz/`, and what each
-//! of them does is `crates/garbage`, which `cargo test` runs on the corpus.
+//! of them does is `crates/fuzz-harness`, which `cargo test` runs on the corpus.
 
 use std::path::Path;
 use std::process::Command;

@@ -49,7 +49,7 @@ enum Verb {
     },
     /// Look for input that breaks something, with coverage as the guide (needs a nightly compiler and cargo-fuzz)
     Fuzz {
-        /// Which door to try; all of them, one after the other, if none is named
+        /// Which target to run; all of them, one after the other, if none is named
         targets: Vec<String>,
         /// For how long each
         #[arg(long, default_value_t = 60)]

@@ -9,7 +9,7 @@ use tenure_claims::{
 };
 use tenure_handles::Timestamp;
 
-use crate::{Broken, hold};
+use crate::{Violation, hold};
 
 const ANNOTATIONS: [&str; 6] = [
     annotation::NETWORKS,
@@ -20,7 +20,7 @@ const ANNOTATIONS: [&str; 6] = [
     annotation::KEEP_ADDRESSES,
 ];
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let text = String::from_utf8_lossy(input);
     for name in ANNOTATIONS {
         for owner in [serde_json::json!([]), launcher(), set()] {
@@ -55,7 +55,7 @@ fn set() -> serde_json::Value {
 }
 
 /// What cannot be read is said; what can, agent and controller read alike.
-fn pod(annotations: &[(&str, &str)], owners: &serde_json::Value) -> Result<(), Broken> {
+fn pod(annotations: &[(&str, &str)], owners: &serde_json::Value) -> Result<(), Violation> {
     let annotations: std::collections::BTreeMap<_, _> = annotations.iter().copied().collect();
     let meta = serde_json::json!({
         "namespace": "ns", "name": "web-0", "uid": "pod-uid", "annotations": annotations, "ownerReferences": owners,
@@ -87,7 +87,7 @@ fn pod(annotations: &[(&str, &str)], owners: &serde_json::Value) -> Result<(), B
 }
 
 /// Slots that are read are written as they were read, and settle.
-fn slots(text: &str) -> Result<(), Broken> {
+fn slots(text: &str) -> Result<(), Violation> {
     let slots = match Slots::from_annotation(text) {
         Err(error) => return hold(error.to_string().contains("taken for empty"), || error.to_string()),
         Ok(slots) => slots,
@@ -104,7 +104,7 @@ fn slots(text: &str) -> Result<(), Broken> {
     hold(next.next(&users).is_none(), || format!("{next:?} does not settle"))
 }
 
-fn claim(claim: &IPAMClaim) -> Result<(), Broken> {
+fn claim(claim: &IPAMClaim) -> Result<(), Violation> {
     let facts = ClaimFacts::of(claim);
     let _ = (mac_of(facts.addresses.iter().map(|(address, _)| *address)), Existing::of(claim));
     let now = Timestamp::from_millis(1);
@@ -115,7 +115,7 @@ fn claim(claim: &IPAMClaim) -> Result<(), Broken> {
     hold(!status::is_held(&given), || format!("{given:?} has a proof"))
 }
 
-fn virtual_machine(object: &serde_json::Value) -> Result<(), Broken> {
+fn virtual_machine(object: &serde_json::Value) -> Result<(), Violation> {
     let (vm, vmi) = (MachineFacts::of_machine(object), MachineFacts::of_instance(object));
     for (vm, vmi) in [(Some(&vm), None), (None, Some(&vmi)), (Some(&vm), Some(&vmi))] {
         let of = Machine { namespace: "ns", name: "vm", machine: vm, instance: vmi };
@@ -131,6 +131,6 @@ fn virtual_machine(object: &serde_json::Value) -> Result<(), Broken> {
     Ok(())
 }
 
-fn words(refusal: &str) -> Result<(), Broken> {
+fn words(refusal: &str) -> Result<(), Violation> {
     hold(refusal.contains("accepted "), || format!("{refusal:?} does not say what is accepted"))
 }

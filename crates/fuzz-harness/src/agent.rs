@@ -10,9 +10,9 @@ use tenure_handles::SystemClock;
 use tenure_ipam::Subnet;
 
 use crate::words::Words;
-use crate::{Broken, hold, plugin};
+use crate::{Violation, hold, plugin};
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let words = Words::read(input);
     let Ok(call) = Call::read(|name| words.variable(name), words.stdin.to_vec()) else { return Ok(()) };
     if call.verb == Verb::Version {
@@ -37,7 +37,7 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
 }
 
 /// What every answer must be.
-pub(crate) fn check(verb: Verb, version: Option<Version>, reply: &rpc::Reply) -> Result<(), Broken> {
+pub(crate) fn check(verb: Verb, version: Option<Version>, reply: &rpc::Reply) -> Result<(), Violation> {
     if let Some(failure) = &reply.failure {
         hold(failure.code > 0 && !failure.message.is_empty(), || {
             format!("refused without words: {failure:?}")
@@ -58,7 +58,9 @@ pub(crate) fn check(verb: Verb, version: Option<Version>, reply: &rpc::Reply) ->
 }
 
 /// Runs something with the service of a node that has a block for the pool `default`.
-pub(crate) fn with_service<T>(ask: impl AsyncFnOnce(Service<Anyone, SystemClock>) -> T) -> Result<T, Broken> {
+pub(crate) fn with_service<T>(
+    ask: impl AsyncFnOnce(Service<Anyone, SystemClock>) -> T,
+) -> Result<T, Violation> {
     let subnet = Subnet { ipv4: "10.1.0.0/24".parse().ok(), ipv6: "fd01::/120".parse().ok() };
     let entrance = Entrance::new();
     let node = entrance.handle();

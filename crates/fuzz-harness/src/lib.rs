@@ -1,14 +1,14 @@
-//! Every door that input comes in by, and what must hold whatever the input is.
+//! The fuzz targets: every place that input enters a program by, and what must hold whatever the input is.
 //!
-//! A [`Door`] takes any bytes and says how Tenure broke its word on them, if it did; that it does not panic goes without
-//! saying. The words:
+//! A [`Target`] takes any bytes and says which promise Tenure broke on them, if any; that it does not panic goes without
+//! saying. The promises:
 //!
 //! - a refusal names what it refuses and what would be accepted;
 //! - whatever the plugin prints is JSON in the shape of the specification;
 //! - what is damaged is said, and what is not damaged is kept.
 //!
-//! The same doors serve two kinds of runs. Plain `cargo test` replays the corpus of the repository (`fuzz/corpus`, a
-//! directory a door) and a fixed number of changes to it that follow from a seed. `cargo xtask fuzz` looks for new input
+//! The same targets serve two kinds of runs. Plain `cargo test` replays the corpus of the repository (`fuzz/corpus`, a
+//! directory a target) and a fixed number of changes to it that follow from a seed. `cargo xtask fuzz` looks for new input
 //! with coverage as its guide (`fuzz/`, which needs a nightly compiler and cargo-fuzz, and is no part of the workspace).
 //! What it finds is added to the corpus.
 
@@ -27,9 +27,9 @@ mod words;
 
 pub use change::Changes;
 
-/// A door that input comes in by.
+/// A place that input enters by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum Target {
     /// The plugin's environment and standard input, with no agent to ask.
     Plugin,
     /// The same, with an agent.
@@ -52,10 +52,10 @@ pub enum Door {
     Claims,
 }
 
-/// How Tenure broke its word.
-pub type Broken = String;
+/// Which promise was broken, and how.
+pub type Violation = String;
 
-impl Door {
+impl Target {
     /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Plugin,
@@ -86,24 +86,24 @@ impl Door {
         }
     }
 
-    /// Lets input in, and says how Tenure broke its word on it.
-    pub fn enter(self, input: &[u8]) -> Result<(), Broken> {
+    /// Feeds input to the program, and says which promise was broken on it.
+    pub fn run(self, input: &[u8]) -> Result<(), Violation> {
         match self {
-            Self::Plugin => plugin::enter(input),
-            Self::Agent => agent::enter(input),
-            Self::Connection => connection::enter(input),
-            Self::Message => message::enter(input),
-            Self::Answer => answer::enter(input),
-            Self::Journal => journal::enter(input),
-            Self::Records => records::enter(input),
-            Self::Objects => objects::enter(input),
-            Self::Whereabouts => whereabouts::enter(input),
-            Self::Claims => claims::enter(input),
+            Self::Plugin => plugin::run(input),
+            Self::Agent => agent::run(input),
+            Self::Connection => connection::run(input),
+            Self::Message => message::run(input),
+            Self::Answer => answer::run(input),
+            Self::Journal => journal::run(input),
+            Self::Records => records::run(input),
+            Self::Objects => objects::run(input),
+            Self::Whereabouts => whereabouts::run(input),
+            Self::Claims => claims::run(input),
         }
     }
 }
 
 /// Fails with these words unless it holds.
-fn hold(holds: bool, otherwise: impl FnOnce() -> Broken) -> Result<(), Broken> {
+fn hold(holds: bool, otherwise: impl FnOnce() -> Violation) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(otherwise()) }
 }

@@ -6,12 +6,12 @@
 use tenure_cni::rpc;
 use tenure_grpc::server::{Connection, Event, MOST_CALLS};
 
-use crate::{Broken, hold};
+use crate::{Violation, hold};
 
 /// More than a connection keeps beside what it was told.
 const ASIDE: usize = 1 << 20;
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let (first, bytes) = input.split_first().unwrap_or((&0, &[]));
     let size = usize::from(*first) + 1;
     let heard = |size: usize| {
@@ -26,7 +26,7 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
 }
 
 /// Answers every other call with what it said, and reads slowly.
-fn converse(bytes: &[u8], size: usize) -> Result<(), Broken> {
+fn converse(bytes: &[u8], size: usize) -> Result<(), Violation> {
     let mut connection = Connection::new(&rpc::METHODS);
     let mut under_way = Vec::new();
     for (number, piece) in bytes.chunks(size).enumerate() {

@@ -9,14 +9,14 @@ use tenure_agent::node::{Attach, PoolFacts, SeenBlock, Ticket, Wiring, Wish};
 use tenure_agent::{Event, HoldKey, Node, Pod, Settings};
 use tenure_handles::Timestamp;
 
-use crate::{Broken, hold};
+use crate::{Violation, hold};
 
 /// Where the journals of the corpus come from.
 pub(crate) fn origin() -> Origin {
     Origin { boot: "boot".into(), node: "node-1".into() }
 }
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     if let Ok(reading) = codec::read(input) {
         let parts = reading.whole.checked_add(reading.torn);
         hold(parts.is_some_and(|parts| parts <= input.len()) && reading.damaged <= input.len(), || {
@@ -50,14 +50,14 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
     hold(holds(&again) == holds(&image), || "a second start knows other holds than the first".into())
 }
 
-fn open(place: &Path) -> Result<(Image, Vec<Note>), Broken> {
+fn open(place: &Path) -> Result<(Image, Vec<Note>), Violation> {
     let opened = Journal::open(place, &origin(), |_| {});
     let opened = opened.map_err(|error| format!("a journal was not replaced but refused: {error}"))?;
     Ok((opened.image, opened.notes))
 }
 
 /// A node starts from an image. Whatever it says, the node neither fails nor hands out what it says is held.
-pub(crate) fn replay(image: Image) -> Result<(), Broken> {
+pub(crate) fn replay(image: Image) -> Result<(), Violation> {
     let held: Vec<_> = image.holds().map(|hold| hold.addresses).collect();
     let mut node = Node::new(Settings::new("node-1"));
     let mut now = Timestamp::from_millis(1);

@@ -16,9 +16,9 @@ use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservati
 use tenure_handles::Timestamp;
 use tenure_ipam::IntervalSet;
 
-use crate::{Broken, hold, plugin};
+use crate::{Violation, hold, plugin};
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let text = String::from_utf8_lossy(input);
     annotation(&text)?;
     lists(&text)?;
@@ -46,7 +46,7 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
 }
 
 /// Any JSON as an object among others: whatever it is, the others are read, and it is said what is wrong with it.
-fn lists(text: &str) -> Result<(), Broken> {
+fn lists(text: &str) -> Result<(), Violation> {
     // No server holds what is no JSON, or a number beyond all floating-point ones.
     if serde_json::from_str::<Read<IPAMClaim>>(text).is_err() {
         return Ok(());
@@ -64,7 +64,7 @@ fn lists(text: &str) -> Result<(), Broken> {
     beside::<StatefulSet>(text, "")
 }
 
-fn beside<K>(text: &str, rest: &str) -> Result<(), Broken>
+fn beside<K>(text: &str, rest: &str) -> Result<(), Violation>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
@@ -86,7 +86,7 @@ where
 }
 
 /// A namespace names this text as its pool: a pool of that name serves, any other is refused by its name.
-fn annotation(text: &str) -> Result<(), Broken> {
+fn annotation(text: &str) -> Result<(), Violation> {
     if let Ok(name) = coil::request_name(text, "node-1") {
         hold(tenure_api::names::is_object_name(&name), || format!("{name:?} is no name of an object"))?;
     }

@@ -13,9 +13,9 @@ use tenure_whereabouts::config::{Arguments, Config};
 use tenure_whereabouts::ledger::memory::Memory;
 use tenure_whereabouts::ledger::{Answer, PoolId, Request, Want, Who};
 
-use crate::{Broken, hold};
+use crate::{Violation, hold};
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let text = String::from_utf8_lossy(input);
     let mut lines = text.lines();
     let (network, flat) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
@@ -56,7 +56,7 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
 }
 
 /// A refusal says what is wrong, and what would be accepted.
-fn worded(failure: &Failure) -> Result<(), Broken> {
+fn worded(failure: &Failure) -> Result<(), Violation> {
     hold(!failure.message.is_empty(), || "a refusal without words".to_owned())?;
     let accepted = failure.details.contains("accepted") || failure.message.contains("accepted");
     hold(accepted, || format!("a refusal that does not say what would be accepted: {failure}"))

@@ -3,9 +3,9 @@
 
 use tenure_agent::journal::codec;
 
-use crate::{Broken, hold, journal};
+use crate::{Violation, hold, journal};
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let mut file = codec::begin(&journal::origin());
     let mut rest = input;
     while let Some((length, after)) = rest.split_first_chunk::<2>() {

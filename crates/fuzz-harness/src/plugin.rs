@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tenure_cni::plugin::{Outcome, Places, run};
+use tenure_cni::plugin::{Outcome, Places};
 use tenure_cni::{Call, NetworkConfig, Verb, tombstone};
 
 use crate::words::Words;
-use crate::{Broken, hold};
+use crate::{Violation, hold};
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let words = Words::read(input);
     // The configuration may name any socket of this machine, and this machine's sockets are not ours to call.
     if NetworkConfig::parse(words.stdin).is_ok_and(|config| config.socket.is_some()) {
@@ -18,7 +18,8 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
     let directory = tempfile::tempdir().map_err(|error| format!("no place for tombstones: {error}"))?;
     let tombstones = directory.path().join("tombstones");
     let places = Places { socket: &directory.path().join("nobody.sock"), tombstones: &tombstones };
-    let outcome = run("tenure", |name| words.variable(name), words.stdin.to_vec(), places);
+    let outcome =
+        tenure_cni::plugin::run("tenure", |name| words.variable(name), words.stdin.to_vec(), places);
     let call = Call::read(|name| words.variable(name), words.stdin.to_vec());
     match &call {
         Ok(call) if call.verb == Verb::Version => {
@@ -35,7 +36,7 @@ pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
 }
 
 /// A DEL that succeeded without an agent left its tombstone.
-fn buried(call: &Call, tombstones: &Path) -> Result<(), Broken> {
+fn buried(call: &Call, tombstones: &Path) -> Result<(), Violation> {
     let left =
         tombstone::read_all(tombstones).map_err(|error| format!("tombstones cannot be read: {error}"))?;
     let [(_, Ok(left))] = &left[..] else { return Err(format!("a DEL left {left:?}")) };
@@ -45,7 +46,7 @@ fn buried(call: &Call, tombstones: &Path) -> Result<(), Broken> {
 }
 
 /// What the plugin prints when it refuses: an error as the specification has it, that names what it refuses.
-pub(crate) fn refusal(outcome: &Outcome) -> Result<Value, Broken> {
+pub(crate) fn refusal(outcome: &Outcome) -> Result<Value, Violation> {
     let error = object(&outcome.stdout)?;
     hold(outcome.code == 1, || format!("{error} with exit code {}", outcome.code))?;
     hold(!outcome.stderr.is_empty(), || format!("nothing in the log about {error}"))?;
@@ -59,7 +60,7 @@ pub(crate) fn refusal(outcome: &Outcome) -> Result<Value, Broken> {
 }
 
 /// A refusal of what was said names the variable or the field, and what would be accepted.
-pub(crate) fn named(code: u64, message: &str, details: &str) -> Result<(), Broken> {
+pub(crate) fn named(code: u64, message: &str, details: &str) -> Result<(), Violation> {
     const FIELDS: [&str; 13] = [
         "cniVersion",
         "name",
@@ -87,7 +88,7 @@ pub(crate) fn named(code: u64, message: &str, details: &str) -> Result<(), Broke
 }
 
 /// The JSON object that was printed.
-pub(crate) fn object(stdout: &[u8]) -> Result<Value, Broken> {
+pub(crate) fn object(stdout: &[u8]) -> Result<Value, Violation> {
     let json: Option<Value> = serde_json::from_slice(stdout).ok().filter(Value::is_object);
     json.ok_or_else(|| format!("printed {:?}, which is no JSON object", String::from_utf8_lossy(stdout)))
 }

@@ -9,9 +9,9 @@ use tenure_grpc::server::{Connection, Event};
 use tenure_grpc::{CallError, UnaryCall};
 
 use crate::answer::Peer;
-use crate::{Broken, agent, hold};
+use crate::{Violation, agent, hold};
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let (first, body) = input.split_first().unwrap_or((&0, &[]));
     let verbs = [Verb::Add, Verb::Del, Verb::Check, Verb::Status, Verb::Gc];
     let verb = verbs.get(usize::from(*first) % (verbs.len() + 1));

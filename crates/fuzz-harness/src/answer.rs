@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tenure_grpc::{CallError, UnaryCall};
 
-use crate::{Broken, hold};
+use crate::{Violation, hold};
 
-pub(crate) fn enter(input: &[u8]) -> Result<(), Broken> {
+pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
     let call =
         UnaryCall { path: "/p.S/M", message: b"m", traceparent: None, patience: Duration::from_secs(1) };
     match call.over(Peer(input)) {
