@@ -80,7 +80,9 @@ impl Core {
                 },
                 "spec": {},
             });
-            kinds::prepare_create("Namespace", &mut value);
+            if let Some(builtin) = kinds::BUILTINS.iter().find(|builtin| builtin.plural == NAMESPACES) {
+                kinds::prepare_create(builtin, &mut value);
+            }
             let proposal = Proposal {
                 collection: NAMESPACES.into(),
                 key,

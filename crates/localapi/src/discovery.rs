@@ -1,10 +1,7 @@
-//! Discovery: which groups, versions and resources there are, in the old form and the aggregated one.
+//! Discovery: which groups, versions and resources there are. Clients that prefer the aggregated form get this one,
+//! which they understand as well.
 //!
 //! Everything is computed from the registry; nothing here knows a kind by name.
-
-mod sha256;
-#[cfg(test)]
-mod tests;
 
 use std::cmp::Ordering;
 
@@ -45,13 +42,9 @@ fn concat_platform() -> String {
     format!("{}/{arch}", std::env::consts::OS)
 }
 
-/// The answer to `/api`. `address` is where the server can be reached, if anywhere.
-pub(crate) fn legacy(address: &str) -> Value {
-    json!({
-        "kind": "APIVersions",
-        "versions": ["v1"],
-        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
-    })
+/// The answer to `/api`.
+pub(crate) fn legacy() -> Value {
+    json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
 
 /// The answer to `/apis`.
@@ -99,8 +92,7 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
             listed.push(entry);
         }
     }
-    // The core group is there even without resources.
-    if listed.is_empty() && !group.is_empty() {
+    if listed.is_empty() {
         return None;
     }
     let mut out = Map::new();
@@ -113,60 +105,6 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
     Some(Value::Object(out))
 }
 
-/// The aggregated form: everything of `/api` or of `/apis` in one answer.
-pub(crate) fn aggregated(registry: &Registry, legacy: bool, version: &str) -> Value {
-    let groups = if legacy { vec![String::new()] } else { names(registry) };
-    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(registry, group)).collect();
-    json!({
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
-        "metadata": {},
-        "items": items,
-    })
-}
-
-fn aggregated_group(registry: &Registry, group: &str) -> Value {
-    let versions: Vec<Value> = versions(registry, group)
-        .iter()
-        .map(|version| {
-            let listed: Vec<Value> = of(registry, group, version).map(aggregated_resource).collect();
-            json!({"version": version, "resources": listed, "freshness": "Current"})
-        })
-        .collect();
-    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
-    json!({"metadata": metadata, "versions": versions})
-}
-
-fn aggregated_resource(resource: &Resource) -> Value {
-    // The real server leaves out the group and version of kinds that are built in.
-    let (own_group, own_version) = match resource.custom() {
-        Some(_) => (resource.group.as_str(), resource.version.as_str()),
-        None => ("", ""),
-    };
-    let kind =
-        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
-    let mut out = json!({
-        "resource": resource.plural,
-        "responseKind": kind(own_group, own_version, &resource.kind),
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular,
-        "verbs": verbs(resource),
-    });
-    add_names(resource, &mut out);
-    let subs: Vec<Value> = subresources(resource)
-        .iter()
-        .map(|sub| {
-            let (group, version) =
-                if sub.group.is_empty() { (own_group, own_version) } else { (sub.group, "v1") };
-            json!({"subresource": sub.name, "responseKind": kind(group, version, &sub.kind), "verbs": sub.verbs})
-        })
-        .collect();
-    if !subs.is_empty() {
-        out["subresources"] = Value::Array(subs);
-    }
-    out
-}
-
 fn resource_entry(resource: &Resource) -> Value {
     let mut out = json!({
         "name": resource.plural,
@@ -175,32 +113,13 @@ fn resource_entry(resource: &Resource) -> Value {
         "kind": resource.kind,
         "verbs": verbs(resource),
     });
-    add_names(resource, &mut out);
-    out["storageVersionHash"] = json!(storage_version_hash(resource));
-    out
-}
-
-/// Tells clients whether the version in which objects are stored has changed.
-fn storage_version_hash(resource: &Resource) -> String {
-    use base64::Engine as _;
-    let stored = match resource.custom() {
-        Some(custom) => custom.stored_api_version.as_str(),
-        // Events are stored in the core group, wherever they are read.
-        None if resource.kind == "Event" => "v1",
-        None => resource.api_version.as_str(),
-    };
-    let (group, version) = stored.split_once('/').unwrap_or(("", stored));
-    let hash = sha256::sha256(format!("{group}/{version}/{}", resource.kind).as_bytes());
-    base64::engine::general_purpose::STANDARD.encode(&hash[..8])
-}
-
-fn add_names(resource: &Resource, out: &mut Value) {
     if !resource.short_names.is_empty() {
         out["shortNames"] = json!(resource.short_names);
     }
     if !resource.categories.is_empty() {
         out["categories"] = json!(resource.categories);
     }
+    out
 }
 
 fn verbs(resource: &Resource) -> &'static [&'static str] {
@@ -243,27 +162,13 @@ fn of<'r>(registry: &'r Registry, group: &'r str, version: &'r str) -> impl Iter
     registry.all().map(AsRef::as_ref).filter(move |r: &&Resource| r.group == group && r.version == version)
 }
 
-/// The built-in groups in the order in which the real server lists them.
-const GROUPS: [&str; 5] = ["apps", "events.k8s.io", "policy", "apiextensions.k8s.io", "coordination.k8s.io"];
-
-/// The groups but the core group: first those that are built in.
+/// The groups but the core group.
 fn names(registry: &Registry) -> Vec<String> {
-    let mut names: Vec<(usize, &str)> = registry
-        .all()
-        .filter(|resource| !resource.group.is_empty())
-        .map(|resource| {
-            let place = GROUPS.iter().position(|group| *group == resource.group);
-            (place.unwrap_or(GROUPS.len()), resource.group.as_str())
-        })
-        .collect();
-    names.sort_unstable();
-    let mut out: Vec<String> = Vec::new();
-    for (_, name) in names {
-        if !out.iter().any(|known| known == name) {
-            out.push(name.to_owned());
-        }
-    }
-    out
+    let mut names: Vec<String> = registry.all().map(|resource| resource.group.clone()).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// The versions of a group, the preferred one first.

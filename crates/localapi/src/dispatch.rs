@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::core::Core;
 use crate::decode::{self, Strictness};
 use crate::list::{ListOptions, Selection, list, parse_version, uncaught_version};
+use crate::patch::Patch;
 use crate::registry::{Registry, Resource};
 use crate::request::{Form, Place, Query, Target, Verb, content_type};
 use crate::respond::{self, Reply, View};
@@ -17,7 +18,7 @@ use crate::scale::{ScaleChange, scale_of};
 use crate::status::Status;
 use crate::store::Key;
 use crate::watch::{WatchOptions, watch};
-use crate::write::{Change, DeleteOptions, Outcome, Part, Patch, WriteOptions, Writer, Written};
+use crate::write::{Change, DeleteOptions, Outcome, Part, WriteOptions, Writer, Written};
 use crate::{discovery, openapi, present};
 
 const JSON: &str = "application/json";
@@ -166,7 +167,7 @@ impl Route {
     }
 
     fn form(&self, call: &Call) -> Result<Form, Status> {
-        Form::negotiate(&call.headers, |form| !matches!(form, Form::Discovery(_))).map_err(|status| {
+        Form::negotiate(&call.headers).map_err(|status| {
             if self.resource.custom().is_some() { status } else { Status::no_representation(&[JSON]) }
         })
     }
@@ -236,7 +237,7 @@ impl Route {
         let change = match self.verb {
             Verb::Create => None,
             Verb::Patch => {
-                let patch = Patch::parse(&self.resource, &content_type(&call.headers), &call.body)?;
+                let patch = Patch::parse(&content_type(&call.headers), &call.body)?;
                 Some(if self.sub == Sub::Scale {
                     Change::Scale(ScaleChange::Patch(patch))
                 } else {
@@ -246,7 +247,7 @@ impl Route {
             _ => {
                 check_media(call)?;
                 Some(if self.sub == Sub::Scale {
-                    Change::Scale(ScaleChange::Replace(decode::parse("Scale", &call.body)?.value))
+                    Change::Scale(ScaleChange::Replace(decode::parse("Scale", &call.body)?))
                 } else {
                     Change::Replace(decode::decode(&self.resource, &call.body)?)
                 })
@@ -281,7 +282,7 @@ impl Route {
         query: &Query,
     ) -> Result<Reply, Status> {
         check_media(call)?;
-        let binding = decode::parse("Binding", &call.body)?.value;
+        let binding = decode::parse("Binding", &call.body)?;
         let options = WriteOptions::parse(query, "CreateOptions")?;
         let writer = Writer { core, resource: &self.resource, options };
         writer.bind(&place.namespace, &place.name, &binding).await?;
@@ -360,34 +361,19 @@ fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status>
         Some(document) => ok(document),
         None => Ok(nothing_at(&registry, group)),
     };
-    let resources = |group: &str, version: &str| {
-        openapi::has_document(&registry, group, version)
-            .then(|| discovery::resources(&registry, group, version))
-            .flatten()
-    };
     match segments.as_slice() {
-        [] => ok(json!({"paths": paths(&registry)})),
         ["healthz" | "livez" | "readyz", ..] => Ok(respond::plain_text(StatusCode::OK, "ok")),
         ["version"] => ok(discovery::version()),
-        [root @ ("api" | "apis")] => {
-            let legacy = *root == "api";
-            let form =
-                Form::negotiate(&call.headers, |form| matches!(form, Form::Plain | Form::Discovery(_)))?;
-            match form {
-                Form::Discovery(version) => {
-                    Ok(respond::aggregated(version, &discovery::aggregated(&registry, legacy, version)))
-                }
-                _ if legacy => ok(discovery::legacy(&address(call))),
-                _ => ok(discovery::groups(&registry)),
-            }
-        }
-        ["api", version] => found("", resources("", version)),
+        ["api"] => ok(discovery::legacy()),
+        ["apis"] => ok(discovery::groups(&registry)),
+        ["api", version] => found("", discovery::resources(&registry, "", version)),
         ["apis", group] => found(group, discovery::group(&registry, group)),
-        ["apis", group, version] => found(group, resources(group, version)),
-        ["openapi", "v2"] => ok(openapi::v2(&registry)),
+        ["apis", group, version] => found(group, discovery::resources(&registry, group, version)),
         ["openapi", "v3"] => ok(openapi::index(&registry)),
-        ["openapi", "v3", "api", version] => Ok(api_document(&registry, "", version)),
-        ["openapi", "v3", "apis", group, version] => Ok(api_document(&registry, group, version)),
+        ["openapi", "v3", "api", version] => found("none", openapi::document(&registry, "", version)),
+        ["openapi", "v3", "apis", group, version] => {
+            found("none", openapi::document(&registry, group, version))
+        }
         _ => Ok(respond::no_such_page()),
     }
 }
@@ -404,41 +390,4 @@ fn nothing_at(registry: &Registry, group: &str) -> Reply {
     } else {
         respond::no_such_page()
     }
-}
-
-fn api_document(registry: &Registry, group: &str, version: &str) -> Reply {
-    if !openapi::has_document(registry, group, version) {
-        return respond::no_such_page();
-    }
-    respond::json_text(StatusCode::OK, openapi::document(registry, group, version).to_string())
-}
-
-/// Where the client found this server.
-fn address(call: &Call) -> String {
-    let host = call.headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
-    host.unwrap_or_default().to_owned()
-}
-
-/// Every path that answers something by itself.
-fn paths(registry: &Registry) -> Vec<String> {
-    let mut paths: Vec<String> = [
-        "/api",
-        "/api/v1",
-        "/apis",
-        "/healthz",
-        "/livez",
-        "/openapi/v2",
-        "/openapi/v3",
-        "/readyz",
-        "/version",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    for resource in registry.all().filter(|resource| !resource.group.is_empty()) {
-        paths.push(format!("/apis/{}", resource.group));
-        paths.push(format!("/apis/{}", resource.api_version));
-    }
-    paths.sort();
-    paths.dedup();
-    paths
 }

@@ -252,7 +252,7 @@ impl Token {
         };
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(format!(": {error}")))?;
         let token: Self = crate::json::read(&bytes)
-            .and_then(|read| serde_json::from_value(read.value).map_err(|error| error.to_string()))
+            .and_then(|value| serde_json::from_value(value).map_err(|error| error.to_string()))
             .map_err(|problem| bad(format!(": {problem}")))?;
         if token.v != TOKEN_VERSION {
             return Err(bad(format!(": server does not recognize this encoded version {}", token.v)));

@@ -6,7 +6,7 @@ mod metadata;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use metadata::{coerce, finalizer_warnings, validate_create, validate_update};
+pub(crate) use metadata::{coerce, finalizer_warnings, tidy, validate_create, validate_update};
 
 /// Which rule the names of a kind follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,14 +8,13 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::kinds;
 use crate::registry::{Nature, Resource};
 use crate::store::Object;
 
 /// Whether the stored text is what the endpoint shows.
 pub(crate) fn is_as_stored(resource: &Resource, object: &Object) -> bool {
     match &resource.nature {
-        Nature::Builtin(builtin) => builtin.group != "events.k8s.io",
+        Nature::Builtin(_) => true,
         Nature::Custom(custom) => {
             object.version > custom.since && object.value["apiVersion"] == resource.api_version.as_str()
         }
@@ -34,7 +33,6 @@ pub(crate) fn value<'o>(resource: &Resource, object: &'o Object) -> Cow<'o, Valu
 /// A stored value as the endpoint shows it.
 pub(crate) fn converted(resource: &Resource, mut value: Value) -> Value {
     match &resource.nature {
-        Nature::Builtin(builtin) if builtin.group == "events.k8s.io" => kinds::event_from_stored(value),
         Nature::Builtin(_) => value,
         Nature::Custom(custom) => {
             value["apiVersion"] = json!(resource.api_version);
@@ -66,19 +64,10 @@ pub(crate) fn write_item(resource: &Resource, object: &Object, out: &mut Vec<u8>
         }
         return;
     }
-    let mut value = converted(resource, object.value.clone());
-    if builtin && let Value::Object(fields) = &mut value {
-        fields.remove("kind");
-        fields.remove("apiVersion");
-    }
-    out.extend_from_slice(value.to_string().as_bytes());
+    out.extend_from_slice(converted(resource, object.value.clone()).to_string().as_bytes());
 }
 
 /// Only the metadata of an object.
-pub(crate) fn metadata_of(value: &Value, version: &str) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": value["metadata"],
-    })
+pub(crate) fn metadata_of(value: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::crd::CrdInfo;
-use crate::kinds::{BUILTINS, Builtin};
+use crate::kinds::{BUILTINS, Builtin, VERSION};
 use crate::names::NameRule;
 use crate::schema::Schema;
 use crate::selector::FieldLabels;
@@ -144,28 +144,26 @@ impl Resource {
     }
 
     fn of_builtin(builtin: &'static Builtin) -> Self {
-        // Both groups of events show the same objects.
-        let group_of_store = if builtin.plural == "events" { "" } else { builtin.group };
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Self {
             group: builtin.group.to_owned(),
-            version: builtin.version.to_owned(),
-            api_version: api_version(builtin.group, builtin.version),
+            version: VERSION.to_owned(),
+            api_version: api_version(builtin.group, VERSION),
             plural: builtin.plural.to_owned(),
-            singular: builtin.singular.to_owned(),
+            singular: builtin.kind.to_lowercase(),
             kind: builtin.kind.to_owned(),
             list_kind: format!("{}List", builtin.kind),
             namespaced: builtin.namespaced,
             short_names: owned(builtin.short_names),
             categories: owned(builtin.categories),
-            collection: collection(group_of_store, builtin.plural),
+            collection: collection(builtin.group, builtin.plural),
             status: builtin.traits.status,
             scale: builtin.traits.scale.then(|| ScalePaths {
                 spec_replicas: ".spec.replicas".to_owned(),
                 status_replicas: ".status.replicas".to_owned(),
                 selector: String::new(),
             }),
-            fields: FieldLabels::of(group_of_store, builtin.kind),
+            fields: FieldLabels::of(builtin.group, builtin.kind),
             nature: Nature::Builtin(builtin),
             served: Arc::new(AtomicBool::new(true)),
         }
@@ -256,7 +254,6 @@ impl Registry {
     pub(crate) fn of_collection(&self, collection: &str) -> Option<&Arc<Resource>> {
         let stored = |resource: &&Arc<Resource>| {
             resource.custom().is_none_or(|custom| custom.stored_api_version == resource.api_version)
-                && resource.group != "events.k8s.io"
         };
         let mut all = self.resources.values().filter(|resource| &*resource.collection == collection);
         all.clone().find(stored).or_else(|| all.next())

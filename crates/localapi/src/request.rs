@@ -195,14 +195,12 @@ fn decode(text: &str) -> String {
 pub(crate) enum Form {
     /// The object itself.
     Plain,
-    /// A table for people, of this version of `meta.k8s.io`.
-    Table(&'static str),
-    /// Only the metadata, of this version of `meta.k8s.io`.
-    Metadata(&'static str),
-    /// A list of metadata, of this version of `meta.k8s.io`.
-    MetadataList(&'static str),
-    /// Aggregated discovery, of this version.
-    Discovery(&'static str),
+    /// A table for people.
+    Table,
+    /// Only the metadata.
+    Metadata,
+    /// A list of metadata.
+    MetadataList,
 }
 
 /// One alternative of an `Accept` header.
@@ -215,8 +213,8 @@ struct Clause<'h> {
 const JSON: &str = "application/json";
 
 impl Form {
-    /// The first form of the `Accept` header that `allowed` lets through.
-    pub(crate) fn negotiate(headers: &HeaderMap, allowed: impl Fn(Form) -> bool) -> Result<Self, Status> {
+    /// The first form of the `Accept` header that is known.
+    pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Self, Status> {
         let mut texts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let Some(first) = texts.next().filter(|text| !text.is_empty()) else { return Ok(Self::Plain) };
         let mut clauses: Vec<Clause<'_>> = first.split(',').map(Clause::parse).collect();
@@ -224,8 +222,7 @@ impl Form {
         clauses
             .iter()
             .filter(|clause| ["*/*", "application/*", JSON].contains(&clause.media))
-            .filter_map(Clause::form)
-            .find(|form| allowed(*form))
+            .find_map(Clause::form)
             .ok_or_else(|| Status::not_acceptable(&[JSON]))
     }
 }
@@ -253,21 +250,11 @@ impl<'h> Clause<'h> {
     }
 
     fn form(&self) -> Option<Form> {
-        let version = |known: &[&'static str]| known.iter().copied().find(|v| *v == self.parameter("v"));
-        match (self.parameter("g"), self.parameter("as")) {
-            ("", "") => Some(Form::Plain),
-            ("meta.k8s.io", kind) => {
-                let version = version(&["v1", "v1beta1"])?;
-                match kind {
-                    "Table" => Some(Form::Table(version)),
-                    "PartialObjectMetadata" => Some(Form::Metadata(version)),
-                    "PartialObjectMetadataList" => Some(Form::MetadataList(version)),
-                    _ => None,
-                }
-            }
-            ("apidiscovery.k8s.io", "APIGroupDiscoveryList") => {
-                version(&["v2", "v2beta1"]).map(Form::Discovery)
-            }
+        match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
+            ("", _, "") => Some(Form::Plain),
+            ("meta.k8s.io", "v1", "Table") => Some(Form::Table),
+            ("meta.k8s.io", "v1", "PartialObjectMetadata") => Some(Form::Metadata),
+            ("meta.k8s.io", "v1", "PartialObjectMetadataList") => Some(Form::MetadataList),
             _ => None,
         }
     }
@@ -330,18 +317,18 @@ mod tests {
         let negotiate = |accept: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, accept.parse().unwrap());
-            Form::negotiate(&headers, |form| !matches!(form, Form::Discovery(_)))
+            Form::negotiate(&headers)
         };
         assert_eq!(
             negotiate("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").unwrap(),
-            Form::Table("v1")
+            Form::Table
         );
         assert_eq!(negotiate("application/vnd.kubernetes.protobuf, application/json").unwrap(), Form::Plain);
         assert_eq!(negotiate("*/*").unwrap(), Form::Plain);
         assert_eq!(
             negotiate("application/json;q=0.2, application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
                 .unwrap(),
-            Form::Metadata("v1")
+            Form::Metadata
         );
         assert_eq!(negotiate("application/yaml").unwrap_err().code, 406);
     }

@@ -68,13 +68,6 @@ fn reply(code: StatusCode, kind: HeaderValue, body: Bytes) -> Reply {
     reply
 }
 
-/// Aggregated discovery, which says so in its type.
-pub(crate) fn aggregated(version: &str, document: &Value) -> Reply {
-    let kind = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
-    let kind = HeaderValue::from_str(&kind).unwrap_or(JSON);
-    reply(StatusCode::OK, kind, document.to_string().into())
-}
-
 /// Adds `Warning` headers.
 pub(crate) fn warn(reply: &mut Reply, warnings: &[String]) {
     for warning in warnings {
@@ -108,7 +101,7 @@ impl<'a> View<'a> {
     ) -> Result<Self, Status> {
         let wanted = query.text("includeObject");
         let include = match (form, Include::parse(wanted)) {
-            (Form::Table(_), None) => {
+            (Form::Table, None) => {
                 return Err(Status::bad_request(format!(
                     "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
                     quote(wanted)
@@ -122,10 +115,10 @@ impl<'a> View<'a> {
     /// One object as the endpoint shows it, in the wanted form.
     pub(crate) fn one(&self, code: StatusCode, value: &Value) -> Result<Reply, Status> {
         Ok(match self.form {
-            Form::Table(version) => json_text(code, self.table_of_one(value, version, true).to_string()),
-            Form::Metadata(version) => json_text(code, present::metadata_of(value, version).to_string()),
-            Form::MetadataList(_) => return Err(Status::not_acceptable(&["application/json"])),
-            Form::Plain | Form::Discovery(_) => json_text(code, value.to_string()),
+            Form::Table => json_text(code, self.table_of_one(value, true).to_string()),
+            Form::Metadata => json_text(code, present::metadata_of(value).to_string()),
+            Form::MetadataList => return Err(Status::not_acceptable(&["application/json"])),
+            Form::Plain => json_text(code, value.to_string()),
         })
     }
 
@@ -143,35 +136,33 @@ impl<'a> View<'a> {
         }
         let values = || page.objects.iter().map(|object| present::value(resource, object));
         match self.form {
-            Form::Table(version) => {
+            Form::Table => {
                 let values: Vec<_> = values().collect();
                 let values: Vec<&Value> = values.iter().map(|value| &**value).collect();
-                let table = self.table(&values, version, metadata, true);
+                let table = self.table(&values, &metadata, true);
                 Ok(json_text(StatusCode::OK, table.to_string()))
             }
-            Form::MetadataList(version) => {
-                let items: Vec<Value> = values().map(|value| present::metadata_of(&value, version)).collect();
+            Form::MetadataList => {
+                let items: Vec<Value> = values().map(|value| present::metadata_of(&value)).collect();
                 let list = json!({
-                    "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
+                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                     "metadata": metadata, "items": items,
                 });
                 Ok(json_text(StatusCode::OK, list.to_string()))
             }
-            Form::Metadata(_) => Err(Status::not_acceptable(&["application/json"])),
-            Form::Plain | Form::Discovery(_) => {
-                Ok(json_text(StatusCode::OK, list_text(resource, page, &metadata)))
-            }
+            Form::Metadata => Err(Status::not_acceptable(&["application/json"])),
+            Form::Plain => Ok(json_text(StatusCode::OK, list_text(resource, page, &metadata))),
         }
     }
 
     /// A table with one row.
-    pub(crate) fn table_of_one(&self, value: &Value, version: &str, header: bool) -> Value {
+    pub(crate) fn table_of_one(&self, value: &Value, header: bool) -> Value {
         let metadata = list_metadata(value["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-        self.table(&[value], version, metadata, header)
+        self.table(&[value], &metadata, header)
     }
 
-    fn table(&self, values: &[&Value], version: &str, metadata: Map<String, Value>, header: bool) -> Value {
-        let options = TableOptions { version, include: self.include, header, now: self.now };
+    fn table(&self, values: &[&Value], metadata: &Map<String, Value>, header: bool) -> Value {
+        let options = TableOptions { include: self.include, header, now: self.now };
         table(self.resource, values, metadata, options)
     }
 }

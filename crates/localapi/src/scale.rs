@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::meta;
+use crate::patch::Patch;
 use crate::registry::{Resource, ScalePaths};
 use crate::schema::{Cause, Path};
 use crate::status::{Grouped, Status};
 use crate::store::Object;
-use crate::write::{Patch, Verdict, Writer};
+use crate::write::{Verdict, Writer};
 
 /// A wanted scale.
 #[derive(Clone, Debug)]
@@ -22,16 +23,13 @@ fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     look(value, path).ok().flatten()
 }
 
-/// What a path leads to; the error says which value on the way is no object.
+/// What a path leads to; the error is a value on the way that is no object.
 fn look<'v>(value: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v Value> {
     let mut found = value;
     for name in path.trim_start_matches('.').split('.') {
         match found {
-            Value::Object(fields) => match fields.get(name) {
-                Some(next) => found = next,
-                None => return Ok(None),
-            },
-            Value::Null => return Ok(None),
+            Value::Object(fields) if fields.contains_key(name) => found = &fields[name],
+            Value::Object(_) | Value::Null => return Ok(None),
             other => return Err(other),
         }
     }
@@ -68,91 +66,53 @@ pub(crate) fn scale_of(resource: &Resource, value: &Value) -> Result<Value, Stat
     )
 }
 
-/// A label selector as text.
+/// The labels that a selector wants, as text.
 fn selector_text(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut terms: Vec<String> =
+    let terms: Vec<String> =
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
-        let key = expression["key"].as_str().unwrap_or_default();
-        let values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let mut values: Vec<&str> = values.collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        terms.push(match expression["operator"].as_str().unwrap_or_default() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        });
-    }
-    terms.sort();
     terms.join(",")
 }
 
 /// Causes for which the replicas of a custom resource are refused.
 pub(crate) fn validate(paths: &ScalePaths, value: &Value, status_only: bool) -> Vec<Cause> {
+    let wanted = (!status_only).then_some(&paths.spec_replicas);
     let mut causes = Vec::new();
-    let mut check = |path: &str| {
-        let accessor = |found: &Value, expected: &str| {
-            format!(
-                "{path} accessor error: {} is of the type {}, expected {expected}",
-                go_text(found),
-                go_type(found)
-            )
+    for path in wanted.into_iter().chain([&paths.status_replicas]) {
+        let (number, unread) = match look(value, path) {
+            Ok(None) => continue,
+            Ok(Some(found)) => match found.as_i64() {
+                Some(number) => (number, None),
+                None => (0, Some((found, "int64"))),
+            },
+            Err(found) => (0, Some((found, "map[string]interface{}"))),
         };
-        let number = match look(value, path) {
-            Ok(None) => return,
-            Ok(Some(number)) => number,
-            Err(found) => {
-                let problem = accessor(found, "map[string]interface{}");
-                causes.push(Cause::invalid(&Path::Text(path), &json!(0), &problem));
-                return;
-            }
+        let problem = if let Some((found, expected)) = unread {
+            let (text, ty) = shown(found);
+            format!("{path} accessor error: {text} is of the type {ty}, expected {expected}")
+        } else if number < 0 {
+            "should be a non-negative integer".to_owned()
+        } else if number > i64::from(i32::MAX) {
+            format!("should be less than or equal to {}", i32::MAX)
+        } else {
+            continue;
         };
-        let problem = match number.as_i64() {
-            None => accessor(number, "int64"),
-            Some(number) if number < 0 => "should be a non-negative integer".to_owned(),
-            Some(number) if number > i64::from(i32::MAX) => {
-                format!("should be less than or equal to {}", i32::MAX)
-            }
-            Some(_) => return,
-        };
-        let shown = number.as_i64().unwrap_or(0);
-        causes.push(Cause::invalid(&Path::Text(path), &json!(shown), &problem));
-    };
-    if !status_only {
-        check(&paths.spec_replicas);
+        causes.push(Cause::invalid(&Path::Text(path), &json!(number), &problem));
     }
-    check(&paths.status_replicas);
     causes
 }
 
-/// A value as Go's `%v` prints it.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" "))
-        }
-        Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| format!("{name}:{}", go_text(value)));
-            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
+/// A value and its type as they are shown.
+fn shown(value: &Value) -> (String, &'static str) {
+    let ty = match value {
+        Value::Null => "null",
         Value::Bool(_) => "bool",
         Value::Number(_) => "float64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
-    }
+    };
+    (value.as_str().map_or_else(|| value.to_string(), str::to_owned), ty)
 }
 
 impl Writer<'_> {
@@ -172,7 +132,7 @@ impl Writer<'_> {
         });
         let scale = match change {
             ScaleChange::Replace(scale) => scale.clone(),
-            ScaleChange::Patch(patch) => patch.apply("Scale", &old)?,
+            ScaleChange::Patch(patch) => patch.apply(&old)?,
         };
         let name = existing.key.name();
         let given = meta::text(&scale, "name");
@@ -215,10 +175,7 @@ impl Writer<'_> {
 
 /// The refusal of replicas that are no number.
 fn mistyped(change: &ScaleChange, scale: &Value, found: &Value) -> Status {
-    let problem = format!(
-        "json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
-        crate::json::word(found)
-    );
+    let problem = format!("spec.replicas is {found}, not a whole number");
     match change {
         ScaleChange::Replace(_) => {
             Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {problem}"))

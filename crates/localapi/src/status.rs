@@ -173,8 +173,7 @@ impl Status {
     }
 
     /// 422 without a reason of its own: a patch that does not fit.
-    pub(crate) fn unprocessable() -> Self {
-        let message = "the server rejected our request due to an error in our request";
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         let mut status = Self::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
         status.details = Some(Map::new());
         status
@@ -256,9 +255,9 @@ fn cause(cause: &Cause) -> Value {
     json!({"reason": cause.reason, "message": cause.message, "field": cause.field})
 }
 
-/// As Go's `%q` prints it.
+/// A text in quotes, as messages show it.
 pub(crate) fn quote(text: &str) -> String {
-    crate::schema::wording::quote(text)
+    Value::from(text).to_string()
 }
 
 #[cfg(test)]

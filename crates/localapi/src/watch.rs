@@ -281,22 +281,22 @@ impl Watcher {
 
     fn line(&mut self, kind: EventKind, object: &Object) -> Bytes {
         match self.form {
-            Form::Table(version) => {
+            Form::Table => {
                 let value = present::value(&self.resource, object).into_owned();
-                line_of(kind.as_str(), &self.table(&value, version))
+                line_of(kind.as_str(), &self.table(&value))
             }
-            Form::Metadata(version) | Form::MetadataList(version) => {
+            Form::Metadata | Form::MetadataList => {
                 let value = present::value(&self.resource, object);
-                line_of(kind.as_str(), &present::metadata_of(&value, version))
+                line_of(kind.as_str(), &present::metadata_of(&value))
             }
-            Form::Plain | Form::Discovery(_) => frame(kind, &present::text(&self.resource, object)),
+            Form::Plain => frame(kind, &present::text(&self.resource, object)),
         }
     }
 
-    fn table(&mut self, value: &Value, version: &str) -> Value {
+    fn table(&mut self, value: &Value) -> Value {
         let now = self.clock.now().to_jiff();
         let view = View { resource: &self.resource, form: self.form, include: self.include, now };
-        let table = view.table_of_one(value, version, self.with_header);
+        let table = view.table_of_one(value, self.with_header);
         self.with_header = false;
         table
     }
@@ -322,9 +322,9 @@ impl Watcher {
             }
         }
         let object = match self.form {
-            Form::Table(version) => self.table(&object, version),
-            Form::Metadata(version) | Form::MetadataList(version) => present::metadata_of(&object, version),
-            Form::Plain | Form::Discovery(_) => object,
+            Form::Table => self.table(&object),
+            Form::Metadata | Form::MetadataList => present::metadata_of(&object),
+            Form::Plain => object,
         };
         line_of("BOOKMARK", &object)
     }

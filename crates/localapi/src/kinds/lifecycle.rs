@@ -1,155 +1,133 @@
-//! Who may change what of a built-in kind: what a creation starts from, what an update may touch, when the
-//! generation counts up.
+//! What the server adds to an object of a built-in kind, who may change what of it, and what is refused.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::defaults::{default, label_with_name, set};
+use super::Builtin;
+use crate::meta;
+use crate::schema::{Cause, Path};
 
-/// Sets what a new object starts with, whatever its author wrote there.
-pub(crate) fn prepare_create(kind: &str, object: &mut Value) {
+/// Fills in what we and `kubectl` read when it is left out.
+pub(super) fn fill_in(kind: &str, object: &mut Value) {
     match kind {
-        "Namespace" => {
-            object["status"] = json!({"phase": "Active"});
-            let finalizers = &mut object["spec"]["finalizers"];
-            match finalizers.as_array_mut() {
-                Some(list) if list.contains(&json!("kubernetes")) => {}
-                Some(list) => list.push(json!("kubernetes")),
-                None => *finalizers = json!(["kubernetes"]),
-            }
-            label_with_name(object);
+        "Namespace" | "Node" | "Lease" => default(object, &["spec"], json!({})),
+        "Pod" => default(object, &["spec", "terminationGracePeriodSeconds"], json!(30)),
+        "Deployment" | "ReplicaSet" | "StatefulSet" => default(object, &["spec", "replicas"], json!(1)),
+        "Event" => {
+            default(object, &["eventTime"], Value::Null);
+            default(object, &["reportingComponent"], json!(""));
+            default(object, &["reportingInstance"], json!(""));
         }
-        "Pod" => {
-            admit_pod(object);
-            object["status"] = json!({"phase": "Pending", "qosClass": quality(&object["spec"])});
-        }
-        "Node" => admit_node(object),
-        _ => {
-            if let Some(status) = initial_status(kind) {
-                object["status"] = status;
-            }
-        }
-    }
-    if kind == "DaemonSet" {
-        set(object, &["metadata", "annotations", TEMPLATE_GENERATION], json!("1"));
-    }
-    if counts_generations(kind) {
-        set(object, &["metadata", "generation"], json!(1));
-    }
-}
-
-/// Counts the changes of a daemon set's template.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-
-/// A new node is not ready until someone says so.
-fn admit_node(object: &mut Value) {
-    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
-    match object["spec"]["taints"].as_array_mut() {
-        Some(taints) if taints.contains(&taint) => {}
-        Some(taints) => taints.push(taint),
-        None => set(object, &["spec", "taints"], json!([taint])),
-    }
-}
-
-/// What a cluster's admission fills into every pod: an account, a priority, patience with failing nodes.
-fn admit_pod(object: &mut Value) {
-    default(object, &["spec", "serviceAccountName"], json!("default"));
-    let account = object["spec"]["serviceAccountName"].clone();
-    default(object, &["spec", "serviceAccount"], account);
-    default(object, &["spec", "priority"], json!(0));
-    default(object, &["spec", "preemptionPolicy"], json!("PreemptLowerPriority"));
-    let mut tolerations = object["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerated = |one: &Value| {
-            let effect = one["effect"].as_str().unwrap_or_default();
-            let about = one["key"].as_str().unwrap_or_default();
-            (about.is_empty() || about == key) && (effect.is_empty() || effect == "NoExecute")
-        };
-        if !tolerations.iter().any(tolerated) {
-            tolerations.push(json!({
-                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
-            }));
-        }
-    }
-    set(object, &["spec", "tolerations"], Value::Array(tolerations));
-}
-
-/// Takes back what an update of the object itself may not change, and counts the generation.
-pub(crate) fn prepare_update(kind: &str, object: &mut Value, old: &Value) {
-    if kind == "Namespace" {
-        set(object, &["spec", "finalizers"], old["spec"]["finalizers"].clone());
-        if object["spec"]["finalizers"].is_null()
-            && let Some(spec) = object["spec"].as_object_mut()
-        {
-            spec.remove("finalizers");
-        }
-        label_with_name(object);
-    }
-    if kind == "Node" || kind == "Pod" || kind == "Namespace" || initial_status(kind).is_some() {
-        copy(object, old, "status");
-    }
-    if kind == "DaemonSet" {
-        let counted = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str().unwrap_or_default();
-        let mut count: u64 = counted.parse().unwrap_or(1);
-        if object["spec"]["template"] != old["spec"]["template"] {
-            count += 1;
-        }
-        set(object, &["metadata", "annotations", TEMPLATE_GENERATION], json!(count.to_string()));
-    }
-    if counts_generations(kind) {
-        let same_annotations =
-            kind != "Deployment" || object["metadata"]["annotations"] == old["metadata"]["annotations"];
-        if object["spec"] != old["spec"] || !same_annotations {
-            let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
-            set(object, &["metadata", "generation"], json!(generation));
-        }
-    }
-}
-
-/// Takes back what an update of the status may not change.
-pub(crate) fn prepare_status_update(kind: &str, object: &mut Value, old: &Value) {
-    copy(object, old, "spec");
-    match kind {
-        "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => copy_metadata(object, old, "labels"),
-        "Pod" => {
-            copy_metadata(object, old, "ownerReferences");
-            let class = &old["status"]["qosClass"];
-            if object["status"]["qosClass"].is_null() && !class.is_null() {
-                set(object, &["status", "qosClass"], class.clone());
-            }
+        "CustomResourceDefinition" => {
+            let kind = object["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
+            default(object, &["spec", "names", "singular"], json!(kind.to_lowercase()));
+            default(object, &["spec", "names", "listKind"], json!(format!("{kind}List")));
+            default(object, &["spec", "conversion", "strategy"], json!("None"));
         }
         _ => {}
     }
 }
 
-/// Whether the kind has a generation.
-fn counts_generations(kind: &str) -> bool {
-    matches!(
-        kind,
-        "Pod"
-            | "Deployment"
-            | "ReplicaSet"
-            | "DaemonSet"
-            | "StatefulSet"
-            | "PodDisruptionBudget"
-            | "CustomResourceDefinition"
-    )
+/// Sets what a new object starts with, whatever its author wrote there.
+pub(crate) fn prepare_create(builtin: &Builtin, object: &mut Value) {
+    match builtin.kind {
+        "Namespace" => {
+            set(object, &["status"], json!({"phase": "Active"}));
+            let mut finalizers = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
+            if !finalizers.contains(&json!("kubernetes")) {
+                finalizers.push(json!("kubernetes"));
+            }
+            set(object, &["spec", "finalizers"], json!(finalizers));
+            label_with_name(object);
+        }
+        "Pod" => set(object, &["status"], json!({"phase": "Pending"})),
+        // The first status of a node is its kubelet's, and that of a definition is settled elsewhere.
+        "Node" | "CustomResourceDefinition" => {}
+        _ if builtin.traits.status => set(object, &["status"], json!({})),
+        _ => {}
+    }
+    if builtin.traits.generation {
+        meta::set(object, "generation", json!(1));
+    }
 }
 
-/// The status of a new object, for kinds whose author may not set it.
-fn initial_status(kind: &str) -> Option<Value> {
-    Some(match kind {
-        "Deployment" => json!({}),
-        "Service" => json!({"loadBalancer": {}}),
-        "ReplicaSet" => json!({"replicas": 0}),
-        "DaemonSet" => json!({
-            "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0,
-        }),
-        "StatefulSet" => json!({"replicas": 0, "availableReplicas": 0}),
-        "PodDisruptionBudget" => json!({
-            "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0,
-        }),
-        _ => return None,
-    })
+/// Takes back what an update of the object itself may not change, and counts the generation.
+pub(crate) fn prepare_update(builtin: &Builtin, object: &mut Value, old: &Value) {
+    if builtin.kind == "Namespace" {
+        copy(&mut object["spec"], &old["spec"], "finalizers");
+        label_with_name(object);
+    }
+    if builtin.traits.status {
+        copy(object, old, "status");
+    }
+    if builtin.traits.generation && object["spec"] != old["spec"] {
+        meta::set(object, "generation", json!(meta::generation(old) + 1));
+    }
+}
+
+/// Takes back what an update of the status may not change.
+pub(crate) fn prepare_status_update(builtin: &Builtin, object: &mut Value, old: &Value) {
+    copy(object, old, "spec");
+    match builtin.kind {
+        "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => meta::copy(object, old, "labels"),
+        "Pod" => meta::copy(object, old, "ownerReferences"),
+        _ => {}
+    }
+}
+
+/// Causes for which an object is refused, beyond its metadata and the types of its fields: what we write.
+pub(crate) fn validate(kind: &str, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    match kind {
+        "Lease" => {
+            let (duration, changes) =
+                (&object["spec"]["leaseDurationSeconds"], &object["spec"]["leaseTransitions"]);
+            if duration.as_i64().is_some_and(|seconds| seconds <= 0) {
+                let path = Path::Text("spec.leaseDurationSeconds");
+                causes.push(Cause::invalid(&path, duration, "must be greater than 0"));
+            }
+            if changes.as_i64().is_some_and(|changes| changes < 0) {
+                let path = Path::Text("spec.leaseTransitions");
+                causes.push(Cause::invalid(&path, changes, "must be greater than or equal to 0"));
+            }
+        }
+        "Event" => {
+            let subject = object["involvedObject"]["namespace"].as_str().unwrap_or_default();
+            let home = if subject.is_empty() { "default" } else { subject };
+            if object["eventTime"].is_null() && meta::text(object, "namespace") != home {
+                let path = Path::Text("involvedObject.namespace");
+                causes.push(Cause::invalid_text(&path, subject, "does not match event.namespace"));
+            }
+        }
+        _ => {}
+    }
+    causes
+}
+
+/// Namespaces carry their name as a label, so that selectors can name one.
+fn label_with_name(object: &mut Value) {
+    let name = meta::text(object, "name").to_owned();
+    set(object, &["metadata", "labels", "kubernetes.io/metadata.name"], json!(name));
+}
+
+/// Sets what `path` names unless it is there.
+fn default(object: &mut Value, path: &[&str], value: Value) {
+    let found = path.iter().try_fold(&*object, |at, name| at.get(name));
+    if found.is_none_or(|found| found.is_null() || *found == "") {
+        set(object, path, value);
+    }
+}
+
+/// Sets what `path` names, making the objects on the way.
+fn set(object: &mut Value, path: &[&str], value: Value) {
+    let mut at = object;
+    for name in path {
+        if at.is_null() {
+            *at = Value::Object(Map::new());
+        }
+        let Value::Object(fields) = at else { return };
+        at = fields.entry(*name).or_insert(Value::Null);
+    }
+    *at = value;
 }
 
 fn copy(object: &mut Value, old: &Value, field: &str) {
@@ -158,28 +136,4 @@ fn copy(object: &mut Value, old: &Value, field: &str) {
         Some(value) => fields.insert(field.to_owned(), value.clone()),
         None => fields.remove(field),
     };
-}
-
-fn copy_metadata(object: &mut Value, old: &Value, field: &str) {
-    if let (Some(metadata), Some(old)) = (object.get_mut("metadata"), old.get("metadata")) {
-        copy(metadata, old, field);
-    }
-}
-
-/// The quality-of-service class of a pod: all limits, some requests, or nothing promised.
-fn quality(spec: &Value) -> &'static str {
-    let lists = ["containers", "initContainers"];
-    let containers: Vec<&Value> = lists.iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
-    let amounts = |container: &Value, side: &str| {
-        let all = container["resources"][side].as_object().cloned().unwrap_or_default();
-        all.into_iter().filter(|(name, _)| name == "cpu" || name == "memory").collect::<Vec<_>>()
-    };
-    if containers.iter().all(|one| amounts(one, "limits").is_empty() && amounts(one, "requests").is_empty()) {
-        return "BestEffort";
-    }
-    let guaranteed = |one: &&Value| {
-        let limits = amounts(one, "limits");
-        limits.len() == 2 && limits == amounts(one, "requests")
-    };
-    if containers.iter().all(guaranteed) { "Guaranteed" } else { "Burstable" }
 }

@@ -1,6 +1,4 @@
-//! What is filled in, dropped and refused of built-in kinds.
-
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 
@@ -13,26 +11,18 @@ fn deployment() -> Value {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
         "spec": {
             "selector": {"matchLabels": {"app": "a"}},
-            "template": {
-                "metadata": {"labels": {"app": "a"}},
-                "spec": {"containers": [{"name": "c", "image": "registry/x:1", "unknown": 1}], "volumes": [{"name": "v"}]},
-            },
+            "template": {"spec": {"containers": [{"name": "c", "image": "registry/x:1", "unknown": 1}], "volumes": []}},
         },
     })
 }
 
 #[test]
-fn fields_that_a_kind_does_not_have_are_dropped_and_defaults_filled_in() {
+fn fields_that_a_kind_does_not_have_are_dropped_and_what_we_read_is_filled_in() {
     let value = builtin("Deployment").coerce(deployment()).unwrap();
-    let spec = &value["spec"];
-    assert_eq!(spec["replicas"], 1);
-    assert_eq!(spec["strategy"]["rollingUpdate"]["maxSurge"], "25%");
-    let pod = &spec["template"]["spec"];
-    assert_eq!(pod["restartPolicy"], "Always");
-    let container = &pod["containers"][0];
-    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
-    assert!(container.get("unknown").is_none());
-    assert_eq!(pod["volumes"][0]["emptyDir"], json!({}));
+    assert_eq!(value["spec"]["replicas"], 1);
+    let pod = &value["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"], json!([{"name": "c", "image": "registry/x:1"}]));
+    assert!(pod.get("volumes").is_none());
 }
 
 #[test]
@@ -40,17 +30,14 @@ fn a_field_of_the_wrong_type_is_an_error() {
     let mut value = deployment();
     value["spec"]["replicas"] = json!("three");
     let problem = builtin("Deployment").coerce(value).unwrap_err();
-    assert_eq!(
-        problem,
-        "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"
-    );
+    assert!(problem.contains("three") && problem.contains("i32"), "{problem}");
 }
 
 #[test]
-fn every_builtin_kind_takes_an_empty_object_as_go_does() {
+fn every_builtin_kind_takes_an_empty_object() {
     for builtin in &BUILTINS {
         let value = json!({
-            "apiVersion": crate::registry::api_version(builtin.group, builtin.version), "kind": builtin.kind,
+            "apiVersion": crate::registry::api_version(builtin.group, VERSION), "kind": builtin.kind,
             "metadata": {"name": "a"},
         });
         let result = builtin.coerce(value);
@@ -59,52 +46,31 @@ fn every_builtin_kind_takes_an_empty_object_as_go_does() {
 }
 
 #[test]
-fn text_of_a_secret_becomes_bytes() {
-    let value = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "stringData": {"k": "text"}});
-    let value = builtin("Secret").coerce(value).unwrap();
-    assert_eq!((&value["data"]["k"], &value["type"]), (&json!("dGV4dA=="), &json!("Opaque")));
-    assert!(value.get("stringData").is_none());
+fn a_status_is_written_apart_and_the_generation_counts_the_specs() {
+    let workload = builtin("Deployment");
+    let mut old = workload.coerce(deployment()).unwrap();
+    old["status"] = json!({"replicas": 7});
+    prepare_create(workload, &mut old);
+    assert_eq!((&old["status"], &old["metadata"]["generation"]), (&json!({}), &json!(1)));
+    let mut new = old.clone();
+    new["status"] = json!({"replicas": 7});
+    prepare_update(workload, &mut new, &old);
+    assert_eq!(new, old);
+    new["spec"]["replicas"] = json!(2);
+    prepare_update(workload, &mut new, &old);
+    assert_eq!(new["metadata"]["generation"], 2);
+    new["status"] = json!({"replicas": 2});
+    prepare_status_update(workload, &mut new, &old);
+    assert_eq!((&new["spec"], &new["status"]), (&old["spec"], &json!({"replicas": 2})));
 }
 
 #[test]
-fn the_status_of_a_new_object_is_the_servers() {
-    let mut pod = json!({
-        "metadata": {"name": "a"}, "status": {"phase": "Running"},
-        "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
-    });
-    prepare_create("Pod", &mut pod);
-    assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
-    assert_eq!(pod["spec"]["serviceAccountName"], "default");
-    assert_eq!(pod["metadata"]["generation"], 1);
-    let mut namespace = json!({"metadata": {"name": "a"}, "spec": {}});
-    prepare_create("Namespace", &mut namespace);
-    assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
-    assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "a");
-}
-
-#[test]
-fn a_generation_counts_changes_of_the_spec_only() {
-    let old = json!({"metadata": {"generation": 3}, "spec": {"a": 1}, "status": {"x": 1}});
-    let mut same =
-        json!({"metadata": {"generation": 3, "labels": {"l": "1"}}, "spec": {"a": 1}, "status": {}});
-    prepare_update("StatefulSet", &mut same, &old);
-    assert_eq!((&same["metadata"]["generation"], &same["status"]), (&json!(3), &json!({"x": 1})));
-    let mut changed = json!({"metadata": {"generation": 3}, "spec": {"a": 2}});
-    prepare_update("StatefulSet", &mut changed, &old);
-    assert_eq!(changed["metadata"]["generation"], 4);
-}
-
-#[test]
-fn refusals_name_the_field_and_the_value() {
-    let mut value = builtin("Deployment").coerce(deployment()).unwrap();
-    value["spec"]["template"]["metadata"]["labels"] = json!({"app": "b"});
-    value["spec"]["replicas"] = json!(-1);
-    let causes = validate("apps", "Deployment", &value, None);
-    let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
-    assert_eq!(fields, ["spec.replicas", "spec.template.metadata.labels"]);
-    let lease = json!({"spec": {"leaseDurationSeconds": 0}});
-    assert_eq!(
-        validate("coordination.k8s.io", "Lease", &lease, None)[0].message,
-        "Invalid value: 0: must be greater than 0"
-    );
+fn leases_and_events_that_make_no_sense_are_refused() {
+    let fields = |kind: &str, object: Value| -> Vec<String> {
+        validate(kind, &object).into_iter().map(|cause| cause.field).collect()
+    };
+    let lease = json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}});
+    assert_eq!(fields("Lease", lease), ["spec.leaseDurationSeconds", "spec.leaseTransitions"]);
+    let event = json!({"metadata": {"namespace": "a"}, "involvedObject": {"namespace": "b"}});
+    assert_eq!(fields("Event", event), ["involvedObject.namespace"]);
 }

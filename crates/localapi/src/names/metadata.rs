@@ -1,10 +1,12 @@
 //! The metadata of one object: what is allowed at creation, what may change, what is dropped while decoding.
 
-use serde_json::{Map, Value, json};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{NameRule, label_problems, label_value_problems, qualified_name_problems};
-use crate::schema::wording;
 use crate::schema::{Cause, Path};
+use crate::status::quote;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const ORPHAN: &str = "orphan";
@@ -63,7 +65,7 @@ pub(crate) fn validate_update(new: &Value, old: &Value, path: &Path<'_>, causes:
         added.sort_unstable();
         added.dedup();
         if !added.is_empty() {
-            let quoted: Vec<String> = added.iter().map(|f| wording::quote(f)).collect();
+            let quoted: Vec<String> = added.iter().map(|f| quote(f)).collect();
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 quoted.join(", ")
@@ -107,7 +109,7 @@ pub(crate) fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String
     added.dedup();
     let mut warnings = Vec::new();
     for finalizer in added {
-        let shown = wording::quote(finalizer);
+        let shown = quote(finalizer);
         for problem in qualified_name_problems(finalizer) {
             warnings.push(format!("metadata.finalizers: {shown}: {problem}"));
         }
@@ -122,188 +124,27 @@ pub(crate) fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String
     warnings
 }
 
-/// Brings metadata into the shape in which it is stored: unknown fields go (their paths are returned), nulls
-/// and empty values go; a field of a wrong type is an error in the words of the real server's decoder.
-pub(crate) fn coerce(metadata: &mut Value) -> Result<Vec<String>, String> {
-    let Value::Object(map) = metadata else {
-        return Err(format!(
-            "json: cannot unmarshal {} into Go value of type v1.ObjectMeta",
-            json_word(metadata)
-        ));
-    };
-    let mut unknown = Vec::new();
-    let keys: Vec<String> = map.keys().cloned().collect();
-    for key in keys {
-        let Some(shape) = Shape::of(&key) else {
-            map.remove(&key);
-            unknown.push(format!("metadata.{key}"));
-            continue;
-        };
-        if let Some(value) = map.get(&key) {
-            shape.check(&key, value)?;
-        }
-        if let Some(value) = map.get_mut(&key) {
-            shape.tidy(&key, value, &mut unknown);
-            if is_empty(value) {
-                map.remove(&key);
-            }
-        }
-    }
-    unknown.sort();
-    Ok(unknown)
+/// Brings metadata into the shape in which it is stored: unknown fields go, nulls and empty values go. A field of a
+/// wrong type is an error.
+pub(crate) fn coerce(metadata: &Value) -> Result<Value, String> {
+    let typed = ObjectMeta::deserialize(metadata).map_err(|error| format!("metadata: {error}"))?;
+    let mut value = serde_json::to_value(typed).map_err(|error| format!("metadata: {error}"))?;
+    tidy(&mut value);
+    Ok(value)
 }
 
-/// The JSON shape of a metadata field.
-#[derive(Clone, Copy)]
-enum Shape {
-    Text,
-    Time,
-    Integer,
-    TextMap,
-    TextList,
-    Owners,
-    ManagedFields,
-}
-
-const OWNER_FIELDS: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
-
-impl Shape {
-    fn of(field: &str) -> Option<Self> {
-        Some(match field {
-            "name" | "generateName" | "namespace" | "selfLink" | "uid" | "resourceVersion" => Self::Text,
-            "creationTimestamp" | "deletionTimestamp" => Self::Time,
-            "generation" | "deletionGracePeriodSeconds" => Self::Integer,
-            "labels" | "annotations" => Self::TextMap,
-            "finalizers" => Self::TextList,
-            "ownerReferences" => Self::Owners,
-            "managedFields" => Self::ManagedFields,
-            _ => return None,
-        })
-    }
-
-    fn check(self, field: &str, value: &Value) -> Result<(), String> {
-        let fail_at = |found: &Value, place: &str, wanted: &str| {
-            let number = match found {
-                Value::Number(number) if wanted == "int64" => format!(" {number}"),
-                _ => String::new(),
-            };
-            let word = json_word(found);
-            Err(format!(
-                "json: cannot unmarshal {word}{number} into Go struct field {place} of type {wanted}"
-            ))
-        };
-        let fail =
-            |found: &Value, path: &str, wanted: &str| fail_at(found, &format!("ObjectMeta.{path}"), wanted);
-        match (self, value) {
-            (_, Value::Null) | (Self::Text, Value::String(_)) | (Self::ManagedFields, Value::Array(_)) => {
-                Ok(())
-            }
-            (Self::Time, Value::String(time)) if time.parse::<jiff::Timestamp>().is_ok() => Ok(()),
-            (Self::Time, Value::String(time)) => Err(format!(
-                "parsing time {} as \"2006-01-02T15:04:05Z07:00\": cannot parse {} as \"2006\"",
-                wording::quote(time),
-                wording::quote(time)
-            )),
-            (Self::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
-            (Self::TextMap, Value::Object(map)) => {
-                match map.values().find(|v| !v.is_string() && !v.is_null()) {
-                    Some(wrong) => fail(wrong, field, "string"),
-                    None => Ok(()),
-                }
-            }
-            (Self::TextList, Value::Array(items)) => {
-                match items.iter().find(|v| !v.is_string() && !v.is_null()) {
-                    Some(wrong) => fail(wrong, field, "string"),
-                    None => Ok(()),
-                }
-            }
-            (Self::Owners, Value::Array(items)) => items.iter().try_for_each(|item| match item {
-                Value::Object(owner) => owner.iter().try_for_each(|(key, value)| {
-                    let flag = key == "controller" || key == "blockOwnerDeletion";
-                    let known = OWNER_FIELDS.contains(&key.as_str());
-                    if !known
-                        || value.is_null()
-                        || (flag && value.is_boolean())
-                        || (!flag && value.is_string())
-                    {
-                        Ok(())
-                    } else {
-                        let wanted = match key.as_str() {
-                            "uid" => "types.UID",
-                            _ if flag => "bool",
-                            _ => "string",
-                        };
-                        fail_at(value, &format!("OwnerReference.ownerReferences.{key}"), wanted)
-                    }
-                }),
-                Value::Null => Ok(()),
-                other => fail(other, "ownerReferences", "v1.OwnerReference"),
-            }),
-            (Self::Text, _) => fail(value, field, if field == "uid" { "types.UID" } else { "string" }),
-            (Self::Time, _) => fail(value, field, "string"),
-            (Self::Integer, _) => fail(value, field, "int64"),
-            (Self::TextMap, _) => fail(value, field, "map[string]string"),
-            (Self::TextList, _) => fail(value, field, "[]string"),
-            (Self::Owners, _) => fail(value, field, "[]v1.OwnerReference"),
-            (Self::ManagedFields, _) => fail(value, field, "[]v1.ManagedFieldsEntry"),
-        }
-    }
-
-    fn tidy(self, field: &str, value: &mut Value, unknown: &mut Vec<String>) {
-        match (self, value) {
-            (Self::TextMap, Value::Object(map)) => null_to_empty(map.values_mut()),
-            (Self::TextList, Value::Array(items)) => null_to_empty(items.iter_mut()),
-            (Self::Owners, Value::Array(items)) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    if let Value::Object(owner) = item {
-                        tidy_owner(owner, &format!("metadata.{field}[{index}]"), unknown);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn tidy_owner(owner: &mut Map<String, Value>, path: &str, unknown: &mut Vec<String>) {
-    let keys: Vec<String> = owner.keys().cloned().collect();
-    for key in keys {
-        if !OWNER_FIELDS.contains(&key.as_str()) {
-            owner.remove(&key);
-            unknown.push(format!("{path}.{key}"));
-        } else if owner.get(&key).is_some_and(Value::is_null) {
-            owner.remove(&key);
-        }
-    }
-}
-
-fn null_to_empty<'a>(values: impl Iterator<Item = &'a mut Value>) {
-    for value in values {
-        if value.is_null() {
-            *value = Value::String(String::new());
-        }
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    }
-}
-
-fn json_word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
+/// Takes out of well-typed metadata what says nothing, and who changed what, which is not tracked here.
+pub(crate) fn tidy(metadata: &mut Value) {
+    let Value::Object(fields) = metadata else { return };
+    fields.remove("managedFields");
+    fields.remove("selfLink");
+    fields.retain(|_, value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    });
 }
 
 fn validate_labels(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
@@ -329,7 +170,7 @@ fn validate_annotations(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Caus
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
     if size > ANNOTATIONS_LIMIT {
-        causes.push(Cause::too_long(&path, i64::try_from(ANNOTATIONS_LIMIT).unwrap_or(i64::MAX)));
+        causes.push(Cause::too_long(&path, ANNOTATIONS_LIMIT));
     }
 }
 
@@ -372,36 +213,21 @@ fn validate_owners(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
         }
         if api_version == "v1" && kind == "Event" {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            causes.push(Cause::invalid_shown(&path, &owner_json(owner), detail));
+            causes.push(Cause::invalid(&path, owner, detail));
         }
         if owner.get("controller").and_then(Value::as_bool) == Some(true) {
             let this = format!("{kind}/{}", text(owner, "name"));
             match &controller {
                 Some(first) => {
-                    let shown: Vec<String> = owners.iter().map(owner_json).collect();
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
-                    causes.push(Cause::invalid_shown(&path, &format!("[{}]", shown.join(",")), &detail));
+                    causes.push(Cause::invalid(&path, &json!(owners), &detail));
                 }
                 None => controller = Some(this),
             }
         }
     }
-}
-
-/// An owner reference in the field order in which the real server prints it.
-fn owner_json(owner: &Value) -> String {
-    let mut parts = Vec::new();
-    for field in OWNER_FIELDS {
-        let flag = field == "controller" || field == "blockOwnerDeletion";
-        match owner.get(field) {
-            Some(value) if !value.is_null() => parts.push(format!("\"{field}\":{}", wording::json(value))),
-            _ if flag => {}
-            _ => parts.push(format!("\"{field}\":\"\"")),
-        }
-    }
-    format!("{{{}}}", parts.join(","))
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::node::{ListType, Node};
-use super::wording;
 
 /// A part of the new object, the part of the old one that it corresponds to, and their schema.
 pub(super) struct Correlated<'a> {
@@ -111,7 +110,7 @@ pub(super) fn composite_key(item: &Map<String, Value>, keys: &[String]) -> Optio
         match item.get(key)? {
             value @ (Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
                 out.push('\0');
-                out.push_str(&wording::value(value));
+                out.push_str(&value.to_string());
             }
             _ => return None,
         }

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::cause::Cause;
 use super::node::{ListType, Node};
 use super::path::Path;
-use super::wording;
 
 /// Causes for items that occur twice.
 pub(super) fn validate(node: &Node, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
@@ -16,21 +15,18 @@ pub(super) fn validate(node: &Node, value: &Value, path: &Path<'_>, causes: &mut
     }
     match value {
         Value::Object(fields) => {
-            if let Some(inner) = node.additional.schema() {
-                for (name, field) in sorted(fields) {
-                    validate(inner, field, &path.key(name), causes);
-                }
-            }
-            for (name, field) in sorted(fields) {
+            for (name, field) in fields {
                 if let Some(property) = node.properties.get(name) {
                     validate(property, field, &path.child(name), causes);
+                } else if let Some(inner) = node.additional() {
+                    validate(inner, field, &path.key(name), causes);
                 }
             }
         }
         Value::Array(items) => {
             match node.list_type {
                 ListType::Set => {
-                    for index in repeated(items.iter().map(wording::json)) {
+                    for index in repeated(items.iter().map(Value::to_string)) {
                         causes.push(Cause::duplicate(&path.index(index), &items[index]));
                     }
                 }
@@ -66,7 +62,7 @@ fn validate_keys(node: &Node, items: &[Value], path: &Path<'_>, causes: &mut Vec
             Value::Object(key)
         })
         .collect();
-    for index in repeated(keys.iter().map(wording::json)) {
+    for index in repeated(keys.iter().map(Value::to_string)) {
         causes.push(Cause::duplicate(&path.index(index), &keys[index]));
     }
 }
@@ -83,82 +79,4 @@ fn repeated(texts: impl Iterator<Item = String>) -> Vec<usize> {
         }
     }
     found
-}
-
-/// The fields of an object by name, so that causes come in the same order on every run.
-pub(super) fn sorted(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
-    let mut pairs: Vec<_> = fields.iter().collect();
-    pairs.sort_by_key(|(name, _)| name.as_str());
-    pairs
-}
-
-/// An embedded resource needs what every resource needs; its metadata follows the usual rules.
-pub(super) fn validate_embedded(node: &Node, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    if !node.has_embedded {
-        return;
-    }
-    match value {
-        Value::Object(fields) => {
-            if node.embedded {
-                validate_resource(fields, path, causes);
-            }
-            for (name, field) in sorted(fields) {
-                if let Some(property) = node.properties.get(name) {
-                    validate_embedded(property, field, &path.child(name), causes);
-                } else if let Some(inner) = node.additional.schema() {
-                    validate_embedded(inner, field, &path.key(name), causes);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(inner) = &node.items {
-                for (index, item) in items.iter().enumerate() {
-                    validate_embedded(inner, item, &path.index(index), causes);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-fn validate_resource(fields: &Map<String, Value>, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    for name in ["apiVersion", "kind"] {
-        let at = path.child(name);
-        match fields.get(name) {
-            None => causes.push(Cause::required(&at, "")),
-            Some(Value::String(text)) if text.is_empty() => {
-                causes.push(Cause::invalid_text(&at, text, "must not be empty"));
-            }
-            Some(Value::String(text)) if name == "apiVersion" => {
-                if text.matches('/').count() > 1 {
-                    let detail = format!("unexpected GroupVersion string: {text}");
-                    causes.push(Cause::invalid_text(&at, text, &detail));
-                }
-            }
-            Some(Value::String(text)) => {
-                let problems = crate::names::label1035_problems(&text.to_lowercase());
-                if !problems.is_empty() {
-                    let detail =
-                        format!("may have mixed case, but should otherwise match: {}", problems.join(","));
-                    causes.push(Cause::invalid_text(&at, text, &detail));
-                }
-            }
-            Some(other) => causes.push(Cause::invalid(&at, other, "must be a string")),
-        }
-    }
-    if let Some(metadata) = fields.get("metadata") {
-        let at = path.child("metadata");
-        let mut known = metadata.clone();
-        if let Err(problem) = crate::names::coerce(&mut known) {
-            causes.push(Cause::invalid(&at, metadata, &problem));
-            return;
-        }
-        if known.get("name").is_none() {
-            // It need not have a name; the rules do not know that.
-            known["name"] = json!("fakename");
-        }
-        let namespaced = known.get("namespace").is_some();
-        let rule = crate::names::NameRule::PathSegment;
-        crate::names::validate_create(&known, rule, namespaced, &at, causes);
-    }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::node::{Additional, Node};
+use super::node::Node;
 use super::path::Path;
 
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -19,17 +19,7 @@ pub(super) fn prune(node: &Node, object: &mut Value) -> Vec<String> {
         walk(Some(node), true, object, &Path::root(), &mut dropped);
     }
     drop_nulls(Some(node), object);
-    if node.has_embedded {
-        coerce_embedded(node, object, &Path::root(), &mut dropped);
-    }
     dropped.sort();
-    dropped
-}
-
-/// Prunes a value of a part of the schema.
-pub(super) fn prune_part(node: &Node, value: &mut Value) -> Vec<String> {
-    let mut dropped = Vec::new();
-    walk(Some(node), node.embedded, value, &Path::Text("x"), &mut dropped);
     dropped
 }
 
@@ -42,32 +32,27 @@ fn walk(node: Option<&Node>, resource: bool, value: &mut Value, path: &Path<'_>,
     }
     match value {
         Value::Object(fields) => {
-            let is_resource = resource || node.is_some_and(|n| n.embedded);
             let at_root = matches!(path, Path::Root);
             fields.retain(|name, field| {
                 let Some(node) = node else {
                     dropped.push(path.child(name).to_string());
                     return false;
                 };
-                if is_resource && META.contains(&name.as_str()) {
+                if resource && META.contains(&name.as_str()) {
                     return true;
                 }
                 if let Some(property) = node.properties.get(name) {
                     walk(Some(property), false, field, &path.child(name), dropped);
                     return true;
                 }
-                match &node.additional {
-                    Additional::Absent => {
-                        if !at_root || !META.contains(&name.as_str()) {
-                            dropped.push(path.child(name).to_string());
-                        }
-                        false
-                    }
-                    additional => {
-                        walk(additional.schema(), false, field, &path.child(name), dropped);
-                        true
-                    }
+                if node.additional_properties.is_some() {
+                    walk(node.additional(), false, field, &path.child(name), dropped);
+                    return true;
                 }
+                if !at_root || !META.contains(&name.as_str()) {
+                    dropped.push(path.child(name).to_string());
+                }
+                false
             });
         }
         Value::Array(items) => {
@@ -86,47 +71,19 @@ fn skip(node: Option<&Node>, resource: bool, value: &mut Value, path: &Path<'_>,
     match value {
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
-                if (resource || node.embedded) && META.contains(&name.as_str()) {
+                if resource && META.contains(&name.as_str()) {
                     continue;
                 }
                 if let Some(property) = node.properties.get(name) {
                     walk(Some(property), false, field, &path.child(name), dropped);
-                } else if !matches!(node.additional, Additional::Absent) {
-                    walk(node.additional.schema(), false, field, &path.child(name), dropped);
+                } else if node.additional_properties.is_some() {
+                    walk(node.additional(), false, field, &path.child(name), dropped);
                 }
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
                 skip(node.items.as_deref(), false, item, &path.index(index), dropped);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The metadata of an embedded resource knows the same fields as any metadata. What is malformed there is left
-/// for validation to refuse.
-fn coerce_embedded(node: &Node, value: &mut Value, path: &Path<'_>, dropped: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields.iter_mut() {
-                if node.embedded && name == "metadata" {
-                    let mut known = field.clone();
-                    if let Ok(unknown) = crate::names::coerce(&mut known) {
-                        dropped.extend(unknown.iter().map(|below| path.child(below).to_string()));
-                        *field = known;
-                    }
-                } else if let Some(inner) = node.field(name).filter(|n| n.has_embedded) {
-                    coerce_embedded(inner, field, &path.child(name), dropped);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(inner) = node.items.as_deref() {
-                for (index, item) in items.iter_mut().enumerate() {
-                    coerce_embedded(inner, item, &path.index(index), dropped);
-                }
             }
         }
         _ => {}

@@ -33,6 +33,16 @@ struct RecordedCause {
     reason: String,
 }
 
+impl RecordedCause {
+    /// Without the evaluator's own words about a rule that could not be evaluated.
+    fn plain(mut self) -> Self {
+        if let Some((_, rule)) = self.message.split_once(" evaluating rule: ") {
+            self.message = format!("not evaluated: {rule}");
+        }
+        self
+    }
+}
+
 /// The object as it is stored if it is accepted, and why it is not.
 fn answer(schema: &Schema, given: &Value, old: Option<&Value>, name: &str) -> (Value, Vec<RecordedCause>) {
     let whole = |given: &Value| {
@@ -47,9 +57,10 @@ fn answer(schema: &Schema, given: &Value, old: Option<&Value>, name: &str) -> (V
     let object = whole(given);
     let old = old.map(whole);
     let mut causes: Vec<RecordedCause> = schema
-        .validate(&object, old.as_ref())
+        .causes(&object, old.as_ref())
         .into_iter()
         .map(|cause| RecordedCause { field: cause.field, message: cause.message, reason: cause.reason })
+        .map(RecordedCause::plain)
         .collect();
     causes.sort();
     let mut stored = object;
@@ -66,11 +77,17 @@ fn every_recorded_answer_of_the_real_server_is_ours() {
     let cases: Vec<Case> = serde_json::from_str(recorded).unwrap();
     let mut different = Vec::new();
     for case in &cases {
-        let schema = Schema::compile(&case.schema).unwrap();
+        let schema = match Schema::compile(&case.schema) {
+            Ok(schema) => schema,
+            Err(error) => {
+                different.push(format!("{}: {error}", case.name));
+                continue;
+            }
+        };
         for (index, step) in case.steps.iter().enumerate() {
             let name = format!("o{}", index + 1);
             let (stored, causes) = answer(&schema, &step.object, step.old.as_ref(), &name);
-            let mut expected = step.causes.clone();
+            let mut expected: Vec<_> = step.causes.iter().cloned().map(RecordedCause::plain).collect();
             expected.sort();
             let at = format!("{} {} {}", case.name, index, step.object);
             if causes != expected {

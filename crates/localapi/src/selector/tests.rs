@@ -1,150 +1,73 @@
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 
-fn labelled(labels: &Value) -> Value {
-    json!({"metadata": {"name": "x", "labels": labels}})
-}
-
 #[test]
-fn every_operator_selects_by_label() {
-    let object = labelled(&json!({"a": "1", "tier": "web", "empty": ""}));
-    for (selector, expected) in [
+fn labels_are_selected_as_kubernetes_selects_them() {
+    let object = json!({"metadata": {"labels": {"app": "web", "tier": "", "a.b/c": "1"}}});
+    for (selector, selected) in [
         ("", true),
-        ("a=1", true),
-        ("a==1", true),
-        ("a!=1", false),
-        ("missing!=1", true),
-        ("missing=1", false),
-        ("tier in (web,db)", true),
-        ("tier in (db)", false),
-        ("tier notin (db)", true),
-        ("missing notin (db)", true),
-        ("tier", true),
-        ("!tier", false),
-        ("!missing", true),
-        ("a>0", true),
-        ("a<1", false),
-        ("tier>0", false),
-        ("empty=", true),
-        ("empty in ()", true),
-        ("empty in (,x)", true),
-        ("a=1,tier=web,!missing", true),
-        ("a=1,tier=db", false),
-        ("in=x", false),
-        ("tier in (in,web)", true),
+        ("app", true),
+        ("!app", false),
+        ("none", false),
+        ("!none", true),
+        ("app=web", true),
+        ("app==web", true),
+        ("app = db", false),
+        ("app!=web", false),
+        ("none!=web", true),
+        ("app in (db, web)", true),
+        ("app notin (db,web)", false),
+        ("none notin (x)", true),
+        ("none in (x)", false),
+        ("tier=", true),
+        ("tier in ()", true),
+        ("a.b/c in (1),app=web, !x", true),
+        ("a.b/c in (1),app=db", false),
     ] {
-        assert_eq!(LabelSelector::parse(selector).unwrap().matches(&object), expected, "{selector}");
+        let parsed = LabelSelector::parse(selector).unwrap();
+        assert_eq!(parsed.matches(&object), selected, "{selector}");
     }
 }
 
 #[test]
-fn bad_label_selectors_are_refused_in_the_servers_words() {
-    for (selector, message) in [
-        ("a,", "found '', expected: identifier after ','"),
-        (",a", "found ',', expected: !, identifier, or 'end of string'"),
-        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
-        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
-        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
-        ("a=b=c", "found '=', expected: ',' or 'end of string'"),
-        ("!", "unable to parse requirement: found '', expected: identifier"),
-        ("!a=b", "found '=', expected: ',' or 'end of string'"),
-        (
-            "a>x",
-            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
-        ),
-    ] {
-        assert_eq!(LabelSelector::parse(selector).unwrap_err().to_string(), message, "{selector}");
-    }
-    let long = format!("a={}", "x".repeat(64));
-    assert!(
-        LabelSelector::parse(&long)
-            .unwrap_err()
-            .to_string()
-            .starts_with("unable to parse requirement: values[0][a]: Invalid value: \"xxx")
-    );
-    assert!(
-        LabelSelector::parse("-a=b").unwrap_err().to_string().starts_with(
-            "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of"
-        )
-    );
-}
-
-#[test]
-fn fields_select_objects() {
-    let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "w1"},
-        "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}});
-    let labels = FieldLabels::of("", "Pod");
-    for (selector, expected) in [
+fn fields_are_selected_by_the_labels_that_a_kind_has() {
+    let pods = FieldLabels::of("", "Pod");
+    let object =
+        json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}});
+    for (selector, selected) in [
         ("", true),
-        ("metadata.name=p", true),
-        ("metadata.name==p,metadata.namespace=n", true),
-        ("metadata.name!=p", false),
-        ("spec.nodeName=w1,status.phase!=Failed", true),
-        ("spec.nodeName=", false),
-        ("spec.hostNetwork=false", true),
-        ("status.podIP=10.0.0.1", true),
+        ("metadata.name=a", true),
+        ("spec.nodeName==n,status.phase!=Failed", true),
+        ("spec.nodeName=n,status.phase!=Running", false),
+        ("status.podIP=", true),
     ] {
-        assert_eq!(FieldSelector::parse(selector, &labels).unwrap().matches(&pod), expected, "{selector}");
+        assert_eq!(FieldSelector::parse(selector, &pods).unwrap().matches(&object), selected, "{selector}");
     }
+    let custom = FieldLabels::custom(true, &["spec.size".to_owned()]);
+    let sized = FieldSelector::parse("spec.size=3", &custom).unwrap();
+    assert!(sized.matches(&json!({"spec": {"size": 3}})));
 }
 
 #[test]
-fn events_are_found_by_what_they_involve() {
-    let event = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "type": "Warning", "reportingComponent": "kubelet"});
-    let labels = FieldLabels::of("", "Event");
-    let matches = |s: &str| FieldSelector::parse(s, &labels).unwrap().matches(&event);
-    assert!(matches("involvedObject.name=p,involvedObject.kind=Pod,type!=Normal,source=kubelet"));
-    assert!(!matches("involvedObject.uid=1"));
-}
-
-#[test]
-fn unsupported_field_labels_are_refused_in_the_servers_words() {
-    let parse = |s: &str, labels: &FieldLabels| FieldSelector::parse(s, labels).unwrap_err().to_string();
-    assert_eq!(parse("spec.x=1", &FieldLabels::of("", "Pod")), "field label not supported: spec.x");
-    assert_eq!(
-        parse("spec.x=1", &FieldLabels::of("coordination.k8s.io", "Lease")),
-        "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-    );
-    let cluster = FieldLabels::custom(false, &["spec.color".to_owned()]);
-    assert_eq!(parse("metadata.namespace=n", &cluster), "field label not supported: metadata.namespace");
-    assert!(FieldSelector::parse("spec.color=blue", &cluster).is_ok());
-    assert_eq!(parse("x", &cluster), "invalid selector: 'x'; can't understand 'x'");
-    assert_eq!(
-        parse("metadata.name=a=b", &cluster),
-        "invalid field selector: unescaped character in value: 61"
-    );
-    assert_eq!(parse("metadata.name=a\\b", &cluster), "invalid field selector: invalid escape sequence: \\b");
-}
-
-#[test]
-fn escaped_values_and_scalars_compare_as_text() {
-    let labels = FieldLabels::custom(true, &["spec.count".to_owned(), "spec.on".to_owned()]);
-    let object = json!({"metadata": {"name": "a,b"}, "spec": {"count": 3, "on": true}});
-    let selector = FieldSelector::parse("metadata.name=a\\,b,spec.count=3,spec.on=true", &labels).unwrap();
-    assert!(selector.matches(&object));
+fn what_cannot_be_understood_is_refused() {
+    for selector in ["a b", "a in x", "a in (x", "=x", "a=b=c", "a,,b", "a>1", "bad key=x", "!", "a=b c"] {
+        assert!(LabelSelector::parse(selector).is_err(), "{selector}");
+    }
+    for selector in ["metadata.name", "spec.other=x", "metadata.labels=a"] {
+        assert!(FieldSelector::parse(selector, &FieldLabels::of("", "Pod")).is_err(), "{selector}");
+    }
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_a_selector_panic(text in "\\PC{0,40}", loose in "[a!=,()<> in\\\\]{0,20}") {
-        for text in [&text, &loose] {
-            let object = json!({"metadata": {"labels": {"a": "1"}}});
-            if let Ok(selector) = LabelSelector::parse(text) {
-                let _ = selector.matches(&object);
+    fn no_selector_panics(selector in "[a-c=!(),<> in]{0,20}", any in "\\PC{0,10}") {
+        for selector in [selector, any] {
+            if let Ok(parsed) = LabelSelector::parse(&selector) {
+                let _ = parsed.matches(&json!({"metadata": {"labels": {"a": "b"}}}));
             }
-            if let Ok(selector) = FieldSelector::parse(text, &FieldLabels::of("", "Pod")) {
-                let _ = selector.matches(&object);
-            }
+            let _ = FieldSelector::parse(&selector, &FieldLabels::of("", "Pod"));
         }
-    }
-
-    #[test]
-    fn equality_and_inequality_are_opposites(key in "[a-z]{1,5}", value in "[a-z0-9]{0,5}", other in "[a-z0-9]{0,5}") {
-        let object = json!({"metadata": {"labels": {key.clone(): other}}});
-        let equal = LabelSelector::parse(&format!("{key}={value}")).unwrap().matches(&object);
-        let unequal = LabelSelector::parse(&format!("{key}!={value}")).unwrap().matches(&object);
-        prop_assert_ne!(equal, unequal);
     }
 }

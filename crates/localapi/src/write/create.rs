@@ -46,7 +46,7 @@ impl Writer<'_> {
                 other => return other,
             }
         }
-        Err(refused.unwrap_or_else(Status::unprocessable))
+        Err(refused.unwrap_or_else(|| Status::internal("no name was generated")))
     }
 
     /// Acts on complaints about unknown fields.
@@ -192,7 +192,7 @@ impl Writer<'_> {
     fn prepare_create(&self, value: &mut Value) {
         match &self.resource.nature {
             Nature::Builtin(builtin) => {
-                kinds::prepare_create(builtin.kind, value);
+                kinds::prepare_create(builtin, value);
                 if builtin.kind == "CustomResourceDefinition" {
                     self.core.prepare_definition(value, None);
                 }

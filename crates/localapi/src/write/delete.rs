@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{Outcome, Writer, Written, dry_run};
 use crate::definitions;
 use crate::list::{ListOptions, Page, Selection, list};
+use crate::meta;
 use crate::registry::Resource;
 use crate::request::Query;
 use crate::schema::{Cause, Path};
-use crate::status::{Grouped, Status, quote};
+use crate::status::{Grouped, Status};
 use crate::store::{Key, Object};
-use crate::{json, meta};
 
 /// What becomes of the objects that an object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +59,9 @@ impl DeleteOptions {
         } else {
             let dry = given["dryRun"].as_array().into_iter().flatten();
             (
-                typed(&given, "gracePeriodSeconds", "int64", Value::as_i64)?,
-                typed(&given, "orphanDependents", "bool", Value::as_bool)?,
-                typed(&given, "propagationPolicy", "string", |value| value.as_str().map(str::to_owned))?
+                typed(&given, "gracePeriodSeconds", "a whole number", Value::as_i64)?,
+                typed(&given, "orphanDependents", "true or false", Value::as_bool)?,
+                typed(&given, "propagationPolicy", "a text", |value| value.as_str().map(str::to_owned))?
                     .unwrap_or_default(),
                 dry.map(|value| value.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>(),
             )
@@ -107,24 +107,11 @@ impl DeleteOptions {
 }
 
 fn decode_options(body: &[u8]) -> Result<Value, Status> {
-    let parse_error = "couldn't get version/kind; json parse error";
-    let value =
-        json::read(body).map_err(|problem| Status::bad_request(format!("{parse_error}: {problem}")))?.value;
-    if !value.is_object() {
-        let word = json::word(&value);
-        return Err(Status::bad_request(format!(
-            "{parse_error}: json: cannot unmarshal {word} into Go value of type v1.DeleteOptions"
-        )));
+    let value = crate::decode::parse("DeleteOptions", body)?;
+    match value["kind"].as_str().unwrap_or_default() {
+        "" | "DeleteOptions" => Ok(value),
+        other => Err(Status::bad_request(format!("the body is a {other}, not DeleteOptions"))),
     }
-    let kind = value["kind"].as_str().unwrap_or_default();
-    if !kind.is_empty() && kind != "DeleteOptions" {
-        return Err(Status::bad_request(format!(
-            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-            quote(kind),
-            quote(value["apiVersion"].as_str().unwrap_or_default())
-        )));
-    }
-    Ok(value)
 }
 
 fn typed<T>(
@@ -135,12 +122,9 @@ fn typed<T>(
 ) -> Result<Option<T>, Status> {
     match given.get(field) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => read(value).map(Some).ok_or_else(|| {
-            Status::bad_request(format!(
-                "json: cannot unmarshal {} into Go struct field DeleteOptions.{field} of type {wanted}",
-                json::word(value)
-            ))
-        }),
+        Some(value) => read(value)
+            .map(Some)
+            .ok_or_else(|| Status::bad_request(format!("{field} of DeleteOptions is {value}, not {wanted}"))),
     }
 }
 

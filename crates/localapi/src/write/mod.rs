@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
-pub(crate) use update::{Change, Part, Patch, Verdict, unfit_patch};
+pub(crate) use update::{Change, Part, Verdict, unfit_patch};
 
 use crate::core::Core;
 use crate::decode::Strictness;
@@ -111,9 +111,6 @@ impl Writer<'_> {
     /// The value as it goes into the store.
     fn to_stored(&self, mut value: Value) -> Value {
         match &self.resource.nature {
-            Nature::Builtin(builtin) if builtin.group == "events.k8s.io" => {
-                crate::kinds::event_to_stored(value)
-            }
             Nature::Builtin(_) => value,
             Nature::Custom(custom) => {
                 value["apiVersion"] = json!(custom.stored_api_version);
@@ -167,22 +164,17 @@ impl Writer<'_> {
                 causes.extend(if builtin.kind == "CustomResourceDefinition" {
                     crate::definitions::validate(value, old)
                 } else {
-                    crate::kinds::validate(builtin.group, builtin.kind, value, old)
+                    crate::kinds::validate(builtin.kind, value)
                 });
             }
             Nature::Builtin(_) => {}
             Nature::Custom(custom) => {
-                let schema = custom.schema();
                 match (part, old) {
-                    (Part::Status, Some(old)) => schema.validate_status_values(value, old, causes),
-                    _ => schema.validate_values(value, old, causes),
+                    (Part::Status, Some(old)) => custom.schema().validate_status(value, old, causes),
+                    _ => custom.schema().validate(value, old, causes),
                 }
                 if let Some(scale) = &self.resource.scale {
                     causes.extend(crate::scale::validate(scale, value, part == Part::Status));
-                }
-                match part {
-                    Part::Status => schema.validate_lists_and_rules(value, old, causes),
-                    _ => schema.validate_rest(value, old, causes),
                 }
             }
         }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::{Outcome, Writer, Written, dedupe_owners, settle_namespace};
 use crate::decode::{self, Shaped, Strictness, strict_error};
 use crate::names::NameRule;
-use crate::patch::{PatchError, json_patch, merge_patch, strategic_merge};
-use crate::registry::{Nature, Resource};
+use crate::patch::Patch;
+use crate::registry::Nature;
 use crate::scale::ScaleChange;
 use crate::schema::{Cause, Path};
-use crate::status::{Grouped, MODIFIED, Status, quote};
+use crate::status::{Grouped, MODIFIED, Status};
 use crate::store::{Key, Object};
-use crate::{json, kinds, meta, names};
+use crate::{kinds, meta, names};
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,77 +34,6 @@ pub(crate) enum Change {
     Patch(Patch),
     /// The object is to have another number of replicas.
     Scale(ScaleChange),
-}
-
-/// A change that is made from what is there.
-#[derive(Clone, Debug)]
-pub(crate) enum Patch {
-    /// JSON merge patch.
-    Merge(Value),
-    /// JSON patch.
-    Json(Value),
-    /// Strategic merge patch; built-in kinds only.
-    Strategic(Value),
-}
-
-impl Patch {
-    /// Reads a patch of the given media type for a resource.
-    pub(crate) fn parse(resource: &Resource, media: &str, body: &[u8]) -> Result<Self, Status> {
-        let builtin = resource.builtin().is_some();
-        let make = match media {
-            "application/merge-patch+json" => Self::Merge,
-            "application/json-patch+json" => Self::Json,
-            "application/strategic-merge-patch+json" if builtin => Self::Strategic,
-            _ => {
-                let mut accepted = vec!["application/json-patch+json", "application/merge-patch+json"];
-                if builtin {
-                    accepted.push("application/strategic-merge-patch+json");
-                }
-                return Err(Status::unsupported_media_type(&accepted));
-            }
-        };
-        let read = json::read(body)
-            .map_err(|problem| Status::bad_request(format!("error decoding patch: {problem}")))?;
-        let patch = read.value;
-        match (&patch, media) {
-            (Value::Array(_), "application/json-patch+json") => Ok(make(patch)),
-            (Value::Object(_), media) if media != "application/json-patch+json" => Ok(make(patch)),
-            _ => Err(Status::bad_request(format!(
-                "error decoding patch: json: cannot unmarshal {} into Go value of type {}",
-                json::word(&patch),
-                if media == "application/json-patch+json" {
-                    "[]handlers.jsonPatchOp"
-                } else {
-                    "map[string]interface {}"
-                }
-            ))),
-        }
-    }
-
-    /// The patched value.
-    pub(crate) fn apply(&self, kind: &str, value: &Value) -> Result<Value, Status> {
-        let mut patched = value.clone();
-        let applied = match self {
-            Self::Merge(patch) => {
-                merge_patch(&mut patched, patch);
-                Ok(())
-            }
-            Self::Json(patch) => json_patch(&mut patched, patch),
-            Self::Strategic(patch) => strategic_merge(kind, &mut patched, patch),
-        };
-        applied.map(|()| patched).map_err(|error| match error {
-            PatchError::Malformed(message) => Status::bad_request(message),
-            PatchError::Unfit(_) => Status::unprocessable(),
-            PatchError::TooLarge(message) => Status::plain(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "RequestEntityTooLarge",
-                format!("Request entity too large: {message}"),
-            ),
-            PatchError::Unclassified(message) => {
-                Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
-            }
-        })
-    }
 }
 
 /// What is to become of an object.
@@ -159,7 +88,7 @@ impl Writer<'_> {
                             return self.create_named(namespace, value, warnings).await;
                         }
                         // What was deleted is not brought back by someone who still knows it.
-                        self.storage_conflict(&key, &other_uid(uid, ""))
+                        Status::conflict(self.resource.grouped(), name, &other_uid(uid, ""))
                     }
                     _ => Status::not_found(self.resource.grouped(), name),
                 };
@@ -173,7 +102,7 @@ impl Writer<'_> {
                 }
                 (None, Change::Patch(patch)) => self.patch(&existing, patch, part, &mut warnings),
                 (None, Change::Scale(scale)) => self.rescale(&existing, scale, &mut warnings),
-                (None, Change::Replace(_)) => Err(Status::unprocessable()),
+                (None, Change::Replace(_)) => Err(Status::internal("a replacement without an object")),
             };
             let verdict = match verdict {
                 Ok(verdict) => verdict,
@@ -218,34 +147,13 @@ impl Writer<'_> {
     ) -> Result<Verdict, Status> {
         let uid = meta::text(value, "uid");
         if !uid.is_empty() && uid != existing.uid() {
-            return Err(self.storage_conflict(&existing.key, &other_uid(uid, existing.uid())));
+            return Err(Status::conflict(
+                self.resource.grouped(),
+                existing.key.name(),
+                &other_uid(uid, existing.uid()),
+            ));
         }
         self.judge(existing, value.clone(), part, warnings)
-    }
-
-    /// A conflict in the words of kube-apiserver's storage layer.
-    pub(super) fn storage_conflict(&self, key: &Key, why: &str) -> Status {
-        let path = self.storage_path(key);
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-        );
-        Status::conflict(self.resource.grouped(), key.name(), &why)
-    }
-
-    /// The key under which kube-apiserver would keep the object; error messages show it.
-    fn storage_path(&self, key: &Key) -> String {
-        let resource = self.resource;
-        let prefix = match (resource.group.as_str(), resource.plural.as_str()) {
-            ("", "nodes") => "minions".to_owned(),
-            ("", "services") => "services/specs".to_owned(),
-            (group, plural) if resource.custom().is_some() || group == "apiextensions.k8s.io" => {
-                format!("{group}/{plural}")
-            }
-            (_, plural) => plural.to_owned(),
-        };
-        // A dry run goes through a storage of its own, which knows nothing of the prefix.
-        let root = if self.options.dry_run { "" } else { "/registry" };
-        format!("{root}/{prefix}/{}", key.as_str())
     }
 
     fn patch(
@@ -255,10 +163,10 @@ impl Writer<'_> {
         part: Part,
         warnings: &mut Vec<String>,
     ) -> Result<Verdict, Status> {
-        let patched = patch.apply(&self.resource.kind, &self.shown(existing))?;
+        let patched = patch.apply(&self.shown(existing))?;
         let refuse = |problem: &str| unfit_patch(&patched, problem);
         if !patched.is_object() {
-            return Err(refuse("json: cannot unmarshal the patched value into an object"));
+            return Err(refuse("it would be no object any more"));
         }
         let Shaped { mut value, complaints } =
             decode::shape(self.resource, patched.clone()).map_err(|problem| refuse(&problem))?;
@@ -306,10 +214,7 @@ impl Writer<'_> {
         let version: u64 = if given.is_empty() {
             0
         } else {
-            given.parse().map_err(|_| {
-                let message = format!("strconv.ParseUint: parsing {}: invalid syntax", quote(given));
-                Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
-            })?
+            given.parse().map_err(|_| crate::list::uncaught_version(given))?
         };
         let conditional = self.resource.builtin().is_none_or(|builtin| builtin.traits.conditional_update);
         let resource = self.resource.grouped();
@@ -327,13 +232,13 @@ impl Writer<'_> {
     fn prepare_update(&self, value: &mut Value, old: &Value, part: Part) {
         match (&self.resource.nature, part) {
             (Nature::Builtin(builtin), Part::Whole) => {
-                kinds::prepare_update(builtin.kind, value, old);
+                kinds::prepare_update(builtin, value, old);
                 if builtin.kind == "CustomResourceDefinition" {
                     self.core.prepare_definition(value, Some(old));
                 }
             }
             (Nature::Builtin(builtin), Part::Status) => {
-                kinds::prepare_status_update(builtin.kind, value, old);
+                kinds::prepare_status_update(builtin, value, old);
             }
             (Nature::Builtin(_), Part::Finalizers) => {
                 if let Value::Object(fields) = &mut *value {

@@ -1,7 +1,7 @@
 //! What the comparison leaves out because the embedded server differs on purpose. Each is explained in the table of
 //! `crates/localapi/README.md`, which a test here checks. What is not listed must be equal.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::document::{each_object_mut, take};
 use super::transcript::Step;
@@ -46,7 +46,65 @@ pub const WORDS: &[Words] = &[
         explained: "| `metadata.managedFields`, server-side apply |",
     },
     Words { text: ", application/yaml, application/vnd.kubernetes.protobuf", explained: "| formats |" },
+    Words { text: ", application/strategic-merge-patch+json", explained: "| strategic merge patch |" },
 ];
+
+/// How the row begins that explains why the words about a malformed request are not compared.
+pub const MALFORMED: &str = "| words about a malformed request |";
+/// The same for the words about a rule that could not be evaluated.
+pub const NOT_EVALUATED: &str = "| words about a rule that could not be evaluated |";
+
+/// How the words begin that both servers have about fields that a kind does not know.
+const UNKNOWN_FIELDS: &str = "strict decoding error: ";
+
+/// Takes the words out of a refusal of a request that could not be read: code, reason and details stay. What is wrong
+/// with the fields of an object that could be read is compared in full.
+fn leave_out_malformed(status: &mut Map<String, Value>) {
+    let Some(Value::String(message)) = status.get("message") else { return };
+    let unread = matches!(status.get("code").and_then(Value::as_u64), Some(400 | 500));
+    let unfit = status.get("reason").is_some_and(|reason| reason == "Invalid")
+        && match status.get("details").and_then(|details| details.get("causes")) {
+            None => true,
+            // The result of a patch is no object of the kind.
+            Some(causes) => causes[0]["field"] == "patch",
+        };
+    if (unread || unfit) && !message.contains(UNKNOWN_FIELDS) {
+        status.remove("message");
+        if let Some(Value::Array(causes)) =
+            status.get_mut("details").and_then(|details| details.get_mut("causes"))
+        {
+            causes
+                .iter_mut()
+                .filter_map(Value::as_object_mut)
+                .for_each(|cause| drop(cause.remove("message")));
+        }
+    }
+}
+
+/// Takes out how the evaluation of a rule failed, in the words of the evaluator: the rule is left.
+fn leave_out_evaluation(status: &mut Map<String, Value>) {
+    const FAILED: &str = " evaluating rule: ";
+    let Some(Value::String(mut message)) = status.remove("message") else { return };
+    let causes = status.get_mut("details").and_then(|details| details.get_mut("causes"));
+    for cause in causes.and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(Value::String(text)) = cause.get_mut("message") else { continue };
+        if let Some((_, rule)) = text.split_once(FAILED) {
+            let short = format!("Invalid value: {rule}");
+            message = message.replace(text.as_str(), &short);
+            *text = short;
+        }
+    }
+    status.insert("message".to_owned(), Value::String(message));
+}
+
+/// A conflict without the place in etcd that the real server names.
+fn without_storage_key(message: &str) -> String {
+    const END: &str = "AdditionalErrorMsg: ";
+    match (message.find("StorageError: "), message.find(END)) {
+        (Some(start), Some(end)) => format!("{}{}", &message[..start], &message[end + END.len()..]),
+        _ => message.to_owned(),
+    }
+}
 
 /// `step` without what may differ.
 pub(super) fn without(mut step: Step) -> Step {
@@ -72,6 +130,11 @@ fn clean(document: &mut Value) {
             for words in WORDS {
                 *message = message.replace(words.text, "");
             }
+            *message = without_storage_key(message);
+        }
+        if kind == "Status" {
+            leave_out_malformed(object);
+            leave_out_evaluation(object);
         }
     });
 }
@@ -105,10 +168,37 @@ mod tests {
     }
 
     #[test]
+    fn words_are_left_out_only_where_a_request_could_not_be_read() {
+        let status = |code: u16, reason: &str, message: &str, details: Value| {
+            let mut status = json!({"kind": "Status", "code": code, "reason": reason, "message": message, "details": details});
+            clean(&mut status);
+            status["message"].as_str().map(str::to_owned)
+        };
+        let cause = |field: &str| json!({"causes": [{"field": field, "message": "bad"}]});
+        assert_eq!(status(400, "BadRequest", "unexpected end", Value::Null), None);
+        assert_eq!(status(422, "Invalid", "bad", cause("patch")), None);
+        assert_eq!(status(422, "Invalid", "bad", json!({})), None);
+        assert_eq!(status(422, "Invalid", "bad", cause("spec.size")).as_deref(), Some("bad"));
+        let failed = "Invalid value: \"object\": no such key evaluating rule: a over b";
+        let causes = json!({"causes": [{"field": "spec", "message": failed}]});
+        let message = format!("x is invalid: spec: {failed}");
+        let left = status(422, "Invalid", &message, causes);
+        assert_eq!(left.as_deref(), Some("x is invalid: spec: Invalid value: a over b"));
+        let strict = "strict decoding error: unknown field";
+        assert_eq!(status(400, "BadRequest", strict, Value::Null).as_deref(), Some(strict));
+        let conflict = "on x: StorageError: invalid object, Key: /registry/x, AdditionalErrorMsg: other UID";
+        assert_eq!(status(409, "Conflict", conflict, json!({})).as_deref(), Some("on x: other UID"));
+    }
+
+    #[test]
     fn the_embedded_servers_documentation_explains_every_difference() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../localapi/README.md");
         let table = std::fs::read_to_string(&path).unwrap();
-        let explained = FIELDS.iter().map(|one| one.explained).chain(WORDS.iter().map(|one| one.explained));
+        let explained = FIELDS
+            .iter()
+            .map(|one| one.explained)
+            .chain(WORDS.iter().map(|one| one.explained))
+            .chain([MALFORMED, NOT_EVALUATED]);
         for row in explained {
             assert!(table.lines().any(|line| line.starts_with(row)), "no row starts with {row:?}");
         }

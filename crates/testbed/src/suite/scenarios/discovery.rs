@@ -10,16 +10,14 @@ scenarios![discovery:
     the_groups_that_are_served_are_listed,
     the_resources_of_a_version_are_listed,
     custom_resources_are_listed_with_subresources,
-    aggregated_discovery_has_everything_at_once,
     health_and_version_are_answered,
     unknown_paths_are_not_found,
 ];
 
-const GROUPS: [&str; 4] = ["apps", "coordination.k8s.io", "events.k8s.io", "apiextensions.k8s.io"];
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const GROUPS: [&str; 3] = ["apps", "coordination.k8s.io", "apiextensions.k8s.io"];
 
 /// The kinds that both servers have; the real one has many more.
-const KINDS: [(&str, &[&str]); 6] = [
+const KINDS: [(&str, &[&str]); 5] = [
     (
         "/api/v1",
         &[
@@ -49,7 +47,6 @@ const KINDS: [(&str, &[&str]); 6] = [
     ),
     ("/apis/policy/v1", &["poddisruptionbudgets"]),
     ("/apis/coordination.k8s.io/v1", &["leases"]),
-    ("/apis/events.k8s.io/v1", &["events"]),
     ("/apis/apiextensions.k8s.io/v1", &["customresourcedefinitions", "customresourcedefinitions/status"]),
 ];
 
@@ -107,40 +104,6 @@ async fn custom_resources_are_listed_with_subresources(r: &mut Recorder) -> Outc
         answer.body["groups"].as_array().into_iter().flatten().any(|one| one["name"] == group.as_str())
     };
     r.wait("/apis", "the group in the list of groups", listed).await?;
-    Ok(())
-}
-
-async fn aggregated_discovery_has_everything_at_once(r: &mut Recorder) -> Outcome {
-    for path in ["/api", "/apis"] {
-        let answer = r.peek(Call::new("GET", path).header("accept", AGGREGATED)).await?;
-        r.note(
-            path,
-            json!([answer.status(), answer.content_type, answer.body["kind"], answer.body["apiVersion"]]),
-        );
-        for (prefix, names) in KINDS.iter().filter(|(prefix, _)| prefix.starts_with(&format!("{path}/"))) {
-            let group = prefix.trim_start_matches(path).trim_end_matches("v1").trim_matches('/');
-            let groups = answer.body["items"].as_array().into_iter().flatten();
-            let found = groups.filter(|one| one["metadata"]["name"].as_str().unwrap_or_default() == group);
-            let mut versions = found.flat_map(|one| one["versions"].as_array().into_iter().flatten());
-            let version = versions.find(|one| one["version"] == "v1").cloned().unwrap_or_default();
-            r.note(&format!("freshness of {prefix}"), version["freshness"].clone());
-            for name in names.iter().filter(|name| !name.contains('/')) {
-                let mut resources = version["resources"].as_array().into_iter().flatten();
-                let mut resource =
-                    resources.find(|one| one["resource"] == *name).cloned().unwrap_or_default();
-                // The real server has subresources that nobody here uses, such as `eviction`.
-                if let Some(parts) = resource.get_mut("subresources").and_then(Value::as_array_mut) {
-                    parts.retain(|part| part["subresource"] == "status" || part["subresource"] == "scale");
-                    if parts.is_empty()
-                        && let Some(resource) = resource.as_object_mut()
-                    {
-                        resource.remove("subresources");
-                    }
-                }
-                r.note(&format!("aggregated {prefix} {name}"), resource);
-            }
-        }
-    }
     Ok(())
 }
 

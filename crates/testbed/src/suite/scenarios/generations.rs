@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::objects::{
     DEFINITIONS, deployment, deployments, lease, leases, widget, widget_definition, widgets,
 };
+use super::super::recorder::Call;
 use super::super::{Outcome, Recorder};
 use super::scenarios;
 
@@ -83,10 +84,17 @@ async fn a_deployment_has_a_generation_and_a_lease_has_none(r: &mut Recorder) ->
     let namespace = r.namespace().await?;
     let all = deployments(&namespace);
     let one = format!("{all}/a");
-    r.post(&all, &deployment("a", 0)).await?;
-    r.merge(&one, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
-    r.merge(&one, &json!({"spec": {"paused": true}})).await?;
-    r.merge(&format!("{one}/status"), &json!({"status": {"observedGeneration": 2}})).await?;
+    r.prepare(&all, &deployment("a", 0)).await?;
+    for (path, change) in [
+        (one.clone(), json!({"metadata": {"labels": {"a": "b"}}})),
+        (one.clone(), json!({"spec": {"paused": true}})),
+        (format!("{one}/status"), json!({"status": {"observedGeneration": 2}})),
+    ] {
+        let call = Call::new("PATCH", &path).json(&change);
+        let answer = r.peek(call.header("content-type", "application/merge-patch+json")).await?;
+        let object = json!({"metadata": answer.body["metadata"], "status": answer.body["status"]});
+        r.note(&change.to_string(), json!([answer.status(), object]));
+    }
     let all = leases(&namespace);
     r.post(&all, &lease("a", "h")).await?;
     r.get(&format!("{all}/a/status")).await?;

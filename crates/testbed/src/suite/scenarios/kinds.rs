@@ -1,189 +1,128 @@
-//! Every built-in kind as a whole object: what is filled in, what a status write does, what a deletion answers.
+//! Every built-in kind that is served: how its objects live, and the parts of them that Tenure and `kubectl` read. What
+//! else the real server fills in is left out.
 
 use serde_json::{Value, json};
 
-use super::super::objects::{deployment, deployments, node, pod, pod_on, pods};
+use super::super::document::take;
+use super::super::objects::{deployment, node, pod, pod_on};
+use super::super::recorder::Call;
 use super::super::{Outcome, Recorder};
 use super::scenarios;
 
 scenarios![kinds:
-    a_pod_as_a_whole,
-    a_pod_with_almost_nothing_is_filled_in,
-    a_pod_that_changes_is_refused_where_it_must,
-    a_node_as_a_whole,
-    a_deployment_as_a_whole,
-    a_deployment_with_almost_nothing_is_filled_in,
-    replica_daemon_and_stateful_sets_as_a_whole,
-    config_maps_and_secrets_as_a_whole,
-    service_accounts_as_a_whole,
-    a_disruption_budget_as_a_whole,
-    a_service_with_an_address_as_a_whole,
+    pods_and_nodes_live_and_go,
+    workloads_live_and_go,
+    plain_objects_live_and_go,
     a_namespace_as_a_whole,
 ];
 
-/// Created, read, changed, its status written and read, deleted.
+/// What every object has, and these fields.
+fn seen(body: &Value, fields: &[&str]) -> Value {
+    if body["kind"] == "Status" {
+        return json!([body["status"], body["reason"], body["details"]]);
+    }
+    let fields: Vec<_> = fields.iter().map(|pointer| json!([pointer, body.pointer(pointer)])).collect();
+    let mut metadata = body["metadata"].clone();
+    // How often a daemon set's template changed: a controller's business.
+    take(&mut metadata, "/annotations/deprecated.daemonset.template.generation");
+    if metadata["annotations"] == json!({}) || metadata["annotations"].is_null() {
+        take(&mut metadata, "/annotations");
+    }
+    json!({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata, "fields": fields})
+}
+
+/// Created, changed, its status written, read and deleted.
 async fn life(
     r: &mut Recorder,
     all: &str,
     object: &Value,
     change: &Value,
     status: Option<&Value>,
+    fields: &[&str],
 ) -> Outcome {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let one = format!("{all}/{name}");
-    r.post(all, object).await?;
-    r.merge(&one, change).await?;
+    let patch = |path: &str, patch: &Value| {
+        Call::new("PATCH", path).json(patch).header("content-type", "application/merge-patch+json")
+    };
+    let mut calls = vec![("create", Call::new("POST", all).json(object)), ("change", patch(&one, change))];
     if let Some(status) = status {
-        r.merge(&format!("{one}/status"), &json!({"status": status})).await?;
+        calls.push(("report", patch(&format!("{one}/status"), &json!({"status": status}))));
+        calls.push(("report through the object", patch(&one, &json!({"status": {}}))));
     }
-    r.get(all).await?;
-    r.delete(&format!("{one}?gracePeriodSeconds=0")).await?;
-    r.get(&one).await?;
+    calls.push(("read", Call::new("GET", &one)));
+    calls.push(("delete", Call::new("DELETE", &format!("{one}?gracePeriodSeconds=0"))));
+    calls.push(("read again", Call::new("GET", &one)));
+    for (what, call) in calls {
+        let answer = r.peek(call).await?;
+        let kind = object["kind"].as_str().unwrap_or_default();
+        r.note(&format!("{what} a {kind}"), json!([answer.status(), seen(&answer.body, fields)]));
+    }
     Ok(())
 }
 
-fn core(namespace: &str, plural: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/{plural}")
-}
-
-async fn a_pod_as_a_whole(r: &mut Recorder) -> Outcome {
+async fn pods_and_nodes_live_and_go(r: &mut Recorder) -> Outcome {
     let namespace = r.namespace().await?;
     let status =
         json!({"phase": "Running", "podIP": "10.0.0.5", "podIPs": [{"ip": "10.0.0.5"}, {"ip": "fd00::5"}]});
     let change = json!({"metadata": {"annotations": {"a": "b"}}});
-    life(r, &pods(&namespace), &pod_on("a", &namespace), &change, Some(&status)).await
+    let fields = ["/spec/nodeName", "/spec/terminationGracePeriodSeconds", "/status/phase", "/status/podIPs"];
+    let all = format!("/api/v1/namespaces/{namespace}/pods");
+    life(r, &all, &pod_on("a", &namespace), &change, Some(&status), &fields).await?;
+    let status =
+        json!({"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}], "capacity": {"cpu": "2"}});
+    let fields = ["/status/addresses", "/status/capacity"];
+    life(r, "/api/v1/nodes", &node(&namespace), &change, Some(&status), &fields).await
 }
 
-async fn a_pod_with_almost_nothing_is_filled_in(r: &mut Recorder) -> Outcome {
-    let all = pods(&r.namespace().await?);
-    let bare = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"}, "spec": {
-        "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "registry.test/a"}]}});
-    r.post(&all, &bare).await?;
-    let rich = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "rich"}, "spec": {
-        "automountServiceAccountToken": false, "hostNetwork": true, "terminationGracePeriodSeconds": 5,
-        "containers": [{"name": "c", "image": "registry.test/a:v1", "ports": [{"containerPort": 80}],
-            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "env": [{"name": "A", "value": "b"},
-                {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
-            "volumeMounts": [{"name": "run", "mountPath": "/run/tenure"}],
-            "livenessProbe": {"httpGet": {"path": "/", "port": 80}}}],
-        "volumes": [{"name": "run", "hostPath": {"path": "/run/tenure"}}],
-        "tolerations": [{"operator": "Exists"}]}});
-    r.post(&all, &rich).await?;
-    Ok(())
-}
-
-async fn a_pod_that_changes_is_refused_where_it_must(r: &mut Recorder) -> Outcome {
-    let all = pods(&r.namespace().await?);
-    r.prepare(&all, &pod("a")).await?;
-    for patch in [
-        json!({"metadata": {"labels": {"a": "b"}}}),
-        json!({"metadata": {"finalizers": ["tenure.test/x"]}}),
-        json!({"metadata": {"finalizers": null}}),
-    ] {
-        r.merge(&format!("{all}/a"), &patch).await?;
-    }
-    Ok(())
-}
-
-async fn a_node_as_a_whole(r: &mut Recorder) -> Outcome {
-    let name = r.own_name();
-    let one = format!("/api/v1/nodes/{name}");
-    r.post("/api/v1/nodes", &node(&name)).await?;
-    r.merge(&one, &json!({"metadata": {"annotations": {"a": "b"}, "labels": {"zone": "a"}}})).await?;
-    let status = json!({"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}], "capacity": {"cpu": "2"},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "r", "message": "m",
-            "lastHeartbeatTime": "2021-01-01T00:00:00Z", "lastTransitionTime": "2021-01-01T00:00:00Z"}]});
-    r.merge(&format!("{one}/status"), &json!({"status": status})).await?;
-    r.get(&one).await?;
-    r.delete(&one).await?;
-    r.get(&one).await?;
-    let bare = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-    r.post("/api/v1/nodes", &bare).await?;
-    Ok(())
-}
-
-async fn a_deployment_as_a_whole(r: &mut Recorder) -> Outcome {
-    let all = deployments(&r.namespace().await?);
-    let status = json!({"observedGeneration": 2, "replicas": 1, "readyReplicas": 1});
-    life(r, &all, &deployment("a", 0), &json!({"spec": {"replicas": 1}}), Some(&status)).await
-}
-
-async fn a_deployment_with_almost_nothing_is_filled_in(r: &mut Recorder) -> Outcome {
-    let all = deployments(&r.namespace().await?);
-    let template =
-        json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let bare = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
-        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}});
-    r.post(&all, &bare).await?;
-    r.merge(&format!("{all}/a"), &json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}}))
-        .await?;
-    Ok(())
-}
-
-async fn replica_daemon_and_stateful_sets_as_a_whole(r: &mut Recorder) -> Outcome {
+async fn workloads_live_and_go(r: &mut Recorder) -> Outcome {
     let namespace = r.namespace().await?;
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod("a")["spec"]});
     let selector = json!({"matchLabels": {"app": "a"}});
-    for (plural, kind, spec) in [
-        ("replicasets", "ReplicaSet", json!({"replicas": 0, "selector": selector, "template": template})),
-        ("daemonsets", "DaemonSet", json!({"selector": selector, "template": template})),
-        (
-            "statefulsets",
-            "StatefulSet",
-            json!({"replicas": 0, "serviceName": "s", "selector": selector, "template": template}),
-        ),
-    ] {
+    let change = json!({"spec": {"template": {"metadata": {"labels": {"b": "c"}}}}});
+    let fields =
+        ["/spec/replicas", "/spec/selector", "/spec/template/metadata", "/status/observedGeneration"];
+    for (plural, kind) in
+        [("replicasets", "ReplicaSet"), ("daemonsets", "DaemonSet"), ("statefulsets", "StatefulSet")]
+    {
         let all = format!("/apis/apps/v1/namespaces/{namespace}/{plural}");
-        let object = json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec});
-        let status = json!({"observedGeneration": 1});
-        life(r, &all, &object, &json!({"metadata": {"labels": {"a": "b"}}}), Some(&status)).await?;
+        let object = json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"},
+            "spec": {"selector": selector, "template": template}});
+        life(r, &all, &object, &change, Some(&json!({"observedGeneration": 1})), &fields).await?;
     }
-    Ok(())
-}
-
-async fn config_maps_and_secrets_as_a_whole(r: &mut Recorder) -> Outcome {
-    let namespace = r.namespace().await?;
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}, "binaryData": {"b": "aGk="}});
-    let all = core(&namespace, "configmaps");
-    life(r, &all, &map, &json!({"data": {"k": null, "l": "w"}}), None).await?;
-    let frozen = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "frozen"}, "data": {"k": "v"}, "immutable": true});
-    r.post(&all, &frozen).await?;
-    r.merge(&format!("{all}/frozen"), &json!({"data": {"k": "w"}})).await?;
-    let twice = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "twice"}, "data": {"k": "v"}, "binaryData": {"k": "aGk="}});
-    r.post(&all, &twice).await?;
-    let all = core(&namespace, "secrets");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "v"}, "data": {"b": "aGk="}});
-    life(r, &all, &secret, &json!({"data": {"b": null}}), None).await?;
-    Ok(())
-}
-
-async fn service_accounts_as_a_whole(r: &mut Recorder) -> Outcome {
-    let namespace = r.namespace().await?;
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
-    let all = core(&namespace, "serviceaccounts");
-    r.post(&all, &account).await?;
-    r.merge(&format!("{all}/a"), &json!({"automountServiceAccountToken": false})).await?;
-    r.delete(&format!("{all}/a")).await?;
-    Ok(())
-}
-
-async fn a_disruption_budget_as_a_whole(r: &mut Recorder) -> Outcome {
-    let namespace = r.namespace().await?;
+    let all = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+    let change = json!({"spec": {"replicas": 1}});
+    life(r, &all, &deployment("a", 0), &change, Some(&json!({"observedGeneration": 2})), &fields).await?;
     let all = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "a"}}}});
-    life(r, &all, &budget, &json!({"spec": {"maxUnavailable": "50%"}}), None).await
+    let change = json!({"spec": {"maxUnavailable": "50%"}});
+    life(r, &all, &budget, &change, None, &["/spec/maxUnavailable", "/spec/selector"]).await
 }
 
-async fn a_service_with_an_address_as_a_whole(r: &mut Recorder) -> Outcome {
+async fn plain_objects_live_and_go(r: &mut Recorder) -> Outcome {
     let namespace = r.namespace().await?;
-    let all = core(&namespace, "services");
-    // Addresses are the server's choice unless they are named: these are in the range that both servers have.
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
-        "spec": {"clusterIP": "10.96.200.7", "selector": {"app": "a"}, "ports": [{"port": 80}]}});
-    r.post(&all, &service).await?;
-    r.merge(&format!("{all}/a"), &json!({"spec": {"ports": [{"port": 81, "name": "web"}]}})).await?;
-    r.delete(&format!("{all}/a")).await?;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    // An address is the server's choice unless it is named: this one is in the range of both servers.
+    let service = json!({"clusterIP": "10.96.200.7", "selector": {"app": "a"}, "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]});
+    for (plural, kind, mut object, change, fields) in [
+        (
+            "configmaps",
+            "ConfigMap",
+            json!({"data": {"k": "v"}}),
+            json!({"data": {"k": null, "l": "w"}}),
+            ["/data"],
+        ),
+        ("secrets", "Secret", json!({"data": {"b": "aGk="}, "type": "Opaque"}), label.clone(), ["/data"]),
+        ("serviceaccounts", "ServiceAccount", json!({}), label.clone(), ["/automountServiceAccountToken"]),
+        ("services", "Service", json!({"spec": service}), label.clone(), ["/spec/ports"]),
+    ] {
+        object["apiVersion"] = json!("v1");
+        object["kind"] = json!(kind);
+        object["metadata"] = json!({"name": "a"});
+        let all = format!("/api/v1/namespaces/{namespace}/{plural}");
+        life(r, &all, &object, &change, None, &fields).await?;
+    }
     Ok(())
 }
 

@@ -56,8 +56,6 @@ async fn times_of_a_lease_have_microseconds(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     for (name, time) in [
         ("a", "2021-06-01T10:00:00.123456Z"),
-        ("b", "2021-06-01T10:00:00Z"),
-        ("c", "2021-06-01T10:00:00.5Z"),
         ("d", "2021-06-01T12:00:00.000000+02:00"),
         ("e", "yesterday"),
         ("f", ""),

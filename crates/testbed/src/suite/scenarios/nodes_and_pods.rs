@@ -1,4 +1,4 @@
-//! Nodes, pods, services as Tenure reads and writes them: metadata and status, never a kubelet's work.
+//! Nodes and pods as Tenure reads and writes them: metadata and status, never a kubelet's work.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,6 @@ scenarios![nodes_and_pods:
     the_status_of_a_node_is_written_apart,
     a_pod_is_created_annotated_and_reports_status,
     a_pods_spec_cannot_be_changed_by_its_status,
-    a_headless_service_is_an_object,
     a_watch_of_one_nodes_pods_sees_only_those,
 ];
 
@@ -104,19 +103,6 @@ async fn a_pods_spec_cannot_be_changed_by_its_status(r: &mut Recorder) -> Outcom
     step(r, "object through the status", merge(&format!("{one}/status"), &both), &["phase"]).await?;
     let present = r.peek(Call::new("GET", &one)).await?;
     r.note("node", present.body["spec"]["nodeName"].clone());
-    Ok(())
-}
-
-async fn a_headless_service_is_an_object(r: &mut Recorder) -> Outcome {
-    let namespace = r.namespace().await?;
-    let all = format!("/api/v1/namespaces/{namespace}/services");
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
-        "spec": {"clusterIP": "None", "selector": {"app": "a"}, "ports": [{"name": "fou", "port": 5555, "protocol": "UDP", "targetPort": 5555}]},
-    });
-    r.post(&all, &service).await?;
-    r.merge(&format!("{all}/a"), &json!({"spec": {"selector": {"app": "b"}}})).await?;
-    r.delete(&format!("{all}/a")).await?;
     Ok(())
 }
 

@@ -178,7 +178,13 @@ async fn two_controllers_are_refused(r: &mut Recorder) -> Outcome {
         owner("a", "11111111-2222-4333-8444-555555555555"),
         owner("b", "11111111-2222-4333-8444-666666666666")
     ]);
-    r.post(&all, &child).await?;
+    let answer = r.peek(super::super::recorder::Call::new("POST", &all).json(&child)).await?;
+    // The message shows both references, in the order of a server's own fields.
+    let cause = &answer.body["details"]["causes"][0];
+    r.note(
+        "two controllers",
+        json!([answer.status(), answer.body["reason"], cause["reason"], cause["field"]]),
+    );
     Ok(())
 }
 

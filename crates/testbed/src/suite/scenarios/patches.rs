@@ -1,8 +1,8 @@
-//! JSON merge patch, on objects and on their status; what other patch types get.
+//! JSON merge patch and JSON patch, on objects and on their status; what other patch types get.
 
 use serde_json::json;
 
-use super::super::objects::{deployment, deployments, lease, leases, widget};
+use super::super::objects::{lease, leases, widget};
 use super::super::recorder::Call;
 use super::super::{Outcome, Recorder};
 use super::scenarios;
@@ -18,7 +18,6 @@ scenarios![patches:
     a_malformed_patch_is_refused,
     a_json_patch_adds_removes_replaces_and_tests,
     a_json_patch_that_does_not_fit_is_refused,
-    a_strategic_patch_merges_lists_by_their_keys,
 ];
 
 async fn null_removes_and_lists_are_replaced(r: &mut Recorder) -> Outcome {
@@ -171,37 +170,5 @@ async fn a_json_patch_that_does_not_fit_is_refused(r: &mut Recorder) -> Outcome 
         r.send(Call::new("PATCH", &one).json(&patch).header("content-type", JSON_PATCH)).await?;
     }
     r.get(&one).await?;
-    Ok(())
-}
-
-async fn a_strategic_patch_merges_lists_by_their_keys(r: &mut Recorder) -> Outcome {
-    let all = deployments(&r.namespace().await?);
-    let one = format!("{all}/a");
-    r.prepare(&all, &deployment("a", 0)).await?;
-    for patch in [
-        json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}}),
-        json!({"spec": {"template": {"spec": {"containers": [{"name": "second", "image": "pause", "resources": {}, "imagePullPolicy": "Never",
-            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}]}}}}),
-        json!({"spec": {"template": {"spec": {"containers": [{"name": "second", "$patch": "delete"}]}}}}),
-        json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["tenure.test/x"]}}),
-        json!({"metadata": {"labels": {"a": null}, "$deleteFromPrimitiveList/finalizers": ["tenure.test/x"]}}),
-    ] {
-        let call = Call::new("PATCH", &one)
-            .json(&patch)
-            .header("content-type", "application/strategic-merge-patch+json");
-        let answer = r.peek(call).await?;
-        let containers: Vec<_> = answer
-            .body
-            .pointer("/spec/template/spec/containers")
-            .and_then(|list| list.as_array())
-            .into_iter()
-            .flatten()
-            .map(|container| json!([container["name"], container["image"]]))
-            .collect();
-        let metadata = &answer.body["metadata"];
-        r.note(&patch.to_string(), json!({
-            "status": answer.status(), "containers": containers, "labels": metadata["labels"], "finalizers": metadata["finalizers"], "generation": metadata["generation"],
-        }));
-    }
     Ok(())
 }

@@ -13,7 +13,7 @@ scenarios![rules:
     a_message_may_be_computed,
     rules_apply_to_items_and_entries,
     addresses_and_networks_are_known_to_rules,
-    rules_with_optional_values_and_reasons,
+    rules_with_missing_values_and_reasons,
     rules_see_defaults_and_metadata,
     schema_violations_hide_rules,
     rules_on_status_apply_to_the_status_subresource,
@@ -57,8 +57,6 @@ async fn a_transition_rule_compares_with_what_was(r: &mut Recorder) -> Outcome {
         "fixed": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed cannot be changed"}]},
         "grows": {"type": "array", "maxItems": 10, "items": {"type": "string", "maxLength": 20}, "x-kubernetes-validations": [
             {"rule": "size(self) >= size(oldSelf) && oldSelf.all(x, x in self)", "message": "entries can only be added"}]},
-        "once": {"type": "string", "x-kubernetes-validations": [
-            {"rule": "!oldSelf.hasValue() || oldSelf.value() == self", "optionalOldSelf": true, "message": "once is set once"}]},
     }, "x-kubernetes-validations": [{"rule": "!has(oldSelf.fixed) || has(self.fixed)", "message": "fixed cannot be removed"}]});
     let (group, all) = r.widgets_of(&spec).await?;
     let one = format!("{all}/a");
@@ -69,8 +67,6 @@ async fn a_transition_rule_compares_with_what_was(r: &mut Recorder) -> Outcome {
         json!({"grows": ["a", "b"]}),
         json!({"grows": ["b"]}),
         json!({"grows": ["c", "b"]}),
-        json!({"once": "first"}),
-        json!({"once": "second"}),
         json!({"fixed": "z", "grows": []}),
     ] {
         r.merge(&one, &json!({"spec": patch})).await?;
@@ -148,9 +144,7 @@ async fn addresses_and_networks_are_known_to_rules(r: &mut Recorder) -> Outcome 
                 "10.0.0.0/33",
                 "fd00::/64",
                 "::ffff:10.0.0.0/104",
-                "010.0.0.0/8",
                 "",
-                "10.0.0.0/08",
             ],
         ),
         (
@@ -172,11 +166,11 @@ async fn addresses_and_networks_are_known_to_rules(r: &mut Recorder) -> Outcome 
     Ok(())
 }
 
-async fn rules_with_optional_values_and_reasons(r: &mut Recorder) -> Outcome {
+async fn rules_with_missing_values_and_reasons(r: &mut Recorder) -> Outcome {
     let spec = json!({"type": "object", "properties": {
         "a": {"type": "integer"}, "b": {"type": "integer"}, "c": {"type": "string"},
     }, "x-kubernetes-validations": [
-        {"rule": "self.?a.orValue(0) + self.?b.orValue(0) < 10", "message": "together below ten", "reason": "FieldValueInvalid"},
+        {"rule": "(has(self.a) ? self.a : 0) + (has(self.b) ? self.b : 0) < 10", "message": "together below ten", "reason": "FieldValueInvalid"},
         {"rule": "has(self.a) || has(self.b)", "message": "a or b", "reason": "FieldValueRequired", "fieldPath": ".a"},
         {"rule": "!has(self.c) || self.c != 'dup'", "message": "c is taken", "reason": "FieldValueDuplicate", "fieldPath": ".c"},
     ]});

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
-use kube::runtime::events::{Event as Happening, EventType, Recorder as Publisher, Reporter};
 use kube::runtime::finalizer::{Event as Finalizing, finalizer};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::runtime::watcher::{self, Event};
@@ -29,7 +27,6 @@ scenarios![runtime:
     a_reflector_keeps_what_exists,
     a_controller_is_called_for_objects_and_their_children,
     the_finalizer_helper_adds_and_removes,
-    the_event_recorder_counts_repetitions,
     conditions_can_be_awaited,
     typed_clients_get_typed_errors,
     discovery_finds_installed_kinds,
@@ -222,53 +219,6 @@ async fn the_finalizer_helper_adds_and_removes(r: &mut Recorder) -> Outcome {
     Ok(())
 }
 
-async fn the_event_recorder_counts_repetitions(r: &mut Recorder) -> Outcome {
-    let namespace = r.namespace().await?;
-    let created = r.post(&leases(&namespace), &lease("a", "h")).await?;
-    let about = ObjectReference {
-        api_version: Some("coordination.k8s.io/v1".to_owned()),
-        kind: Some("Lease".to_owned()),
-        name: Some("a".to_owned()),
-        namespace: Some(namespace.clone()),
-        uid: Some(created.uid()?),
-        ..ObjectReference::default()
-    };
-    let reporter = Reporter { controller: "tenure.test/agent".to_owned(), instance: Some("n1".to_owned()) };
-    let publisher = Publisher::new(r.client(), reporter);
-    let happening = Happening {
-        type_: EventType::Normal,
-        reason: "Held".to_owned(),
-        note: Some("10.0.0.1 is held".to_owned()),
-        action: "Hold".to_owned(),
-        secondary: None,
-    };
-    for _ in 0..3 {
-        publisher.publish(&happening, &about).await.map_err(|error| failed("publishing an event", error))?;
-    }
-    let list = r
-        .peek(super::super::recorder::Call::new(
-            "GET",
-            &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
-        ))
-        .await?;
-    let seen: Vec<_> = list.body["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|event| {
-            json!([
-                event["reason"],
-                event["note"],
-                event["series"]["count"],
-                event["regarding"]["name"],
-                event["reportingController"]
-            ])
-        })
-        .collect();
-    r.note("events", json!(seen));
-    Ok(())
-}
-
 async fn conditions_can_be_awaited(r: &mut Recorder) -> Outcome {
     let group = r.own_group();
     let definitions: Api<CustomResourceDefinition> = Api::all(r.client());
@@ -320,11 +270,11 @@ async fn typed_clients_get_typed_errors(r: &mut Recorder) -> Outcome {
         ),
         ("replaced", api.replace("a", &PostParams::default(), &object).await),
         (
-            "patched with a JSON patch",
+            "patched",
             api.patch(
                 "a",
                 &PatchParams::default(),
-                &Patch::Strategic(json!({"spec": {"holderIdentity": "three"}})),
+                &Patch::Merge(json!({"spec": {"holderIdentity": "three"}})),
             )
             .await,
         ),
@@ -357,35 +307,25 @@ async fn discovery_finds_installed_kinds(r: &mut Recorder) -> Outcome {
             subresources
         ]),
     );
-    for (what, found) in [
-        ("run", kube::Discovery::new(client.clone()).filter(&["coordination.k8s.io", &group]).run().await),
-        (
-            "aggregated",
-            kube::Discovery::new(client.clone())
-                .filter(&["coordination.k8s.io", &group])
-                .run_aggregated()
-                .await,
-        ),
-    ] {
-        let found = found.map_err(|error| failed("discovering", error))?;
-        let kinds: Vec<_> = found
-            .groups_alphabetical()
-            .iter()
-            .map(|one| {
-                (
-                    one.name().to_owned(),
-                    one.recommended_resources()
-                        .iter()
-                        .map(|(resource, _)| resource.kind.clone())
-                        .collect::<Vec<_>>(),
-                )
-            })
-            .map(|(name, mut kinds)| {
-                kinds.retain(|kind| kind == "Lease" || kind == "Widget");
-                (name, kinds)
-            })
-            .collect();
-        r.note(what, json!(kinds));
-    }
+    let found = kube::Discovery::new(client.clone()).filter(&["coordination.k8s.io", &group]).run().await;
+    let found = found.map_err(|error| failed("discovering", error))?;
+    let kinds: Vec<_> = found
+        .groups_alphabetical()
+        .iter()
+        .map(|one| {
+            (
+                one.name().to_owned(),
+                one.recommended_resources()
+                    .iter()
+                    .map(|(resource, _)| resource.kind.clone())
+                    .collect::<Vec<_>>(),
+            )
+        })
+        .map(|(name, mut kinds)| {
+            kinds.retain(|kind| kind == "Lease" || kind == "Widget");
+            (name, kinds)
+        })
+        .collect();
+    r.note("run", json!(kinds));
     Ok(())
 }

@@ -10,13 +10,13 @@ use super::scenarios;
 scenarios![schemas:
     defaults_fill_what_is_missing_at_every_depth,
     unknown_fields_are_pruned_where_nothing_keeps_them,
-    strict_validation_refuses_unknown_and_duplicate_fields,
+    strict_validation_refuses_unknown_fields,
     every_violation_is_named_with_its_field,
     null_where_it_is_not_allowed,
     numbers_strings_and_formats,
     lists_that_are_sets_or_maps,
     combinations_of_schemas,
-    embedded_objects_and_int_or_string,
+    preserved_fields_and_int_or_string,
     maps_have_bounds_too,
 ];
 
@@ -55,7 +55,7 @@ async fn unknown_fields_are_pruned_where_nothing_keeps_them(r: &mut Recorder) ->
     Ok(())
 }
 
-async fn strict_validation_refuses_unknown_and_duplicate_fields(r: &mut Recorder) -> Outcome {
+async fn strict_validation_refuses_unknown_fields(r: &mut Recorder) -> Outcome {
     let (group, all) = r.widgets().await?;
     let strict = format!("{all}?fieldValidation=Strict");
     let mut object = widget(&group, "a", &json!({"unknown": 1, "parts": [{"name": "p", "odd": true}]}));
@@ -63,17 +63,6 @@ async fn strict_validation_refuses_unknown_and_duplicate_fields(r: &mut Recorder
     r.post(&strict, &object).await?;
     r.post(&strict, &widget(&group, "a", &json!({"color": "red"}))).await?;
     r.put(&format!("{all}/a?fieldValidation=Strict"), &widget(&group, "a", &json!({"unknown": 1}))).await?;
-    let twice = format!(
-        r#"{{"apiVersion":"{group}/v1","kind":"Widget","metadata":{{"name":"twice"}},"spec":{{"size":1,"size":2}}}}"#
-    );
-    let call = |path: &str| Call::new("POST", path).text(&twice).header("content-type", "application/json");
-    let answer = r.peek(call(&strict)).await?;
-    r.note("a duplicate field, strict", json!({"status": answer.status(), "answer": answer.body}));
-    let answer = r.peek(call(&all)).await?;
-    r.note(
-        "a duplicate field",
-        json!({"status": answer.status(), "warnings": answer.warnings, "size": answer.body["spec"]["size"]}),
-    );
     Ok(())
 }
 
@@ -145,17 +134,11 @@ async fn null_where_it_is_not_allowed(r: &mut Recorder) -> Outcome {
 
 async fn numbers_strings_and_formats(r: &mut Recorder) -> Outcome {
     let spec = json!({"type": "object", "properties": {
-        "number": {"type": "number", "exclusiveMinimum": true, "minimum": 0, "multipleOf": 0.5},
+        "number": {"type": "number", "exclusiveMinimum": true, "minimum": 0},
         "i32": {"type": "integer", "format": "int32"},
         "i64": {"type": "integer", "format": "int64"},
         "short": {"type": "string", "minLength": 2, "maxLength": 4},
-        "ipv4": {"type": "string", "format": "ipv4"},
-        "ipv6": {"type": "string", "format": "ipv6"},
-        "cidr": {"type": "string", "format": "cidr"},
         "time": {"type": "string", "format": "date-time"},
-        "duration": {"type": "string", "format": "duration"},
-        "uri": {"type": "string", "format": "uri"},
-        "bytes": {"type": "string", "format": "byte"},
         "odd": {"type": "string", "format": "unheard-of"},
         "flag": {"type": "boolean"},
     }});
@@ -165,13 +148,7 @@ async fn numbers_strings_and_formats(r: &mut Recorder) -> Outcome {
         ("i32", json!([2_147_483_647_i64, 2_147_483_648_i64, -5])),
         ("i64", json!([9_223_372_036_854_775_807_i64, 1.0, 1e3])),
         ("short", json!(["a", "ab", "ääää", "abcde"])),
-        ("ipv4", json!(["10.0.0.1", "10.0.0.256", "::1", ""])),
-        ("ipv6", json!(["::1", "10.0.0.1"])),
-        ("cidr", json!(["10.0.0.0/8", "10.0.0.1", "fd00::/64"])),
         ("time", json!(["2021-01-01T00:00:00Z", "2021-01-01"])),
-        ("duration", json!(["5s", "1h30m", "5"])),
-        ("uri", json!(["http://a/b", "not a uri"])),
-        ("bytes", json!(["aGk=", "%"])),
         ("odd", json!(["anything"])),
         ("flag", json!([true, "true", 1])),
     ] {
@@ -226,11 +203,10 @@ async fn combinations_of_schemas(r: &mut Recorder) -> Outcome {
     try_all(r, &spec, &cases).await
 }
 
-async fn embedded_objects_and_int_or_string(r: &mut Recorder) -> Outcome {
+async fn preserved_fields_and_int_or_string(r: &mut Recorder) -> Outcome {
     let spec = json!({"type": "object", "properties": {
         "either": {"x-kubernetes-int-or-string": true},
         "open": {"x-kubernetes-preserve-unknown-fields": true},
-        "template": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
         "half": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"known": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
     }});
     let cases = [
@@ -239,8 +215,6 @@ async fn embedded_objects_and_int_or_string(r: &mut Recorder) -> Outcome {
         json!({"either": true}),
         json!({"open": [1, {"a": null}]}),
         json!({"open": "x"}),
-        json!({"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "odd": 1}, "spec": {"a": 1}}}),
-        json!({"template": {"kind": "Pod"}}),
         json!({"half": {"known": {"a": 1, "b": 2}, "other": {"c": 3}}}),
     ];
     try_all(r, &spec, &cases).await

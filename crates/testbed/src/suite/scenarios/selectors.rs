@@ -54,8 +54,6 @@ async fn every_label_operator_selects(r: &mut Recorder) -> Outcome {
         "tier,!size",
         "tenure.test/pinned",
         "tenure.test/pinned=",
-        "size>5",
-        "size<5",
         "tier in (web, db),size",
         "tier=",
         "tier in ()",
@@ -64,9 +62,6 @@ async fn every_label_operator_selects(r: &mut Recorder) -> Outcome {
         "none=none",
         "tier!=web,tier!=db",
         "tier in (db,)",
-        "size>3",
-        "size>x",
-        "tier>1",
         "in=x",
         "tier in (in,notin)",
     ] {
@@ -146,11 +141,9 @@ async fn pods_are_selected_by_node_and_phase(r: &mut Recorder) -> Outcome {
         }
         r.prepare(&all, &object).await?;
     }
-    r.merge(
-        &format!("{all}/b/status"),
-        &json!({"status": {"phase": "Running", "podIP": "10.0.0.5", "podIPs": [{"ip": "10.0.0.5"}]}}),
-    )
-    .await?;
+    let status = json!({"status": {"phase": "Running", "podIP": "10.0.0.5", "podIPs": [{"ip": "10.0.0.5"}]}});
+    let report = super::super::recorder::Call::new("PATCH", &format!("{all}/b/status")).json(&status);
+    r.peek(report.header("content-type", "application/merge-patch+json")).await?;
     for selector in [
         &format!("spec.nodeName={namespace}-n1"),
         "spec.nodeName=",
@@ -159,11 +152,6 @@ async fn pods_are_selected_by_node_and_phase(r: &mut Recorder) -> Outcome {
         "status.phase=Running",
         "status.phase!=Running",
         "status.podIP=10.0.0.5",
-        "spec.restartPolicy=Always",
-        "spec.schedulerName=default-scheduler",
-        "spec.serviceAccountName=default",
-        "spec.hostNetwork=false",
-        "status.nominatedNodeName=",
     ] {
         names(r, &format!("{all}?fieldSelector={}", query(selector)), selector).await?;
     }
