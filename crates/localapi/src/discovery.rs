@@ -3,8 +3,9 @@
 //!
 //! Everything is computed from the registry; nothing here knows a kind by name.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
+use kube::core::Version;
 use serde_json::{Map, Value, json};
 
 use crate::registry::{Registry, Resource};
@@ -145,9 +146,6 @@ fn subresources(resource: &Resource) -> Vec<Subresource<'_>> {
     const CHANGE: &[&str] = &["get", "patch", "update"];
     let mut subs = Vec::new();
     let own = |name, verbs| Subresource { name, group: "", kind: resource.kind.as_str().into(), verbs };
-    if resource.builtin().is_some() && resource.kind == "Namespace" {
-        subs.push(own("finalize", &["update"]));
-    }
     if resource.status {
         subs.push(own("status", CHANGE));
     }
@@ -177,36 +175,68 @@ fn versions(registry: &Registry, group: &str) -> Vec<String> {
         registry.all().filter(|r| r.group == group).map(|r| r.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();
-    versions.sort_by(|a, b| compare_versions(b, a));
+    versions.sort_by_key(|version| Reverse(Version::parse(version).priority()));
     versions.into_iter().map(str::to_owned).collect()
 }
 
-/// Kubernetes' order of versions: `v2` > `v1` > `v1beta2` > `v1alpha3` > anything else, by name.
-pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
-    match (parse_version(a), parse_version(b)) {
-        (Some(a), Some(b)) => a.cmp(&b),
-        (Some(_), None) => Ordering::Greater,
-        (None, Some(_)) => Ordering::Less,
-        (None, None) => b.cmp(a),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
 
-/// Stability, major and minor number of a version.
-fn parse_version(version: &str) -> Option<(u8, u64, u64)> {
-    let rest = version.strip_prefix('v')?;
-    let number = |text: &str| {
-        let good = !text.is_empty() && !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
-        good.then(|| text.parse::<u64>().ok()).flatten()
-    };
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let major = number(&rest[..end])?;
-    let (stability, minor) = match &rest[end..] {
-        "" => return Some((2, major, 0)),
-        tail => match tail.strip_prefix("beta") {
-            Some(minor) => (1, minor),
-            None => (0, tail.strip_prefix("alpha")?),
-        },
-    };
-    let minor = if minor.is_empty() { 0 } else { number(minor)? };
-    Some((stability, major, minor))
+    use super::*;
+    use crate::store::{Draft, Key};
+
+    /// A registry with one definition, `widgets.example.com`, in three versions.
+    fn registry() -> Registry {
+        let version = |name: &str| {
+            json!({"name": name, "served": true, "storage": name == "v1",
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+        };
+        let definition = json!({
+            "metadata": {"name": "widgets.example.com", "uid": "1"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"], "categories": ["all"]},
+                "versions": [version("v1alpha1"), version("v1"), version("v2beta1")],
+            },
+            "status": {"conditions": [{"type": "Established", "status": "True"}]},
+        });
+        let object = Draft::new(definition).finish(Key::new("", "widgets.example.com"), 7);
+        Registry::build(&[Arc::new(object)], None)
+    }
+
+    #[test]
+    fn a_definition_is_discovered_with_its_versions_and_subresources() {
+        let registry = registry();
+        let found = group(&registry, "example.com").unwrap();
+        let versions: Vec<&str> = found["versions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["version"].as_str().unwrap())
+            .collect();
+        assert_eq!(versions, ["v1", "v2beta1", "v1alpha1"]);
+        assert_eq!(found["preferredVersion"]["version"], "v1");
+        let found = resources(&registry, "example.com", "v1").unwrap();
+        let names: Vec<&str> =
+            found["resources"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["widgets", "widgets/status", "widgets/scale"]);
+        assert_eq!(found["resources"][0]["shortNames"], json!(["wd"]));
+        assert!(group(&registry, "nothing").is_none() && resources(&registry, "example.com", "v2").is_none());
+    }
+
+    #[test]
+    fn the_core_group_has_its_own_ways() {
+        let core = resources(&registry(), "", "v1").unwrap();
+        assert_eq!((core.get("apiVersion"), &core["groupVersion"]), (None, &json!("v1")));
+        let listed = core["resources"].as_array().unwrap();
+        let namespace = listed.iter().find(|one| one["name"] == "namespaces").unwrap();
+        assert_eq!(
+            namespace["verbs"],
+            json!(["create", "delete", "get", "list", "patch", "update", "watch"])
+        );
+        let groups = groups(&registry());
+        assert!(groups["groups"].as_array().unwrap().iter().all(|one| one["name"] != ""));
+    }
 }

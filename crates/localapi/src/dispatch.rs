@@ -89,7 +89,6 @@ enum Sub {
     Object,
     Status,
     Scale,
-    Finalize,
     Binding,
 }
 
@@ -111,7 +110,6 @@ fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Resu
         "binding" if resource.kind == "Pod" && !custom => Sub::Binding,
         "status" if resource.status => Sub::Status,
         "scale" if resource.scale.is_some() => Sub::Scale,
-        "finalize" if resource.kind == "Namespace" && !custom => Sub::Finalize,
         _ if custom => {
             let status = Status::not_found(resource.grouped(), &place.name);
             return Err(Box::new(respond::refusal(&status)));
@@ -138,7 +136,6 @@ fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Resu
         (Sub::Object, Verb::DeleteCollection) => {
             !everywhere && resource.builtin().is_none_or(|builtin| !builtin.traits.no_delete_collection)
         }
-        (Sub::Finalize, verb) => verb == Verb::Update,
         (Sub::Object, Verb::List | Verb::Watch)
         | (Sub::Status | Sub::Scale, Verb::Get | Verb::Update | Verb::Patch) => true,
         (Sub::Status | Sub::Scale, _) => false,
@@ -262,11 +259,7 @@ impl Route {
                 writer.create(&place.namespace, shaped).await?
             }
             Some(change) => {
-                let part = match self.sub {
-                    Sub::Status => Part::Status,
-                    Sub::Finalize => Part::Finalizers,
-                    Sub::Object | Sub::Scale | Sub::Binding => Part::Whole,
-                };
+                let part = if self.sub == Sub::Status { Part::Status } else { Part::Whole };
                 writer.update(&place.namespace, &place.name, part, &change).await?
             }
         };

@@ -49,8 +49,7 @@ impl Target {
         let mut parts: Vec<String> = parts.collect();
         let mut namespace = String::new();
         // `namespaces/x/status` is the namespace's own status, `namespaces/x/pods` are the pods in it.
-        let own_parts = ["status", "finalize"];
-        if parts.len() >= 3 && parts[0] == "namespaces" && !own_parts.contains(&parts[2].as_str()) {
+        if parts.len() >= 3 && parts[0] == "namespaces" && parts[2] != "status" {
             namespace = parts.drain(..2).next_back().unwrap_or_default();
         }
         let mut parts = parts.into_iter();
@@ -292,7 +291,7 @@ mod tests {
         assert_eq!(place("/api/v1/pods"), at("", "", "pods", "", ""));
         assert_eq!(place("/api/v1/namespaces/a/pods/b/status"), at("", "a", "pods", "b", "status"));
         assert_eq!(place("/api/v1/namespaces/a"), at("", "", "namespaces", "a", ""));
-        assert_eq!(place("/api/v1/namespaces/a/finalize"), at("", "", "namespaces", "a", "finalize"));
+        assert_eq!(place("/api/v1/namespaces/a/status"), at("", "", "namespaces", "a", "status"));
         assert_eq!(place("/apis/apps/v1/namespaces/a/deployments/"), at("apps", "a", "deployments", "", ""));
         assert_eq!(place("/apis/x.y/v1/things/a%20b"), at("x.y", "", "things", "a b", ""));
         assert!(place("/api/v1/namespaces/a/pods/b/status/c").beyond);

@@ -238,7 +238,7 @@ impl Writer<'_> {
             return self.delete_namespace(existing, options);
         }
         if resource.group == "apiextensions.k8s.io" && !existing.is_terminating() {
-            self.check_plainly(existing, options)?;
+            self.check_preconditions(existing, options)?;
             let mut value = existing.value.clone();
             definitions::begin_deletion(&mut value, &self.core.now());
             return Ok(Step::Mark(value));
@@ -271,7 +271,7 @@ impl Writer<'_> {
     }
 
     fn delete_namespace(&self, existing: &Object, options: &DeleteOptions) -> Result<Step, Status> {
-        self.check_plainly(existing, options)?;
+        self.check_preconditions(existing, options)?;
         let name = existing.key.name();
         if ["default", "kube-system", "kube-public"].contains(&name) {
             let why = "this namespace may not be deleted";
@@ -290,40 +290,19 @@ impl Writer<'_> {
         Ok(if held || !meta::finalizers(&value).is_empty() { Step::Wait } else { Step::Delete })
     }
 
-    /// The preconditions as most kinds word them.
+    /// Refuses to delete another object, or another state of it, than the client means.
     fn check_preconditions(&self, existing: &Object, options: &DeleteOptions) -> Result<(), Status> {
-        let kind = self.resource.grouped_kind();
-        let name = existing.key.name();
-        if let Some(uid) = options.uid.as_ref().filter(|uid| *uid != existing.uid()) {
-            let why = format!(
-                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
-                existing.uid()
-            );
-            return Err(Status::conflict(kind, name, &why));
-        }
-        let version = existing.version.to_string();
-        if let Some(wanted) = options.version.as_ref().filter(|wanted| **wanted != version) {
-            let why = format!(
-                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
-            );
-            return Err(Status::conflict(kind, name, &why));
-        }
-        Ok(())
-    }
-
-    /// The preconditions as namespaces and definitions word them.
-    fn check_plainly(&self, existing: &Object, options: &DeleteOptions) -> Result<(), Status> {
         let version = existing.version.to_string();
         let checks = [
-            ("UID", options.uid.as_deref(), existing.uid()),
-            ("ResourceVersion", options.version.as_deref(), version.as_str()),
+            ("UID", options.uid.as_deref(), existing.uid(), "deleted and then recreated"),
+            ("ResourceVersion", options.version.as_deref(), version.as_str(), "modified"),
         ];
-        for (what, wanted, actual) in checks {
+        for (what, wanted, actual, then) in checks {
             if let Some(wanted) = wanted.filter(|wanted| *wanted != actual) {
                 let why = format!(
-                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({actual}). The object might have been {then}"
                 );
-                return Err(Status::conflict(self.resource.grouped(), existing.key.name(), &why));
+                return Err(Status::conflict(self.resource.grouped_kind(), existing.key.name(), &why));
             }
         }
         Ok(())

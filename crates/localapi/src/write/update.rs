@@ -1,4 +1,4 @@
-//! Replacing and patching an object, its status, or a namespace's list of finalizers.
+//! Replacing and patching an object or its status.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -21,8 +21,6 @@ pub(crate) enum Part {
     Whole,
     /// The status.
     Status,
-    /// The finalizers of a namespace.
-    Finalizers,
 }
 
 /// What a request wants to be different.
@@ -240,12 +238,7 @@ impl Writer<'_> {
             (Nature::Builtin(builtin), Part::Status) => {
                 kinds::prepare_status_update(builtin, value, old);
             }
-            (Nature::Builtin(_), Part::Finalizers) => {
-                if let Value::Object(fields) = &mut *value {
-                    fields.insert("status".to_owned(), old["status"].clone());
-                }
-            }
-            (Nature::Custom(_), Part::Status | Part::Finalizers) => {
+            (Nature::Custom(_), Part::Status) => {
                 let mut next = old.clone();
                 if let Value::Object(fields) = &mut next {
                     match value.get("status") {
