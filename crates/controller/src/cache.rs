@@ -70,6 +70,9 @@ impl<F> Known for Seen<F> {
 
 /// Objects by name. The newer one of two versions stays, whichever arrives first, and what is gone stays gone.
 ///
+/// A list is the truth, also after the database was restored from an older backup: versions may go back, and what was gone may be
+/// there again. Only answers to writes that came while the list did may be newer than it.
+///
 /// An object that cannot be read is not gone: what was last read of it stays, and if nothing was, its name is still taken.
 /// Whoever frees something because an object is absent asks [`Cache::is_unreadable`], too.
 #[derive(Debug)]
@@ -77,6 +80,10 @@ pub struct Cache<K> {
     objects: BTreeMap<String, Arc<K>>,
     /// While a list comes in, the names that it has not mentioned yet.
     unseen: Option<BTreeSet<String>>,
+    /// Names of objects that were applied while the list came in.
+    fresh: BTreeSet<String>,
+    /// UIDs of objects that were removed since the last list began.
+    removed: BTreeSet<String>,
     complete: bool,
     /// UIDs of objects that are gone, so that the late answer to a write does not bring one back.
     gone: BTreeSet<String>,
@@ -91,6 +98,8 @@ impl<K> Default for Cache<K> {
         Self {
             objects: BTreeMap::new(),
             unseen: None,
+            fresh: BTreeSet::new(),
+            removed: BTreeSet::new(),
             complete: false,
             gone: BTreeSet::new(),
             gone_in_order: VecDeque::new(),
@@ -104,6 +113,22 @@ impl<K: Known> Cache<K> {
     /// A list begins: what it does not mention by its end is gone.
     pub fn begin(&mut self) {
         self.unseen = Some(self.objects.keys().chain(self.unreadable.keys()).cloned().collect());
+        self.fresh.clear();
+        self.removed.clear();
+    }
+
+    /// An object as the list shows it.
+    pub fn list(&mut self, object: K) {
+        let name = object.key();
+        if let Some(uid) = object.known_uid().filter(|uid| !self.removed.contains(uid)) {
+            self.gone.remove(&uid);
+        }
+        if !self.fresh.contains(&name)
+            && self.objects.get(&name).is_some_and(|known| known.known_version() > object.known_version())
+        {
+            self.objects.remove(&name);
+        }
+        self.take(name, object);
     }
 
     /// An object is there and cannot be read.
@@ -118,7 +143,7 @@ impl<K: Known> Cache<K> {
             && other != uid
         {
             self.objects.remove(name);
-            self.bury(other);
+            self.remember_gone(other);
         }
         self.changes += u64::from(self.unreadable.insert(name.to_owned(), uid.to_owned()).is_none());
     }
@@ -133,9 +158,16 @@ impl<K: Known> Cache<K> {
         self.unreadable.keys().map(String::as_str)
     }
 
-    /// An object as a watch, a list or the answer to a write shows it.
+    /// An object as a watch or the answer to a write shows it.
     pub fn apply(&mut self, object: K) {
         let name = object.key();
+        if self.unseen.is_some() {
+            self.fresh.insert(name.clone());
+        }
+        self.take(name, object);
+    }
+
+    fn take(&mut self, name: String, object: K) {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(&name);
         }
@@ -157,7 +189,7 @@ impl<K: Known> Cache<K> {
             self.changes += 1;
             let known = self.objects.remove(&name).and_then(|object| object.known_uid());
             for uid in known.into_iter().chain(self.unreadable.remove(&name)) {
-                self.bury(uid);
+                self.remember_gone(uid);
             }
         }
         self.changes += u64::from(!self.complete);
@@ -166,6 +198,9 @@ impl<K: Known> Cache<K> {
 
     /// The object of that name and UID is gone. Another one of the same name stays.
     pub fn remove(&mut self, name: &str, uid: &str) {
+        if self.unseen.is_some() {
+            self.removed.insert(uid.to_owned());
+        }
         if self.objects.get(name).is_some_and(|known| known.known_uid().as_deref() == Some(uid)) {
             self.objects.remove(name);
             self.changes += 1;
@@ -174,10 +209,10 @@ impl<K: Known> Cache<K> {
             self.unreadable.remove(name);
             self.changes += 1;
         }
-        self.bury(uid.to_owned());
+        self.remember_gone(uid.to_owned());
     }
 
-    fn bury(&mut self, uid: String) {
+    fn remember_gone(&mut self, uid: String) {
         if self.gone.insert(uid.clone()) {
             self.gone_in_order.push_back(uid);
         }
@@ -243,6 +278,37 @@ mod tests {
         cache.apply(node("a", "1", 20));
         cache.apply(node("a", "1", 9));
         assert_eq!(cache.get("a").unwrap().resource_version().as_deref(), Some("20"));
+    }
+
+    #[test]
+    fn a_list_is_the_truth_also_after_the_database_was_restored_from_an_older_backup() {
+        let mut cache = Cache::default();
+        cache.apply(node("older", "1", 20));
+        cache.apply(node("deleted", "2", 21));
+        cache.apply(node("later", "3", 22));
+        cache.remove("deleted", "2");
+        cache.begin();
+        cache.list(node("older", "1", 9));
+        cache.list(node("deleted", "2", 5));
+        cache.finish();
+        assert_eq!(cache.get("older").unwrap().resource_version().as_deref(), Some("9"));
+        assert!(cache.get("deleted").is_some(), "it is there again");
+        assert!(cache.get("later").is_none(), "it was made after the backup");
+    }
+
+    #[test]
+    fn the_answer_to_a_write_that_comes_while_a_list_does_is_newer_than_the_list() {
+        let mut cache = Cache::default();
+        cache.apply(node("a", "1", 5));
+        cache.apply(node("b", "2", 6));
+        cache.begin();
+        cache.apply(node("a", "1", 8));
+        cache.remove("b", "2");
+        cache.list(node("a", "1", 5));
+        cache.list(node("b", "2", 6));
+        cache.finish();
+        assert_eq!(cache.get("a").unwrap().resource_version().as_deref(), Some("8"));
+        assert!(cache.get("b").is_none(), "it was deleted while the list came in");
     }
 
     #[test]

@@ -67,7 +67,11 @@ pub(crate) trait Cached: Resource<DynamicType = ()> + Sized {
 pub(crate) fn cache<K: Cached>(world: &mut World, event: Event<K>) {
     match event {
         Event::Init => K::cache(world).begin(),
-        Event::InitApply(object) | Event::Apply(object) => {
+        Event::InitApply(object) => {
+            let kept = object.kept();
+            K::cache(world).list(kept);
+        }
+        Event::Apply(object) => {
             let kept = object.kept();
             K::cache(world).apply(kept);
         }

@@ -39,7 +39,8 @@ impl Kind for Node {
     fn observe(world: &mut World, event: Event<Self>) {
         match event {
             Event::Init => world.begin_nodes(),
-            Event::InitApply(node) | Event::Apply(node) => world.apply_node(node),
+            Event::InitApply(node) => world.list_node(node),
+            Event::Apply(node) => world.apply_node(node),
             Event::InitDone => world.finish_nodes(),
             Event::Delete(node) => world.delete_node(&node.name_any(), &node.uid().unwrap_or_default()),
         }

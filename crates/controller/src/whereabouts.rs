@@ -186,7 +186,8 @@ impl Kind for IPPool {
 
     fn observe(world: &mut World, event: Event<Self>) {
         match event {
-            Event::InitApply(pool) | Event::Apply(pool) => world.apply_ledger(pool),
+            Event::InitApply(pool) => world.list_ledger(pool),
+            Event::Apply(pool) => world.apply_ledger(pool),
             Event::Init => world.ledgers.pools.begin(),
             Event::InitDone => {
                 world.ledgers.pools.finish();

@@ -146,12 +146,22 @@ impl World {
 
     /// A node as it is.
     pub fn apply_node(&mut self, node: Node) {
+        self.note_node(&node);
+        self.nodes.apply(node);
+    }
+
+    /// A node as a list shows it.
+    pub fn list_node(&mut self, node: Node) {
+        self.note_node(&node);
+        self.nodes.list(node);
+    }
+
+    fn note_node(&mut self, node: &Node) {
         let name = node.name_any();
         self.deleted_nodes.remove(&name);
         if self.nodes.get(&name).is_none() {
             self.ledgers.changed();
         }
-        self.nodes.apply(node);
     }
 
     /// A node was deleted: it will not come back as the same one, so nobody has to wait for a second look.
@@ -172,7 +182,15 @@ impl World {
     /// An `IPPool` as it is.
     pub fn apply_ledger(&mut self, pool: IPPool) {
         let nodes = &self.nodes;
-        self.ledgers.apply_pool(pool, |node| lives(nodes, node));
+        let ledger = self.ledgers.note_pool(pool, |node| lives(nodes, node));
+        self.ledgers.pools.apply(ledger);
+    }
+
+    /// An `IPPool` as a list shows it.
+    pub fn list_ledger(&mut self, pool: IPPool) {
+        let nodes = &self.nodes;
+        let ledger = self.ledgers.note_pool(pool, |node| lives(nodes, node));
+        self.ledgers.pools.list(ledger);
     }
 
     /// Whether there is such a node, and nobody has declared it out of service. One that cannot be read is there.

@@ -47,7 +47,8 @@ impl Kind for FixedAddress {
         let Some(Known(cache)) = world.state_mut() else { return };
         match event {
             Event::Init => cache.begin(),
-            Event::InitApply(object) | Event::Apply(object) => cache.apply(object),
+            Event::InitApply(object) => cache.list(object),
+            Event::Apply(object) => cache.apply(object),
             Event::InitDone => cache.finish(),
             Event::Delete(object) => cache.remove(&object.name_any(), &object.uid().unwrap_or_default()),
         }

@@ -124,8 +124,8 @@ impl Ledgers {
         !self.pools.is_empty() || !self.reservations.is_empty()
     }
 
-    /// An `IPPool` as it is; `lives` says which nodes do.
-    pub(crate) fn apply_pool(&mut self, pool: IPPool, lives: impl Fn(&str) -> bool) {
+    /// What is kept of an `IPPool`; `lives` says which nodes do.
+    pub(crate) fn note_pool(&mut self, pool: IPPool, lives: impl Fn(&str) -> bool) -> Ledger {
         let whole = node_of(&pool).is_none_or(|node| !lives(node));
         let ledger = Ledger::of(pool, whole);
         let facts = |ledger: &Ledger| (ledger.state(), ledger.span.is_some(), ledger.whole);
@@ -133,7 +133,7 @@ impl Ledgers {
         if known != Some(facts(&ledger)) {
             self.changed();
         }
-        self.pools.apply(ledger);
+        ledger
     }
 
     /// Nodes that a slice is of, whether they live or not.
@@ -179,7 +179,8 @@ mod tests {
     fn of_a_living_nodes_ledger_only_the_counts_are_kept_and_of_others_every_record() {
         let mut ledgers = Ledgers::default();
         for (node, kept) in [(Some("lives"), 0), (Some("gone"), 3), (None, 3)] {
-            ledgers.apply_pool(pool(node, &["7", "1", "9"]), |node| node == "lives");
+            let noted = ledgers.note_pool(pool(node, &["7", "1", "9"]), |node| node == "lives");
+            ledgers.pools.apply(noted);
             let ledger = ledgers.pools.get("p").unwrap();
             assert_eq!((ledger.pool.spec.allocations.len(), ledger.used), (kept, 3), "{node:?}");
             let span = ledger.span.map(|(first, last)| [first.to_string(), last.to_string()]);
@@ -192,7 +193,8 @@ mod tests {
         let mut ledgers = Ledgers::default();
         let mut changes = |keys: &[&str]| {
             let before = ledgers.changes();
-            ledgers.apply_pool(pool(Some("lives"), keys), |_| true);
+            let kept = ledgers.note_pool(pool(Some("lives"), keys), |_| true);
+            ledgers.pools.apply(kept);
             ledgers.changes() - before
         };
         assert_eq!([changes(&[]), changes(&["1"]), changes(&["1", "2"]), changes(&[])], [1, 1, 0, 1]);
