@@ -13,6 +13,7 @@
 //! | `known` | the claims: told to the node as they change |
 //! | `proof` | what the record proves: addresses, and the pods that were given them |
 //! | `guest` | from a pod's interface to the claim's addresses: waits for what is to come |
+//! | `source` | what an interface is to have, for dialects that take claims |
 //! | `unlet` | refuses pods that refer to a claim on a network that does not opt in |
 //! | `machine` | whether a claim will come for a launcher pod's own interface |
 //! | `refusal` | what those are told who do not get what they refer to |
@@ -31,6 +32,7 @@ mod machine;
 mod networks;
 mod proof;
 mod refusal;
+mod source;
 mod unlet;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -58,6 +60,7 @@ use networks::{Definition, Networks};
 use proof::Proofs;
 
 pub(crate) use guest::Interface;
+pub(crate) use source::{Claimed, addresses_of, lacks, not_of};
 
 /// How claims are looked for.
 #[derive(Clone, Debug)]

@@ -9,8 +9,10 @@
 //! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
 //! | [`claims`] | addresses that outlive pods: which interface refers to which, and who has each |
+//! | [`coil`] | Coil's dialect: addresses of routed pools |
+//! | [`whereabouts`] | Whereabouts' dialect: addresses of ranges |
 //! | [`pods`] | this node's pods: what they refer to and would like |
-//! | [`serve`] | the gRPC service that the CNI plugin calls |
+//! | [`serve`] | the gRPC service that the CNI plugin calls, and what a dialect is to it |
 //! | [`ledgers`] | Whereabouts' unsliced ranges: objects that all nodes write |
 //! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
 //! | [`slices`] | slices of Whereabouts' ranges: which are ours, and their records, written behind |
@@ -22,6 +24,7 @@
 //! The rest carries events in and actions out, and decides nothing.
 
 pub mod claims;
+pub mod coil;
 pub mod drive;
 pub mod inspect;
 pub mod journal;
@@ -33,6 +36,7 @@ pub mod pods;
 pub mod run;
 pub mod serve;
 pub mod slices;
+pub mod whereabouts;
 pub mod wire;
 pub mod witness;
 

@@ -40,15 +40,17 @@ pub use options::{AgentOptions, Paths};
 pub use stage::{Progress, Stage};
 
 use crate::claims::{self, Claims, Reason};
+use crate::coil::Coil;
 use crate::drive::{Driver, Entrance, Handle};
 use crate::inspect::{ApiCalls, Inspector, Parts};
 use crate::journal::{Commit, Journal, Known, OpenError, Opened, Origin};
 use crate::ledgers::{self, Ledgers};
 use crate::node::{self, Event, Node};
-use crate::objects::{self, Objects, RemoteRoutes, Resolver};
+use crate::objects::{self, Objects, RemoteRoutes};
 use crate::pods::Pods;
-use crate::serve::{self, Burials, Dialects, ListenError, Service, Whereabouts};
+use crate::serve::{self, Burials, Dialect, ListenError, Service};
 use crate::slices::{self, Slices};
+use crate::whereabouts::Whereabouts;
 use crate::wire::{self, Wirer};
 use crate::witness::{ClientOf, Witness};
 use hands::Body;
@@ -216,19 +218,26 @@ impl Agent {
         };
         let settings = node::Settings { slices: true, ..options.node.clone() };
         let driver = entrance.driver(Node::new(settings), clock.clone(), hands);
-        let (burials, alone) = (Burials::of(options.paths.tombstones()), options.outside_kubernetes);
-        let tombstones = options.paths.tombstones();
-        let service = Service::serving(
-            node.clone(),
-            objects.resolver(),
-            clock.clone(),
-            (options.kernel.gateway_v4, options.kernel.gateway_v6),
-            Dialects {
-                whereabouts: Some(Whereabouts::new(ledgers.clone(), slices.clone(), pods, tombstones, alone)),
-                claims: claims.clone(),
-                burials: Some(burials.clone()),
-            },
-        );
+        let burials = Burials::of(options.paths.tombstones());
+        let own: [Arc<dyn Dialect>; 2] = [
+            Arc::new(
+                Whereabouts::new(
+                    ledgers.clone(),
+                    slices.clone(),
+                    pods,
+                    &options.paths.run,
+                    options.outside_kubernetes,
+                )
+                .with_claims(claims.clone()),
+            ),
+            Arc::new(
+                Coil::new(objects.resolver(), (options.kernel.gateway_v4, options.kernel.gateway_v6))
+                    .with_claims(claims.clone()),
+            ),
+        ];
+        // Added ones come first: a plugin of ours may be asked for addresses of theirs.
+        let dialects = options.dialects.iter().cloned().chain(own).collect();
+        let service = Service::new(node.clone(), clock.clone(), dialects, Some(burials.clone()));
         let progress = stages.progress();
         let inspector = Inspector::new(Parts {
             node: node.clone(),
@@ -397,7 +406,7 @@ fn restrict(directory: &Path) -> Result<(), StartError> {
 /// From the start of the node's loop to its end.
 struct Life<C> {
     options: AgentOptions,
-    service: Service<Resolver, C>,
+    service: Service<C>,
     burials: Burials,
     claims: Option<Claims>,
     stages: Stages,
@@ -461,7 +470,7 @@ impl<C: Clock + Clone> Life<C> {
 }
 
 /// Looks for tombstones for ever.
-async fn look_now_and_then<C: Clock + Clone>(tombstones: &Tombstones<Resolver, C>, interval: Duration) {
+async fn look_now_and_then<C: Clock + Clone>(tombstones: &Tombstones<C>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

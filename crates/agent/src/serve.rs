@@ -1,17 +1,15 @@
 //! The gRPC service `tenure.cni.v1.CNI` on a unix socket that only root may open.
 //!
-//! A call is read strictly into what the node is asked, and the node's answer becomes a CNI result in the version that the
+//! A call goes to the [`Dialect`] that its configuration is of, whose answer becomes a CNI result in the version that the
 //! configuration asks for. A refusal is an answer like any other; a gRPC status other than OK is for what is no call.
 
 mod burials;
+mod call;
 mod conversation;
-mod guests;
-mod network;
+mod dialect;
 mod place;
-mod reply;
-mod request;
+mod result;
 mod service;
-mod whereabouts;
 
 use std::io;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
@@ -28,10 +26,10 @@ use tokio_util::task::TaskTracker;
 use conversation::{Kept, converse};
 
 pub use burials::Burials;
+pub use call::{Call, Held, PodName};
+pub use dialect::{Answered, Deleted, Dialect};
 pub use place::ListenError;
-pub use request::{Asked, PodName, Resolve};
-pub use service::{Dialects, Service};
-pub use whereabouts::Whereabouts;
+pub use service::Service;
 
 /// A socket that is being listened on.
 #[derive(Debug)]
@@ -47,9 +45,9 @@ pub fn listen(socket: &Path) -> Result<Listening, ListenError> {
 
 impl Listening {
     /// Serves until `ended`; calls that are under way then are finished.
-    pub async fn serve<R: Resolve, C: Clock + Clone>(
+    pub async fn serve<C: Clock + Clone>(
         self,
-        service: Service<R, C>,
+        service: Service<C>,
         ended: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let listener = watched(self.listener.into_std()?)?;

@@ -1,9 +1,10 @@
 //! What a runtime says, all the way to an agent and back, with a journal and a kernel that do what they are told.
 
+use tenure_agent::coil::{Asked, Coil, Resolve};
 use tenure_agent::drive::{Entrance, Handle, Hands};
 use tenure_agent::journal::{Image, Record};
 use tenure_agent::node::{Link, PoolFacts, SeenBlock};
-use tenure_agent::serve::{Asked, Resolve, Service};
+use tenure_agent::serve::Service;
 use tenure_agent::{Action, Event, Node, Pod, Settings};
 use tenure_cni::{Call, CniResult, Failure, NetworkConfig, Verb, Version, rpc};
 use tenure_handles::SystemClock;
@@ -58,9 +59,7 @@ pub(crate) fn check(verb: Verb, version: Option<Version>, reply: &rpc::Reply) ->
 }
 
 /// Runs something with the service of a node that has a block for the pool `default`.
-pub(crate) fn with_service<T>(
-    ask: impl AsyncFnOnce(Service<Anyone, SystemClock>) -> T,
-) -> Result<T, Violation> {
+pub(crate) fn with_service<T>(ask: impl AsyncFnOnce(Service<SystemClock>) -> T) -> Result<T, Violation> {
     let subnet = Subnet { ipv4: "10.1.0.0/24".parse().ok(), ipv6: "fd01::/120".parse().ok() };
     let entrance = Entrance::new();
     let node = entrance.handle();
@@ -83,7 +82,8 @@ pub(crate) fn with_service<T>(
     node.tell(Event::ApiRead);
     let gateways =
         (std::net::Ipv4Addr::new(169, 254, 1, 1), "fe80::1".parse().unwrap_or(std::net::Ipv6Addr::LOCALHOST));
-    let service = Service::new(node, Anyone, SystemClock, gateways.0, gateways.1);
+    let coil = Coil::new(Anyone, gateways);
+    let service = Service::new(node, SystemClock, vec![std::sync::Arc::new(coil)], None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
     runtime.block_on(async {

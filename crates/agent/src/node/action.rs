@@ -152,6 +152,8 @@ pub enum Done {
         subnet: Option<Subnet>,
         /// The interface.
         link: Option<Link>,
+        /// Whether nothing was held before, and no earlier ADD asked for it.
+        new: bool,
     },
     /// Nothing is held.
     Removed,

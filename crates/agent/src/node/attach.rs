@@ -105,7 +105,7 @@ impl Node {
             }
             self.speak(id);
             let subnet = self.subnet_of(id);
-            return self.answer(ticket, Ok(Done::Added { addresses, subnet, link: None }));
+            return self.answer(ticket, Ok(Done::Added { addresses, subnet, link: None, new: false }));
         };
         attachment.interface = true;
         attachment.adds.push((ticket, now));
@@ -219,12 +219,15 @@ impl Node {
             Wire::Done(link) => Some(link),
             Wire::Nothing | Wire::Running(_) => None,
         };
+        let mut new = setting.fresh;
         attachment.phase = Phase::Held;
         let addresses = attachment.addresses();
         let adds = std::mem::take(&mut attachment.adds);
         let subnet = self.subnet_of(id);
         for (ticket, _) in adds {
-            self.answer(ticket, Ok(Done::Added { addresses, subnet, link: link.clone() }));
+            self.answer(ticket, Ok(Done::Added { addresses, subnet, link: link.clone(), new }));
+            // Others have asked for what the first was given.
+            new = false;
         }
     }
 

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::mirror::Mirror;
 use super::{KnownPool, Shared, lock};
+use crate::coil::{Asked, Resolve};
 use crate::key::Pod;
-use crate::serve::{Asked, Resolve};
 
 /// How long the one live read may take when a namespace is not known yet.
 const LIVE_READ: Duration = Duration::from_millis(1_500);

@@ -1,8 +1,10 @@
 //! What an agent is to be like.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::serve::Dialect;
 use crate::{node, witness};
 
 /// What an agent is to be like.
@@ -35,6 +37,8 @@ pub struct AgentOptions {
     pub whereabouts_reserves_always: bool,
     /// The name of the cluster's own network, as its configuration on the nodes has it.
     pub default_network: String,
+    /// Further dialects, which are asked before those that the agent has itself.
+    pub dialects: Vec<Arc<dyn Dialect>>,
     /// How long calls that are under way may take when the agent is told to stop.
     pub stop_patience: Duration,
     /// How often tombstones are looked for while the agent runs: a DEL whose answer was lost leaves one, too.
@@ -58,6 +62,7 @@ impl AgentOptions {
             whereabouts_namespace: "kube-system".to_owned(),
             whereabouts_reserves_always: false,
             default_network: "tenure".to_owned(),
+            dialects: Vec::new(),
             stop_patience: Duration::from_secs(5),
             tombstone_interval: Duration::from_secs(10),
         }

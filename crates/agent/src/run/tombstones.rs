@@ -15,7 +15,7 @@ use tenure_cni::{Code, rpc, tombstone};
 use tenure_handles::Clock;
 use tracing::{info, warn};
 
-use crate::serve::{Burials, Resolve, Service};
+use crate::serve::{Burials, Service};
 
 /// How many are done at once.
 const AT_ONCE: usize = 64;
@@ -24,14 +24,14 @@ const ASIDE: &str = "refused";
 
 /// Where tombstones are, and who does what they say.
 #[derive(Debug)]
-pub(crate) struct Tombstones<R, C> {
+pub(crate) struct Tombstones<C> {
     burials: Burials,
-    service: Service<R, C>,
+    service: Service<C>,
 }
 
-impl<R: Resolve, C: Clock> Tombstones<R, C> {
+impl<C: Clock> Tombstones<C> {
     /// Those that the service's ADDs take back.
-    pub(crate) fn new(burials: Burials, service: Service<R, C>) -> Self {
+    pub(crate) fn new(burials: Burials, service: Service<C>) -> Self {
         Self { burials, service }
     }
 

@@ -52,6 +52,11 @@ impl Burials {
         begins.then(|| Burial { burials: self, path: path.to_owned() })
     }
 
+    /// Leaves a tombstone.
+    pub(super) fn leave(&self, network: &str, call: &rpc::Call) -> io::Result<PathBuf> {
+        tombstone::leave(&self.directory, network, call)
+    }
+
     /// Takes back the tombstone of what is added now.
     pub(crate) async fn take_back(&self, network: &str, call: &rpc::Call) -> Result<(), Failure> {
         let path = tombstone::path(&self.directory, network, call);

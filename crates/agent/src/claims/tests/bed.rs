@@ -26,6 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(super) use super::kinds::*;
 use crate::claims::{Claims, ClaimsOptions, Reason};
+use crate::coil::{Asked, Coil, Resolve};
 use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::key::Pod;
@@ -33,10 +34,11 @@ use crate::ledgers::{self, Ledgers};
 use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
 use crate::objects::Watched;
 use crate::pods::Pods;
-use crate::serve::{Asked, Dialects, Resolve, Service, Whereabouts};
+use crate::serve::{Burials, Dialect, Service};
 use crate::slices::{self, Slices};
 use crate::testing::Obedient;
 pub(super) use crate::testing::{a_moment, until};
+use crate::whereabouts::Whereabouts;
 
 const SYSTEM: &str = "kube-system";
 /// One namespace for each kind of network, so that they can share a server.
@@ -70,7 +72,7 @@ pub(super) struct At {
 pub(super) struct Agent {
     pub(super) node: Handle,
     pub(super) claims: Claims,
-    pub(super) service: Service<Default, SystemClock>,
+    pub(super) service: Service<SystemClock>,
     pub(super) journal: Arc<Mutex<Image>>,
     /// What the kernel was asked for.
     pub(super) asked: Arc<Mutex<Vec<Action>>>,
@@ -484,10 +486,13 @@ impl Bed {
             claims.watch(Reason::Guests);
         }
         let tombstones = directory.join("tombstones");
-        let door = Whereabouts::new(ledgers, slices, pods, tombstones.clone(), false);
+        let whereabouts =
+            Whereabouts::new(ledgers, slices, pods, &directory, false).with_claims(Some(claims.clone()));
         let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
-        let dialects = Dialects { whereabouts: Some(door), claims: Some(claims.clone()), burials: None };
-        let service = Service::serving(node.clone(), Default, SystemClock, gateways, dialects);
+        let coil = Coil::new(Default, gateways).with_claims(Some(claims.clone()));
+        let burials = Burials::of(&tombstones);
+        let dialects: Vec<Arc<dyn Dialect>> = vec![Arc::new(whereabouts), Arc::new(coil)];
+        let service = Service::new(node.clone(), SystemClock, dialects, Some(burials));
         let agent = Agent { node, claims, service, journal, asked, tombstones, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent.claims.ready().await;

@@ -10,10 +10,11 @@ use tenure_cni::{Code, Failure};
 use tenure_testbed::faults::{Calls, Rule, Verb};
 
 use super::bed::{Agent, Bed, NODE, until};
+use crate::coil::{Asked, Resolve};
 use crate::key::Pod;
 use crate::node::{Action, Fence, Report};
 use crate::objects::{KnownPool, ObjectsOptions};
-use crate::serve::{Asked, PodName, Resolve};
+use crate::serve::PodName;
 
 async fn resolve(agent: &Agent, namespace: &str, pool: Option<&str>) -> Result<String, Failure> {
     let pod = PodName { namespace: namespace.into(), name: "pod".into(), uid: "uid".into() };

@@ -14,12 +14,13 @@ use tenure_testbed::faults::{Calls, Rule};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::bed::{Bed, NODE, until};
+use crate::coil::{Asked, Resolve};
 use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Attach, Done, Event, Found, Link, Node, Settings, Wish};
 use crate::objects::{Objects, ObjectsOptions};
-use crate::serve::{Asked, PodName, Resolve};
+use crate::serve::PodName;
 
 struct Whole {
     node: Handle,

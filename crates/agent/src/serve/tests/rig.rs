@@ -12,16 +12,17 @@ use tenure_ipam::Subnet;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::coil::{Asked, Coil, Resolve};
 use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::key::Pod;
 use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
-use crate::serve::{Asked, Resolve, Service, listen};
+use crate::serve::{Service, listen};
 
 pub(super) struct Rig {
     pub(super) directory: tempfile::TempDir,
     pub(super) node: Handle,
-    pub(super) service: Service<Pools, SystemClock>,
+    pub(super) service: Service<SystemClock>,
     end: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
@@ -123,8 +124,9 @@ impl Rig {
         let hands = Obedient { node: node.clone(), position: 0, intact: Arc::clone(intact) };
         let driver = entrance.driver(Node::new(Settings::new("node-1")), SystemClock, hands);
         let listening = listen(&directory.path().join("run/tenured.sock")).unwrap();
-        let (gateway_v4, gateway_v6) = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
-        let service = Service::new(node.clone(), Pools, SystemClock, gateway_v4, gateway_v6);
+        let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
+        let coil = Coil::new(Pools, gateways);
+        let service = Service::new(node.clone(), SystemClock, vec![Arc::new(coil)], None);
         let (end, ended) = oneshot::channel();
         let serving = service.clone();
         let served = tokio::spawn(async move {

@@ -16,14 +16,13 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tenure_agent::drive::{Entrance, Handle, Hands};
 use tenure_agent::journal::{Image, Record};
-use tenure_agent::key::Pod;
 use tenure_agent::ledgers::{self, Ledgers};
 use tenure_agent::node::{Action, Event, Node, Settings};
 use tenure_agent::pods::Pods;
-use tenure_agent::serve::{Asked, Dialects, Resolve, Service, Whereabouts, listen};
+use tenure_agent::serve::{Burials, Service, listen};
 use tenure_agent::slices::{self, Slices};
+use tenure_agent::whereabouts::Whereabouts;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
-use tenure_cni::{Code, Failure};
 use tenure_handles::{Clock, SeededEntropy, SystemClock};
 use tenure_ipam::Notation;
 use tenure_localapi::{LocalApi, Options};
@@ -162,11 +161,9 @@ impl Bed {
         };
         let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, self.stop.clone());
         let pods = Pods::new(client, NODE, SystemClock, self.stop.clone());
-        let tombstones = self.directory.path().join("tombstones");
-        let whereabouts = Whereabouts::new(ledgers, slices, pods, tombstones, false);
-        let dialects = Dialects { whereabouts: Some(whereabouts), ..Dialects::default() };
-        let gateways = ([169, 254, 1, 1].into(), std::net::Ipv6Addr::LOCALHOST);
-        let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, dialects);
+        let burials = Burials::of(self.directory.path().join("tombstones"));
+        let whereabouts = Whereabouts::new(ledgers, slices, pods, self.directory.path(), false);
+        let service = Service::new(node.clone(), SystemClock, vec![Arc::new(whereabouts)], Some(burials));
         let listening = listen(&self.directory.path().join("tenured.sock")).map_err(refused)?;
         tokio::spawn(listening.serve(service, self.stop.clone().cancelled_owned()));
         let ready = async {
@@ -402,14 +399,4 @@ impl Hands for Kernelless {
     }
 
     fn carry_out(&mut self, _: Action) {}
-}
-
-/// There are no pools here but Whereabouts' ranges.
-#[derive(Debug)]
-struct Nobody;
-
-impl Resolve for Nobody {
-    async fn resolve(&self, _: Asked) -> Result<(String, Pod), Failure> {
-        Err(Failure::new(Code::InvalidConfig, "there is no AddressPool here"))
-    }
 }

@@ -11,7 +11,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{GROUP, IPPool, NodeSlicePool};
-use tenure_cni::{Code, Failure, Verb, rpc};
+use tenure_cni::{Failure, Verb, rpc};
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule};
@@ -22,15 +22,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::drive::{Entrance, Handle};
 use crate::journal::Image;
-use crate::key::Pod;
 use crate::ledgers::{self, Ledgers};
 use crate::node::{Event, Node, Settings};
 use crate::pods::Pods;
 use crate::run::tombstones::Tombstones;
-use crate::serve::{Asked, Burials, Dialects, PodName, Resolve, Service, Whereabouts};
+use crate::serve::{Burials, PodName, Service};
 use crate::slices::{self, Slices};
 pub(super) use crate::testing::until;
 use crate::testing::{Obedient, SOON};
+use crate::whereabouts::Whereabouts;
 
 pub(super) const NAMESPACE: &str = "kube-system";
 
@@ -50,22 +50,12 @@ pub(super) struct Bed {
 /// A node's agent. It ends when this is dropped; its directory stays.
 pub(super) struct Agent {
     pub(super) node: Handle,
-    pub(super) service: Service<Nobody, SystemClock>,
+    pub(super) service: Service<SystemClock>,
     pub(super) pods: Pods,
-    pub(super) tombstones: Tombstones<Nobody, SystemClock>,
+    pub(super) tombstones: Tombstones<SystemClock>,
     directory: PathBuf,
     journal: Arc<Mutex<Image>>,
     _life: DropGuard,
-}
-
-/// There are no pools here but Whereabouts' ranges.
-#[derive(Debug)]
-pub(super) struct Nobody;
-
-impl Resolve for Nobody {
-    async fn resolve(&self, _: Asked) -> Result<(String, Pod), Failure> {
-        Err(Failure::new(Code::InvalidConfig, "there is no AddressPool here"))
-    }
 }
 
 impl Bed {
@@ -202,12 +192,10 @@ impl Bed {
         };
         let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
         let pods = Pods::new(client, name, SystemClock, stop.clone());
-        let door = Whereabouts::new(ledgers, slices, pods.clone(), directory.join("tombstones"), false);
-        let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
+        let whereabouts = Whereabouts::new(ledgers, slices, pods.clone(), &directory, false);
         let burials = Burials::of(directory.join("tombstones"));
-        let dialects =
-            Dialects { whereabouts: Some(door), burials: Some(burials.clone()), ..Dialects::default() };
-        let service = Service::serving(node.clone(), Nobody, SystemClock, gateways, dialects);
+        let service =
+            Service::new(node.clone(), SystemClock, vec![Arc::new(whereabouts)], Some(burials.clone()));
         let tombstones = Tombstones::new(burials, service.clone());
         let agent = Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;

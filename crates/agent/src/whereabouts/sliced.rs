@@ -5,19 +5,18 @@ use tenure_ipam::Address;
 use tenure_whereabouts::config::{Config, RangeConfig};
 use tenure_whereabouts::slices::slice_pools;
 
-use super::{Asked, Whereabouts};
-use crate::drive::Handle;
+use super::Whereabouts;
 use crate::key::{HoldKey, Pod};
-use crate::node::{Attach, Done, Event, Wish};
+use crate::node::{Attach, Wish};
+use crate::serve::Call;
 use crate::slices::Slice;
 
 impl Whereabouts {
     /// An address of this node's slice of each range, or none.
     pub(super) async fn hold_of_slices(
         &self,
-        node: &Handle,
         key: &HoldKey,
-        asked: &Asked<'_>,
+        call: &Call<'_>,
         config: &Config,
         preferred: &[Option<Address>],
     ) -> Result<Vec<Address>, Failure> {
@@ -26,32 +25,11 @@ impl Whereabouts {
         for (number, (range, slice)) in config.ranges.iter().zip(&slices).enumerate() {
             let mut wish = wish(range, slice)?;
             wish.preferred = preferred.get(number).copied().flatten();
-            parts.push(attach(key, number, asked, config, slice, wish));
+            parts.push(attach(key, number, call, config, slice, wish));
         }
-        let before = if parts.len() > 1 { had(node, &parts).await? } else { Vec::new() };
-        let (mut addresses, mut made) = (Vec::new(), Vec::new());
-        for attach in parts {
-            let key = attach.key.clone();
-            match node.call(move |ticket| Event::Add { ticket, attach }).await {
-                Ok(Done::Added { addresses: given, .. }) => {
-                    addresses.extend(given.iter().next());
-                    if !before.contains(&key) {
-                        made.push(key);
-                    }
-                }
-                Ok(_) => return Err(Failure::new(Code::Internal, "the node answered something else")),
-                Err(failure) => {
-                    // What it had before this call stays its own.
-                    for key in made {
-                        let taken_back =
-                            node.call(move |ticket| Event::Del { ticket, key, interface: false }).await;
-                        if let Err(problem) = taken_back {
-                            tracing::warn!(%problem, "cannot take back a part of an ADD that failed");
-                        }
-                    }
-                    return Err(failure);
-                }
-            }
+        let mut addresses = Vec::new();
+        for part in parts {
+            addresses.extend(call.hold(part).await?.addresses.iter().next());
         }
         Ok(addresses)
     }
@@ -59,9 +37,8 @@ impl Whereabouts {
     /// Whether each part is held, and has the addresses that the ADD answered.
     pub(super) async fn check_slices(
         &self,
-        node: &Handle,
         key: &HoldKey,
-        asked: &Asked<'_>,
+        call: &Call<'_>,
         config: &Config,
         expected: &[Address],
     ) -> Result<(), Failure> {
@@ -70,8 +47,8 @@ impl Whereabouts {
             let same = config.ranges.iter().filter(|other| other.cidr() == range.cidr()).count() > 1;
             let of_range = |address: &&Address| !same && range.cidr().contains(**address);
             let expected = expected.iter().filter(of_range).copied().collect();
-            let attach = attach(key, number, asked, config, slice, Wish::default());
-            node.call(move |ticket| Event::Check { ticket, attach, expected }).await?;
+            let attach = attach(key, number, call, config, slice, Wish::default());
+            call.inspect(attach, expected).await?;
         }
         Ok(())
     }
@@ -108,7 +85,7 @@ fn wish(range: &RangeConfig, slice: &Slice) -> Result<Wish, Failure> {
 fn attach(
     key: &HoldKey,
     number: usize,
-    asked: &Asked<'_>,
+    call: &Call<'_>,
     config: &Config,
     slice: &Slice,
     wish: Wish,
@@ -123,17 +100,9 @@ fn attach(
         key: key.part(u32::try_from(number).unwrap_or(u32::MAX)),
         pool: slice.pool.clone(),
         pod,
-        netns: asked.call.netns.clone(),
+        netns: call.message.netns.clone(),
         wiring: None,
         wish,
         guest: None,
     }
-}
-
-/// The parts of which an ADD makes nothing new: they are held, if under another key.
-async fn had(node: &Handle, parts: &[Attach]) -> Result<Vec<HoldKey>, Failure> {
-    let parts = parts.to_vec();
-    let had = node
-        .look(move |node| parts.into_iter().filter(|part| node.has_for(part)).map(|part| part.key).collect());
-    had.await
 }

@@ -41,7 +41,7 @@ enum Maker {
 impl Network {
     /// Reads what the configuration says, and looks whether pods can have all addresses of the pool.
     pub(super) fn read(
-        request: &Request,
+        request: &Request<'_>,
         pool: &str,
         facts: Option<PoolFacts>,
         usual: Gateways,
@@ -51,8 +51,9 @@ impl Network {
             Some(Value::String(_)) => vec![one(request, "gateway")?],
             Some(_) => list(request, "gateway")?,
         };
-        let says = |field: &str| request.config.json.get(field).and_then(Value::as_bool).unwrap_or_default();
-        let maker = match request.config.plugin.as_str() {
+        let says =
+            |field: &str| request.call.network.json.get(field).and_then(Value::as_bool).unwrap_or_default();
+        let maker = match request.call.network.plugin.as_str() {
             "ptp" => Maker::Ptp(usual),
             "bridge" if says("isGateway") || says("isDefaultGateway") => Maker::Gateway,
             _ => Maker::Other,
@@ -68,7 +69,7 @@ impl Network {
         let message = format!(
             "AddressPool {pool:?} could give a pod {}, which on network {:?} is the first or last address or the gateway",
             text(", "),
-            request.config.name
+            request.call.network.name
         );
         let accepted = format!("accepted is a pool with exclude: [\"{}\"] in its spec", text("\", \""));
         Err(Failure::new(Code::InvalidConfig, message).detail(accepted))

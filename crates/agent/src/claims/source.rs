@@ -1,0 +1,102 @@
+//! Claims as a source of addresses, for networks of every dialect.
+
+use std::collections::BTreeSet;
+
+use tenure_claims::elder_interfaces;
+use tenure_cni::{Code, Failure};
+use tenure_ipam::Address;
+
+use super::{Claims, Interface};
+use crate::key::HoldKey;
+use crate::node::{Guest, Had, Node};
+use crate::serve::{Call, PodName};
+
+/// What an interface is to have of a claim.
+#[derive(Debug)]
+pub(crate) enum Claimed {
+    /// What it has already: these addresses.
+    Again(Vec<Address>),
+    /// A claim's addresses.
+    New {
+        /// The claim.
+        guest: Guest,
+        /// The UID of the pod, which not every runtime says.
+        pod_uid: String,
+    },
+    /// Nothing: it gets what it would get if there were no claims.
+    Nothing,
+}
+
+impl Claims {
+    /// What the interface of a call is to have. What it has already it keeps, and nobody is asked about it. `elsewhere` says which
+    /// interfaces of the container have addresses of the network that the node does not know of.
+    pub(crate) async fn claimed(
+        &self,
+        call: &Call<'_>,
+        (key, pod): (&HoldKey, &PodName),
+        elsewhere: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<Claimed, Failure> {
+        let (network, message) = (call.network, call.message);
+        let opt_in = self.opt_in(network)?;
+        let refers = match opt_in {
+            Some(_) => None,
+            // Most pods have nothing to do with claims, and are not held up.
+            None => match self.referring(pod, &network.name).await {
+                Some(refers) => Some(refers),
+                None => return Ok(Claimed::Nothing),
+            },
+        };
+        let held = key.clone();
+        let elder: Vec<String> = elder_interfaces(&message.ifname).collect();
+        let keys: Vec<(String, HoldKey)> = elder
+            .into_iter()
+            .filter_map(|name| {
+                let key =
+                    HoldKey::new(network.name.clone(), message.container_id.clone(), name.clone()).ok()?;
+                Some((name, key))
+            })
+            .collect();
+        let look = move |node: &Node| {
+            let had = node.had(&held);
+            let elder =
+                keys.into_iter().map(|(name, key)| (name, node.had(&key).is_some())).collect::<Vec<_>>();
+            (had, elder)
+        };
+        let (had, elder) = call.node.look(look).await?;
+        match had {
+            Some(Had::Claim(addresses)) => return Ok(Claimed::Again(addresses)),
+            Some(Had::Ordinary) => return Ok(Claimed::Nothing),
+            None => {}
+        }
+        let before: BTreeSet<String> =
+            elder.into_iter().filter(|(name, had)| *had || elsewhere(name)).map(|(name, _)| name).collect();
+        let interface = Interface { pod, network: &network.name, name: &message.ifname, before: &before };
+        if let Some(refers) = refers {
+            self.refuse_unlet(interface, &refers).await?;
+        }
+        let Some(opt_in) = opt_in else { return Ok(Claimed::Nothing) };
+        let found = self.guest(interface, opt_in).await?;
+        Ok(found.map_or(Claimed::Nothing, |(guest, pod_uid)| Claimed::New { guest, pod_uid }))
+    }
+}
+
+/// The addresses of a claim.
+pub(crate) fn addresses_of(guest: &Guest) -> impl Iterator<Item = Address> {
+    guest.addresses.iter().map(|(address, _)| *address)
+}
+
+/// A claim has an address that is not of its network.
+pub(crate) fn not_of(guest: &Guest, address: Address, place: &str) -> Failure {
+    let message = format!("IPAMClaim {} has {address}, which is not of {place}", guest.claim_name);
+    Failure::new(Code::TryAgainLater, message).detail(
+        "accepted is a claim whose addresses are of the network as it is now: delete the claim for new ones, or put the network back",
+    )
+}
+
+/// A claim lacks an address that its network gives each pod.
+pub(crate) fn lacks(guest: &Guest, place: &str) -> Failure {
+    let message = format!("IPAMClaim {} has no address of {place}", guest.claim_name);
+    Failure::new(Code::TryAgainLater, message).detail(
+        "accepted is a claim with an address of each: delete the claim for new ones, or put the network back",
+    )
+}

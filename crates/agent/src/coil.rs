@@ -1,0 +1,111 @@
+//! Coil's dialect: `"type": "tenure"` or `"coil"`, as the plugin that makes the interface or as `ipam` of another.
+//!
+//! Addresses are of blocks of pools, which this node asks the controller for, or of a claim.
+
+mod claimed;
+mod network;
+mod reply;
+mod request;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tenure_cni::{CniResult, Code, Failure, NetworkConfig};
+
+pub use request::{Asked, Resolve};
+
+use crate::claims::Claims;
+use crate::key::Pod;
+use crate::node::{Event, Node};
+use crate::serve::{Answered, Call, Deleted, Dialect};
+use network::Network;
+use reply::Gateways;
+use request::{Request, is_ours};
+
+/// Serves Coil's networks.
+#[derive(Debug)]
+pub struct Coil<R> {
+    resolve: R,
+    gateways: Gateways,
+    claims: Option<Claims>,
+}
+
+impl<R: Resolve> Coil<R> {
+    /// Serves pods of the pools that `resolve` says, which use these addresses as their gateways.
+    pub fn new(resolve: R, (gateway_v4, gateway_v6): (Ipv4Addr, Ipv6Addr)) -> Self {
+        let gateways = Gateways { v4: IpAddr::V4(gateway_v4), v6: IpAddr::V6(gateway_v6) };
+        Self { resolve, gateways, claims: None }
+    }
+
+    /// Pods may refer to claims, too.
+    #[must_use]
+    pub fn with_claims(self, claims: Option<Claims>) -> Self {
+        Self { claims, ..self }
+    }
+
+    async fn attach_pod(&self, call: &Call<'_>) -> Result<CniResult, Failure> {
+        let request = Request::read(call);
+        request.refuse_chain()?;
+        let asked = request.asked()?;
+        let refers = self.claims.as_ref().and_then(|claims| Some((claims, asked.pod.clone()?)));
+        let (pool, pod) = self.resolve.resolve(asked).await?;
+        let network = if request.addresses_only { Some(self.network(&request, &pool).await?) } else { None };
+        let attach = match refers {
+            None => request.attach(pool, pod)?,
+            Some((claims, name)) => {
+                // Apart, because it is larger than all the rest.
+                Box::pin(claimed::attach(claims, &request, &name, (pool, pod))).await?
+            }
+        };
+        let held = call.hold(attach).await?;
+        match (network, held.link) {
+            (Some(network), _) => reply::of_addresses(&request, &network, held.addresses, held.subnet),
+            (None, Some(link)) => Ok(reply::of_interface(&request, held.addresses, link, self.gateways)),
+            (None, None) => Err(Failure::new(Code::Internal, "the node made no interface")),
+        }
+    }
+
+    /// The network that another plugin makes.
+    async fn network(&self, request: &Request<'_>, pool: &str) -> Result<Network, Failure> {
+        let name = pool.to_owned();
+        let facts = request.call.node.look(move |node| node.pool_facts(&name).cloned()).await?;
+        Network::read(request, pool, facts, self.gateways)
+    }
+}
+
+impl<R: Resolve> Dialect for Coil<R> {
+    fn accepts(&self) -> &'static str {
+        "\"tenure\" or \"coil\" as one of them"
+    }
+
+    fn is_for(&self, network: &NetworkConfig) -> bool {
+        is_ours(network)
+    }
+
+    fn add<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a, CniResult> {
+        Box::pin(self.attach_pod(call))
+    }
+
+    fn del<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a, Deleted> {
+        Box::pin(async move {
+            let (key, interface) = (call.key()?, !Request::read(call).addresses_only);
+            call.node.call(move |ticket| Event::Del { ticket, key, interface }).await?;
+            Ok(Deleted::Done)
+        })
+    }
+
+    fn check<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
+        Box::pin(async move {
+            // What is held is held, whatever pool its namespace names by now.
+            let attach = Request::read(call).attach(String::new(), Pod::default())?;
+            call.inspect(attach, call.expected()).await
+        })
+    }
+
+    fn gc<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
+        Box::pin(call.collect())
+    }
+
+    fn status<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
+        Box::pin(async move { call.node.look(Node::status).await? })
+    }
+}

@@ -1,0 +1,156 @@
+//! A call, as a dialect sees it: what is asked, and the way to what this node holds.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use tenure_cni::{Code, Failure, NetworkConfig, rpc};
+use tenure_ipam::{Address, Addresses, Subnet};
+use tracing::warn;
+
+use crate::drive::Handle;
+use crate::key::HoldKey;
+use crate::node::{Attach, Done, Event, Link};
+use crate::objects::lock;
+
+/// A pod, as its runtime names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID, where the runtime knows it.
+    pub uid: String,
+}
+
+/// A call for a dialect.
+#[derive(Debug)]
+pub struct Call<'c> {
+    /// The way to the node.
+    pub node: &'c Handle,
+    /// The network's configuration.
+    pub network: &'c NetworkConfig,
+    /// The call as it came.
+    pub message: &'c rpc::Call,
+    /// What this call was given anew.
+    given: Mutex<Vec<Given>>,
+}
+
+/// A part of the call's key, and whether it has an interface of ours.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    part: u32,
+    interface: bool,
+}
+
+/// What the node holds for a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The addresses.
+    pub addresses: Addresses,
+    /// The networks of the block that they are of, if they are of one.
+    pub subnet: Option<Subnet>,
+    /// The interface, if the node made one.
+    pub link: Option<Link>,
+}
+
+impl<'c> Call<'c> {
+    /// A call.
+    pub fn new(node: &'c Handle, network: &'c NetworkConfig, message: &'c rpc::Call) -> Self {
+        Self { node, network, message, given: Mutex::default() }
+    }
+
+    /// The key of what the call is about.
+    pub fn key(&self) -> Result<HoldKey, Failure> {
+        if self.network.name.is_empty() {
+            let failure = Failure::new(Code::InvalidConfig, "the network configuration has no name");
+            return Err(failure.detail("accepted is a name that is the same for ADD, CHECK and DEL"));
+        }
+        let (container, interface) = (&self.message.container_id, &self.message.ifname);
+        HoldKey::new(self.network.name.clone(), container.clone(), interface.clone())
+            .map_err(|error| Failure::new(Code::InvalidEnvironment, error.to_string()))
+    }
+
+    /// The pod that `CNI_ARGS` names. Half a name is a mistake.
+    pub fn pod_name(&self) -> Result<Option<PodName>, Failure> {
+        let arg = |name: &str| self.message.args.get(name).filter(|value| !value.is_empty()).cloned();
+        match (arg("K8S_POD_NAMESPACE"), arg("K8S_POD_NAME")) {
+            (None, None) => Ok(None),
+            (Some(namespace), Some(name)) => {
+                Ok(Some(PodName { namespace, name, uid: arg("K8S_POD_UID").unwrap_or_default() }))
+            }
+            (namespace, _) => {
+                let missing = if namespace.is_none() { "K8S_POD_NAMESPACE" } else { "K8S_POD_NAME" };
+                let message = format!("CNI_ARGS has no {missing}");
+                let accepted = "accepted are both K8S_POD_NAMESPACE and K8S_POD_NAME, or neither";
+                Err(Failure::new(Code::InvalidEnvironment, message).detail(accepted))
+            }
+        }
+    }
+
+    /// The addresses that the result of the ADD had.
+    pub fn expected(&self) -> Vec<Address> {
+        let previous = self.network.previous.iter().flat_map(|result| &result.ips);
+        let text = previous.map(|ip| ip.address.split('/').next().unwrap_or_default());
+        text.filter_map(|address| address.parse().ok()).collect()
+    }
+
+    /// Who is alive, for a GC: containers and their interfaces.
+    pub fn alive(&self) -> Result<BTreeSet<(String, String)>, Failure> {
+        // Not to know who is alive does not mean that nobody is.
+        let Some(attachments) = &self.network.attachments else {
+            let failure = Failure::new(Code::InvalidConfig, "cni.dev/valid-attachments is missing");
+            return Err(failure.detail("accepted is a list, also an empty one"));
+        };
+        Ok(attachments.iter().map(|it| (it.container_id.clone(), it.ifname.clone())).collect())
+    }
+
+    /// Holds addresses under the call's key, or a part of it. If the ADD fails afterwards, what is new is taken back.
+    pub async fn hold(&self, attach: Attach) -> Result<Held, Failure> {
+        let given = Given { part: attach.key.part_number(), interface: attach.wiring.is_some() };
+        match self.node.call(move |ticket| Event::Add { ticket, attach }).await? {
+            Done::Added { addresses, subnet, link, new } => {
+                if new {
+                    lock(&self.given).push(given);
+                }
+                Ok(Held { addresses, subnet, link })
+            }
+            _ => Err(Failure::new(Code::Internal, "the node answered something else than was asked")),
+        }
+    }
+
+    /// Whether the node holds what an ADD would get, with these addresses; its interface is inspected if it is ours.
+    pub async fn inspect(&self, attach: Attach, expected: Vec<Address>) -> Result<(), Failure> {
+        self.node.call(move |ticket| Event::Check { ticket, attach, expected }).await?;
+        Ok(())
+    }
+
+    /// Ends all that is held under the call's key, in however many parts, and says how much that was.
+    pub async fn release(&self) -> Result<usize, Failure> {
+        let key = self.key()?;
+        match self.node.call(move |ticket| Event::Detach { ticket, key }).await? {
+            Done::Swept(count) => Ok(count),
+            _ => Err(Failure::new(Code::Internal, "the node answered something else than was asked")),
+        }
+    }
+
+    /// Ends all that is held of the network by others than those alive.
+    pub async fn collect(&self) -> Result<(), Failure> {
+        let (network, alive) = (self.network.name.clone(), self.alive()?);
+        self.node.call(move |ticket| Event::Gc { ticket, network, alive }).await?;
+        Ok(())
+    }
+
+    /// Takes back what an ADD was given that failed. What it had before stays its own.
+    pub(super) async fn take_back(&self) {
+        let given = std::mem::take(&mut *lock(&self.given));
+        for Given { part, interface } in given {
+            let Ok(key) = self.key() else { return };
+            let key = key.part(part);
+            let taken_back = self.node.call(move |ticket| Event::Del { ticket, key, interface }).await;
+            if let Err(problem) = taken_back {
+                warn!(%problem, "cannot take back a part of an ADD that failed");
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Claims on Whereabouts' networks: on record before anybody asks, so that neither ledgers nor slices have to do with it.
+
+use tenure_cni::Failure;
+use tenure_ipam::Address;
+use tenure_whereabouts::config::{Config, RangeConfig};
+
+use super::{Whereabouts, pod_name};
+use crate::claims::{Claimed, Claims, addresses_of, lacks, not_of};
+use crate::key::{HoldKey, Pod};
+use crate::node::{Attach, Guest, Had, Wish};
+use crate::serve::Call;
+use crate::slices::POOLS;
+
+impl Whereabouts {
+    /// The addresses of the claim that the interface refers to, one of each range; nothing if it refers to none.
+    pub(super) async fn hold_of_claim(
+        &self,
+        claims: &Claims,
+        key: &HoldKey,
+        call: &Call<'_>,
+        config: &Config,
+    ) -> Result<Option<Vec<Address>>, Failure> {
+        let pod = pod_name(config);
+        let name = &call.network.name;
+        // Who has something in a shared ledger keeps it.
+        let has =
+            |interface: &str| self.ledgers.attachment(name, &call.message.container_id, interface).is_some();
+        if pod.name.is_empty() || has(&call.message.ifname) {
+            return Ok(None);
+        }
+        let mut attach = attach(key, call, config);
+        let ordered = match claims.claimed(call, (key, &pod), &has).await? {
+            Claimed::Nothing => return Ok(None),
+            Claimed::Again(addresses) => in_order(&addresses, config),
+            Claimed::New { guest, pod_uid } => {
+                let ordered = by_range(&guest, config)?;
+                attach.pod.uid = pod_uid;
+                attach.guest = Some(on_segment(guest, config));
+                ordered
+            }
+        };
+        call.hold(attach).await?;
+        Ok(Some(ordered))
+    }
+
+    /// Whether the interface has a claim's addresses, as the ADD answered; a failure if it has others.
+    pub(super) async fn check_claim(
+        &self,
+        key: &HoldKey,
+        call: &Call<'_>,
+        config: &Config,
+        expected: &[Address],
+    ) -> Result<bool, Failure> {
+        let held = key.clone();
+        let Some(Had::Claim(_)) = call.node.look(move |node| node.had(&held)).await? else {
+            return Ok(false);
+        };
+        let of_range =
+            |address: &&Address| config.ranges.iter().any(|range| range.cidr().contains(**address));
+        let expected = expected.iter().filter(of_range).copied().collect();
+        let attach = attach(key, call, config);
+        call.inspect(attach, expected).await?;
+        Ok(true)
+    }
+}
+
+/// The addresses have the length of their range, whatever a claim's status says: only single hosts are routed, and a range of
+/// one address is on a segment as well.
+fn on_segment(guest: Guest, config: &Config) -> Guest {
+    let prefix = |address: Address| {
+        let range = config.ranges.iter().find(|range| range.cidr().contains(address));
+        range.map_or(0, |range| range.cidr().prefix()).min(address.family().bits() - 1)
+    };
+    let addresses = guest.addresses.iter().map(|(address, _)| (*address, prefix(*address))).collect();
+    Guest { addresses, ..guest }
+}
+
+fn attach(key: &HoldKey, call: &Call<'_>, config: &Config) -> Attach {
+    let pod = pod_name(config);
+    Attach {
+        key: key.clone(),
+        // Addresses of ranges are unique among those of their network.
+        pool: format!("{POOLS}{}", config.network),
+        pod: Pod { namespace: pod.namespace, name: pod.name, uid: pod.uid },
+        netns: call.message.netns.clone(),
+        wiring: None,
+        wish: Wish::default(),
+        guest: None,
+    }
+}
+
+/// A claim's addresses in the order of a network's ranges; refuses those that are in none, and a claim without one of each.
+fn by_range(guest: &Guest, config: &Config) -> Result<Vec<Address>, Failure> {
+    let mut left: Vec<Address> = addresses_of(guest).collect();
+    let mut ordered = Vec::new();
+    for range in &config.ranges {
+        let Some(place) = left.iter().position(|address| range.cidr().contains(*address)) else {
+            // One that is in no range at all says more than that there is none of this one.
+            if let Some(other) = left.iter().find(|address| !in_any(&config.ranges, **address)) {
+                return Err(not_of(guest, *other, &ranges_of(config)));
+            }
+            return Err(lacks(guest, &format!("range {} of network {:?}", range.range_text(), config.name)));
+        };
+        ordered.push(left.remove(place));
+    }
+    match left.first() {
+        Some(other) => Err(not_of(guest, *other, &ranges_of(config))),
+        None => Ok(ordered),
+    }
+}
+
+/// What a claim's addresses are in the order of a network's ranges, whatever became of these since.
+fn in_order(addresses: &[Address], config: &Config) -> Vec<Address> {
+    let mut left = addresses.to_vec();
+    let mut of_range = |range: &RangeConfig| {
+        let place = left.iter().position(|address| range.cidr().contains(*address))?;
+        Some(left.remove(place))
+    };
+    let ordered: Option<Vec<Address>> = config.ranges.iter().map(&mut of_range).collect();
+    ordered.unwrap_or_else(|| addresses.to_vec())
+}
+
+fn in_any(ranges: &[RangeConfig], address: Address) -> bool {
+    ranges.iter().any(|range| range.cidr().contains(address))
+}
+
+fn ranges_of(config: &Config) -> String {
+    let texts: Vec<String> = config.ranges.iter().map(RangeConfig::range_text).collect();
+    format!("network {:?} ({})", config.name, texts.join(", "))
+}
