@@ -86,33 +86,32 @@ pub(crate) fn shape(resource: &Resource, mut value: Value) -> Result<Shaped, Str
     if metadata.is_null() {
         *metadata = Value::Object(Map::new());
     }
-    let known = names::coerce(metadata)?;
-    let mut unknown = lost("metadata", metadata, &known);
-    *metadata = known;
-    let (after, mut elsewhere) = match &resource.nature {
+    let (after, mut unknown) = match &resource.nature {
         Nature::Builtin(builtin) => {
             let mut after = builtin.coerce(value.clone())?;
             names::tidy(&mut after["metadata"]);
-            let lost = lost("", &value, &after);
-            (after, lost)
+            let unknown = lost("", &value, &after);
+            (after, unknown)
         }
         Nature::Custom(custom) => {
-            let pruned = custom.schema().prune(&mut value);
+            let known = names::coerce(metadata)?;
+            let mut unknown = lost("metadata", metadata, &known);
+            *metadata = known;
+            unknown.extend(custom.schema().prune(&mut value));
             custom.schema().default(&mut value);
-            (value, pruned)
+            (value, unknown)
         }
     };
-    elsewhere.sort();
-    unknown.append(&mut elsewhere);
+    // Those of the metadata come first.
+    unknown.sort_by_key(|path| (!path.starts_with("metadata."), path.clone()));
     let complaints = unknown.iter().map(|path| format!("unknown field {}", quote(path))).collect();
     Ok(Shaped { value: after, complaints })
 }
 
-/// The sorted paths of what is in `before` and not in `after`, below `path`.
+/// The paths of what is in `before` and not in `after`, below `path`.
 fn lost(path: &str, before: &Value, after: &Value) -> Vec<String> {
     let mut found = Vec::new();
     find_lost(before, after, &mut path.to_owned(), &mut found);
-    found.sort();
     found
 }
 
