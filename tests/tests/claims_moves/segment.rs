@@ -163,7 +163,6 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
     std::thread::sleep(ANNOUNCED);
     let macs = [mac(&pods[0]), mac(&pods[1])];
     let second = answer(&pods[1]);
-    std::thread::sleep(BETWEEN);
 
     let settle = |to: usize, since: Duration| {
         let all = steady_asks.iter().chain(&curious_asks);
@@ -174,6 +173,7 @@ fn on_a_segment_one_pod_answers_for_the_address_and_the_target_says_so_at_each_m
         each.max().unwrap()
     };
     let mut words = vec![Word { to: 0, said: came, settled: settle(0, came) }];
+    std::thread::sleep(BETWEEN);
     let mut times = Vec::new();
     for number in 1..=MOVES {
         let to = number % 2;
