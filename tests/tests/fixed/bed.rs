@@ -1,0 +1,118 @@
+//! An agent with a dialect of its own, in front of an embedded API server; called by the plugin's own code.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use tenure_agent::Agent;
+use tenure_agent::run::{AgentOptions, Paths, StartError};
+use tenure_cni::plugin::{self, Places};
+use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_testbed::hosts::NetworkNamespace;
+use tenure_testbed::wait::PATIENCE;
+use tokio_util::sync::CancellationToken;
+
+use crate::dialect::{Fixed, TYPE};
+
+/// The address of the network.
+pub const ADDRESS: &str = "192.0.2.7/32";
+
+/// A node that an agent can run on.
+pub struct Bed {
+    server: LocalApi,
+    host: NetworkNamespace,
+    directory: tempfile::TempDir,
+}
+
+/// An agent that answers.
+pub struct Running {
+    agent: Agent,
+    stop: CancellationToken,
+    paths: Paths,
+}
+
+impl Bed {
+    pub async fn new() -> Self {
+        let server = ServerOptions::default().temporary(SystemClock, SeededEntropy::new(6));
+        let definitions: Api<CustomResourceDefinition> = Api::all(server.client());
+        for definition in tenure_api::crds() {
+            definitions.create(&PostParams::default(), &definition).await.unwrap();
+        }
+        let host = NetworkNamespace::new("fixed").unwrap();
+        Self { server, host, directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// Starts an agent that knows the dialect, and waits until it answers.
+    pub async fn start(&self) -> Running {
+        let (paths, stop) =
+            (Paths::in_directory(self.directory.path().join("run")), CancellationToken::new());
+        let options = AgentOptions {
+            paths: paths.clone(),
+            namespace: Some(self.host.path()),
+            dialects: vec![Arc::new(Fixed)],
+            ..AgentOptions::new("node-1")
+        };
+        let started = async {
+            loop {
+                let (client, entropy) = (self.server.client(), SeededEntropy::new(7));
+                match Agent::start(client, options.clone(), SystemClock, entropy, stop.clone()).await {
+                    // The one before has the journal open until its last thread has ended.
+                    Err(StartError::Journal(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                    started => return started.unwrap(),
+                }
+            }
+        };
+        let agent = tokio::time::timeout(PATIENCE, started).await.unwrap();
+        assert!(tokio::time::timeout(PATIENCE, agent.progress().serving()).await.unwrap());
+        Running { agent, stop, paths }
+    }
+}
+
+impl Running {
+    pub async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.agent.wait()).await.unwrap().unwrap();
+    }
+
+    /// Calls the plugin: what it printed, or its error.
+    pub async fn call(&self, verb: &str, container: &str, network: &Value) -> Result<Value, Value> {
+        let variables = HashMap::from([
+            ("CNI_COMMAND", verb.to_owned()),
+            ("CNI_CONTAINERID", container.to_owned()),
+            ("CNI_IFNAME", "eth0".to_owned()),
+            ("CNI_NETNS", "/proc/self/ns/net".to_owned()),
+            ("CNI_PATH", "/opt/cni/bin".to_owned()),
+        ]);
+        let (socket, tombstones) = (self.paths.socket(), self.paths.tombstones());
+        let stdin = network.to_string().into_bytes();
+        let run = move || {
+            let places = Places { socket: &socket, tombstones: &tombstones };
+            plugin::run(TYPE, |name| variables.get(name).cloned(), stdin, places)
+        };
+        let outcome = tokio::task::spawn_blocking(run).await.unwrap();
+        let printed = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
+        if outcome.code == 0 { Ok(printed) } else { Err(printed) }
+    }
+}
+
+/// The network, with more fields of its `ipam`.
+pub fn network(address: &str) -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "lab", "type": "bridge",
+        "ipam": {"type": TYPE, "address": address},
+    })
+}
+
+/// The network as a GC has it: these containers are alive.
+pub fn alive(containers: &[&str]) -> Value {
+    let mut network = network(ADDRESS);
+    let alive: Vec<Value> =
+        containers.iter().map(|container| json!({"containerID": container, "ifname": "eth0"})).collect();
+    network["cni.dev/valid-attachments"] = json!(alive);
+    network
+}

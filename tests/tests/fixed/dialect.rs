@@ -1,0 +1,116 @@
+//! A dialect that is not the agent's own: one address, which the network's configuration names.
+//!
+//! ```json
+//! {"cniVersion": "1.1.0", "name": "lab", "type": "bridge", "ipam": {"type": "tenure-fixed", "address": "192.0.2.7/32"}}
+//! ```
+//!
+//! One container at a time has it. The node's journal knows who, so the dialect remembers nothing itself.
+
+use serde_json::Value;
+use tenure_agent::node::view::Who;
+use tenure_agent::node::{Attach, Guest, Node, Wish};
+use tenure_agent::serve::{Answered, Call, Deleted, Dialect};
+use tenure_agent::{HoldKey, Pod};
+use tenure_cni::{Address as ResultAddress, CniResult, Code, Failure, NetworkConfig};
+use tenure_ipam::Address;
+
+/// The dialect's name, as `ipam.type` has it.
+pub const TYPE: &str = "tenure-fixed";
+
+/// The dialect.
+#[derive(Debug)]
+pub struct Fixed;
+
+impl Fixed {
+    async fn hold(&self, call: &Call<'_>) -> Result<CniResult, Failure> {
+        let (address, prefix) = named(call.network)?;
+        let key = call.key()?;
+        if let Who::Held(other) = call.node.look(move |node| node.who(address)).await?
+            && other.key != key
+        {
+            return Err(in_use(address, &other.key));
+        }
+        call.hold(attach(call, key, (address, prefix))).await?;
+        let ip = ResultAddress { address: format!("{address}/{prefix}"), gateway: None, interface: None };
+        Ok(CniResult { ips: vec![ip], ..CniResult::default() })
+    }
+}
+
+impl Dialect for Fixed {
+    fn accepts(&self) -> &'static str {
+        "\"tenure-fixed\" as ipam.type"
+    }
+
+    fn is_for(&self, network: &NetworkConfig) -> bool {
+        network.ipam.as_deref() == Some(TYPE)
+    }
+
+    fn add<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a, CniResult> {
+        Box::pin(self.hold(call))
+    }
+
+    fn del<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a, Deleted> {
+        Box::pin(async move {
+            call.release().await?;
+            Ok(Deleted::Done)
+        })
+    }
+
+    fn check<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
+        Box::pin(async move {
+            let named = named(call.network)?;
+            let mut expected = call.expected();
+            expected.push(named.0);
+            call.inspect(attach(call, call.key()?, named), expected).await
+        })
+    }
+
+    fn gc<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
+        Box::pin(call.collect())
+    }
+
+    fn status<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
+        Box::pin(async move {
+            named(call.network)?;
+            if call.node.look(Node::is_ready).await? {
+                return Ok(());
+            }
+            Err(Failure::new(Code::NotAvailable, "tenured has not read its journal yet"))
+        })
+    }
+}
+
+/// The address that a configuration names.
+fn named(network: &NetworkConfig) -> Result<(Address, u8), Failure> {
+    let said = network.json.get("ipam").and_then(|ipam| ipam.get("address")).unwrap_or(&Value::Null);
+    let parsed = said.as_str().and_then(|text| {
+        let (address, prefix) = text.split_once('/')?;
+        let (address, prefix): (Address, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+        (prefix <= address.family().bits()).then_some((address, prefix))
+    });
+    parsed.ok_or_else(|| {
+        Failure::new(Code::InvalidConfig, format!("ipam.address is {said}"))
+            .detail("accepted is an address with the length of its prefix, such as \"192.0.2.7/32\"")
+    })
+}
+
+/// What the node is asked for. Addresses that are named in advance are a claim's to the node; a claim that only this
+/// container's interface has keeps all others out.
+fn attach(call: &Call<'_>, key: HoldKey, named: (Address, u8)) -> Attach {
+    let claim = format!("{TYPE} {key}");
+    let guest = Guest { claim_name: claim.clone(), claim, addresses: vec![named], reached: false };
+    Attach {
+        key,
+        pool: TYPE.to_owned(),
+        pod: Pod::default(),
+        netns: call.message.netns.clone(),
+        wiring: None,
+        wish: Wish::default(),
+        guest: Some(guest),
+    }
+}
+
+fn in_use(address: Address, holder: &HoldKey) -> Failure {
+    Failure::new(Code::TryAgainLater, format!("{address} is in use: {holder} has it"))
+        .detail("one container at a time has a fixed address; delete the other one first")
+}
