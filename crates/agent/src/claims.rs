@@ -60,6 +60,7 @@ use networks::{Definition, Networks};
 use proof::Proofs;
 
 pub(crate) use guest::Interface;
+pub(crate) use refusal::failure;
 pub(crate) use source::{Claimed, addresses_of, lacks, not_of};
 
 /// How claims are looked for.

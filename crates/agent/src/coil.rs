@@ -4,6 +4,7 @@
 
 mod claimed;
 mod network;
+mod refusal;
 mod reply;
 mod request;
 
@@ -11,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tenure_cni::{CniResult, Code, Failure, NetworkConfig};
 
+pub(crate) use refusal::{failure, unavailable};
 pub use request::{Asked, Resolve};
 
 use crate::claims::Claims;
@@ -106,6 +108,6 @@ impl<R: Resolve> Dialect for Coil<R> {
     }
 
     fn status<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
-        Box::pin(async move { call.node.look(Node::status).await? })
+        Box::pin(async move { call.node.look(Node::status).await?.map_err(unavailable) })
     }
 }

@@ -6,12 +6,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use tenure_cni::{Code, Failure};
 use tenure_handles::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::journal::Record;
-use crate::node::{Action, Done, Event, Node, Ticket};
+use crate::node::{Action, CallError, Done, Event, Node, Ticket};
 
 /// Those who carry actions out. What takes time is handed on, and its end comes back as an event.
 pub trait Hands: Send + 'static {
@@ -58,7 +57,7 @@ pub struct Driver<C, H> {
 }
 
 /// The answer to a call.
-pub type Outcome = Result<Done, Failure>;
+pub type Outcome = Result<Done, CallError>;
 
 #[derive(Debug)]
 struct Inbox {
@@ -124,22 +123,18 @@ impl Handle {
     pub async fn call(&self, event: impl FnOnce(Ticket) -> Event + Send + 'static) -> Outcome {
         let (answer, answered) = oneshot::channel();
         let _ = self.questions.send(Question::Call { event: Box::new(event), answer });
-        answered.await.unwrap_or_else(|_| Err(ending()))
+        answered.await.unwrap_or(Err(CallError::Ending))
     }
 
     /// Looks at the node.
     pub async fn look<R: Send + 'static>(
         &self,
         look: impl FnOnce(&Node) -> R + Send + 'static,
-    ) -> Result<R, Failure> {
+    ) -> Result<R, CallError> {
         let (answer, answered) = oneshot::channel();
         let _ = self.questions.send(Question::Look(Box::new(move |node| drop(answer.send(look(node))))));
-        answered.await.map_err(|_| ending())
+        answered.await.map_err(|_| CallError::Ending)
     }
-}
-
-fn ending() -> Failure {
-    Failure::new(Code::TryAgainLater, "tenured is ending")
 }
 
 impl<C: Clock, H: Hands> Driver<C, H> {
@@ -249,7 +244,7 @@ mod tests {
     use super::*;
     use crate::journal::Image;
     use crate::key::{HoldKey, Pod};
-    use crate::node::{Attach, PoolFacts, SeenBlock, Settings, Wish};
+    use crate::node::{Attach, PoolError, PoolFacts, SeenBlock, Settings, Wish};
 
     struct Idle;
 
@@ -344,6 +339,6 @@ mod tests {
         node.tell(Event::PoolGone { name: "another".into() });
         let outcome = tokio::time::timeout(Duration::from_secs(5), waiting).await;
         let failure = outcome.expect("it is answered").unwrap().unwrap_err();
-        assert_eq!(failure.code, Code::TryAgainLater.number());
+        assert!(matches!(failure, CallError::Pool(PoolError::TimedOut { .. })), "{failure:?}");
     }
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use tenure_cni::Failure;
 use tenure_daemon::{Guard, Pages, Right};
 use tenure_handles::{Clock, Timestamp};
 use tenure_linux::Host;
@@ -139,7 +140,7 @@ impl Inspector {
     ) -> Result<R, String> {
         match tokio::time::timeout(PATIENCE, self.inner.parts.node.look(look)).await {
             Ok(Ok(seen)) => Ok(seen),
-            Ok(Err(failure)) => Err(failure.message),
+            Ok(Err(error)) => Err(Failure::from(error).message),
             Err(_) => Err(format!("the node's loop has not answered for {} s", PATIENCE.as_secs())),
         }
     }

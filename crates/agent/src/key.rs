@@ -13,6 +13,8 @@ pub struct HoldKey {
     container: String,
     interface: String,
     part: u32,
+    /// Whether its pool stands in its network's place.
+    adopted: bool,
 }
 
 /// What stands in an adopted key for what its record does not say. No interface and no container is named so.
@@ -55,6 +57,7 @@ impl HoldKey {
             container: container.into(),
             interface: interface.into(),
             part: 0,
+            adopted: false,
         };
         for (field, value) in [("container", &key.container), ("interface", &key.interface)] {
             if value.is_empty() || value.contains('/') {
@@ -64,7 +67,21 @@ impl HoldKey {
         Ok(key)
     }
 
-    /// The network's name.
+    /// The key of what is held because a record says so, which does not say for which network: the pool stands in its place.
+    pub fn adopted(
+        pool: impl Into<String>,
+        container: impl Into<String>,
+        interface: impl Into<String>,
+    ) -> Result<Self, InvalidKey> {
+        Ok(Self { adopted: true, ..Self::new(pool, container, interface)? })
+    }
+
+    /// Whether its network is not known, and the pool stands in its place.
+    pub fn is_adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// The network's name; the pool's if it was adopted.
     pub fn network(&self) -> &str {
         &self.network
     }

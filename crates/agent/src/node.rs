@@ -40,6 +40,7 @@ mod block;
 mod commit;
 mod detach;
 mod doubt;
+mod error;
 mod event;
 mod fence;
 mod guest;
@@ -49,7 +50,6 @@ mod leaks;
 mod planted;
 mod pool;
 mod reach;
-mod refusal;
 mod replay;
 mod returns;
 mod serve;
@@ -63,11 +63,11 @@ mod wish;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_cni::Failure;
 use tenure_handles::Timestamp;
 use tenure_ipam::Cidr;
 
 pub use action::{Action, Done, Fence, Leak, Report, Urgency, WireJob};
+pub use error::{CallError, ClaimError, Full, KernelError, KernelErrorKind, PoolError};
 pub use event::{
     Attach, Event, Found, Guest, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock, SeenSlice,
     Wiring, Wish,
@@ -198,10 +198,10 @@ impl Node {
             Event::Committed { up_to } => self.committed(up_to),
             Event::JournalFailed { message } => self.journal_failed(&message),
             Event::Wired { job, link } => self.wired(job, link),
-            Event::WiringFailed { job, failure } => self.wiring_failed(job, &failure),
+            Event::WiringFailed { job, error } => self.wiring_failed(job, error),
             Event::Unwired { job } => self.unwired(job),
-            Event::UnwiringFailed { job, failure } => self.unwiring_failed(job, failure),
-            Event::Inspected { job, differences } => self.inspected(job, &differences),
+            Event::UnwiringFailed { job, error } => self.unwiring_failed(job, error),
+            Event::Inspected { job, differences } => self.inspected(job, differences),
             Event::Looked { job, look } => self.looked(job, look),
             Event::Consulted { job, consulted } => self.consulted(job, consulted),
             Event::PodsAsked { asked, missing } => self.pods_asked(&asked, &missing),
@@ -245,7 +245,7 @@ impl Node {
         }
     }
 
-    fn answer(&mut self, ticket: Ticket, outcome: Result<Done, Failure>) {
+    fn answer(&mut self, ticket: Ticket, outcome: Result<Done, CallError>) {
         self.actions.push(Action::Answer { ticket, outcome });
     }
 

@@ -7,6 +7,7 @@ mod burials;
 mod call;
 mod conversation;
 mod dialect;
+mod failure;
 mod place;
 mod result;
 mod service;

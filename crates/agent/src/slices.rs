@@ -197,8 +197,7 @@ impl Slices {
 
     /// Holds of this block changed. For every record of the journal that names a block, also of one that is no slice.
     pub fn dirty(&self, block_uid: &str) {
-        // Objects' UIDs have no slash.
-        if block_uid.contains('/') {
+        if take::is_uid_of_slice(block_uid) {
             self.shared.dirty.notify_one();
         }
     }

@@ -7,6 +7,7 @@
 
 mod claimed;
 mod flat_file;
+mod refusal;
 mod sliced;
 
 use std::collections::{BTreeMap, HashSet};
@@ -28,6 +29,7 @@ use crate::pods::Pods;
 use crate::serve::{Answered, Call, Deleted, Dialect, PodName};
 use crate::slices::Slices;
 use flat_file::FlatFiles;
+pub(crate) use refusal::{slice_full, slice_withheld};
 
 /// The dialect's name, as `ipam.type` has it.
 const TYPE: &str = "whereabouts";

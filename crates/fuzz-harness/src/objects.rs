@@ -119,6 +119,7 @@ fn annotation(text: &str) -> Result<(), Violation> {
     for action in node.handle(Event::Add { ticket: Ticket(1), attach }, now) {
         match action {
             Action::Answer { outcome: Err(failure), .. } => {
+                let failure = tenure_cni::Failure::from(failure);
                 plugin::named(failure.code.into(), &failure.message, &failure.details)?;
                 let named = failure.message.contains(text) || failure.message.contains(&format!("{text:?}"));
                 hold(named, || format!("pool {text:?} is refused with {failure}"))?;

@@ -121,7 +121,8 @@ fn a_namespace_that_is_not_there_or_the_nodes_own_is_refused_by_path() -> Result
         job.wiring.netns = netns.to_owned();
         node.wirer.carry_out(Action::Wire(job));
         match node.next() {
-            Event::WiringFailed { failure, .. } => {
+            Event::WiringFailed { error, .. } => {
+                let failure = tenure_cni::Failure::from(error);
                 assert_eq!(failure.code, code, "{failure}");
                 assert!(failure.message.contains(netns), "{failure}");
             }

@@ -6,6 +6,7 @@ use tenure_cni::{Code, Failure};
 use tenure_ipam::Address;
 
 use super::guest::Interface;
+use crate::node::{ClaimError, Guest};
 
 pub(super) fn pod_unknown(interface: Interface<'_>, problem: &str) -> Failure {
     let message = format!(
@@ -199,4 +200,32 @@ fn name_of(claim: &ClaimFacts) -> String {
 
 pub(super) fn list(addresses: impl Iterator<Item = Address>) -> String {
     addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Why a claim's addresses cannot be had on this node, in words.
+pub(crate) fn failure(error: ClaimError) -> Failure {
+    match error {
+        ClaimError::Other { key, held, claim, asked } => {
+            let whose = claim.map(|claim| format!(" of IPAMClaim {claim:?}")).unwrap_or_default();
+            later(format!("{key} holds {held}{whose}, and cannot have {} as well", described(&asked)))
+                .detail("what an attachment holds stays the same until it is deleted; delete the pod")
+        }
+        ClaimError::Unusable(claim) => later(format!("{} cannot be used", described(&claim))).detail(
+            "accepted is a claim with a UID and at least one address, each with a prefix of its family",
+        ),
+        ClaimError::Crowded(claim) => {
+            later(format!("{} has several addresses of a family", described(&claim)))
+                .detail("an interface that Tenure makes takes one of each")
+        }
+        ClaimError::InTheWay { claim, problem } => {
+            later(format!("{} cannot be used on this node: {problem}", described(&claim)))
+                .detail("an address of a claim is nobody else's; tenure who ADDRESS says who has it")
+        }
+    }
+}
+
+fn described(guest: &Guest) -> String {
+    let addresses = guest.addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}"));
+    let addresses: Vec<String> = addresses.collect();
+    format!("IPAMClaim {:?} (UID {:?}, addresses [{}])", guest.claim_name, guest.claim, addresses.join(", "))
 }

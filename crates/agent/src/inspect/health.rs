@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use tenure_cni::Failure;
+
 use super::Inspector;
 use crate::run::Stage;
 
@@ -25,7 +27,7 @@ impl Inspector {
                 _ = writeln!(text, "journal: {}", if broken { "cannot be written" } else { "works" });
                 match problem {
                     None => text.push_str("addresses: handed out\n"),
-                    Some(problem) => _ = writeln!(text, "addresses: {}", problem.message),
+                    Some(error) => _ = writeln!(text, "addresses: {}", Failure::from(error).message),
                 }
                 !broken
             }

@@ -29,7 +29,7 @@ impl Seen {
     fn of(node: &Node) -> Self {
         Self {
             ready: node.is_ready(),
-            problem: node.status().err().map(|failure| failure.message),
+            problem: node.status().err().map(|error| tenure_cni::Failure::from(error).message),
             journal_broken: node.journal().broken,
             pools: node.pools(),
             blocks: node.blocks(),

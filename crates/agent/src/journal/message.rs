@@ -92,6 +92,7 @@ fn hold_message(held: &Held) -> HoldMessage {
         since: held.since.as_millis(),
         netns: held.netns.clone(),
         part: held.key.part_number(),
+        key_kind: key_kind_of(&held.key),
         ..HoldMessage::default()
     }
 }
@@ -126,6 +127,7 @@ fn guest_message(lodged: &Lodged) -> HoldMessage {
             .iter()
             .map(|(address, prefix)| AddressMessage { octets: octets(*address), prefix: (*prefix).into() })
             .collect(),
+        key_kind: key_kind_of(&lodged.key),
     }
 }
 
@@ -136,18 +138,42 @@ fn read_guest(message: HoldMessage) -> Option<Lodged> {
         let ip = v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()?;
         Some((Address::from(ip), u8::try_from(message.prefix).ok()?))
     };
+    let key = read_key(&message)?;
     Some(Lodged {
         addresses: message.claimed.iter().map(address).collect::<Option<_>>()?,
         claim: message.claim,
         claim_name: message.claim_name,
         pool: message.pool,
-        key: HoldKey::new(message.network, message.container, message.ifname).ok()?.part(message.part),
+        key,
         pod: Pod { namespace: message.pod_namespace, name: message.pod_name, uid: message.pod_uid },
         interface: message.interface,
         reached: message.reached,
         since: Timestamp::from_millis(message.since),
         netns: message.netns,
     })
+}
+
+fn key_kind_of(key: &HoldKey) -> u32 {
+    match (key.is_adopted(), key.network().contains('/')) {
+        (adopted, slash) if adopted == slash => key_kind::BY_NAME,
+        (true, _) => key_kind::ADOPTED,
+        (false, _) => key_kind::NETWORK,
+    }
+}
+
+fn read_key(message: &HoldMessage) -> Option<HoldKey> {
+    let (network, container, interface) =
+        (message.network.clone(), message.container.clone(), message.ifname.clone());
+    let adopted = match message.key_kind {
+        key_kind::BY_NAME => network.contains('/'),
+        kind => kind == key_kind::ADOPTED,
+    };
+    let key = if adopted {
+        HoldKey::adopted(network, container, interface)
+    } else {
+        HoldKey::new(network, container, interface)
+    };
+    Some(key.ok()?.part(message.part))
 }
 
 fn octets(address: Address) -> Vec<u8> {
@@ -166,9 +192,10 @@ fn read_hold(message: HoldMessage) -> Option<Held> {
     if !matches!(lens, (4, 0 | 16) | (0, 16)) {
         return None;
     }
+    let key = read_key(&message)?;
     Some(Held {
         block: message.block,
-        key: HoldKey::new(message.network, message.container, message.ifname).ok()?.part(message.part),
+        key,
         pod: Pod { namespace: message.pod_namespace, name: message.pod_name, uid: message.pod_uid },
         interface: message.interface,
         addresses,
@@ -262,6 +289,17 @@ struct HoldMessage {
     claimed: Vec<AddressMessage>,
     #[prost(string, tag = "19")]
     pool: String,
+    /// Whether the network is known: [`key_kind`].
+    #[prost(uint32, tag = "20")]
+    key_kind: u32,
+}
+
+/// Whether the network of a key is known. Older agents did not write it: then a slash says that it is not, because the
+/// names of pools whose records were adopted had one, and the names of networks have none. It is still left out where that is right.
+mod key_kind {
+    pub(super) const BY_NAME: u32 = 0;
+    pub(super) const NETWORK: u32 = 1;
+    pub(super) const ADOPTED: u32 = 2;
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -291,4 +329,43 @@ pub(super) struct HeaderMessage {
     /// The node's name.
     #[prost(string, tag = "2")]
     pub(super) node: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(network: &str, kind: u32) -> HoldKey {
+        let message = HoldMessage {
+            network: network.into(),
+            container: "c".into(),
+            ifname: "eth0".into(),
+            ipv4: vec![10, 0, 0, 1],
+            key_kind: kind,
+            ..HoldMessage::default()
+        };
+        let body = RecordMessage { kind: Some(Kind::Held(message)) }.encode_to_vec();
+        match decode(&body) {
+            Some(Record::Held(held)) => held.key,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_adopted_is_known_also_from_journals_that_do_not_say_it() {
+        assert!(!read("k8s", key_kind::BY_NAME).is_adopted());
+        assert!(read("whereabouts/net", key_kind::BY_NAME).is_adopted(), "as older agents wrote it");
+        assert!(!read("a/b", key_kind::NETWORK).is_adopted());
+        assert!(read("net", key_kind::ADOPTED).is_adopted());
+    }
+
+    #[test]
+    fn the_usual_keys_are_written_as_older_agents_wrote_them() {
+        let adopted = |pool: &str| HoldKey::adopted(pool, "c", "eth0").unwrap();
+        let ordinary = |network: &str| HoldKey::new(network, "c", "eth0").unwrap();
+        assert_eq!(key_kind_of(&ordinary("k8s")), key_kind::BY_NAME);
+        assert_eq!(key_kind_of(&adopted("whereabouts/net")), key_kind::BY_NAME);
+        assert_eq!(key_kind_of(&ordinary("a/b")), key_kind::NETWORK);
+        assert_eq!(key_kind_of(&adopted("net")), key_kind::ADOPTED);
+    }
 }

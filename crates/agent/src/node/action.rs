@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tenure_cni::Failure;
 use tenure_ipam::{Address, Addresses, Cidr, Subnet};
 
 use super::event::{Link, Wiring};
-use super::{AskId, Job, Ticket};
+use super::{AskId, CallError, Job, Ticket};
 use crate::journal::{Held, Record};
 use crate::key::{HoldKey, Pod};
 
@@ -90,7 +89,7 @@ pub enum Action {
         /// The call.
         ticket: Ticket,
         /// The answer.
-        outcome: Result<Done, Failure>,
+        outcome: Result<Done, CallError>,
     },
     /// Ask the controller for a block.
     AskForBlock {
@@ -216,6 +215,8 @@ pub enum Report {
         block: String,
         /// Its UID.
         uid: String,
+        /// Among whose addresses its are unique; empty for the cluster's own.
+        realm: String,
         /// Why.
         fence: Fence,
         /// What is held in it.

@@ -1,12 +1,11 @@
 //! ADD and CHECK, and what the kernel says about them.
 
-use tenure_cni::{Code, Failure};
 use tenure_ipam::{Address, Hold, Subnet};
 
 use super::attachment::{AddressLocation, Attachment, Phase, Setting, Wire};
 use super::commit::Upon;
 use super::event::{Attach, Link, Wiring};
-use super::{Action, Done, Job, Node, Planted, Ticket, WireJob, refusal};
+use super::{Action, CallError, Done, Job, KernelError, Node, Planted, PoolError, Ticket, WireJob};
 use crate::journal::Record;
 use crate::key::HolderId;
 
@@ -35,7 +34,10 @@ impl Node {
             };
         };
         if attachment.key != attach.key {
-            let failure = refusal::same_id(&attach.key, &attachment.key);
+            let failure = CallError::SameId {
+                asked: Box::new(attach.key.clone()),
+                other: Box::new(attachment.key.clone()),
+            };
             return self.answer(ticket, Err(failure));
         }
         if attachment.is_unknown() && attachment.phase == Phase::Held && attach.guest.is_none() {
@@ -66,9 +68,9 @@ impl Node {
         let pool = self.pools.get_mut(&attach.pool);
         let facts = pool.as_ref().and_then(|pool| pool.facts.as_ref());
         let problem = match facts {
-            _ if self.commits.is_broken() => Some(refusal::journal_broken()),
-            None => Some(refusal::no_pool(&attach.pool, &attach.pod)),
-            Some(facts) if facts.deleting => Some(refusal::pool_deleting(&attach.pool)),
+            _ if self.commits.is_broken() => Some(CallError::JournalBroken),
+            None => Some(no_pool(&attach)),
+            Some(facts) if facts.deleting => Some(PoolError::Deleting(attach.pool.clone()).into()),
             Some(_) => None,
         };
         match (problem, pool) {
@@ -81,7 +83,7 @@ impl Node {
                 self.attachments.insert(id, attachment);
             }
             (problem, _) => {
-                let failure = problem.unwrap_or_else(|| refusal::no_pool(&attach.pool, &attach.pod));
+                let failure = problem.unwrap_or_else(|| no_pool(&attach));
                 self.answer(ticket, Err(failure));
             }
         }
@@ -172,7 +174,7 @@ impl Node {
         self.proceed(id);
     }
 
-    pub(super) fn wiring_failed(&mut self, job: Job, failure: &Failure) {
+    pub(super) fn wiring_failed(&mut self, job: Job, error: KernelError) {
         let Some(Purpose::Wire(id)) = self.take_job(job, |purpose| matches!(purpose, Purpose::Wire(_)))
         else {
             return;
@@ -181,11 +183,11 @@ impl Node {
         setting.wire = Wire::Nothing;
         if setting.fresh {
             // The kernel may have kept a part: it is taken away before the address is.
-            self.undo(id, failure);
+            self.undo(id, &error.into());
         } else {
             // A running pod keeps its address, whatever became of this look at its interface.
             let undo = setting.undo;
-            self.fail_adds(id, failure);
+            self.fail_adds(id, &error.into());
             match self.attachments.get_mut(&id) {
                 Some(attachment) if !undo => attachment.phase = Phase::Held,
                 _ => self.proceed(id),
@@ -194,7 +196,7 @@ impl Node {
     }
 
     /// Ends an ADD that is under way: those who wait are told at once, and the rest is undone.
-    pub(super) fn undo(&mut self, id: HolderId, failure: &Failure) {
+    pub(super) fn undo(&mut self, id: HolderId, failure: &CallError) {
         self.fail_adds(id, failure);
         if let Some(setting) = self.setting(id) {
             setting.undo = true;
@@ -240,12 +242,14 @@ impl Node {
         let held =
             attachment.filter(|attachment| matches!(attachment.phase, Phase::Held | Phase::Setting(_)));
         let Some(attachment) = held else {
-            return self.answer(ticket, Err(refusal::nothing_held(&attach.key)));
+            return self.answer(ticket, Err(CallError::NothingHeld(attach.key)));
         };
         let (addresses, every) = (attachment.addresses(), attachment.every_address());
         let reached = attachment.is_routed();
         if let Some(other) = expected.iter().find(|address| !every.contains(address)) {
-            return self.answer(ticket, Err(refusal::other_address(&attach.key, *other, addresses)));
+            let error =
+                CallError::OtherAddress { key: Box::new(attach.key), expected: *other, held: addresses };
+            return self.answer(ticket, Err(error));
         }
         match attach.wiring {
             None => self.answer(ticket, Ok(Done::Checked)),
@@ -258,17 +262,13 @@ impl Node {
         }
     }
 
-    pub(super) fn inspected(&mut self, job: Job, differences: &[String]) {
+    pub(super) fn inspected(&mut self, job: Job, differences: Vec<String>) {
         let Some(Purpose::Inspect(ticket)) = self.take_job(job, |it| matches!(it, Purpose::Inspect(_)))
         else {
             return;
         };
-        let outcome = if differences.is_empty() {
-            Ok(Done::Checked)
-        } else {
-            let message = format!("the interface is not as it was given: {}", differences.join("; "));
-            Err(Failure::new(Code::Internal, message).detail("a repeated ADD puts it right"))
-        };
+        let outcome =
+            if differences.is_empty() { Ok(Done::Checked) } else { Err(CallError::Differs(differences)) };
         self.answer(ticket, outcome);
     }
 
@@ -292,10 +292,14 @@ impl Node {
     }
 
     /// Tells all ADDs that wait for a holder that they failed.
-    pub(super) fn fail_adds(&mut self, id: HolderId, failure: &Failure) {
+    pub(super) fn fail_adds(&mut self, id: HolderId, failure: &CallError) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         for (ticket, _) in std::mem::take(&mut attachment.adds) {
             self.answer(ticket, Err(failure.clone()));
         }
     }
+}
+
+fn no_pool(attach: &Attach) -> CallError {
+    PoolError::Missing { pool: attach.pool.clone(), pod: attach.pod.clone() }.into()
 }

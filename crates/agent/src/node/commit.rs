@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::attachment::Phase;
 use super::view::JournalView;
-use super::{Node, Report, refusal};
+use super::{CallError, Node, Report};
 use crate::key::HolderId;
 
 /// How far the journal is, and what waits for it.
@@ -90,7 +90,7 @@ impl Node {
         if !std::mem::replace(&mut self.commits.broken, true) {
             self.report(Report::JournalFailed { message: message.to_owned() });
         }
-        let failure = refusal::journal(message);
+        let failure = CallError::Journal(message.to_owned());
         let waiting: Vec<HolderId> = self.commits.awaited.values().filter_map(Upon::holder).collect();
         for id in waiting {
             self.fail_adds(id, &failure);

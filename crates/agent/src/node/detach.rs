@@ -3,13 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use tenure_cni::{Code, Failure};
-
 use super::attach::Purpose;
 use super::attachment::{AddressLocation, Attachment, Deleter, Former, Phase};
 use super::commit::Upon;
 use super::event::{Attach, Wish};
-use super::{Action, Done, Job, Node, Planted, Ticket, refusal};
+use super::{Action, CallError, Done, Job, KernelError, Node, Planted, Ticket};
 use crate::journal::{Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
@@ -18,7 +16,7 @@ use crate::key::{HoldKey, HolderId, Pod};
 pub(super) struct Sweep {
     left: BTreeSet<HolderId>,
     ended: usize,
-    failures: Vec<String>,
+    errors: Vec<CallError>,
 }
 
 impl Sweep {
@@ -92,7 +90,7 @@ impl Node {
         attachment.dels.push(deleter);
         let cancelled: Vec<Ticket> = attachment.next.drain(..).map(|(ticket, _)| ticket).collect();
         for ticket in cancelled {
-            self.answer(ticket, Err(refusal::deleted_meanwhile()));
+            self.answer(ticket, Err(CallError::Deleted));
         }
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         match attachment.phase {
@@ -102,10 +100,10 @@ impl Node {
                     pool.queue.retain(|waiting| *waiting != id);
                 }
                 self.touch(&pool);
-                self.fail_adds(id, &refusal::deleted_meanwhile());
+                self.fail_adds(id, &CallError::Deleted);
                 self.finish(id);
             }
-            Phase::Setting(_) => self.undo(id, &refusal::deleted_meanwhile()),
+            Phase::Setting(_) => self.undo(id, &CallError::Deleted),
             Phase::Held => self.unwire(id),
             Phase::Unwiring | Phase::Releasing => {}
         }
@@ -131,10 +129,11 @@ impl Node {
     }
 
     /// The address stays held: it must not be given to another while packets for it may still arrive here.
-    pub(super) fn unwiring_failed(&mut self, job: Job, failure: Failure) {
+    pub(super) fn unwiring_failed(&mut self, job: Job, error: KernelError) {
         let Some(Purpose::Unwire(id)) = self.take_job(job, |it| matches!(it, Purpose::Unwire(_))) else {
             return;
         };
+        let failure = CallError::from(error);
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.phase = Phase::Held;
         let claim = attachment.lodging().map(|lodging| lodging.claim.clone());
@@ -224,7 +223,7 @@ impl Node {
         &mut self,
         id: HolderId,
         dels: Vec<Deleter>,
-        outcome: &Result<Done, Failure>,
+        outcome: &Result<Done, CallError>,
     ) {
         for deleter in dels {
             match deleter {
@@ -234,27 +233,21 @@ impl Node {
         }
     }
 
-    fn swept(&mut self, ticket: Ticket, id: HolderId, outcome: &Result<Done, Failure>) {
+    fn swept(&mut self, ticket: Ticket, id: HolderId, outcome: &Result<Done, CallError>) {
         let Some(sweep) = self.sweeps.get_mut(&ticket) else { return };
         sweep.left.remove(&id);
         match outcome {
             Ok(_) => sweep.ended += 1,
-            Err(failure) => sweep.failures.push(failure.to_string()),
+            Err(error) => sweep.errors.push(error.clone()),
         }
         if !sweep.left.is_empty() {
             return;
         }
         let Some(sweep) = self.sweeps.remove(&ticket) else { return };
-        let outcome = if sweep.failures.is_empty() {
+        let outcome = if sweep.errors.is_empty() {
             Ok(Done::Swept(sweep.ended))
         } else {
-            let message = format!(
-                "{} holds ended, {} could not: {}",
-                sweep.ended,
-                sweep.failures.len(),
-                sweep.failures.join("; ")
-            );
-            Err(Failure::new(Code::TryAgainLater, message))
+            Err(CallError::Unswept { ended: sweep.ended, errors: sweep.errors })
         };
         self.answer(ticket, outcome);
     }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_cni::Failure;
 use tenure_ipam::{Address, Exclusion, Range, Subnet};
 
-use super::{AskId, Consulted, Job, Ticket};
+use super::{AskId, Consulted, Job, KernelError, Ticket};
 use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
 
@@ -126,7 +125,7 @@ pub enum Event {
         /// Of [`Action::Wire`](super::Action::Wire).
         job: Job,
         /// Why.
-        failure: Failure,
+        error: KernelError,
     },
     /// An interface is out of service.
     Unwired {
@@ -138,7 +137,7 @@ pub enum Event {
         /// Of [`Action::Unwire`](super::Action::Unwire).
         job: Job,
         /// Why.
-        failure: Failure,
+        error: KernelError,
     },
     /// An interface was looked at.
     Inspected {

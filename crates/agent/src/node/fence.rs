@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::attachment::{Attachment, Phase};
 use super::block::Object;
 use super::commit::Upon;
-use super::{Fence, Node, Planted, Report, refusal};
+use super::{CallError, Fence, Node, Planted, Report};
 use crate::journal::{Held, Record};
 use crate::key::HolderId;
 
@@ -61,7 +61,8 @@ impl Node {
     pub(super) fn fence(&mut self, uid: &str, fence: Fence) {
         let Some(block) = self.blocks.get_mut(uid).filter(|block| block.fence.is_none()) else { return };
         block.fence = Some(fence.clone());
-        let (name, pool) = (block.facts.name.clone(), block.facts.pool.clone());
+        let (name, pool, realm) =
+            (block.facts.name.clone(), block.facts.pool.clone(), block.facts.realm.clone());
         let position = self.record(Record::Fenced { uid: uid.to_owned() });
         self.commits.upon(position, Upon::Fenced(uid.to_owned()));
         if let Some(block) = self.blocks.get_mut(uid) {
@@ -70,7 +71,7 @@ impl Node {
         self.touch(&pool);
         if fence != Fence::Returned {
             let holds = self.holds_in(uid);
-            self.report(Report::Fenced { block: name.clone(), uid: uid.to_owned(), fence, holds });
+            self.report(Report::Fenced { block: name.clone(), uid: uid.to_owned(), realm, fence, holds });
         }
         self.undo_in(uid, &name);
         self.unshadow(uid);
@@ -89,7 +90,7 @@ impl Node {
         });
         let under_way: Vec<HolderId> = under_way.map(|(id, _)| *id).collect();
         for id in under_way {
-            self.undo(id, &refusal::block_taken_away(name));
+            self.undo(id, &CallError::BlockTaken(name.to_owned()));
         }
     }
 

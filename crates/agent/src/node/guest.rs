@@ -5,7 +5,6 @@
 //! has the same claim. Several guests of one claim on one node are allowed, because a move may stay on a node, and a new
 //! sandbox of a pod may come before the old one is gone.
 
-use tenure_cni::Failure;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Cidr};
 
@@ -13,7 +12,7 @@ use super::attachment::{AddressLocation, Attachment, Phase, Setting, Wire};
 use super::block::Owned;
 use super::commit::Upon;
 use super::event::{Attach, Guest};
-use super::{Node, Report, Ticket, refusal};
+use super::{CallError, ClaimError, Node, Report, Ticket};
 use crate::journal::{BlockFacts, Lodged, Record};
 use crate::key::{HolderId, UNSAID};
 
@@ -135,7 +134,7 @@ impl Attachment {
     }
 
     /// Why an ADD that asks for this cannot be answered with what the key has already; nothing if it can.
-    pub(super) fn refuses(&self, guest: Option<&Guest>) -> Option<Failure> {
+    pub(super) fn refuses(&self, guest: Option<&Guest>) -> Option<CallError> {
         // Who asks for no claim gets what there is: what is held already is kept.
         let guest = guest?;
         let same = match &self.place {
@@ -145,8 +144,9 @@ impl Attachment {
             }
             AddressLocation::Nowhere | AddressLocation::Block { .. } => false,
         };
-        let claim = self.lodging().map(|lodging| lodging.claim_name.as_str());
-        (!same).then(|| refusal::other_claim(&self.key, self.addresses(), claim, guest))
+        let claim = self.lodging().map(|lodging| lodging.claim_name.clone());
+        let (key, held, asked) = (Box::new(self.key.clone()), self.addresses(), Box::new(guest.clone()));
+        (!same).then_some(ClaimError::Other { key, held, claim, asked }.into())
     }
 }
 
@@ -230,24 +230,24 @@ impl Node {
     }
 
     /// Whether a new guest can be taken in.
-    fn may_lodge(&mut self, attach: &Attach, guest: &Guest) -> Result<(), Failure> {
+    fn may_lodge(&mut self, attach: &Attach, guest: &Guest) -> Result<(), CallError> {
         if self.commits.is_broken() {
-            return Err(refusal::journal_broken());
+            return Err(CallError::JournalBroken);
         }
         let addresses: Vec<Address> = guest.addresses.iter().map(|(address, _)| *address).collect();
         let invalid = guest.addresses.iter().any(|(address, prefix)| *prefix > address.family().bits());
         if guest.claim.is_empty() || addresses.is_empty() || invalid {
-            return Err(refusal::unusable_claim(guest));
+            return Err(ClaimError::Unusable(Box::new(guest.clone())).into());
         }
         if attach.wiring.is_some()
             && one_a_family(addresses.iter().copied()).iter().count() != addresses.len()
         {
-            return Err(refusal::crowded_claim(guest));
+            return Err(ClaimError::Crowded(Box::new(guest.clone())).into());
         }
         let Some(problem) = self.in_the_way(attach, guest, &addresses) else { return Ok(()) };
         let (key, pod) = (attach.key.clone(), attach.pod.clone());
         self.report(Report::Stray { key, pod, addresses, problem: problem.clone() });
-        Err(refusal::claim_in_the_way(guest, &problem))
+        Err(ClaimError::InTheWay { claim: Box::new(guest.clone()), problem }.into())
     }
 
     /// Who has a claim's address here although nobody but the claim's guests may: a block of this node, which would hand

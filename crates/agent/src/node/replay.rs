@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use tenure_cni::Failure;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted};
 
@@ -14,7 +13,7 @@ use super::adopt::facts_of;
 use super::attachment::{AddressLocation, Attachment, Former, Phase};
 use super::block::{Object, Owned};
 use super::event::{Attach, Found, SeenSlice, Wish};
-use super::{Fence, Node, Planted, Report, refusal};
+use super::{CallError, Fence, Node, Planted, Report};
 use crate::journal::{Held, Image, ImageBlock, Known, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
@@ -34,7 +33,7 @@ pub(super) struct Start {
 
 impl Node {
     /// Whether all is replayed, or what is missing.
-    pub(super) fn ready(&self) -> Result<(), Failure> {
+    pub(super) fn ready(&self) -> Result<(), CallError> {
         let Some(start) = &self.start else { return Ok(()) };
         let missing = [
             ("its journal", start.journal.is_some()),
@@ -43,7 +42,7 @@ impl Node {
             ("its slices from the API server", start.slices || !self.settings.slices),
         ];
         let missing: Vec<&str> = missing.iter().filter(|(_, read)| !read).map(|(name, _)| *name).collect();
-        Err(refusal::not_replayed(&missing.join(" and ")))
+        Err(CallError::NotRead(missing.join(" and ")))
     }
 
     pub(super) fn read_journal(&mut self, image: Image) {
@@ -206,14 +205,23 @@ impl Node {
             block.object = *object;
         }
         let before = block.fence.is_some();
-        let name = block.facts.name.clone();
+        let (name, realm) = (block.facts.name.clone(), block.facts.realm.clone());
         self.blocks.insert(uid.to_owned(), block);
+        for held in image.holds() {
+            self.moved_in(held.key.id());
+        }
         for held in strays {
             self.put_stray(held);
         }
         let holds = if before { self.holds_in(uid) } else { Vec::new() };
         if !holds.is_empty() {
-            self.report(Report::Fenced { block: name, uid: uid.to_owned(), fence: Fence::Before, holds });
+            self.report(Report::Fenced {
+                block: name,
+                uid: uid.to_owned(),
+                realm,
+                fence: Fence::Before,
+                holds,
+            });
         }
         if let Some((_, fence)) = fence {
             self.fence(uid, fence);
@@ -330,7 +338,6 @@ impl Node {
         attachment.place = place;
         attachment.netns.clone_from(&held.netns);
         self.attachments.insert(held.key.id(), attachment);
-        self.moved_in(held.key.id());
     }
 
     /// A hold of the journal that fits no block. What was adopted from a slice's record is known by its key, so that the DEL of its
@@ -340,8 +347,9 @@ impl Node {
         let problem = "the journal's block does not have them".to_owned();
         let (key, pod) = (held.key.clone(), held.pod.clone());
         self.report(Report::Stray { key, pod, addresses: addresses.clone(), problem });
-        let pool = if held.key.network().contains('/') { held.key.network() } else { "" };
+        let pool = if held.key.is_adopted() { held.key.network() } else { "" };
         self.put_held(held, pool, AddressLocation::Stray(addresses));
+        self.moved_in(held.key.id());
         let mut held = held.clone();
         if !is_lost(&held.block) {
             // The next start is to know it, too. Its number is none of its block's, should that come back.

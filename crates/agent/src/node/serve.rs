@@ -3,7 +3,7 @@
 use tenure_ipam::{Choice, Hold};
 
 use super::event::Wish;
-use super::{Node, Planted, refusal};
+use super::{CallError, Node, Planted, PoolError};
 use crate::key::HolderId;
 
 impl Node {
@@ -97,18 +97,21 @@ impl Node {
         if pool.is_giving() && pool.is_sliced() {
             return self.refuse_waiting(name);
         }
-        let failure = match &pool.facts {
-            None => refusal::pool_gone(name),
-            Some(facts) if facts.deleting => refusal::pool_deleting(name),
+        let error: CallError = match &pool.facts {
+            None => PoolError::Gone(name.to_owned()).into(),
+            Some(facts) if facts.deleting => PoolError::Deleting(name.to_owned()).into(),
             Some(_) if !pool.is_refused() => return,
-            Some(_) => pool.trouble.as_ref().map_or_else(|| refusal::pool_gone(name), |it| it.failure(name)),
+            Some(_) => match &pool.trouble {
+                None => PoolError::Gone(name.to_owned()).into(),
+                Some(trouble) => trouble.error(name).into(),
+            },
         };
         let coming = if pool.is_giving() { self.coming(name) } else { 0 };
         while let Some(pool) = self.pools.get_mut(name)
             && pool.queue.len() as u128 > coming
             && let Some(id) = pool.queue.pop_back()
         {
-            self.fail_adds(id, &failure);
+            self.fail_adds(id, &error);
             self.attachments.remove(&id);
         }
     }
@@ -126,7 +129,8 @@ impl Node {
             let nobody = left.is_empty();
             attachment.adds = left;
             for (ticket, _) in late {
-                self.answer(ticket, Err(refusal::timed_out(name, patience, trouble.as_deref())));
+                let (pool, trouble) = (name.to_owned(), trouble.clone());
+                self.answer(ticket, Err(PoolError::TimedOut { pool, waited: patience, trouble }.into()));
             }
             if nobody {
                 self.attachments.remove(&id);

@@ -15,7 +15,7 @@ use super::block::{Object, Owned, shares_realm};
 use super::commit::Upon;
 use super::detach::Sweep;
 use super::event::{Attach, Recorded, SeenSlice};
-use super::{Done, Fence, Node, Planted, Ticket, refusal};
+use super::{CallError, Done, Fence, Full, Node, Planted, Ticket};
 use crate::journal::{BlockFacts, Record};
 use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 
@@ -126,8 +126,9 @@ impl Tenant {
 impl Node {
     /// Takes note of who has an address now, if it is of a slice.
     pub(super) fn moved_in(&mut self, id: HolderId) {
-        // No other pool's name has a slash.
-        if let Some(it) = self.attachments.get(&id).filter(|it| it.pool.contains('/')) {
+        let Some(it) = self.attachments.get(&id) else { return };
+        let block = it.block().and_then(|uid| self.blocks.get(uid));
+        if it.key.is_adopted() || block.is_some_and(Owned::is_slice) {
             self.tenants.insert(id, &it.key, &it.pod);
         }
     }
@@ -235,7 +236,7 @@ impl Node {
         let or_unsaid = |text: &str| {
             if text.is_empty() || text.contains('/') { UNSAID.to_owned() } else { text.to_owned() }
         };
-        let key = HoldKey::new(pool, or_unsaid(&record.container), or_unsaid(&record.interface)).ok()?;
+        let key = HoldKey::adopted(pool, or_unsaid(&record.container), or_unsaid(&record.interface)).ok()?;
         // Records of others may name one interface several times.
         (0..u32::MAX).map(|part| key.part(part)).find(|key| !self.attachments.contains_key(&key.id()))
     }
@@ -348,8 +349,13 @@ impl Node {
             if let Some(attachment) = self.attachments.get(&id) {
                 let mut of_pool = self.blocks.values().filter(|block| block.facts.pool == name);
                 let failure = match of_pool.find(|block| block.withheld) {
-                    Some(block) => refusal::withheld(&block.facts.name),
-                    None => refusal::slice_full(name, &slices, &attachment.wish, &attachment.pod),
+                    Some(block) => CallError::Withheld(block.facts.name.clone()),
+                    None => CallError::Full(Box::new(Full {
+                        pool: name.to_owned(),
+                        blocks: slices,
+                        wish: attachment.wish.clone(),
+                        pod: attachment.pod.clone(),
+                    })),
                 };
                 self.fail_adds(id, &failure);
             }
@@ -361,7 +367,8 @@ impl Node {
 /// Whether it was adopted for the container's interface that the key names, or for some interface of the container.
 fn is_adopted_for(attachment: &Attachment, key: &HoldKey) -> bool {
     let own = &attachment.key;
-    let adopted = own.network() == attachment.pool && own.network().contains('/');
     let interface = said(own.interface());
-    adopted && own.container() == key.container() && (interface.is_empty() || interface == key.interface())
+    own.is_adopted()
+        && own.container() == key.container()
+        && (interface.is_empty() || interface == key.interface())
 }

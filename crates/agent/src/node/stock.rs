@@ -7,7 +7,7 @@ use tenure_handles::Timestamp;
 
 use super::event::{Refusal, RefusalKind};
 use super::pool::Trouble;
-use super::{Action, AskId, Node, Report, Urgency};
+use super::{Action, AskId, Node, PoolError, Report, Urgency};
 
 /// A wish for a block that is under way.
 #[derive(Debug)]
@@ -122,12 +122,15 @@ impl Node {
 }
 
 impl Trouble {
-    /// What those are told who do not get an address because of it.
-    pub(super) fn failure(&self, pool: &str) -> tenure_cni::Failure {
+    /// What those get who do not get an address because of it.
+    pub(super) fn error(&self, pool: &str) -> PoolError {
+        let (pool, message) = (pool.to_owned(), self.message.clone());
         match self.kind {
-            RefusalKind::Exhausted => super::refusal::exhausted(pool, &self.message),
-            RefusalKind::Unusable => super::refusal::unusable(pool, &self.message),
-            RefusalKind::Unreachable => super::refusal::timed_out(pool, Duration::ZERO, Some(&self.message)),
+            RefusalKind::Exhausted => PoolError::Exhausted { pool, message },
+            RefusalKind::Unusable => PoolError::Unusable { pool, message },
+            RefusalKind::Unreachable => {
+                PoolError::TimedOut { pool, waited: Duration::ZERO, trouble: Some(message) }
+            }
         }
     }
 }

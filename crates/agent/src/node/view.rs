@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use tenure_cni::{Code, Failure};
 use tenure_handles::Timestamp;
 use tenure_ipam::block::State;
 use tenure_ipam::{Address, Addresses, Cidr, Counts, Subnet};
@@ -10,7 +9,7 @@ use tenure_ipam::{Address, Addresses, Cidr, Counts, Subnet};
 use super::attachment::{AddressLocation, Phase};
 use super::block::Object;
 use super::pool::Pool;
-use super::{Action, Fence, Node};
+use super::{Action, CallError, Fence, Node, PoolError};
 use crate::key::{HoldKey, Pod};
 
 /// What is known of an address.
@@ -154,11 +153,10 @@ pub struct PoolView {
 
 impl Node {
     /// Whether an ADD could be served: for STATUS.
-    pub fn status(&self) -> Result<(), Failure> {
-        let unavailable = |failure: Failure| Failure { code: Code::NotAvailable.number(), ..failure };
-        self.ready().map_err(unavailable)?;
+    pub fn status(&self) -> Result<(), CallError> {
+        self.ready()?;
         if self.commits.is_broken() {
-            return Err(unavailable(super::refusal::journal_broken()));
+            return Err(CallError::JournalBroken);
         }
         let giving: Vec<PoolView> = self
             .pools()
@@ -166,8 +164,7 @@ impl Node {
             .filter(|it| self.pools.get(&it.name).is_some_and(Pool::is_giving))
             .collect();
         if giving.is_empty() {
-            let failure = Failure::new(Code::NotAvailable, "there is no AddressPool to hand out of");
-            return Err(failure.detail("create an AddressPool named \"default\""));
+            return Err(PoolError::NoneAtAll.into());
         }
         let refused = |view: &PoolView| {
             let refused = self.pools.get(&view.name).is_some_and(Pool::is_refused);
@@ -176,12 +173,8 @@ impl Node {
         if giving.iter().any(|view| !refused(view)) {
             return Ok(());
         }
-        let reasons: Vec<String> = giving
-            .iter()
-            .map(|it| format!("{}: {}", it.name, it.trouble.as_deref().unwrap_or_default()))
-            .collect();
-        Err(Failure::new(Code::NotAvailable, format!("no pool has an address left ({})", reasons.join("; ")))
-            .detail("append a subnet to a pool, or delete pods"))
+        let reason = |it: &PoolView| format!("{}: {}", it.name, it.trouble.as_deref().unwrap_or_default());
+        Err(PoolError::NothingLeft(giving.iter().map(reason).collect()).into())
     }
 
     /// Who has an address.

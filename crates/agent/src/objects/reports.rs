@@ -20,14 +20,14 @@ impl Shared {
         match report {
             Report::Replayed { blocks, holds } => info!(blocks, holds, "all that is held is known"),
             // Somebody has deleted the network's definition, or changed its slices: every node gives up its own, as it should.
-            Report::Fenced { block, uid, fence: Fence::Gone, holds } if is_slice(uid) => {
+            Report::Fenced { block, realm, fence: Fence::Gone, holds, .. } if !realm.is_empty() => {
                 info!(
                     slice = block,
                     holds = holds.len(),
                     "nothing is handed out of this slice any more: its network has given it up"
                 );
             }
-            Report::Fenced { block, uid, fence, holds } => {
+            Report::Fenced { block, uid, realm, fence, holds } => {
                 let why = words(fence);
                 warn!(block, uid, why, holds = holds.len(), "nothing is handed out of this block any more");
                 let still = if holds.is_empty() {
@@ -35,7 +35,7 @@ impl Shared {
                 } else {
                     format!("; {} pods go on using addresses of it", holds.len())
                 };
-                let slice = is_slice(uid);
+                let slice = !realm.is_empty();
                 let kind = if slice { "slice" } else { "AddressBlock" };
                 let message = format!("nothing is handed out of {kind} {block:?} any more: {why}{still}");
                 self.warn(self.node_reference(), "BlockFenced", message.clone());
@@ -185,11 +185,6 @@ impl Shared {
             ..ObjectReference::default()
         }
     }
-}
-
-/// Whether this is a slice's; objects' UIDs have no slash.
-fn is_slice(uid: &str) -> bool {
-    uid.contains('/')
 }
 
 fn block_reference(name: &str, uid: &str) -> ObjectReference {

@@ -148,7 +148,8 @@ impl<'c> Call<'c> {
             let Ok(key) = self.key() else { return };
             let key = key.part(part);
             let taken_back = self.node.call(move |ticket| Event::Del { ticket, key, interface }).await;
-            if let Err(problem) = taken_back {
+            if let Err(error) = taken_back {
+                let problem = Failure::from(error);
                 warn!(%problem, "cannot take back a part of an ADD that failed");
             }
         }

@@ -94,8 +94,8 @@ impl Shared {
     async fn release(&self, hold: SliceHold) {
         tracing::warn!(key = %hold.key, pod = %hold.pod, address = %hold.address, "nobody uses an address; it is released");
         let key = hold.key;
-        if let Err(failure) = self.node.call(move |ticket| Event::Del { ticket, key, interface: false }).await
-        {
+        if let Err(error) = self.node.call(move |ticket| Event::Del { ticket, key, interface: false }).await {
+            let failure = tenure_cni::Failure::from(error);
             tracing::warn!(%failure, "an address that nobody uses cannot be released yet");
         }
     }

@@ -325,3 +325,8 @@ fn recorded(held: &Reservation) -> Recorded {
     let pod = Pod { namespace: namespace.to_owned(), name: name.to_owned(), uid: held.uid.clone() };
     Recorded { address: held.address, container: held.id.clone(), interface: held.ifname.clone(), pod }
 }
+
+/// Whether a block's UID is one that was made here: of the slice's number and its range. No object's UID has a slash.
+pub(super) fn is_uid_of_slice(uid: &str) -> bool {
+    uid.contains('/')
+}

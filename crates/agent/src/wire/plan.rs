@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use tenure_cni::{Code, Failure};
 use tenure_linux::netns;
 use tenure_linux::pod::{CheckError, Identity, PodPlan, SetupError};
 use tenure_linux::socket::{self, Kind};
@@ -10,7 +9,7 @@ use tenure_linux::uplink::Uplink;
 
 use super::chain;
 use crate::key::{HoldKey, Pod};
-use crate::node::WireJob;
+use crate::node::{KernelError, KernelErrorKind, WireJob};
 
 /// The largest packet where there is no uplink to ask.
 const USUAL_MTU: u32 = 1500;
@@ -35,7 +34,7 @@ impl Node {
     }
 
     /// The plan for a job, and the path of the pod's namespace.
-    pub(super) fn plan(&self, job: WireJob) -> Result<(PodPlan, String), Failure> {
+    pub(super) fn plan(&self, job: WireJob) -> Result<(PodPlan, String), KernelError> {
         let addresses: Vec<IpAddr> = job.addresses.iter().map(tenure_ipam::Address::to_ip).collect();
         let mtu = job.wiring.mtu.or(self.mtu).unwrap_or(USUAL_MTU);
         let sources = addresses.iter().filter_map(|address| self.source_for(*address)).collect();
@@ -44,9 +43,10 @@ impl Node {
         plan.reached = job.reached;
         plan.mac = match &job.wiring.mac {
             None => None,
-            Some(text) => Some(text.parse().map_err(|_| {
-                Failure::new(Code::InvalidConfig, format!("runtimeConfig.mac is {text:?}"))
-                    .detail("accepted is a unicast Ethernet address such as 0a:00:00:00:00:01")
+            Some(text) => Some(text.parse().map_err(|_| KernelError {
+                kind: KernelErrorKind::Invalid,
+                message: format!("runtimeConfig.mac is {text:?}"),
+                remedy: "accepted is a unicast Ethernet address such as 0a:00:00:00:00:01".to_owned(),
             })?),
         };
         Ok((plan, job.wiring.netns))
@@ -64,30 +64,30 @@ pub(super) fn identity(key: &HoldKey, pod: &Pod) -> Identity {
     }
 }
 
-pub(super) fn no_namespace(path: &str, error: &netns::Error) -> Failure {
-    let code = if error.is_gone() { Code::UnknownContainer } else { Code::TryAgainLater };
-    Failure::new(code, format!("CNI_NETNS {path:?} cannot be used: {}", chain(error)))
+pub(super) fn no_namespace(path: &str, error: &netns::Error) -> KernelError {
+    let kind = if error.is_gone() { KernelErrorKind::Gone } else { KernelErrorKind::Retry };
+    KernelError::new(kind, format!("CNI_NETNS {path:?} cannot be used: {}", chain(error)))
 }
 
-pub(super) fn not_set_up(error: &SetupError) -> Failure {
-    Failure::new(code(error.kind()), chain(error))
+pub(super) fn not_set_up(error: &SetupError) -> KernelError {
+    KernelError::new(kind(error.kind()), chain(error))
 }
 
-pub(super) fn not_destroyed(key: &HoldKey, error: &socket::Error) -> Failure {
+pub(super) fn not_destroyed(key: &HoldKey, error: &socket::Error) -> KernelError {
     let message = format!("cannot take the interface of {key} out of service: {}", chain(error));
-    Failure::new(Code::TryAgainLater, message)
+    KernelError::new(KernelErrorKind::Retry, message)
 }
 
-pub(super) fn not_checked(error: &CheckError) -> Failure {
-    Failure::new(Code::Internal, chain(error))
+pub(super) fn not_checked(error: &CheckError) -> KernelError {
+    KernelError::new(KernelErrorKind::Other, chain(error))
 }
 
-fn code(kind: Kind) -> Code {
+fn kind(kind: Kind) -> KernelErrorKind {
     match kind {
-        Kind::Retry => Code::TryAgainLater,
-        Kind::Gone => Code::UnknownContainer,
-        Kind::Invalid => Code::InvalidConfig,
-        Kind::Exists | Kind::Denied => Code::Internal,
+        Kind::Retry => KernelErrorKind::Retry,
+        Kind::Gone => KernelErrorKind::Gone,
+        Kind::Invalid => KernelErrorKind::Invalid,
+        Kind::Exists | Kind::Denied => KernelErrorKind::Other,
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn an_ethernet_address_that_is_none_is_refused_by_value() {
         let wiring = Wiring { mac: Some("zz".into()), ..Wiring::default() };
         let failure = Node::default().plan(job(wiring)).unwrap_err();
-        assert_eq!(failure.code, 7);
-        assert!(failure.message.contains("zz"), "{failure}");
+        assert_eq!(failure.kind, KernelErrorKind::Invalid);
+        assert!(failure.message.contains("zz"), "{failure:?}");
     }
 }

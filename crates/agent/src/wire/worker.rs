@@ -146,7 +146,7 @@ impl Worker {
                 };
                 Event::Wired { job: number, link }
             }
-            Err(failure) => Event::WiringFailed { job: number, failure },
+            Err(error) => Event::WiringFailed { job: number, error },
         }
     }
 
@@ -158,7 +158,7 @@ impl Worker {
                 }
                 Event::Unwired { job }
             }
-            Err(error) => Event::UnwiringFailed { job, failure: plan::not_destroyed(key, &error) },
+            Err(error) => Event::UnwiringFailed { job, error: plan::not_destroyed(key, &error) },
         }
     }
 
@@ -170,7 +170,7 @@ impl Worker {
         });
         let differences = match differences {
             Ok(differences) => differences.iter().map(ToString::to_string).collect(),
-            Err(failure) => vec![failure.to_string()],
+            Err(error) => vec![tenure_cni::Failure::from(error).to_string()],
         };
         Event::Inspected { job: number, differences }
     }

@@ -12,7 +12,7 @@ use crate::key::{HoldKey, Pod};
 prop_compose! {
     fn any_held()(
         block in "[a-c]",
-        network in "[^/]{0,5}",
+        network in "[a/]{0,5}",
         container in "[a-d]",
         (namespace, name) in (".{0,5}", ".{0,5}"),
         interface: bool,

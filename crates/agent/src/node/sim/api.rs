@@ -275,7 +275,7 @@ impl Api {
         let again = !matches!(event, Event::ApiRead | Event::SlicesRead | Event::SliceSeen(_));
         let of_slice = match &event {
             Event::PoolChanged { name, .. } | Event::PoolGone { name } => name != POOL,
-            Event::BlockGone { uid, .. } => uid.contains('/'),
+            Event::BlockGone { name, .. } => *name == self.slice.block().name,
             _ => false,
         };
         if again && !of_slice && !self.honest {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_cni::Failure;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Cidr};
 
@@ -16,7 +15,7 @@ use crate::journal::Record;
 use crate::key::HoldKey;
 use crate::node::attachment::Attachment;
 use crate::node::view::HoldView;
-use crate::node::{Done, Event, Leak, SeenBlock, SeenSlice, Ticket};
+use crate::node::{CallError, Done, Event, Leak, PoolError, SeenBlock, SeenSlice, Ticket};
 
 /// What the node was told, and what it did before: what it may be expected to know.
 #[derive(Debug, Default)]
@@ -173,7 +172,7 @@ impl World {
         networks.into_iter().any(|network| addresses.iter().any(|address| network.contains(address)))
     }
 
-    pub(super) fn check_answer(&mut self, ticket: Ticket, outcome: Result<Done, Failure>) {
+    pub(super) fn check_answer(&mut self, ticket: Ticket, outcome: Result<Done, CallError>) {
         let call =
             self.runtime.calls.remove(&ticket).expect("an answer to a call that is open, and only one");
         match (call, outcome) {
@@ -225,14 +224,14 @@ impl World {
                     self.runtime.containers.insert(key, Container::Running(addresses));
                 }
             }
-            (Call::Add(key), Err(failure)) => {
-                match failure.message {
-                    text if text.contains("IPAMClaim") => self.deeds.count("a guest was refused"),
-                    text if text.contains("no address left") => self.deeds.count("exhausted"),
-                    text if text.contains("could not allocate IP") => self.deeds.count("a slice was full"),
-                    text if text.contains("came for this node within") => {
+            (Call::Add(key), Err(error)) => {
+                match error {
+                    CallError::Claim(_) => self.deeds.count("a guest was refused"),
+                    CallError::Pool(PoolError::Exhausted { .. }) => self.deeds.count("exhausted"),
+                    CallError::Full(_) => self.deeds.count("a slice was full"),
+                    CallError::Pool(PoolError::TimedOut { trouble, .. }) => {
                         self.deeds.count("timed out");
-                        if text.contains("connection refused") {
+                        if trouble.is_some_and(|text| text.contains("connection refused")) {
                             self.deeds.count("unreachable");
                         }
                     }

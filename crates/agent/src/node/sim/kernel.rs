@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_cni::{Code, Failure};
 use tenure_ipam::{Address, Addresses};
 
 use super::dice::Dice;
 use crate::key::{HoldKey, Pod};
-use crate::node::{Action, Event, Found, Link, Look, WireJob};
+use crate::node::{Action, Event, Found, KernelError, KernelErrorKind, Link, Look, WireJob};
 
 use super::claim::is_guest;
 
@@ -27,7 +26,7 @@ impl Kernel {
     pub(super) fn work(&mut self, dice: &Dice) -> Option<Event> {
         let job = self.next_job(dice)?;
         let fails = !self.obedient && dice.percent(12);
-        let failure = || Failure::new(Code::Internal, "the kernel refused");
+        let error = || KernelError::new(KernelErrorKind::Other, "the kernel refused");
         Some(match job {
             Action::Wire(job) if fails => {
                 match dice.below(3) {
@@ -35,13 +34,13 @@ impl Kernel {
                     1 => self.wire(&job),
                     _ => {}
                 }
-                Event::WiringFailed { job: job.job, failure: failure() }
+                Event::WiringFailed { job: job.job, error: error() }
             }
             Action::Wire(job) => {
                 self.wire(&job);
                 Event::Wired { job: job.job, link: Link::default() }
             }
-            Action::Unwire { job, .. } if fails => Event::UnwiringFailed { job, failure: failure() },
+            Action::Unwire { job, .. } if fails => Event::UnwiringFailed { job, error: error() },
             Action::Unwire { job, key, .. } => {
                 self.links.remove(&key);
                 Event::Unwired { job }

@@ -9,7 +9,7 @@ use crate::key::HoldKey;
 use crate::node::view::Who;
 use crate::node::{Event, PoolFacts, Recorded, SeenBlock, SeenSlice, Wish};
 
-pub(super) const POOL: &str = "whereabouts/net";
+pub(super) const POOL: &str = "slices-of-net";
 const RANGE: &str = "10.1.0.0/29";
 /// Containers from this number on get their addresses of the slice.
 pub(super) const FIRST: usize = 24;
@@ -32,7 +32,7 @@ impl SliceGiven {
         Self { node, times: 1, given: true, ..Self::default() }
     }
 
-    fn block(&self) -> SeenBlock {
+    pub(super) fn block(&self) -> SeenBlock {
         SeenBlock {
             name: "net-node-1-10.1.0.0-29".to_owned(),
             uid: format!("net.{}/{RANGE}", self.times),

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use tenure_cni::{Code, Failure};
-
 use super::rig::*;
-use crate::node::{Action, Done, Event, Report, Ticket, Wiring};
+use crate::node::{Action, Done, Event, KernelError, KernelErrorKind, Report, Ticket, Wiring};
 
-fn refused() -> Failure {
-    Failure::new(Code::Internal, "the kernel refused")
+fn refused() -> KernelError {
+    KernelError::new(KernelErrorKind::Other, "the kernel refused")
 }
 
 #[test]
@@ -89,7 +87,7 @@ fn invariant_5_a_repeated_add_verifies_the_interface_and_never_costs_the_hold() 
     let address = rig.give("a");
     rig.prompt = false;
     let again = rig.add("a");
-    rig.event(Event::WiringFailed { job: rig.job(), failure: refused() });
+    rig.event(Event::WiringFailed { job: rig.job(), error: refused() });
     rig.jobs.clear();
     assert_eq!(rig.failure(again).message, "the kernel refused");
     rig.prompt = true;
@@ -173,7 +171,7 @@ fn a_wiring_that_failed_costs_the_address_nothing_and_the_next_attempt_succeeds(
     rig.prompt = false;
     let add = rig.add("a");
     rig.commit();
-    rig.event(Event::WiringFailed { job: rig.job(), failure: refused() });
+    rig.event(Event::WiringFailed { job: rig.job(), error: refused() });
     assert_eq!(rig.failure(add).message, "the kernel refused");
     rig.jobs.remove(0);
     assert!(matches!(&rig.jobs[..], [Action::Unwire { .. }]), "the kernel may have kept a part");
@@ -190,7 +188,7 @@ fn an_address_is_not_freed_while_its_interface_may_be_there() {
     rig.give("a");
     rig.prompt = false;
     let del = rig.del("a");
-    rig.event(Event::UnwiringFailed { job: rig.job(), failure: refused() });
+    rig.event(Event::UnwiringFailed { job: rig.job(), error: refused() });
     rig.jobs.clear();
     assert_eq!(rig.failure(del).message, "the kernel refused");
     assert_eq!(rig.node.holds().len(), 1);
@@ -210,7 +208,7 @@ fn invariant_4_a_late_word_of_the_kernel_about_an_earlier_job_frees_nothing() {
     rig.del("a");
     rig.event(Event::Wired { job, link: crate::node::Link::default() });
     rig.event(Event::Unwired { job });
-    rig.event(Event::WiringFailed { job, failure: refused() });
+    rig.event(Event::WiringFailed { job, error: refused() });
     assert_eq!(rig.node.holds().len(), 1, "only the unwiring itself frees it");
 }
 
@@ -256,7 +254,7 @@ fn garbage_collection_says_what_it_could_not_end() {
     rig.event(Event::Gc { ticket, network: "net".into(), alive: BTreeSet::new() });
     let jobs: Vec<Action> = rig.jobs.drain(..).collect();
     let Action::Unwire { job, .. } = jobs[0] else { panic!() };
-    rig.event(Event::UnwiringFailed { job, failure: refused() });
+    rig.event(Event::UnwiringFailed { job, error: refused() });
     rig.event(done(&jobs[1]));
     rig.commit();
     assert!(rig.failure(ticket).message.contains("1 holds ended, 1 could not: the kernel refused"));
@@ -296,7 +294,7 @@ fn a_journal_that_cannot_be_written_is_said_and_nothing_is_answered_that_may_be_
         assert_eq!(rig.failure(ticket).code, 5);
         assert!(rig.failure(ticket).message.contains("No space left"));
     }
-    assert_eq!(rig.node.status().unwrap_err().code, 50);
+    assert_eq!(rig.status().unwrap_err().code, 50);
     let refused = rig.add("c");
     assert!(rig.failure(refused).message.contains("journal"));
     let repeated = rig.del("a");
@@ -304,7 +302,7 @@ fn a_journal_that_cannot_be_written_is_said_and_nothing_is_answered_that_may_be_
     rig.commit();
     assert!(rig.removed(repeated));
     assert!(rig.reports.contains(&Report::JournalHealed));
-    assert_eq!(rig.node.status(), Ok(()));
+    assert_eq!(rig.status(), Ok(()));
     rig.prompt = true;
     assert_eq!(rig.give("b"), "10.0.7.1", "what was asked for was done");
 }

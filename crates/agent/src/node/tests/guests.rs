@@ -188,8 +188,8 @@ fn a_wiring_that_failed_leaves_no_guest() {
     let add = rig.add_of(guest("a", claim("vm")));
     let job = rig.job();
     rig.jobs.clear();
-    let failure = tenure_cni::Failure::new(Code::Internal, "no room");
-    rig.event(Event::WiringFailed { job, failure });
+    let error = crate::node::KernelError::new(crate::node::KernelErrorKind::Other, "no room");
+    rig.event(Event::WiringFailed { job, error });
     assert_eq!(rig.failure(add).message, "no room");
     rig.obey();
     rig.commit();

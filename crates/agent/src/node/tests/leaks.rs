@@ -168,8 +168,8 @@ fn invariant_9_a_link_that_could_not_be_put_away_is_tried_again() {
         rig.look(&left);
         let job = rig.job();
         rig.jobs.clear();
-        let failure = tenure_cni::Failure::new(tenure_cni::Code::Internal, "busy");
-        rig.event(Event::UnwiringFailed { job, failure });
+        let error = crate::node::KernelError::new(crate::node::KernelErrorKind::Other, "busy");
+        rig.event(Event::UnwiringFailed { job, error });
         assert_eq!(rig.leaks().len(), round);
         assert!(rig.node.is_idle());
     }

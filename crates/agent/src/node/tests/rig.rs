@@ -10,8 +10,8 @@ use tenure_ipam::{Addresses, Cidr, Subnet};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{
-    Action, AskId, Attach, Done, Event, Found, Job, Link, Node, PoolFacts, Refusal, RefusalKind, Report,
-    SeenBlock, Settings, Ticket, Wiring, Wish,
+    Action, AskId, Attach, CallError, Done, Event, Found, Job, Link, Node, PoolFacts, Refusal, RefusalKind,
+    Report, SeenBlock, Settings, Ticket, Wiring, Wish,
 };
 
 pub(super) const NODE: &str = "node-1";
@@ -22,7 +22,7 @@ pub(super) struct Rig {
     pub(super) now: Timestamp,
     /// Whether the journal commits and the kernel obeys at once.
     pub(super) prompt: bool,
-    pub(super) answers: BTreeMap<Ticket, Result<Done, Failure>>,
+    pub(super) answers: BTreeMap<Ticket, Result<Done, CallError>>,
     /// In the order in which they were answered.
     pub(super) order: Vec<Ticket>,
     pub(super) asked: Vec<(AskId, String)>,
@@ -238,9 +238,15 @@ impl Rig {
         }
     }
 
-    pub(super) fn failure(&self, ticket: Ticket) -> &Failure {
+    /// What a STATUS of the plugin is answered.
+    pub(super) fn status(&self) -> Result<(), Failure> {
+        self.node.status().map_err(crate::coil::unavailable)
+    }
+
+    /// What the plugin's caller is told.
+    pub(super) fn failure(&self, ticket: Ticket) -> Failure {
         match self.answers.get(&ticket) {
-            Some(Err(failure)) => failure,
+            Some(Err(error)) => error.clone().into(),
             other => panic!("{ticket:?} got {other:?}"),
         }
     }

@@ -12,7 +12,7 @@ use crate::node::{
     Attach, Done, Event, Fence, PoolFacts, Recorded, Report, SeenBlock, SeenSlice, Settings, Ticket, Wish,
 };
 
-const POOL: &str = "whereabouts/net";
+const POOL: &str = "slices-of-net";
 
 fn facts() -> PoolFacts {
     PoolFacts { block_bits: 3, sliced: true, ..PoolFacts::default() }
@@ -40,7 +40,7 @@ fn slice_of(network: &str, range: &str, times: u32) -> SeenSlice {
         name: format!("{network}-{NODE}-{}", range.replace('/', "-")),
         uid: format!("{network}.{times}/{range}"),
         node: NODE.into(),
-        pool: format!("whereabouts/{network}"),
+        pool: format!("slices-of-{network}"),
         subnet: Subnet::single(cidr(range)),
         reserved: false,
         deleting: false,
@@ -153,7 +153,7 @@ fn a_full_slice_refuses_at_once_and_says_what_to_do_and_asks_nobody_for_blocks()
     }
     let one_too_many = rig.add_of(attach("g"));
     let failure = rig.failure(one_too_many);
-    for part in ["\"net\"", "none of the 6 addresses 10.9.0.1 to 10.9.0.6 is free", "shop/pod-g"] {
+    for part in ["\"slices-of-net\"", "none of the 6 addresses 10.9.0.1 to 10.9.0.6 is free", "shop/pod-g"] {
         assert!(failure.message.contains(part), "{failure:?}");
     }
     assert!(failure.details.contains("node_slice_size"), "{failure:?}");
@@ -210,11 +210,11 @@ fn a_preferred_address_that_cools_is_given_again_to_the_pod_that_had_it() {
 fn parts_of_an_attachment_are_held_beside_each_other_and_end_together() {
     let mut rig = ready();
     let other = slice_of("net6", "fd00::/125", 1);
-    rig.event(Event::PoolChanged { name: "whereabouts/net6".into(), facts: facts() });
+    rig.event(Event::PoolChanged { name: "slices-of-net6".into(), facts: facts() });
     rig.event(Event::SliceSeen(other));
     let second = |container: &str| Attach {
         key: key(container).part(1),
-        pool: "whereabouts/net6".into(),
+        pool: "slices-of-net6".into(),
         wish: wish("fd00::/125"),
         ..attach(container)
     };
@@ -404,11 +404,11 @@ fn networks_may_have_the_same_addresses_and_none_is_confused_with_the_clusters_o
     let own = SeenBlock { subnet: Subnet::single(cidr("10.9.0.0/29")), ..block("default", 0) };
     rig.event(Event::PoolChanged { name: "default".into(), facts: super::rig::facts() });
     rig.event(Event::BlockSeen(own));
-    rig.event(Event::PoolChanged { name: "whereabouts/red".into(), facts: facts() });
+    rig.event(Event::PoolChanged { name: "slices-of-red".into(), facts: facts() });
     rig.event(Event::SliceSeen(slice_of("red", "10.9.0.0/29", 1)));
     assert_eq!(give(&mut rig, "a"), "10.9.0.1");
     let red = rig.add_of(Attach {
-        pool: "whereabouts/red".into(),
+        pool: "slices-of-red".into(),
         key: HoldKey::new("red", "a", "net2").unwrap(),
         ..attach("a")
     });

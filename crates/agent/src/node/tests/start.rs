@@ -32,11 +32,11 @@ fn invariant_3_nothing_is_handed_out_before_journal_kernel_and_api_are_read() {
         let early = rig.add("a");
         assert_eq!(rig.failure(early).code, 11);
         assert!(rig.failure(early).message.contains(name), "{}", rig.failure(early));
-        assert_eq!(rig.node.status().unwrap_err().code, 50);
+        assert_eq!(rig.status().unwrap_err().code, 50);
         rig.event(Event::Tick);
         assert!(rig.jobs.is_empty() && rig.records.is_empty() && rig.exported.is_empty());
         rig.event(last);
-        assert_eq!(rig.node.status(), Ok(()));
+        assert_eq!(rig.status(), Ok(()));
         rig.give("a");
     }
 }

@@ -122,7 +122,7 @@ fn an_exhausted_pool_fails_fast_says_what_to_do_and_heals() {
     let again = rig.add("a");
     assert!(!rig.is_open(again), "at once, without asking again");
     assert_eq!(rig.asked, []);
-    assert_eq!(rig.node.status().unwrap_err().code, 50);
+    assert_eq!(rig.status().unwrap_err().code, 50);
     // After a while it is tried again, without end but more and more seldom.
     rig.pass(Duration::from_secs(1));
     let waiting = rig.add("a");
@@ -136,7 +136,7 @@ fn an_exhausted_pool_fails_fast_says_what_to_do_and_heals() {
         name: "default".into(),
         facts: PoolFacts { block_bits: 3, exclusions: vec![exclusion()], ..facts() },
     });
-    assert_eq!(rig.node.status(), Ok(()));
+    assert_eq!(rig.status(), Ok(()));
     let add = rig.add("a");
     rig.grant(0);
     assert!(!rig.is_open(add));
@@ -156,9 +156,9 @@ fn an_address_that_is_freed_heals_an_exhausted_pool_too() {
     rig.refuse(exhausted());
     let add = rig.add("x");
     assert_eq!(rig.failure(add).code, 11);
-    assert_eq!(rig.node.status().unwrap_err().code, 50);
+    assert_eq!(rig.status().unwrap_err().code, 50);
     rig.del("c5");
-    assert_eq!(rig.node.status(), Ok(()));
+    assert_eq!(rig.status(), Ok(()));
     assert_eq!(rig.give("x"), "10.0.7.5", "cooling gives way where the alternative is to fail");
 }
 
@@ -281,7 +281,7 @@ fn pools_that_are_unknown_or_being_deleted_give_nothing_new() {
     let new = rig.add("y");
     assert!(rig.failure(new).message.contains("being deleted"));
     assert_eq!(rig.give("a"), address, "what is held stays");
-    assert_eq!(rig.node.status().unwrap_err().code, 50);
+    assert_eq!(rig.status().unwrap_err().code, 50);
     for n in 0..7 {
         rig.del(&format!("c{n}"));
     }

@@ -81,14 +81,14 @@ fn who_waits_is_seen_since_when() {
 fn status_wants_a_pool_and_one_of_several_is_enough() {
     let mut rig = Rig::started(crate::node::Settings::new(NODE));
     rig.read(crate::journal::Image::default(), Vec::new());
-    let failure = rig.node.status().unwrap_err();
+    let failure = rig.status().unwrap_err();
     assert_eq!(failure.code, 50);
     assert!(failure.details.contains("default"), "{failure}");
     rig.event(Event::PoolChanged { name: "default".into(), facts: facts() });
-    assert_eq!(rig.node.status(), Ok(()));
+    assert_eq!(rig.status(), Ok(()));
     rig.add("a");
     rig.refuse(exhausted());
-    assert!(rig.node.status().unwrap_err().message.contains("all 4 blocks are carved"));
+    assert!(rig.status().unwrap_err().message.contains("all 4 blocks are carved"));
     rig.event(Event::PoolChanged { name: "other".into(), facts: facts() });
-    assert_eq!(rig.node.status(), Ok(()));
+    assert_eq!(rig.status(), Ok(()));
 }

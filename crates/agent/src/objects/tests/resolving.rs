@@ -151,12 +151,14 @@ async fn what_people_should_know_becomes_events_on_what_they_look_at_and_not_twi
     // P6: the definition of a sliced network is deleted, and every node gives its slices up.
     for slice in ["10.9.0.0/26", "10.9.1.0/26"] {
         let (block, uid) = (format!("net {slice}"), format!("net/{slice}"));
-        let report = Report::Fenced { block, uid, fence: Fence::Gone, holds: Vec::new() };
+        let realm = "net".to_owned();
+        let report = Report::Fenced { block, uid, realm, fence: Fence::Gone, holds: Vec::new() };
         agent.objects.carry_out(Action::Report(report));
     }
     let (block, uid) = ("default-0".to_owned(), "some-uid".to_owned());
     let fence = Fence::OtherNode("node-2".into());
-    agent.objects.carry_out(Action::Report(Report::Fenced { block, uid, fence, holds: Vec::new() }));
+    let fenced = Report::Fenced { block, uid, realm: String::new(), fence, holds: Vec::new() };
+    agent.objects.carry_out(Action::Report(fenced));
     let events: Api<KubeEvent> = Api::namespaced(bed.client.clone(), "default");
     let events = until("four events", async || {
         let list = events.list(&ListParams::default()).await.unwrap().items;
