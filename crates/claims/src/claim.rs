@@ -5,7 +5,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Notation};
 
 use crate::slots::Slots;
-use crate::status::{self, Place};
+use crate::status::{self, RecordLocation};
 
 /// What matters of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct ClaimFacts {
     /// proves it.
     pub held: bool,
     /// Where the status says that they are on record.
-    pub places: Vec<Place>,
+    pub places: Vec<RecordLocation>,
     /// Why it has no addresses, in the words of its status.
     pub problem: Option<String>,
     /// Which pods have it now.

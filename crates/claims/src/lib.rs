@@ -13,7 +13,7 @@
 //! | [`status`] | what a claim's status says, and where the record is |
 //! | [`OnRecord`] | what the record says that a claim has, and which pods were given it |
 //! | [`trace`] | whether a pod that was given an address may still use it |
-//! | [`makers`] | which claims virtual machines and StatefulSets need |
+//! | [`owners`] | which claims virtual machines and StatefulSets need |
 //! | [`names`] | what claims and the interfaces of machines are called |
 //!
 //! Nothing here fails on what somebody wrote into an annotation: it is a refusal in words, which names the value.
@@ -24,9 +24,9 @@ mod attached;
 mod claim;
 mod digest;
 mod mac;
-pub mod makers;
 pub mod names;
 pub mod opt_in;
+pub mod owners;
 mod pod;
 mod record;
 mod reference;

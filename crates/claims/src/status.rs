@@ -50,7 +50,7 @@ impl Reason {
 
 /// Where a claim's addresses are on record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum RecordLocation {
     /// In a floating `AddressBlock`, by name.
     Block(String),
     /// In an `IPPool` of Whereabouts' namespace, by name.
@@ -60,7 +60,7 @@ pub enum Place {
 const BLOCK: &str = "AddressBlock ";
 const LEDGER: &str = "IPPool ";
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RecordLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Block(name) => write!(f, "{BLOCK}{name}"),
@@ -69,7 +69,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-impl Place {
+impl RecordLocation {
     fn parse(text: &str) -> Option<Self> {
         let named = |name: &str| tenure_api::names::is_object_name(name).then(|| name.to_owned());
         if let Some(name) = text.strip_prefix(BLOCK) {
@@ -81,7 +81,7 @@ impl Place {
 
 /// The message of the condition `Held` of the claim with this UID. It says where the record is, and proves nothing: the record
 /// does.
-pub fn held_message(uid: &str, places: &[Place]) -> String {
+pub fn held_message(uid: &str, places: &[RecordLocation]) -> String {
     let base = format!("the addresses are on record for the claim with UID {uid}");
     if places.is_empty() {
         return base;
@@ -97,7 +97,7 @@ pub fn is_held(claim: &IPAMClaim) -> bool {
 
 /// Where the status says that the addresses of this very claim are on record; `None` if it does not say so. Statuses of earlier
 /// versions say no place.
-pub fn places_of(claim: &IPAMClaim) -> Option<Vec<Place>> {
+pub fn places_of(claim: &IPAMClaim) -> Option<Vec<RecordLocation>> {
     let uid = claim.metadata.uid.as_deref().filter(|uid| !uid.is_empty())?;
     let held = claim.status.as_ref()?.condition(condition::HELD)?;
     if held.status != "True" || held.reason != reason::RECORDED {
@@ -107,7 +107,7 @@ pub fn places_of(claim: &IPAMClaim) -> Option<Vec<Place>> {
     if rest.is_empty() {
         return Some(Vec::new());
     }
-    rest.strip_prefix(" in ")?.split(" and ").map(Place::parse).collect()
+    rest.strip_prefix(" in ")?.split(" and ").map(RecordLocation::parse).collect()
 }
 
 /// The status of a claim whose addresses are on record. What others wrote into it stays; transition times stay where nothing
@@ -115,7 +115,7 @@ pub fn places_of(claim: &IPAMClaim) -> Option<Vec<Place>> {
 pub fn allocated(
     claim: &IPAMClaim,
     addresses: &[(Address, u8)],
-    places: &[Place],
+    places: &[RecordLocation],
     now: Timestamp,
 ) -> IPAMClaimStatus {
     let mut status = claim.status.clone().unwrap_or_default();

@@ -123,7 +123,7 @@ async fn d4_a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_
     let pod = has(&client, "forger", "pod").await;
     // Somebody else's address, with all that looks like the proof, and without; and nobody has it.
     let block = blocks(&client).list(&ListParams::default()).await.unwrap().items.remove(0).name_any();
-    let places = [tenure_claims::status::Place::Block(block)];
+    let places = [tenure_claims::status::RecordLocation::Block(block)];
     let stolen = [("10.2.0.0".parse().unwrap(), 32)];
     let mut status = tenure_claims::status::allocated(&forger, &stolen, &places, SystemClock.now());
     for _ in 0..2 {

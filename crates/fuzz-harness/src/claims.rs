@@ -2,8 +2,8 @@
 //! the slots of a claim, its status, a network's configuration, and a virtual machine.
 
 use tenure_api::claims::{IPAMClaim, annotation};
-use tenure_claims::makers::{Beside, Existing, Machine, MachineFacts, Step, machine};
 use tenure_claims::opt_in::network_of_definition;
+use tenure_claims::owners::{Beside, Existing, Machine, MachineFacts, Step, machine};
 use tenure_claims::{
     Attached, ClaimFacts, PodFacts, Slots, mac_of, reference, references, selection_of, status,
 };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use kube::Api;
 use tenure_api::coil::AddressBlock;
 use tenure_api::whereabouts::IPPool;
-use tenure_claims::status::Place;
+use tenure_claims::status::RecordLocation;
 use tenure_claims::{ClaimFacts, OnRecord};
 use tokio::time::timeout;
 use tracing::debug;
@@ -60,13 +60,13 @@ impl Shared {
         Ok(())
     }
 
-    async fn read_place(&self, place: &Place, uid: &str) -> Result<OnRecord, kube::Error> {
+    async fn read_place(&self, place: &RecordLocation, uid: &str) -> Result<OnRecord, kube::Error> {
         Ok(match place {
-            Place::Block(name) => {
+            RecordLocation::Block(name) => {
                 let block = Api::<AddressBlock>::all(self.client.clone()).get_opt(name).await?;
                 block.map(|block| OnRecord::in_block(&block, uid)).unwrap_or_default()
             }
-            Place::Ledger(name) => {
+            RecordLocation::Ledger(name) => {
                 // In this namespace only: that of others may be anybody's.
                 let ledgers: Api<IPPool> = Api::namespaced(self.client.clone(), &self.options.namespace);
                 let ledger = ledgers.get_opt(name).await?;

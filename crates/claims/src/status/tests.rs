@@ -115,7 +115,7 @@ fn the_owner_is_the_pod_that_has_it_now() {
 
 #[test]
 fn a_status_says_where_the_record_is_and_anything_else_says_nothing() {
-    let places = [Place::Block("default-3".into()), Place::Ledger("10.0.0.0-24".into())];
+    let places = [RecordLocation::Block("default-3".into()), RecordLocation::Ledger("10.0.0.0-24".into())];
     let status = allocated(&claim(None), &address(), &places, at(60));
     let said = status.condition(condition::HELD).unwrap().message.clone();
     assert_eq!(

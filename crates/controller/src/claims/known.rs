@@ -8,7 +8,7 @@ use kube::core::PartialObjectMeta;
 use tenure_api::claims::IPAMClaim;
 use tenure_api::coil::annotation;
 use tenure_claims::ClaimFacts;
-use tenure_claims::makers::Existing;
+use tenure_claims::owners::Existing;
 
 use crate::cache::{Cache, Known, Seen};
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tenure_claims::makers::{EXTENSIONS_WEBHOOK, MachineFacts, StatefulFacts};
+use tenure_claims::owners::{EXTENSIONS_WEBHOOK, MachineFacts, StatefulFacts};
 
 use crate::cache::{Cache, Seen};
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use tenure_api::claims::PodRecord;
 use tenure_api::coil::{ClaimRecord, DEFAULT_POOL};
-use tenure_claims::status::{self, Place, Reason};
+use tenure_claims::status::{self, Reason, RecordLocation};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 use tenure_whereabouts::slices::Floating;
@@ -155,7 +155,7 @@ struct RecordPlanner {
 /// What becomes of a claim.
 enum Verdict {
     /// It has these, on record there.
-    Has(Vec<(Address, u8)>, Vec<Place>),
+    Has(Vec<(Address, u8)>, Vec<RecordLocation>),
     /// It gets some, or it is not known yet what.
     Waits,
     No(Refused),

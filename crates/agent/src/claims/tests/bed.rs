@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, annotation};
 use tenure_api::coil::{AddressBlock, AddressPool};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
-use tenure_claims::status::Place;
+use tenure_claims::status::RecordLocation;
 use tenure_claims::{Slot, Slots, status};
 use tenure_cni::Failure;
 use tenure_controller::{Controller, Settings as ControllerSettings};
@@ -255,14 +255,14 @@ impl Bed {
     }
 
     /// A status that says where the addresses are on record.
-    pub(super) async fn say(&self, claim: &IPAMClaim, ips: &[&str], places: &[Place]) {
+    pub(super) async fn say(&self, claim: &IPAMClaim, ips: &[&str], places: &[RecordLocation]) {
         let addresses: Vec<(Address, u8)> = ips.iter().map(|text| parsed(text)).collect();
         self.set_status(claim, json!(status::allocated(claim, &addresses, places, SystemClock.now()))).await;
     }
 
     /// The record of a claim, in objects of its own: a floating block for what is routed, and a ledger for each address that
     /// is not. Where they are.
-    pub(super) async fn record(&self, claim: &IPAMClaim, ips: &[&str]) -> Vec<Place> {
+    pub(super) async fn record(&self, claim: &IPAMClaim, ips: &[&str]) -> Vec<RecordLocation> {
         let uid = claim.uid().unwrap();
         let routed = |text: &&str| parsed(text).0.family().bits() == parsed(text).1;
         let (routed, others): (Vec<&str>, Vec<&str>) = ips.iter().copied().partition(routed);
@@ -276,7 +276,7 @@ impl Bed {
                 "ipv4": of(Family::V4), "ipv6": of(Family::V6), "claims": {"0": record},
             });
             self.create::<AddressBlock>(block).await;
-            places.push(Place::Block(name));
+            places.push(RecordLocation::Block(name));
         }
         for (number, ip) in others.into_iter().enumerate() {
             let name = format!("proof-{uid}-{number}");
@@ -290,7 +290,7 @@ impl Bed {
             });
             let ledgers: Api<IPPool> = Api::namespaced(self.client.clone(), SYSTEM);
             ledgers.create(&PostParams::default(), &serde_json::from_value(ledger).unwrap()).await.unwrap();
-            places.push(Place::Ledger(name));
+            places.push(RecordLocation::Ledger(name));
         }
         places
     }

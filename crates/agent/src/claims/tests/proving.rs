@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 use serde_json::json;
-use tenure_claims::status::Place;
+use tenure_claims::status::RecordLocation;
 use tenure_testbed::faults::{Calls, Verb};
 
 use super::bed::*;
@@ -15,13 +15,13 @@ async fn d4_an_address_counts_only_if_the_record_says_that_this_very_claim_has_i
         let forged = bed.claim("forged").await;
         let agent = bed.hasty_agent().await;
         // All that a claim's status and annotation can say: its own UID, the victim's addresses, and where those are on record.
-        let places: Vec<Place> = if ips[0].ends_with("/32") {
-            vec![Place::Block(format!("proof-{}-0", real.uid().unwrap()))]
+        let places: Vec<RecordLocation> = if ips[0].ends_with("/32") {
+            vec![RecordLocation::Block(format!("proof-{}-0", real.uid().unwrap()))]
         } else {
-            let place = |number| Place::Ledger(format!("proof-{}-{number}", real.uid().unwrap()));
+            let place = |number| RecordLocation::Ledger(format!("proof-{}-{number}", real.uid().unwrap()));
             (0..ips.len()).map(place).collect()
         };
-        for places in [&places[..], &[], &[Place::Block("none-0".into())]] {
+        for places in [&places[..], &[], &[RecordLocation::Block("none-0".into())]] {
             bed.say(&forged, &ips, places).await;
             bed.hold(&forged, &[(&own, "node-1")]).await;
             let failure = agent.refused(&network, &own, "no record says that the claim of UID").await;

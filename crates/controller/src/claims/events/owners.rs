@@ -1,7 +1,7 @@
 //! Owners of claims, as what events are about.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use tenure_claims::makers::{Machine, StatefulFacts};
+use tenure_claims::owners::{Machine, StatefulFacts};
 
 use super::super::owners::{INSTANCE, MACHINE, STATEFUL_SET};
 

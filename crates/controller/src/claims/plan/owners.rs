@@ -1,4 +1,4 @@
-//! Claims for machines and StatefulSets: what [`tenure_claims::makers`] decides, as writes.
+//! Claims for machines and StatefulSets: what [`tenure_claims::owners`] decides, as writes.
 //!
 //! Level-triggered, and nothing is remembered but what people were told: a claim that is missing is made, one that nobody needs
 //! is let go, whenever that is found. Where KubeVirt's ipam-extensions is at work, its claims are its own, and only those are made
@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_claims::CLUSTER_NETWORK;
-use tenure_claims::makers::{Beside, Existing, Machine, Step, extensions_at_work, machine, stateful_set};
+use tenure_claims::owners::{Beside, Existing, Machine, Step, extensions_at_work, machine, stateful_set};
 
 use super::super::events::{of_machine, of_stateful_set};
 use super::super::owners::{CLAIM, INSTANCE, MACHINE, MachineSeen, STATEFUL_SET, WEBHOOK};

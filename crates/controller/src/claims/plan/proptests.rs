@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::ResourceExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use tenure_claims::status::{self, Place};
+use tenure_claims::status::{self, RecordLocation};
 use tenure_claims::{ClaimFacts, OnRecord, Slot, Slots, in_block};
 use tenure_ipam::Address;
 
@@ -204,8 +204,8 @@ impl Run {
     /// What the record says of a claim, where its status says that it is.
     fn proof(&self, claim: &ClaimFacts) -> OnRecord {
         let blocks = claim.places.iter().filter_map(|place| match place {
-            Place::Block(name) => self.server.blocks.get(name),
-            Place::Ledger(_) => None,
+            RecordLocation::Block(name) => self.server.blocks.get(name),
+            RecordLocation::Ledger(_) => None,
         });
         blocks.map(|block| OnRecord::in_block(block, &claim.uid)).reduce(OnRecord::and).unwrap_or_default()
     }
@@ -213,7 +213,8 @@ impl Run {
     fn forge_status(&mut self, name: &str, number: u8, held: bool) {
         let Some(mut claim) = self.server.claims.get(name).cloned() else { return };
         let addresses = [(address(number).parse().unwrap(), 32)];
-        let places: Vec<Place> = (0..3).map(|block| Place::Block(format!("default-{block}"))).collect();
+        let places: Vec<RecordLocation> =
+            (0..3).map(|block| RecordLocation::Block(format!("default-{block}"))).collect();
         let mut status = status::allocated(&claim, &addresses, &places, self.server.timestamp());
         if !held {
             status.conditions.clear();

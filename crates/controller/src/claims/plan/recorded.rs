@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 use tenure_api::claims::PodRecord;
-use tenure_claims::status::{Place, Reason};
+use tenure_claims::status::{Reason, RecordLocation};
 use tenure_claims::{ClaimFacts, Trace};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
@@ -122,7 +122,8 @@ pub(super) fn keep<'a>(
             strays.extend(has.ranges.iter().filter(|it| !kept.contains(&it.address)).cloned());
         }
         let of = has.ranges.iter().filter(|it| kept.contains(&it.address));
-        let mut places: Vec<Place> = of.map(|it| Place::Ledger(it.ledger.pool.name_any())).collect();
+        let mut places: Vec<RecordLocation> =
+            of.map(|it| RecordLocation::Ledger(it.ledger.pool.name_any())).collect();
         places.sort();
         places.dedup();
         return Some(Verdict::Has(complete, places));
@@ -142,7 +143,7 @@ pub(super) fn keep<'a>(
             blocks.free(other, at, false);
         }
     }
-    let places = vec![Place::Block(block.clone())];
+    let places = vec![RecordLocation::Block(block.clone())];
     Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect(), places))
 }
 

@@ -69,7 +69,7 @@ struct Pool {
 }
 
 /// Where an address of a range can come from.
-enum Place {
+enum SlicePosition {
     /// This slice.
     Open(usize, Choice),
     /// A slice that is asked for.
@@ -150,14 +150,14 @@ impl<'a> ClaimSlices<'a> {
             self.open(config, range, pool, resting);
             places.push((pool.clone(), self.place(config, range, pool, cut, *wish, &id)?));
         }
-        if places.iter().any(|(_, place)| matches!(place, Place::Later)) {
+        if places.iter().any(|(_, place)| matches!(place, SlicePosition::Later)) {
             for (pool, _) in &places {
                 self.pools.entry(pool.clone()).or_default().wanted = true;
             }
             return Ok(false);
         }
         for (pool, place) in places {
-            let Place::Open(number, choice) = place else { continue };
+            let SlicePosition::Open(number, choice) = place else { continue };
             let Some((ledger, block)) = self.pools.get_mut(&pool).and_then(|pool| pool.open.get_mut(number))
             else {
                 continue;
@@ -192,15 +192,15 @@ impl<'a> ClaimSlices<'a> {
         cut: &Slices,
         wish: Option<Address>,
         id: &String,
-    ) -> Result<Place, Refused> {
+    ) -> Result<SlicePosition, Refused> {
         let known = self.world.ledgers.slices.get(name);
-        let Some(pool) = self.pools.get_mut(name) else { return Ok(Place::Later) };
+        let Some(pool) = self.pools.get_mut(name) else { return Ok(SlicePosition::Later) };
         if let Some(has) = pool.open.iter().position(|(_, block)| block.find(id).is_some()) {
-            return Ok(Place::Open(has, Choice::LowestFree));
+            return Ok(SlicePosition::Open(has, Choice::LowestFree));
         }
         let Some(wish) = wish else {
             if let Some(free) = pool.open.iter().position(|(_, block)| block.counts().free > 0) {
-                return Ok(Place::Open(free, Choice::LowestFree));
+                return Ok(SlicePosition::Open(free, Choice::LowestFree));
             }
             let usable = |slice: &Cidr| range.within(*slice);
             let free: Vec<Cidr> = known.map(of_nobody).unwrap_or_default();
@@ -211,10 +211,10 @@ impl<'a> ClaimSlices<'a> {
                 let count = next.map_or(1, |range| range.count());
                 pool.addresses = usize::try_from(count).unwrap_or(usize::MAX).max(1);
                 pool.waiting += usize::from(!unmade);
-                return Ok(Place::Later);
+                return Ok(SlicePosition::Later);
             }
             if let Some(rests) = pool.open.iter().position(|(_, block)| block.cooling().next().is_some()) {
-                return Ok(Place::Open(rests, Choice::LowestFree));
+                return Ok(SlicePosition::Open(rests, Choice::LowestFree));
             }
             return Err(Refused::new(
                 Reason::SubnetExhausted,
@@ -237,7 +237,7 @@ impl<'a> ClaimSlices<'a> {
                     .position(|(ledger, _)| drafts.get(ledger).is_some_and(|draft| draft.slice == slice));
                 let Some(number) = open else {
                     pool.make = true;
-                    return Ok(Place::Later);
+                    return Ok(SlicePosition::Later);
                 };
                 let key = Offsets::of(&slice).offset(wish).unwrap_or_default().to_string();
                 let holder =
@@ -247,12 +247,12 @@ impl<'a> ClaimSlices<'a> {
                         "{wish} belongs to claim {}: delete that claim, or wish for another address",
                         record.podref
                     )),
-                    None => Ok(Place::Open(number, Choice::Named(wish))),
+                    None => Ok(SlicePosition::Open(number, Choice::Named(wish))),
                 }
             }
             (Some(slice), None | Some("")) => {
                 pool.need.slices.insert(slice);
-                Ok(Place::Later)
+                Ok(SlicePosition::Later)
             }
             (_, Some(node)) => conflict(format!(
                 "{wish} lies in a slice of NodeSlicePool {name} that belongs to node {node}: wish for an address of another \

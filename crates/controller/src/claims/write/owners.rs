@@ -18,7 +18,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_api::claims::IPAMClaim;
-use tenure_claims::makers::{MachineFacts, StatefulFacts};
+use tenure_claims::owners::{MachineFacts, StatefulFacts};
 
 use super::PART;
 use crate::write::{At, Operation, Rank};

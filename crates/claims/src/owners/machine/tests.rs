@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::ClaimFacts;
-use crate::makers::extensions_at_work;
+use crate::owners::extensions_at_work;
 
 /// What there is: a machine, its instance, claims. Steps are carried out as an API server would.
 #[derive(Default)]

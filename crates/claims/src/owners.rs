@@ -1,6 +1,6 @@
 //! Which claims virtual machines and StatefulSets need, and what becomes of those that are there. Pure: facts in, steps out.
 //!
-//! | maker | claims | owner | finalizer | goes |
+//! | made for | claims | owner | finalizer | goes |
 //! |---|---|---|---|---|
 //! | virtual machine | one for each interface on a network that opts in | the VirtualMachine, else the instance | KubeVirt's | with the machine, or when its interface is unplugged |
 //! | StatefulSet that opts in | the same for each of its pods | the set, if its volume claims go with it | none | as its volume claims do |
