@@ -13,9 +13,7 @@
 //! | [`whereabouts`] | Whereabouts' dialect: addresses of ranges |
 //! | [`pods`] | this node's pods: what they refer to and would like |
 //! | [`serve`] | the gRPC service that the CNI plugin calls, and what a dialect is to it |
-//! | [`ledgers`] | Whereabouts' unsliced ranges: objects that all nodes write |
 //! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
-//! | [`slices`] | slices of Whereabouts' ranges: which are ours, and their records, written behind |
 //! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
 //! | [`witness`] | those who can tell who uses which addresses when the journal cannot |
 //! | [`inspect`] | what people and programs see: health, metrics, the node as JSON |
@@ -29,13 +27,11 @@ pub mod drive;
 pub mod inspect;
 pub mod journal;
 pub mod key;
-pub mod ledgers;
 pub mod node;
 pub mod objects;
 pub mod pods;
 pub mod run;
 pub mod serve;
-pub mod slices;
 pub mod whereabouts;
 pub mod wire;
 pub mod witness;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::drive::{Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::node::{Action, Event};
-use crate::slices::Slices;
+use crate::whereabouts::slices::Slices;
 
 /// Much longer than anything takes, also on a machine that is busy with other things.
 pub(crate) const SOON: Duration = tenure_testbed::wait::PATIENCE;

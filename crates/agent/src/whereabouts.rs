@@ -7,8 +7,10 @@
 
 mod claimed;
 mod flat_file;
+pub mod ledgers;
 mod refusal;
 mod sliced;
+pub mod slices;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -23,13 +25,13 @@ use tenure_whereabouts::ledger::{PoolId, Who};
 use tracing::info;
 
 use crate::claims::Claims;
-use crate::ledgers::Ledgers;
 use crate::node::Node;
 use crate::pods::Pods;
 use crate::serve::{Answered, Call, Deleted, Dialect, PodName};
-use crate::slices::Slices;
 use flat_file::FlatFiles;
+use ledgers::Ledgers;
 pub(crate) use refusal::{slice_full, slice_withheld};
+use slices::Slices;
 
 /// The dialect's name, as `ipam.type` has it.
 const TYPE: &str = "whereabouts";
@@ -320,3 +322,6 @@ impl Dialect for Whereabouts {
         Box::pin(self.serves(call))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::drive::{Handle, Hands};
 use crate::journal::{Commit, Journal, Record};
 use crate::node::{Action, Event, Report};
 use crate::objects::Objects;
-use crate::slices::Slices;
+use crate::whereabouts::slices::Slices;
 use crate::wire::Wirer;
 use crate::witness::Witness;
 

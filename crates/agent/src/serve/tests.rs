@@ -5,4 +5,3 @@ mod codec;
 mod foreign;
 mod protocol;
 mod rig;
-mod whereabouts;

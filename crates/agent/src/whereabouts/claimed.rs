@@ -9,7 +9,7 @@ use crate::claims::{Claimed, Claims, addresses_of, lacks, not_of};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Guest, Had, Wish};
 use crate::serve::Call;
-use crate::slices::POOLS;
+use crate::whereabouts::slices::POOLS;
 
 impl Whereabouts {
     /// The addresses of the claim that the interface refers to, one of each range; nothing if it refers to none.

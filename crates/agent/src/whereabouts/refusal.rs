@@ -3,7 +3,7 @@
 use tenure_cni::{Code, Failure};
 
 use crate::node::Full;
-use crate::slices::POOLS;
+use crate::whereabouts::slices::POOLS;
 
 /// Addresses of a slice may be in use although nobody here knows.
 pub(crate) fn slice_withheld(slice: &str) -> Failure {

@@ -9,7 +9,7 @@ use super::Whereabouts;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Wish};
 use crate::serve::Call;
-use crate::slices::Slice;
+use crate::whereabouts::slices::Slice;
 
 impl Whereabouts {
     /// An address of this node's slice of each range, or none.

@@ -30,15 +30,15 @@ use crate::coil::{Asked, Coil, Resolve};
 use crate::drive::{Entrance, Handle, Hands};
 use crate::journal::{Image, Record};
 use crate::key::Pod;
-use crate::ledgers::{self, Ledgers};
 use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
 use crate::objects::Watched;
 use crate::pods::Pods;
 use crate::serve::{Burials, Dialect, Service};
-use crate::slices::{self, Slices};
 use crate::testing::Obedient;
 pub(super) use crate::testing::{a_moment, until};
 use crate::whereabouts::Whereabouts;
+use crate::whereabouts::ledgers::{self, Ledgers};
+use crate::whereabouts::slices::{self, Slices};
 
 const SYSTEM: &str = "kube-system";
 /// One namespace for each kind of network, so that they can share a server.

@@ -19,7 +19,7 @@ async fn adds_and_dels_make_no_call_and_their_record_is_one_write_behind() {
     bed.cut("net", "10.9.0.0/24", OURS).await;
     let whole = bed.start_with(
         Image::default(),
-        crate::slices::SlicesOptions { debounce: Duration::from_secs(2), ..options() },
+        crate::whereabouts::slices::SlicesOptions { debounce: Duration::from_secs(2), ..options() },
     );
     whole.ready().await;
     a_moment().await;
@@ -134,7 +134,7 @@ async fn a_restart_of_an_agent_whose_record_was_behind_makes_it_exact() {
     bed.cut("net", "10.9.0.0/24", OURS).await;
     let whole = bed.start_with(
         Image::default(),
-        crate::slices::SlicesOptions { debounce: Duration::from_mins(10), ..options() },
+        crate::whereabouts::slices::SlicesOptions { debounce: Duration::from_mins(10), ..options() },
     );
     whole.ready().await;
     for container in ["a", "b"] {

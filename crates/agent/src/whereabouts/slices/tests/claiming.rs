@@ -10,7 +10,7 @@ use tenure_whereabouts::slices::{identify, is_cut};
 
 use super::bed::{Bed, NODE, a_moment, options, until};
 use crate::journal::Image;
-use crate::slices::SlicesOptions;
+use crate::whereabouts::slices::SlicesOptions;
 
 const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE)];
 const NOT_OURS: &[(&str, &str)] = &[("10.9.0.0/28", "")];

@@ -21,9 +21,9 @@ use crate::drive::{Entrance, Handle};
 use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Done, Event, Node, Settings, Wish};
-use crate::slices::{Slices, SlicesOptions};
 use crate::testing::{Obedient, SOON};
 pub(super) use crate::testing::{a_moment, until};
+use crate::whereabouts::slices::{Slices, SlicesOptions};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const NAMESPACE: &str = "kube-system";

@@ -22,15 +22,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::drive::{Entrance, Handle};
 use crate::journal::Image;
-use crate::ledgers::{self, Ledgers};
 use crate::node::{Event, Node, Settings};
 use crate::pods::Pods;
 use crate::run::tombstones::Tombstones;
 use crate::serve::{Burials, PodName, Service};
-use crate::slices::{self, Slices};
 pub(super) use crate::testing::until;
 use crate::testing::{Obedient, SOON};
 use crate::whereabouts::Whereabouts;
+use crate::whereabouts::ledgers::{self, Ledgers};
+use crate::whereabouts::slices::{self, Slices};
 
 pub(super) const NAMESPACE: &str = "kube-system";
 

@@ -6,7 +6,7 @@ use tenure_testbed::faults::{Calls, Rule};
 
 use super::bed::{Bed, NODE, a_moment, options, until};
 use crate::journal::Image;
-use crate::slices::SlicesOptions;
+use crate::whereabouts::slices::SlicesOptions;
 
 const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE)];
 const RECORD: &str = "net-node-1-10.9.0.0-28";
