@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::journal::Record;
 use crate::node::{Action, CallError, Done, Event, Node, Ticket};
 
-/// Those who carry actions out. What takes time is handed on, and its end comes back as an event.
-pub trait Hands: Send + 'static {
+/// Carries actions out. What takes time is handed on, and its end comes back as an event.
+pub trait Executor: Send + 'static {
     /// Appends to the journal; [`Event::Committed`] comes back.
     fn record(&mut self, records: Vec<Record>);
     /// Appends to the journal here and now, if that takes less than handing it on to another thread, and says what came of it;
@@ -43,10 +43,10 @@ pub struct Handle {
 
 /// Drives a node.
 #[derive(Debug)]
-pub struct Driver<C, H> {
+pub struct Driver<C, E> {
     node: Node,
     clock: C,
-    hands: H,
+    executor: E,
     inbox: Inbox,
     open: HashMap<Ticket, oneshot::Sender<Outcome>>,
     tickets: u64,
@@ -84,16 +84,16 @@ impl std::fmt::Debug for Question {
     }
 }
 
-/// The way into a driver that is to be made: those who carry actions out need it to say what became of them.
+/// The channel into a driver that is to be made: its executor needs it to say what became of actions.
 #[derive(Debug)]
-pub struct Entrance {
+pub struct NodeChannel {
     handle: Handle,
     inbox: Inbox,
 }
 
-impl Entrance {
-    /// A way in.
-    #[expect(clippy::new_without_default, reason = "a way into nothing is no default")]
+impl NodeChannel {
+    /// A channel.
+    #[expect(clippy::new_without_default, reason = "a channel that nobody reads is no default")]
     pub fn new() -> Self {
         let (events, told) = mpsc::unbounded_channel();
         let (questions, asked) = mpsc::unbounded_channel();
@@ -106,9 +106,9 @@ impl Entrance {
     }
 
     /// The driver at the end of it.
-    pub fn driver<C: Clock, H: Hands>(self, node: Node, clock: C, hands: H) -> Driver<C, H> {
+    pub fn driver<C: Clock, E: Executor>(self, node: Node, clock: C, executor: E) -> Driver<C, E> {
         let (open, events, jobs) = (HashMap::new(), VecDeque::new(), Vec::new());
-        Driver { node, clock, hands, inbox: self.inbox, open, tickets: 0, events, jobs }
+        Driver { node, clock, executor, inbox: self.inbox, open, tickets: 0, events, jobs }
     }
 }
 
@@ -137,7 +137,7 @@ impl Handle {
     }
 }
 
-impl<C: Clock, H: Hands> Driver<C, H> {
+impl<C: Clock, E: Executor> Driver<C, E> {
     /// Drives the node until `ended`, or until nobody can reach it any more. What is under way then is left as it is:
     /// whoever waits is told to try again, and the journal knows what was done.
     pub async fn run(mut self, ended: impl Future<Output = ()> + Send) {
@@ -204,15 +204,15 @@ impl<C: Clock, H: Hands> Driver<C, H> {
             self.node.reuse(actions);
             // First, because they are written while the rest is done.
             if !records.is_empty() {
-                match self.hands.record_at_once(records) {
+                match self.executor.record_at_once(records) {
                     Ok(event) => self.events.push_back(event),
-                    Err(records) => self.hands.record(records),
+                    Err(records) => self.executor.record(records),
                 }
             }
             for job in self.jobs.drain(..) {
-                match self.hands.at_once(job) {
+                match self.executor.at_once(job) {
                     Ok(event) => self.events.push_back(event),
-                    Err(job) => self.hands.carry_out(job),
+                    Err(job) => self.executor.carry_out(job),
                 }
             }
             worked |= !self.events.is_empty();
@@ -248,7 +248,7 @@ mod tests {
 
     struct Idle;
 
-    impl Hands for Idle {
+    impl Executor for Idle {
         fn record(&mut self, _: Vec<Record>) {}
         fn carry_out(&mut self, _: Action) {}
     }
@@ -256,7 +256,7 @@ mod tests {
     /// Writes everything down here and now.
     struct Prompt(u64);
 
-    impl Hands for Prompt {
+    impl Executor for Prompt {
         fn record(&mut self, records: Vec<Record>) {
             panic!("these were written already: {records:?}");
         }
@@ -269,10 +269,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_written_at_once_is_answered_without_anybody_else() {
-        let entrance = Entrance::new();
-        let node = entrance.handle();
+        let channel = NodeChannel::new();
+        let node = channel.handle();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
-        let driver = entrance.driver(Node::new(Settings::new("node-1")), clock, Prompt(0));
+        let driver = channel.driver(Node::new(Settings::new("node-1")), clock, Prompt(0));
         tokio::spawn(driver.run(std::future::pending()));
         let facts = PoolFacts { block_bits: 3, ..PoolFacts::default() };
         node.tell(Event::PoolChanged { name: "default".into(), facts });
@@ -301,13 +301,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_happened_comes_before_what_is_asked_for() {
-        let entrance = Entrance::new();
-        let node = entrance.handle();
+        let channel = NodeChannel::new();
+        let node = channel.handle();
         let mut asked = std::pin::pin!(node.look(|node| node.pools().len()));
         assert!(futures::poll!(&mut asked).is_pending());
         node.tell(Event::PoolChanged { name: "default".into(), facts: PoolFacts::default() });
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
-        let driver = entrance.driver(Node::new(Settings::new("node-1")), clock, Idle);
+        let driver = channel.driver(Node::new(Settings::new("node-1")), clock, Idle);
         tokio::spawn(driver.run(std::future::pending()));
         assert_eq!(asked.await, Ok(1));
     }
@@ -315,9 +315,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_due_is_not_forgotten_because_something_else_came_first() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
-        let entrance = Entrance::new();
-        let node = entrance.handle();
-        let driver = entrance.driver(Node::new(Settings::new("node-1")), Arc::clone(&clock), Idle);
+        let channel = NodeChannel::new();
+        let node = channel.handle();
+        let driver = channel.driver(Node::new(Settings::new("node-1")), Arc::clone(&clock), Idle);
         tokio::spawn(driver.run(std::future::pending()));
         node.tell(Event::Journal(Image::default()));
         node.tell(Event::Kernel(Vec::new()));

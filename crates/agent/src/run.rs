@@ -13,7 +13,7 @@
 //! or told to try again, the journal is written to its end.
 
 mod boot;
-mod hands;
+mod executor;
 mod options;
 mod stage;
 pub(crate) mod tombstones;
@@ -41,7 +41,7 @@ pub use stage::{Progress, Stage};
 
 use crate::claims::{self, Claims, Reason};
 use crate::coil::Coil;
-use crate::drive::{Driver, Entrance, Handle};
+use crate::drive::{Driver, Handle, NodeChannel};
 use crate::inspect::{ApiCalls, Inspector, Parts};
 use crate::journal::{Commit, Journal, Known, OpenError, Opened, Origin};
 use crate::node::{self, Event, Node};
@@ -53,7 +53,7 @@ use crate::whereabouts::ledgers::{self, Ledgers};
 use crate::whereabouts::slices::{self, Slices};
 use crate::wire::{self, Wirer};
 use crate::witness::{ClientOf, Witness};
-use hands::Body;
+use executor::NodeExecutor;
 use stage::Stages;
 use tombstones::Tombstones;
 
@@ -139,8 +139,8 @@ impl Agent {
         entropy: E,
         stop: CancellationToken,
     ) -> Result<Self, StartError> {
-        let entrance = Entrance::new();
-        let (node, stages) = (entrance.handle(), Stages::begin());
+        let channel = NodeChannel::new();
+        let (node, stages) = (channel.handle(), Stages::begin());
         let (journal, guests, kernel, eye) = {
             let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
             tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
@@ -206,7 +206,7 @@ impl Agent {
             runtime: tokio::runtime::Handle::current(),
             stop: life.clone(),
         };
-        let hands = Body {
+        let executor = NodeExecutor {
             node: node.clone(),
             witness,
             journal,
@@ -217,7 +217,7 @@ impl Agent {
             mtu: options.mtu,
         };
         let settings = node::Settings { slices: true, ..options.node.clone() };
-        let driver = entrance.driver(Node::new(settings), clock.clone(), hands);
+        let driver = channel.driver(Node::new(settings), clock.clone(), executor);
         let burials = Burials::of(options.paths.tombstones());
         let own: [Arc<dyn Dialect>; 2] = [
             Arc::new(
@@ -417,7 +417,7 @@ struct Life<C> {
 }
 
 impl<C: Clock + Clone> Life<C> {
-    async fn live(self, driver: Driver<C, Body>) -> Result<(), RunError> {
+    async fn live(self, driver: Driver<C, NodeExecutor>) -> Result<(), RunError> {
         let mut driving = tokio::spawn(driver.run(self.life.clone().cancelled_owned()));
         let ended = tokio::select! {
             ended = self.serve() => ended,

@@ -1,9 +1,9 @@
-//! What several test beds of this crate need: patience, and hands that commit at once.
+//! What several test beds of this crate need: patience, and an executor that commits at once.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::drive::{Handle, Hands};
+use crate::drive::{Executor, Handle};
 use crate::journal::{Image, Record};
 use crate::node::{Action, Event};
 use crate::whereabouts::slices::Slices;
@@ -29,7 +29,7 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
     tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("waited {SOON:?} for {what}"))
 }
 
-/// The hands of a node that has slices and nothing else: commit everything at once, and say what is different.
+/// The executor of a node that has slices and nothing else: commits everything at once, and says what is different.
 pub(crate) struct Obedient {
     pub(crate) node: Handle,
     pub(crate) slices: Slices,
@@ -37,7 +37,7 @@ pub(crate) struct Obedient {
     pub(crate) position: u64,
 }
 
-impl Hands for Obedient {
+impl Executor for Obedient {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         for record in records {

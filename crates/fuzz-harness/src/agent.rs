@@ -1,7 +1,7 @@
 //! What a runtime says, all the way to an agent and back, with a journal and a kernel that do what they are told.
 
 use tenure_agent::coil::{Asked, Coil, Resolve};
-use tenure_agent::drive::{Entrance, Handle, Hands};
+use tenure_agent::drive::{Executor, Handle, NodeChannel};
 use tenure_agent::journal::{Image, Record};
 use tenure_agent::node::{Link, PoolFacts, SeenBlock};
 use tenure_agent::serve::Service;
@@ -61,10 +61,10 @@ pub(crate) fn check(verb: Verb, version: Option<Version>, reply: &rpc::Reply) ->
 /// Runs something with the service of a node that has a block for the pool `default`.
 pub(crate) fn with_service<T>(ask: impl AsyncFnOnce(Service<SystemClock>) -> T) -> Result<T, Violation> {
     let subnet = Subnet { ipv4: "10.1.0.0/24".parse().ok(), ipv6: "fd01::/120".parse().ok() };
-    let entrance = Entrance::new();
-    let node = entrance.handle();
-    let hands = Obedient { node: node.clone(), position: 0 };
-    let driver = entrance.driver(Node::new(Settings::new("node-1")), SystemClock, hands);
+    let channel = NodeChannel::new();
+    let node = channel.handle();
+    let executor = Obedient { node: node.clone(), position: 0 };
+    let driver = channel.driver(Node::new(Settings::new("node-1")), SystemClock, executor);
     let facts = PoolFacts { block_bits: 8, ..PoolFacts::default() };
     node.tell(Event::PoolChanged { name: "default".into(), facts });
     node.tell(Event::BlockSeen(SeenBlock {
@@ -112,7 +112,7 @@ struct Obedient {
     position: u64,
 }
 
-impl Hands for Obedient {
+impl Executor for Obedient {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         self.node.tell(Event::Committed { up_to: self.position });

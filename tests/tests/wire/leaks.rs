@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_agent::drive::{Entrance, Handle, Hands};
+use tenure_agent::drive::{Executor, Handle, NodeChannel};
 use tenure_agent::journal::{Image, Record};
 use tenure_agent::node::{Action, Attach, Done, Event, PoolFacts, Report, SeenBlock, Wiring, Wish};
 use tenure_agent::wire::Wirer;
@@ -23,14 +23,14 @@ pub(super) struct Agent {
     end: Option<oneshot::Sender<()>>,
 }
 
-struct Body {
+struct KernelExecutor {
     node: Handle,
     kernel: Arc<Wirer>,
     position: u64,
     reports: mpsc::UnboundedSender<Report>,
 }
 
-impl Hands for Body {
+impl Executor for KernelExecutor {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         self.node.tell(Event::Committed { up_to: self.position });
@@ -48,20 +48,21 @@ impl Hands for Body {
 impl Agent {
     /// One that looks five times a second, and waits half a second between two observations.
     pub(super) fn start(machine: &Machine) -> Self {
-        let entrance = Entrance::new();
-        let node = entrance.handle();
+        let channel = NodeChannel::new();
+        let node = channel.handle();
         let tell = node.clone();
         let kernel = Wirer::start(machine.host(), machine.host(), SystemClock, move |event| tell.tell(event));
         let kernel = Arc::new(kernel.unwrap());
         let (tell, reports) = mpsc::unbounded_channel();
-        let body = Body { node: node.clone(), kernel: Arc::clone(&kernel), position: 0, reports: tell };
+        let body =
+            KernelExecutor { node: node.clone(), kernel: Arc::clone(&kernel), position: 0, reports: tell };
         let settings = Settings {
             look_every: Duration::from_millis(200),
             look_apart: Duration::from_millis(500),
             ..Settings::new("node-1")
         };
         let (end, ended) = oneshot::channel::<()>();
-        let driver = entrance.driver(Node::new(settings), SystemClock, body);
+        let driver = channel.driver(Node::new(settings), SystemClock, body);
         tokio::spawn(driver.run(async move { drop(ended.await) }));
         node.tell(Event::Journal(Image::default()));
         let facts = PoolFacts { block_bits: 5, ..PoolFacts::default() };

@@ -132,13 +132,13 @@ fn invalid(message: impl Into<String>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Entrance;
+    use crate::drive::NodeChannel;
 
     fn mac(more: &str, args: &[(&str, &str)]) -> Result<Option<String>, Failure> {
         let text = format!(r#"{{"cniVersion":"1.0.0","name":"k8s","type":"tenure"{more}}}"#);
         let args = args.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let call = tenure_cni::rpc::Call { args, ..tenure_cni::rpc::Call::default() };
-        let (network, node) = (NetworkConfig::parse(text.as_bytes()).unwrap(), Entrance::new().handle());
+        let (network, node) = (NetworkConfig::parse(text.as_bytes()).unwrap(), NodeChannel::new().handle());
         Request::read(&Call::new(&node, &network, &call)).mac()
     }
 

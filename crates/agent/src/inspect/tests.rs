@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::drive::{Entrance, Hands};
+use crate::drive::{Executor, NodeChannel};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Attach, Event, PoolFacts, Recorded, SeenBlock, SeenSlice, Settings, Wish};
@@ -19,7 +19,7 @@ use crate::objects::{WatchHealth, Watched};
 
 struct Committed(Handle, u64);
 
-impl Hands for Committed {
+impl Executor for Committed {
     fn record(&mut self, records: Vec<Record>) {
         self.1 += records.len() as u64;
         self.0.tell(Event::Committed { up_to: self.1 });
@@ -54,10 +54,10 @@ fn block(index: u8) -> SeenBlock {
 
 fn rig() -> Rig {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
-    let entrance = Entrance::new();
-    let node = entrance.handle();
+    let channel = NodeChannel::new();
+    let node = channel.handle();
     let driver =
-        entrance.driver(Node::new(Settings::new("node1")), Arc::clone(&clock), Committed(node.clone(), 0));
+        channel.driver(Node::new(Settings::new("node1")), Arc::clone(&clock), Committed(node.clone(), 0));
     let (end, ended) = oneshot::channel::<()>();
     let driven = tokio::spawn(driver.run(async move { drop(ended.await) }));
     let stage = Arc::new(Mutex::new(Stage::Reading));

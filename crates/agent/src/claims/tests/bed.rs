@@ -27,7 +27,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub(super) use super::kinds::*;
 use crate::claims::{Claims, ClaimsOptions, Reason};
 use crate::coil::{Asked, Coil, Resolve};
-use crate::drive::{Entrance, Handle, Hands};
+use crate::drive::{Executor, Handle, NodeChannel};
 use crate::journal::{Image, Record};
 use crate::key::Pod;
 use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
@@ -98,7 +98,7 @@ struct Kernelless {
     asked: Arc<Mutex<Vec<Action>>>,
 }
 
-impl Hands for Kernelless {
+impl Executor for Kernelless {
     fn record(&mut self, records: Vec<Record>) {
         self.within.record(records);
     }
@@ -447,8 +447,8 @@ impl Bed {
     }
 
     async fn agent_with(&self, journal: Image, options: ClaimsOptions) -> Agent {
-        let (entrance, stop) = (Entrance::new(), CancellationToken::new());
-        let node = entrance.handle();
+        let (channel, stop) = (NodeChannel::new(), CancellationToken::new());
+        let node = channel.handle();
         let guests = journal.guests().count();
         for event in routed_pool() {
             node.tell(event);
@@ -469,9 +469,9 @@ impl Bed {
             journal: Arc::clone(&journal),
             position: 0,
         };
-        let hands = Kernelless { within, asked: Arc::clone(&asked) };
+        let executor = Kernelless { within, asked: Arc::clone(&asked) };
         let settings = Settings { slices: true, ..Settings::new("node-1") };
-        let driver = entrance.driver(Node::new(settings), SystemClock, hands);
+        let driver = channel.driver(Node::new(settings), SystemClock, executor);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
         let directory = self.directory.path().join("node-1");
         let wanted = ledgers::LedgersOptions {

@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::bed::{Bed, NODE, until};
 use crate::coil::{Asked, Resolve};
-use crate::drive::{Entrance, Handle, Hands};
+use crate::drive::{Executor, Handle, NodeChannel};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Attach, Done, Event, Found, Link, Node, Settings, Wish};
@@ -35,7 +35,7 @@ struct Obedient {
     position: u64,
 }
 
-impl Hands for Obedient {
+impl Executor for Obedient {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         self.node.tell(Event::Committed { up_to: self.position });
@@ -61,8 +61,8 @@ fn settings() -> Settings {
 }
 
 fn whole(bed: &Bed, settings: Settings, found: Vec<Found>) -> Whole {
-    let entrance = Entrance::new();
-    let (node, stop) = (entrance.handle(), CancellationToken::new());
+    let channel = NodeChannel::new();
+    let (node, stop) = (channel.handle(), CancellationToken::new());
     let tell = {
         let node = node.clone();
         move |event| node.tell(event)
@@ -70,8 +70,8 @@ fn whole(bed: &Bed, settings: Settings, found: Vec<Found>) -> Whole {
     let client = bed.faults.client(bed.server.clone(), "default");
     let entropy = SeededEntropy::new(5);
     let objects = Objects::start(client, ObjectsOptions::new(NODE), SystemClock, entropy, tell, stop.clone());
-    let hands = Obedient { node: node.clone(), objects: objects.clone(), position: 0 };
-    let driver = entrance.driver(Node::new(settings), SystemClock, hands);
+    let executor = Obedient { node: node.clone(), objects: objects.clone(), position: 0 };
+    let driver = channel.driver(Node::new(settings), SystemClock, executor);
     node.tell(Event::Journal(Image::default()));
     node.tell(Event::Kernel(found));
     let ended = stop.clone();

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::coil::{Asked, Coil, Resolve};
-use crate::drive::{Entrance, Handle, Hands};
+use crate::drive::{Executor, Handle, NodeChannel};
 use crate::journal::{Image, Record};
 use crate::key::Pod;
 use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
@@ -35,7 +35,7 @@ struct Obedient {
     intact: Arc<AtomicBool>,
 }
 
-impl Hands for Obedient {
+impl Executor for Obedient {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         self.node.tell(Event::Committed { up_to: self.position });
@@ -119,10 +119,10 @@ impl Rig {
 
     pub(super) fn with_intact(intact: &Arc<AtomicBool>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let entrance = Entrance::new();
-        let node = entrance.handle();
-        let hands = Obedient { node: node.clone(), position: 0, intact: Arc::clone(intact) };
-        let driver = entrance.driver(Node::new(Settings::new("node-1")), SystemClock, hands);
+        let channel = NodeChannel::new();
+        let node = channel.handle();
+        let executor = Obedient { node: node.clone(), position: 0, intact: Arc::clone(intact) };
+        let driver = channel.driver(Node::new(Settings::new("node-1")), SystemClock, executor);
         let listening = listen(&directory.path().join("run/tenured.sock")).unwrap();
         let gateways = ("169.254.1.1".parse().unwrap(), "fe80::1".parse().unwrap());
         let coil = Coil::new(Pools, gateways);

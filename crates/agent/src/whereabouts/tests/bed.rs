@@ -20,7 +20,7 @@ use tenure_whereabouts::config::Arguments;
 use tenure_whereabouts::slices::{NETWORK, slice_pools};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::drive::{Entrance, Handle};
+use crate::drive::{Handle, NodeChannel};
 use crate::journal::Image;
 use crate::node::{Event, Node, Settings};
 use crate::pods::Pods;
@@ -160,8 +160,8 @@ impl Bed {
 
     /// An agent that has read everything, in the directory of the one before.
     pub(super) async fn agent_after(&self, name: &str, journal: Image) -> Agent {
-        let (entrance, stop) = (Entrance::new(), CancellationToken::new());
-        let (node, directory) = (entrance.handle(), self.directory.path().join(name));
+        let (channel, stop) = (NodeChannel::new(), CancellationToken::new());
+        let (node, directory) = (channel.handle(), self.directory.path().join(name));
         for event in [Event::Journal(journal.clone()), Event::Kernel(Vec::new()), Event::ApiRead] {
             node.tell(event);
         }
@@ -176,14 +176,14 @@ impl Bed {
         };
         let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), stop.clone());
         let journal = Arc::new(Mutex::new(journal));
-        let hands = Obedient {
+        let executor = Obedient {
             node: node.clone(),
             slices: slices.clone(),
             journal: Arc::clone(&journal),
             position: 0,
         };
         let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(name) };
-        let driver = entrance.driver(Node::new(settings), SystemClock, hands);
+        let driver = channel.driver(Node::new(settings), SystemClock, executor);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
         let wanted = ledgers::LedgersOptions {
             cooling: Duration::ZERO,

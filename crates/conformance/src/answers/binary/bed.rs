@@ -14,7 +14,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tenure_agent::drive::{Entrance, Handle, Hands};
+use tenure_agent::drive::{Executor, Handle, NodeChannel};
 use tenure_agent::journal::{Image, Record};
 use tenure_agent::node::{Action, Event, Node, Settings};
 use tenure_agent::pods::Pods;
@@ -136,8 +136,8 @@ impl Bed {
 
     async fn serve(&self, server: &LocalApi) -> Result<(), String> {
         let client = faulty(server.client(), Arc::clone(&self.fault));
-        let entrance = Entrance::new();
-        let node = entrance.handle();
+        let channel = NodeChannel::new();
+        let node = channel.handle();
         for event in [Event::Journal(Image::default()), Event::Kernel(Vec::new()), Event::ApiRead] {
             node.tell(event);
         }
@@ -147,10 +147,10 @@ impl Bed {
             ..slices::SlicesOptions::new(NODE, NAMESPACE)
         };
         let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), self.stop.clone());
-        let hands = Kernelless { node: node.clone(), slices: slices.clone(), position: 0 };
+        let executor = Kernelless { node: node.clone(), slices: slices.clone(), position: 0 };
         // Which address comes next is what cases are about: nothing rests.
         let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(NODE) };
-        let driver = entrance.driver(Node::new(settings), SystemClock, hands);
+        let driver = channel.driver(Node::new(settings), SystemClock, executor);
         tokio::spawn(driver.run(self.stop.clone().cancelled_owned()));
         let wanted = ledgers::LedgersOptions {
             cooling: Duration::ZERO,
@@ -389,7 +389,7 @@ struct Kernelless {
     position: u64,
 }
 
-impl Hands for Kernelless {
+impl Executor for Kernelless {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         for record in &records {

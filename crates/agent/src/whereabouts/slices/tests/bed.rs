@@ -17,7 +17,7 @@ use tenure_localapi::{LocalApi, Options as ServerOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::drive::{Entrance, Handle};
+use crate::drive::{Handle, NodeChannel};
 use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Done, Event, Node, Settings, Wish};
@@ -196,22 +196,22 @@ impl Bed {
     }
 
     pub(super) fn start_with(&self, journal: Image, options: SlicesOptions) -> Whole {
-        let entrance = Entrance::new();
-        let (node, stop) = (entrance.handle(), CancellationToken::new());
+        let channel = NodeChannel::new();
+        let (node, stop) = (channel.handle(), CancellationToken::new());
         node.tell(Event::Journal(journal.clone()));
         node.tell(Event::Kernel(Vec::new()));
         node.tell(Event::ApiRead);
         let client = self.faults.client(self.server.clone(), "default");
         let slices = Slices::start(client, options, SystemClock, node.clone(), stop.clone());
         let journal = Arc::new(Mutex::new(journal));
-        let hands = Obedient {
+        let executor = Obedient {
             node: node.clone(),
             slices: slices.clone(),
             journal: Arc::clone(&journal),
             position: 0,
         };
         let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(NODE) };
-        let driver = entrance.driver(Node::new(settings), SystemClock, hands);
+        let driver = channel.driver(Node::new(settings), SystemClock, executor);
         let ended = stop.clone();
         tokio::spawn(async move { driver.run(ended.cancelled()).await });
         Whole { node, slices, journal, _life: stop.drop_guard() }

@@ -1,11 +1,11 @@
-//! Who carries out what a node wants done.
+//! Carries out what a node wants done.
 
 use std::sync::Arc;
 
 use tracing::error;
 
 use super::stage::Stages;
-use crate::drive::{Handle, Hands};
+use crate::drive::{Executor, Handle};
 use crate::journal::{Commit, Journal, Record};
 use crate::node::{Action, Event, Report};
 use crate::objects::Objects;
@@ -14,7 +14,7 @@ use crate::wire::Wirer;
 use crate::witness::Witness;
 
 /// The journal's thread, the kernel's thread and the API server's tasks.
-pub(super) struct Body {
+pub(super) struct NodeExecutor {
     pub(super) node: Handle,
     pub(super) journal: Journal,
     pub(super) kernel: Arc<Wirer>,
@@ -26,7 +26,7 @@ pub(super) struct Body {
     pub(super) mtu: Option<u32>,
 }
 
-impl Body {
+impl NodeExecutor {
     /// Lets those know who write down elsewhere what is held.
     fn note(&self, records: &[Record]) {
         for record in records {
@@ -35,7 +35,7 @@ impl Body {
     }
 }
 
-impl Hands for Body {
+impl Executor for NodeExecutor {
     fn record_at_once(&mut self, records: Vec<Record>) -> Result<Event, Vec<Record>> {
         self.note(&records);
         self.journal.append_now(records).map(|commit| match commit {
