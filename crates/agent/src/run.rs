@@ -47,7 +47,7 @@ use crate::journal::{Commit, Journal, Known, OpenError, Opened, Origin};
 use crate::node::{self, Event, Node};
 use crate::objects::{self, Objects, RemoteRoutes};
 use crate::pods::Pods;
-use crate::serve::{self, Burials, Dialect, ListenError, Service};
+use crate::serve::{self, Dialect, ListenError, PostponedDels, Service};
 use crate::whereabouts::Whereabouts;
 use crate::whereabouts::ledgers::{self, Ledgers};
 use crate::whereabouts::slices::{self, Slices};
@@ -218,7 +218,7 @@ impl Agent {
         };
         let settings = node::Settings { slices: true, ..options.node.clone() };
         let driver = channel.driver(Node::new(settings), clock.clone(), executor);
-        let burials = Burials::of(options.paths.tombstones());
+        let postponed = PostponedDels::of(options.paths.tombstones());
         let own: [Arc<dyn Dialect>; 2] = [
             Arc::new(
                 Whereabouts::new(
@@ -237,7 +237,7 @@ impl Agent {
         ];
         // Added ones come first: a plugin of ours may be asked for addresses of theirs.
         let dialects = options.dialects.iter().cloned().chain(own).collect();
-        let service = Service::new(node.clone(), clock.clone(), dialects, Some(burials.clone()));
+        let service = Service::new(node.clone(), clock.clone(), dialects, Some(postponed.clone()));
         let progress = stages.progress();
         let inspector = Inspector::new(Parts {
             node: node.clone(),
@@ -258,7 +258,7 @@ impl Agent {
             },
             kernel: Some(eye),
         });
-        let life = Life { options, service, burials, claims, stages, stop, life };
+        let life = Life { options, service, postponed, claims, stages, stop, life };
         let ended = on_own_thread(life.live(driver)).map_err(StartError::Thread)?;
         Ok(Self { node, objects, slices, ledgers, progress, inspector, ended })
     }
@@ -407,7 +407,7 @@ fn restrict(directory: &Path) -> Result<(), StartError> {
 struct Life<C> {
     options: AgentOptions,
     service: Service<C>,
-    burials: Burials,
+    postponed: PostponedDels,
     claims: Option<Claims>,
     stages: Stages,
     /// When this is cancelled, the agent stops.
@@ -445,7 +445,7 @@ impl<C: Clock + Clone> Life<C> {
                 () = self.stop.cancelled() => return Ok(()),
             }
         }
-        let tombstones = Tombstones::new(self.burials.clone(), self.service.clone());
+        let tombstones = Tombstones::new(self.postponed.clone(), self.service.clone());
         tombstones.replay().await;
         let socket = self.options.paths.socket();
         let listening = serve::listen(&socket)?;

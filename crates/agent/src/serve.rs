@@ -3,12 +3,12 @@
 //! A call goes to the [`Dialect`] that its configuration is of, whose answer becomes a CNI result in the version that the
 //! configuration asks for. A refusal is an answer like any other; a gRPC status other than OK is for what is no call.
 
-mod burials;
 mod call;
 mod conversation;
 mod dialect;
 mod failure;
 mod place;
+mod postponed;
 mod result;
 mod service;
 
@@ -26,10 +26,10 @@ use tokio_util::task::TaskTracker;
 
 use conversation::{Kept, converse};
 
-pub use burials::Burials;
 pub use call::{Call, Held, PodName};
 pub use dialect::{Answered, Deleted, Dialect};
 pub use place::ListenError;
+pub use postponed::PostponedDels;
 pub use service::Service;
 
 /// A socket that is being listened on.

@@ -4,7 +4,7 @@
 //! which is harmless. One that cannot be done now is tried again at the next look; what can never be done is set aside
 //! under another name, and said.
 //!
-//! How old one is does not matter, and no clock is asked: an ADD takes the tombstone of its own key back ([`Burials`]).
+//! How old one is does not matter, and no clock is asked: an ADD takes the tombstone of its own key back ([`PostponedDels`]).
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use tenure_cni::{Code, rpc, tombstone};
 use tenure_handles::Clock;
 use tracing::{info, warn};
 
-use crate::serve::{Burials, Service};
+use crate::serve::{PostponedDels, Service};
 
 /// How many are done at once.
 const AT_ONCE: usize = 64;
@@ -25,32 +25,32 @@ const ASIDE: &str = "refused";
 /// Where tombstones are, and who does what they say.
 #[derive(Debug)]
 pub(crate) struct Tombstones<C> {
-    burials: Burials,
+    postponed: PostponedDels,
     service: Service<C>,
 }
 
 impl<C: Clock> Tombstones<C> {
     /// Those that the service's ADDs take back.
-    pub(crate) fn new(burials: Burials, service: Service<C>) -> Self {
-        Self { burials, service }
+    pub(crate) fn new(postponed: PostponedDels, service: Service<C>) -> Self {
+        Self { postponed, service }
     }
 
     /// Does what was left while no agent ran, or since: by a DEL that found the door closed a moment before it opened, or whose
     /// answer was lost.
     pub(crate) async fn replay(&self) {
         self.each(|path, call| async move {
-            if let Some(_burial) = self.burials.begin(&path) {
-                self.bury(&path, call).await;
+            if let Some(_under_way) = self.postponed.begin(&path) {
+                self.replay_one(&path, call).await;
             }
         })
         .await;
     }
 
     async fn each<F: Future<Output = ()>>(&self, act: impl Fn(PathBuf, rpc::Call) -> F) {
-        let found = match tombstone::read_all(self.burials.directory()) {
+        let found = match tombstone::read_all(self.postponed.directory()) {
             Ok(found) => found,
             Err(error) => {
-                warn!(directory = %self.burials.directory().display(), %error, "cannot look for tombstones");
+                warn!(directory = %self.postponed.directory().display(), %error, "cannot look for tombstones");
                 return;
             }
         };
@@ -64,9 +64,9 @@ impl<C: Clock> Tombstones<C> {
         stream::iter(readable).for_each_concurrent(AT_ONCE, |(path, call)| act(path, call)).await;
     }
 
-    async fn bury(&self, path: &Path, call: rpc::Call) {
+    async fn replay_one(&self, path: &Path, call: rpc::Call) {
         let container = call.container_id.clone();
-        match self.service.bury(call).await.failure {
+        match self.service.replay_del(call).await.failure {
             None => {
                 info!(container, "did a DEL that came while no agent answered");
                 remove(path);

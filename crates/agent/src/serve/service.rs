@@ -8,10 +8,10 @@ use tenure_grpc::{Status, server};
 use tenure_handles::Clock;
 use tracing::{Instrument, info, info_span, warn};
 
-use super::burials::Burials;
 use super::call::Call;
 use super::conversation::{Answer, Outcome};
 use super::dialect::{Deleted, Dialect};
+use super::postponed::PostponedDels;
 use super::result;
 use crate::drive::Handle;
 use crate::inspect::Calls;
@@ -28,7 +28,7 @@ struct Inner<C> {
     clock: C,
     calls: Calls,
     dialects: Vec<Arc<dyn Dialect>>,
-    tombstones: Option<Burials>,
+    tombstones: Option<PostponedDels>,
 }
 
 /// Whether a DEL that cannot be done now may be left for later.
@@ -49,7 +49,12 @@ impl<C> Clone for Service<C> {
 impl<C: Clock> Service<C> {
     /// A service in front of a node. A call is answered by the first dialect that it is for. ADDs take `tombstones` back,
     /// and DELs that cannot be done now are left there.
-    pub fn new(node: Handle, clock: C, dialects: Vec<Arc<dyn Dialect>>, tombstones: Option<Burials>) -> Self {
+    pub fn new(
+        node: Handle,
+        clock: C,
+        dialects: Vec<Arc<dyn Dialect>>,
+        tombstones: Option<PostponedDels>,
+    ) -> Self {
         Self { inner: Arc::new(Inner { node, clock, calls: Calls::default(), dialects, tombstones }) }
     }
 
@@ -79,7 +84,7 @@ impl<C: Clock> Service<C> {
     }
 
     /// Does a DEL that was left as a tombstone. It stays one if it cannot be done.
-    pub(crate) async fn bury(&self, call: rpc::Call) -> rpc::Reply {
+    pub(crate) async fn replay_del(&self, call: rpc::Call) -> rpc::Reply {
         self.answer_or_leave(Verb::Del, call, Leave::Nothing).await
     }
 

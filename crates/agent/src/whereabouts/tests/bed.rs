@@ -25,7 +25,7 @@ use crate::journal::Image;
 use crate::node::{Event, Node, Settings};
 use crate::pods::Pods;
 use crate::run::tombstones::Tombstones;
-use crate::serve::{Burials, PodName, Service};
+use crate::serve::{PodName, PostponedDels, Service};
 pub(super) use crate::testing::until;
 use crate::testing::{Obedient, SOON};
 use crate::whereabouts::Whereabouts;
@@ -193,10 +193,10 @@ impl Bed {
         let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
         let pods = Pods::new(client, name, SystemClock, stop.clone());
         let whereabouts = Whereabouts::new(ledgers, slices, pods.clone(), &directory, false);
-        let burials = Burials::of(directory.join("tombstones"));
+        let postponed = PostponedDels::of(directory.join("tombstones"));
         let service =
-            Service::new(node.clone(), SystemClock, vec![Arc::new(whereabouts)], Some(burials.clone()));
-        let tombstones = Tombstones::new(burials, service.clone());
+            Service::new(node.clone(), SystemClock, vec![Arc::new(whereabouts)], Some(postponed.clone()));
+        let tombstones = Tombstones::new(postponed, service.clone());
         let agent = Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent

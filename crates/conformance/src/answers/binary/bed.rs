@@ -18,7 +18,7 @@ use tenure_agent::drive::{Executor, Handle, NodeChannel};
 use tenure_agent::journal::{Image, Record};
 use tenure_agent::node::{Action, Event, Node, Settings};
 use tenure_agent::pods::Pods;
-use tenure_agent::serve::{Burials, Service, listen};
+use tenure_agent::serve::{PostponedDels, Service, listen};
 use tenure_agent::whereabouts::Whereabouts;
 use tenure_agent::whereabouts::ledgers::{self, Ledgers};
 use tenure_agent::whereabouts::slices::{self, Slices};
@@ -161,9 +161,9 @@ impl Bed {
         };
         let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, self.stop.clone());
         let pods = Pods::new(client, NODE, SystemClock, self.stop.clone());
-        let burials = Burials::of(self.directory.path().join("tombstones"));
+        let postponed = PostponedDels::of(self.directory.path().join("tombstones"));
         let whereabouts = Whereabouts::new(ledgers, slices, pods, self.directory.path(), false);
-        let service = Service::new(node.clone(), SystemClock, vec![Arc::new(whereabouts)], Some(burials));
+        let service = Service::new(node.clone(), SystemClock, vec![Arc::new(whereabouts)], Some(postponed));
         let listening = listen(&self.directory.path().join("tenured.sock")).map_err(refused)?;
         tokio::spawn(listening.serve(service, self.stop.clone().cancelled_owned()));
         let ready = async {

@@ -16,7 +16,7 @@ use crate::objects::lock;
 
 /// The tombstones of a directory, for those who do what they say and for those who take them back. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Burials {
+pub struct PostponedDels {
     directory: PathBuf,
     shared: Arc<Shared>,
 }
@@ -29,12 +29,12 @@ struct Shared {
 
 /// A tombstone is being done for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Burial<'b> {
-    burials: &'b Burials,
+pub(crate) struct DelUnderWay<'b> {
+    postponed: &'b PostponedDels,
     path: PathBuf,
 }
 
-impl Burials {
+impl PostponedDels {
     /// The tombstones of this directory.
     pub fn of(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into(), shared: Arc::default() }
@@ -46,10 +46,10 @@ impl Burials {
     }
 
     /// Begins to do what a tombstone says; nothing if it was taken back meanwhile, or is being done.
-    pub(crate) fn begin(&self, path: &Path) -> Option<Burial<'_>> {
+    pub(crate) fn begin(&self, path: &Path) -> Option<DelUnderWay<'_>> {
         let mut under_way = lock(&self.shared.under_way);
         let begins = path.exists() && under_way.insert(path.to_owned());
-        begins.then(|| Burial { burials: self, path: path.to_owned() })
+        begins.then(|| DelUnderWay { postponed: self, path: path.to_owned() })
     }
 
     /// Leaves a tombstone.
@@ -73,10 +73,10 @@ impl Burials {
     }
 }
 
-impl Drop for Burial<'_> {
+impl Drop for DelUnderWay<'_> {
     fn drop(&mut self) {
-        lock(&self.burials.shared.under_way).remove(&self.path);
-        self.burials.shared.ended.notify_waiters();
+        lock(&self.postponed.shared.under_way).remove(&self.path);
+        self.postponed.shared.ended.notify_waiters();
     }
 }
 
@@ -100,19 +100,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_add_waits_for_the_burial_of_its_own_key_and_one_that_came_first_ends_it() {
+    async fn an_add_waits_for_the_postponed_del_of_its_own_key_and_one_that_came_first_ends_it() {
         let directory = tempfile::tempdir().unwrap();
-        let burials = Burials::of(directory.path());
+        let postponed = PostponedDels::of(directory.path());
         let left = tombstone::leave(directory.path(), "net", &call()).unwrap();
-        let burial = burials.begin(&left).unwrap();
-        assert!(burials.begin(&left).is_none(), "it is being done");
+        let under_way = postponed.begin(&left).unwrap();
+        assert!(postponed.begin(&left).is_none(), "it is being done");
         let call = call();
-        let mut adding = std::pin::pin!(burials.take_back("net", &call));
+        let mut adding = std::pin::pin!(postponed.take_back("net", &call));
         assert!(futures::poll!(&mut adding).is_pending());
-        burials.take_back("other", &call).await.unwrap();
-        drop(burial);
+        postponed.take_back("other", &call).await.unwrap();
+        drop(under_way);
         adding.await.unwrap();
         assert!(!left.exists());
-        assert!(burials.begin(&left).is_none(), "the ADD came later, and what it says is over");
+        assert!(postponed.begin(&left).is_none(), "the ADD came later, and what it says is over");
     }
 }
