@@ -27,7 +27,7 @@ use tenure_linux::Host;
 
 pub use api_calls::ApiCalls;
 pub use calls::Calls;
-use kernel::Eye;
+use kernel::InventoryReader;
 use metrics::Metrics;
 
 use crate::drive::Handle;
@@ -73,7 +73,7 @@ pub struct Inspector {
 #[derive(Debug)]
 struct Inner {
     parts: Parts,
-    eye: Option<Eye>,
+    reader: Option<InventoryReader>,
     metrics: Metrics,
     started: Timestamp,
 }
@@ -82,9 +82,9 @@ impl Inspector {
     /// Begins to look.
     pub fn new(mut parts: Parts) -> Self {
         let metrics = Metrics::new(&parts.calls, &parts.api_calls);
-        let eye = parts.kernel.take().map(Eye::new);
+        let reader = parts.kernel.take().map(InventoryReader::new);
         let started = parts.clock.now();
-        Self { inner: Arc::new(Inner { parts, eye, metrics, started }) }
+        Self { inner: Arc::new(Inner { parts, reader, metrics, started }) }
     }
 
     /// What is told over HTTP.

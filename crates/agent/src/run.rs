@@ -141,7 +141,7 @@ impl Agent {
     ) -> Result<Self, StartError> {
         let channel = NodeChannel::new();
         let (node, stages) = (channel.handle(), Stages::begin());
-        let (journal, guests, kernel, eye) = {
+        let (journal, guests, kernel, reader) = {
             let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
             tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
         };
@@ -256,7 +256,7 @@ impl Agent {
                 let progress = progress.clone();
                 Box::new(move || progress.stage())
             },
-            kernel: Some(eye),
+            kernel: Some(reader),
         });
         let life = Life { options, service, postponed, claims, stages, stop, life };
         let ended = on_own_thread(life.live(driver)).map_err(StartError::Thread)?;

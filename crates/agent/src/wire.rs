@@ -6,10 +6,10 @@
 //! Nothing on the way of a job lists anything. Links that were taken out of service are deleted by another thread, many
 //! at once.
 
-mod eyes;
+mod announcer;
+mod observer;
 mod plan;
 mod reaping;
-mod speaking;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ use tenure_linux::{Host, socket};
 use tracing::info;
 
 use crate::node::{Action, Event};
+use announcer::Announcer;
 use reaping::Reaping;
-use speaking::Speaking;
 use worker::{Task, Worker};
 
 /// Why there is no thread for the kernel.
@@ -66,10 +66,10 @@ impl Wirer {
     ) -> Result<Self, StartError> {
         let prepared = host.prepare()?;
         info!(?prepared, "prepared the host's network");
-        tell(Event::Kernel(eyes::inventory(&mut host)?));
+        tell(Event::Kernel(observer::inventory(&mut host)?));
         let (tasks, received) = mpsc::channel();
-        let (speaking, reaping) = (Speaking::start(clock.clone())?, Reaping::start(reaper, clock)?);
-        let worker = Arc::new(Mutex::new(Worker::new(host, reaping, speaking, Box::new(tell))));
+        let (announcer, reaping) = (Announcer::start(clock.clone())?, Reaping::start(reaper, clock)?);
+        let worker = Arc::new(Mutex::new(Worker::new(host, reaping, announcer, Box::new(tell))));
         let waiting = Arc::<AtomicUsize>::default();
         let thread = {
             let (worker, waiting) = (Arc::clone(&worker), Arc::clone(&waiting));

@@ -80,7 +80,7 @@ impl Error {
 }
 
 /// Lets the interface `link` of `namespace` answer nobody who asks for its addresses. Says whether that was different.
-pub fn hush(namespace: &NetNs, link: &str) -> Result<bool, Error> {
+pub fn stop_answering(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     within(namespace, link, || {
         let changed = sysctl::set_of_link("ipv4", link, "arp_ignore", IGNORE_ALL)?;
         match sysctl::set_of_link("ipv6", link, "accept_dad", "0") {
@@ -90,7 +90,7 @@ pub fn hush(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     })
 }
 
-/// Makes a [hushed](hush) interface say nothing at all of itself any more, if it has these addresses. Says whether it has.
+/// Makes a [hushed](stop_answering) interface say nothing at all of itself any more, if it has these addresses. Says whether it has.
 pub fn mute(namespace: &NetNs, link: &str, addresses: &[IpAddr]) -> Result<bool, Error> {
     let (mut socket, found) = find(namespace, link)?;
     let failed = |source| Error::Kernel { link: link.to_owned(), source };
@@ -102,7 +102,7 @@ pub fn mute(namespace: &NetNs, link: &str, addresses: &[IpAddr]) -> Result<bool,
     Ok(complete)
 }
 
-/// Lets the interface answer again, if it was [hushed](hush) or [muted](mute). Says whether that was different.
+/// Lets the interface answer again, if it was [hushed](stop_answering) or [muted](mute). Says whether that was different.
 pub fn unhush(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     // Whatever else somebody set is theirs.
     let hushed =

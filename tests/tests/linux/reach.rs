@@ -134,8 +134,8 @@ fn of_two_interfaces_on_a_segment_the_quiet_one_is_never_asked_and_found_at_once
     let _target = wire.connect(&target, "net1", &[])?;
     let namespace = |host: &hosts::Host| NetNs::open(host.namespace().path()).unwrap();
     let (from, to) = (namespace(&source), namespace(&target));
-    assert!(answering::hush(&to, "net1")?);
-    assert!(!answering::hush(&to, "net1")?, "repeated, it changes nothing");
+    assert!(answering::stop_answering(&to, "net1")?);
+    assert!(!answering::stop_answering(&to, "net1")?, "repeated, it changes nothing");
     target.address("net1", &["198.51.100.7/24"])?;
     let (old, new) = (answering::mac(&from, "net1")?, answering::mac(&to, "net1")?);
     let capture = client.capture()?;
@@ -144,7 +144,7 @@ fn of_two_interfaces_on_a_segment_the_quiet_one_is_never_asked_and_found_at_once
         client.ping(ip("198.51.100.7"), PATIENCE)?;
         assert_eq!(neighbour(&client, "198.51.100.7"), old.to_string());
     }
-    assert!(answering::hush(&from, "net1")?);
+    assert!(answering::stop_answering(&from, "net1")?);
     assert!(answering::unhush(&to, "net1")?);
     announce::announce(&to, "net1", new, &[ip("198.51.100.7")])?;
     let began = Instant::now();
@@ -156,7 +156,7 @@ fn of_two_interfaces_on_a_segment_the_quiet_one_is_never_asked_and_found_at_once
     client.ping(ip("198.51.100.7"), PATIENCE)?;
     assert_eq!(neighbour(&client, "198.51.100.7"), new.to_string(), "the one that lost it is quiet");
     drop(capture);
-    let nobody = answering::hush(&to, "net7").unwrap_err();
+    let nobody = answering::stop_answering(&to, "net7").unwrap_err();
     assert!(nobody.is_early() && !nobody.is_gone(), "{nobody}");
     assert!(NetNs::open(Path::new("/run/netns/no-such-namespace")).unwrap_err().is_gone());
     Ok(())

@@ -17,11 +17,11 @@ use crate::node::view::HoldView;
 
 /// Looks at the kernel, one look at a time.
 #[derive(Clone, Debug)]
-pub(super) struct Eye {
+pub(super) struct InventoryReader {
     host: Arc<Mutex<Host>>,
 }
 
-impl Eye {
+impl InventoryReader {
     pub(super) fn new(host: Host) -> Self {
         Self { host: Arc::new(Mutex::new(host)) }
     }

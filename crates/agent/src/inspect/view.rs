@@ -43,8 +43,8 @@ impl Seen {
 impl Inspector {
     /// Everything that can be told of the node; or why nothing can.
     pub async fn view(&self) -> Result<tenure_view::Node, String> {
-        let inventory = match &self.inner.eye {
-            Some(eye) => Some(eye.look().await),
+        let inventory = match &self.inner.reader {
+            Some(reader) => Some(reader.look().await),
             None => None,
         };
         let looked = self.inner.parts.clock.now();

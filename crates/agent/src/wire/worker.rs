@@ -16,11 +16,11 @@ use tenure_linux::routes::PodRoute;
 use tenure_linux::{Changes, Host, export, remote, routes, socket, uplink};
 use tracing::{info, warn};
 
+use super::announcer::{Announcement, Announcer};
 use super::chain;
-use super::eyes::{Eyes, key_of};
+use super::observer::{KernelObserver, key_of};
 use super::plan::{self, Node};
 use super::reaping::Reaping;
-use super::speaking::{Speaking, Wish};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Event, Job, Link, WireJob};
 
@@ -41,9 +41,9 @@ pub(super) type Tell = Box<dyn Fn(Event) + Send>;
 pub(super) struct Worker {
     host: Host,
     node: Node,
-    eyes: Eyes,
+    observer: KernelObserver,
     reaping: Reaping,
-    speaking: Speaking,
+    announcer: Announcer,
     /// What is to be exported; nothing if nobody said yet.
     exported: Option<BTreeSet<IpNet>>,
     /// Other nodes' blocks; nothing if nobody said so.
@@ -79,9 +79,9 @@ fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 }
 
 impl Worker {
-    pub(super) fn new(host: Host, reaping: Reaping, speaking: Speaking, tell: Tell) -> Self {
-        let (node, eyes) = (Node::default(), Eyes::default());
-        Self { host, node, eyes, reaping, speaking, exported: None, remote: None, tell }
+    pub(super) fn new(host: Host, reaping: Reaping, announcer: Announcer, tell: Tell) -> Self {
+        let (node, observer) = (Node::default(), KernelObserver::default());
+        Self { host, node, observer, reaping, announcer, exported: None, remote: None, tell }
     }
 
     /// Does a job of one interface, and says what became of it; gives anything else back.
@@ -111,7 +111,7 @@ impl Worker {
             Action::Reach { key, pod, addresses, reached } => self.reach(&key, &pod, &addresses, reached),
             Action::Announce { key, netns, addresses, reached, contested } => {
                 let addresses = addresses.into_iter().map(tenure_ipam::Address::to_ip).collect();
-                self.speaking.wish(Wish { key, netns, addresses, reached, contested });
+                self.announcer.announce(Announcement { key, netns, addresses, reached, contested });
             }
             Action::Repair(holds) => {
                 if let Err(error) = self.repair(&holds) {
@@ -211,7 +211,7 @@ impl Worker {
 
     /// Looks at what the kernel has of ours, and says so. What was begun and never marked, and is seen again, goes.
     fn look(&mut self, job: Job, interfaces: &[HoldKey], namespaces: &[(HoldKey, String)]) {
-        let seen = match self.eyes.look(&mut self.host, interfaces, namespaces) {
+        let seen = match self.observer.look(&mut self.host, interfaces, namespaces) {
             Ok(seen) => seen,
             Err(error) => return warn!(error = chain(&error), "cannot look at the kernel"),
         };

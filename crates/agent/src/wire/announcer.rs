@@ -1,4 +1,4 @@
-//! The thread that lets interfaces of others speak for their addresses, or be quiet: it waits for interfaces that are not
+//! The thread that lets interfaces of others announce their addresses, or be quiet: it waits for interfaces that are not
 //! there yet and says things more than once, and nobody else is to wait for that.
 //!
 //! What it promises: of an interface the latest wish counts. Nothing that fails here fails anything else; it is said.
@@ -30,7 +30,7 @@ const RETRIES: u32 = 200;
 
 /// What an interface is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct Announcement {
     pub(super) key: HoldKey,
     /// The path of its namespace.
     pub(super) netns: String,
@@ -43,24 +43,24 @@ pub(super) struct Wish {
 
 /// The way to the thread. It ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Speaking {
-    wishes: Sender<Wish>,
+pub(super) struct Announcer {
+    wishes: Sender<Announcement>,
 }
 
-impl Speaking {
+impl Announcer {
     pub(super) fn start(clock: impl Clock) -> io::Result<Self> {
         let (wishes, received) = mpsc::channel();
         thread::Builder::new().name("speaker".into()).spawn(move || run(&clock, &received))?;
         Ok(Self { wishes })
     }
 
-    /// Lets an interface speak or be quiet, soon.
-    pub(super) fn wish(&self, wish: Wish) {
-        let _ = self.wishes.send(wish);
+    /// Lets an interface announce its addresses or be quiet, soon.
+    pub(super) fn announce(&self, announcement: Announcement) {
+        let _ = self.wishes.send(announcement);
     }
 }
 
-fn run(clock: &impl Clock, wishes: &Receiver<Wish>) {
+fn run(clock: &impl Clock, wishes: &Receiver<Announcement>) {
     let mut speaker = Speaker::default();
     loop {
         let now = clock.now();
@@ -80,13 +80,13 @@ fn run(clock: &impl Clock, wishes: &Receiver<Wish>) {
     }
 }
 
-fn carry_out(wish: &Wish) -> Outcome {
+fn carry_out(wish: &Announcement) -> Outcome {
     let link = wish.key.interface();
     let try_it = || -> Result<bool, Box<answering::Error>> {
         let namespace = NetNs::open(&wish.netns)
             .map_err(|source| answering::Error::Namespace { link: link.to_owned(), source })?;
         if !wish.reached {
-            answering::hush(&namespace, link)?;
+            answering::stop_answering(&namespace, link)?;
             return Ok(answering::mute(&namespace, link, &wish.addresses)?);
         }
         answering::unhush(&namespace, link)?;
@@ -124,7 +124,7 @@ struct Speaker {
 
 #[derive(Debug)]
 struct Round {
-    wish: Wish,
+    wish: Announcement,
     at: Timestamp,
     /// How often it worked.
     said: usize,
@@ -132,7 +132,7 @@ struct Round {
 }
 
 impl Speaker {
-    fn take(&mut self, wish: Wish, now: Timestamp) {
+    fn take(&mut self, wish: Announcement, now: Timestamp) {
         self.rounds.insert(wish.key.clone(), Round { wish, at: now, said: 0, missed: 0 });
     }
 
@@ -140,7 +140,7 @@ impl Speaker {
         self.rounds.values().map(|round| round.at).min()
     }
 
-    fn due(&self, now: Timestamp) -> Option<Wish> {
+    fn due(&self, now: Timestamp) -> Option<Announcement> {
         self.rounds.values().find(|round| round.at <= now).map(|round| round.wish.clone())
     }
 
@@ -180,9 +180,9 @@ impl Speaker {
 mod tests {
     use super::*;
 
-    fn wish(reached: bool) -> Wish {
+    fn wish(reached: bool) -> Announcement {
         let key = HoldKey::new("net", "c1", "net1").unwrap();
-        Wish { key, netns: "/run/netns/c1".into(), addresses: Vec::new(), reached, contested: false }
+        Announcement { key, netns: "/run/netns/c1".into(), addresses: Vec::new(), reached, contested: false }
     }
 
     /// Plays wishes with an interface that is there from `there` on; says when which wish worked.
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn an_address_that_another_interface_has_as_well_is_announced_until_it_has_it_no_longer() {
         let mut speaker = Speaker::default();
-        speaker.take(Wish { contested: true, ..wish(true) }, moment(0));
+        speaker.take(Announcement { contested: true, ..wish(true) }, moment(0));
         for at in [0, 100, 350, 1000, 1500, 2000, 2500] {
             assert_eq!(speaker.next(), Some(moment(at)));
             let wish = speaker.due(moment(at)).unwrap();

@@ -18,7 +18,7 @@ use crate::node::{Found, Look};
 
 /// What was seen before, as far as it matters for what is seen now.
 #[derive(Debug, Default)]
-pub(super) struct Eyes {
+pub(super) struct KernelObserver {
     /// Numbers of links that say nothing about whose they are.
     unmarked: BTreeSet<u32>,
     /// Paths of namespaces that were there.
@@ -33,7 +33,7 @@ pub(super) struct Seen {
     pub(super) cut_short: Vec<Link>,
 }
 
-impl Eyes {
+impl KernelObserver {
     /// Looks at all links and routes of ours, at these holders' interfaces and at those holders' namespaces.
     pub(super) fn look(
         &mut self,
@@ -105,18 +105,18 @@ mod tests {
 
     #[test]
     fn a_namespace_is_gone_only_where_it_could_be_seen() {
-        let mut eyes = Eyes::default();
+        let mut observer = KernelObserver::default();
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        assert!(eyes.is_gone(&path("cni-1")), "its directory is here, and it is not in it");
-        assert!(!eyes.is_gone(&path("elsewhere/cni-1")), "its directory cannot be seen");
-        assert!(!eyes.is_gone("/proc/self/ns/net"));
+        assert!(observer.is_gone(&path("cni-1")), "its directory is here, and it is not in it");
+        assert!(!observer.is_gone(&path("elsewhere/cni-1")), "its directory cannot be seen");
+        assert!(!observer.is_gone("/proc/self/ns/net"));
         std::fs::write(path("cni-2"), "").unwrap();
-        assert!(!eyes.is_gone(&path("cni-2")), "what is mounted there may be invisible here");
+        assert!(!observer.is_gone(&path("cni-2")), "what is mounted there may be invisible here");
         std::os::unix::fs::symlink("/proc/self/ns/net", path("cni-3")).unwrap();
-        assert!(!eyes.is_gone(&path("cni-3")));
+        assert!(!observer.is_gone(&path("cni-3")));
         std::fs::remove_file(path("cni-3")).unwrap();
         std::fs::write(path("cni-3"), "").unwrap();
-        assert!(eyes.is_gone(&path("cni-3")), "it was there before");
+        assert!(observer.is_gone(&path("cni-3")), "it was there before");
     }
 }
