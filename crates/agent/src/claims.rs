@@ -3,7 +3,7 @@
 //! ```text
 //!   NetworkAttachmentDefinitions ──▶ networks: which opt in at the level of a list
 //!   this node's Pods ─────────────▶ (crate::pods) what an interface refers to ─┐
-//!   IPAMClaims ───────────────────▶ known: addresses, proof, slots ────────────┴─▶ guest ──▶ an ADD
+//!   IPAMClaims ───────────────────▶ known: addresses, proof, slots ────────────┴─▶ claim user ──▶ an ADD
 //!                                     └──▶ the Node: who has each claim now; routes to claims on other nodes
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! | `networks` | the names of definitions' networks, and which opt in where a plugin does not see it |
 //! | `known` | the claims: told to the node as they change |
 //! | `proof` | what the record proves: addresses, and the pods that were given them |
-//! | `guest` | from a pod's interface to the claim's addresses: waits for what is to come |
+//! | `claim_use` | from a pod's interface to the claim's addresses: waits for what is to come |
 //! | `source` | what an interface is to have, for dialects that take claims |
 //! | `unlet` | refuses pods that refer to a claim on a network that does not opt in |
 //! | `machine` | whether a claim will come for a launcher pod's own interface |
@@ -22,11 +22,11 @@
 //! or a refusal, never a fresh address. On a network that does not opt in, that takes a look at what the watch of this node's pods
 //! says; what cannot be known there hinders nobody.
 //!
-//! Networks are watched from the start. Claims are watched when there is a reason, which is said: guests of before a restart,
+//! Networks are watched from the start. Claims are watched when there is a reason, which is said: claim users of before a restart,
 //! routes to claims on other nodes, or the first ADD that refers to one. The kinds may be missing: then no network opts in by
 //! its list, and no claim is there, until they appear.
 
-mod guest;
+mod claim_use;
 mod known;
 mod machine;
 mod networks;
@@ -59,7 +59,7 @@ use known::Known;
 use networks::{Definition, Networks};
 use proof::Proofs;
 
-pub(crate) use guest::Interface;
+pub(crate) use claim_use::Interface;
 pub(crate) use refusal::failure;
 pub(crate) use source::{Claimed, addresses_of, lacks, not_of};
 
@@ -96,8 +96,8 @@ impl Default for ClaimsOptions {
 /// Why claims are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The journal has guests, and who has their claims may be another by now.
-    Guests,
+    /// The journal has claim users, and who has their claims may be another by now.
+    ClaimUses,
     /// Claims on other nodes are routed.
     Routes,
     /// A pod refers to one.
@@ -219,7 +219,7 @@ impl Claims {
 impl Reason {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Guests => "pods of before the start use some",
+            Self::ClaimUses => "pods of before the start use some",
             Self::Routes => "those of other nodes are routed",
             Self::Reference => "a pod refers to one",
         }

@@ -291,8 +291,15 @@ mod tests {
         node.tell(Event::ApiRead);
         let key = HoldKey::new("net", "a", "eth0").unwrap();
         let (pool, pod, netns) = ("default".into(), Pod::default(), String::new());
-        let attach =
-            Attach { key: key.clone(), pool, pod, netns, wiring: None, wish: Wish::default(), guest: None };
+        let attach = Attach {
+            key: key.clone(),
+            pool,
+            pod,
+            netns,
+            wiring: None,
+            wish: Wish::default(),
+            claim_use: None,
+        };
         let added = node.call(move |ticket| Event::Add { ticket, attach }).await.unwrap();
         assert!(matches!(added, Done::Added { .. }), "{added:?}");
         let removed = node.call(move |ticket| Event::Del { ticket, key, interface: false }).await.unwrap();
@@ -326,7 +333,7 @@ mod tests {
         node.tell(Event::ApiRead);
         let key = HoldKey::new("net", "a", "eth0").unwrap();
         let (pool, pod, netns) = ("default".into(), Pod::default(), String::new());
-        let attach = Attach { key, pool, pod, netns, wiring: None, wish: Wish::default(), guest: None };
+        let attach = Attach { key, pool, pod, netns, wiring: None, wish: Wish::default(), claim_use: None };
         let waiting = tokio::spawn({
             let node = node.clone();
             async move { node.call(move |ticket| Event::Add { ticket, attach }).await }

@@ -27,4 +27,4 @@ mod record;
 
 pub use file::{Commit, Journal, Missing, Note, OpenError, Opened, Origin, Reason};
 pub use image::{Freed, Image, ImageBlock, ImageEntry};
-pub use record::{BlockFacts, Held, Known, Lodged, Record, Released};
+pub use record::{BlockFacts, ClaimUseRecord, Held, Known, Record, Released};

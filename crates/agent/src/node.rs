@@ -25,7 +25,7 @@
 //! - Who waits for an address is served in order as addresses come, whatever makes them come: every event ends with
 //!   looking at who waits and what there is, so no wake-up can be lost ([`serve`]).
 //! - The addresses of claims are here as long as somebody uses them here, and packets for them arrive here exactly as
-//!   long as the claim says so ([`guest`], [`reach`]).
+//!   long as the claim says so ([`claim_use`], [`reach`]).
 //! - What was left over is put away, after it was seen twice ([`leaks`]).
 //! - Nothing is handed out of a block whose holds may be forgotten before others were asked who uses its addresses ([`doubt`]).
 //! - Packets do not arrive at a pod that is gone for an address that may be somebody else's ([`bereft`]).
@@ -37,13 +37,13 @@ mod attach;
 mod attachment;
 mod bereft;
 mod block;
+mod claim_use;
 mod commit;
 mod detach;
 mod doubt;
 mod error;
 mod event;
 mod fence;
-mod guest;
 mod had;
 mod keep;
 mod leaks;
@@ -69,8 +69,8 @@ use tenure_ipam::Cidr;
 pub use action::{Action, Done, Fence, Leak, Report, Urgency, WireJob};
 pub use error::{CallError, ClaimError, Full, KernelError, KernelErrorKind, PoolError};
 pub use event::{
-    Attach, Event, Found, Guest, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock, SeenSlice,
-    Wiring, Wish,
+    Attach, ClaimUse, Event, Found, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock,
+    SeenSlice, Wiring, Wish,
 };
 pub use had::Had;
 use planted::Planted;

@@ -141,7 +141,7 @@ impl Agent {
     ) -> Result<Self, StartError> {
         let channel = NodeChannel::new();
         let (node, stages) = (channel.handle(), Stages::begin());
-        let (journal, guests, kernel, reader) = {
+        let (journal, claim_uses, kernel, reader) = {
             let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
             tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
         };
@@ -190,8 +190,8 @@ impl Agent {
             };
             Claims::start(client.clone(), wanted, clock.clone(), around, life.clone())
         });
-        if let Some(claims) = claims.as_ref().filter(|_| guests > 0) {
-            claims.watch(Reason::Guests);
+        if let Some(claims) = claims.as_ref().filter(|_| claim_uses > 0) {
+            claims.watch(Reason::ClaimUses);
         }
         let kernel = Arc::new(kernel);
         if options.route_blocks {
@@ -328,7 +328,7 @@ fn on_own_thread<T: Send + 'static>(
     Ok(ended)
 }
 
-/// Opens the journal and the kernel, tells the node what they have, and says how many guests the journal has.
+/// Opens the journal and the kernel, tells the node what they have, and says how many claim users the journal has.
 fn open(
     options: &AgentOptions,
     clock: impl Clock + Clone,
@@ -350,9 +350,9 @@ fn open(
         warn!("{note}");
     }
     restrict(options.paths.journal())?;
-    // Who has the claims of guests that the journal may have forgotten is to be known, too.
-    let guests = image.guests().count() + usize::from(image.known() == Known::Lost);
-    info!(path = %journal.path().display(), holds = image.holds().count(), guests, "read the journal");
+    // Who has the claims of claim users that the journal may have forgotten is to be known, too.
+    let claim_uses = image.claim_uses().count() + usize::from(image.known() == Known::Lost);
+    info!(path = %journal.path().display(), holds = image.holds().count(), guests = claim_uses, "read the journal");
     node.tell(Event::Journal(image));
     let host = || -> Result<Host, StartError> {
         let namespace = match &options.namespace {
@@ -366,7 +366,7 @@ fn open(
         move |event| node.tell(event)
     };
     let kernel = Wirer::start(host()?, host()?, clock, tell)?;
-    Ok((journal, guests, kernel, host()?))
+    Ok((journal, claim_uses, kernel, host()?))
 }
 
 /// Tells the kernel's thread of other nodes' blocks and claims, until one of the two ends.

@@ -96,7 +96,7 @@ pub(crate) fn replay(image: Image) -> Result<(), Violation> {
             netns: String::new(),
             wiring: Some(Wiring::default()),
             wish: Wish::default(),
-            guest: None,
+            claim_use: None,
         };
         let actions = node.handle(Event::Add { ticket: Ticket(number as u64), attach }, now);
         for action in actions {

@@ -114,7 +114,7 @@ fn annotation(text: &str) -> Result<(), Violation> {
         netns: String::new(),
         wiring: None,
         wish: Wish::default(),
-        guest: None,
+        claim_use: None,
     };
     for action in node.handle(Event::Add { ticket: Ticket(1), attach }, now) {
         match action {

@@ -189,7 +189,7 @@ impl Objects {
 }
 
 /// What one interface has, as agent and journal know it: addresses, the claim's UID, and whether packets arrive there.
-type Guests = BTreeMap<String, (BTreeSet<IpAddr>, String, bool)>;
+type ClaimUses = BTreeMap<String, (BTreeSet<IpAddr>, String, bool)>;
 
 /// Everything that differs on a node from those who live there.
 pub fn of_node(place: &ChaosBed<'_>, objects: &Objects, living: &[Living], node: usize) -> Vec<String> {
@@ -198,11 +198,11 @@ pub fn of_node(place: &ChaosBed<'_>, objects: &Objects, living: &[Living], node:
     match (view_of(machine), journal_of(machine)) {
         (Ok(view), Ok(image)) => {
             found.extend(unwell(&view));
-            let (agent, journal) = (guests_of_view(&view), guests_of_journal(&image));
+            let (agent, journal) = (claim_users_of_view(&view), claim_users_of_journal(&image));
             if agent != journal {
                 found.push(format!("the agent has guests {agent:?}, the journal {journal:?}"));
             }
-            of_guests(&agent, &here, (place, objects), &mut found);
+            of_claim_users(&agent, &here, (place, objects), &mut found);
             of_tables(place, machine, (&agent, &here), &mut found);
         }
         (view, image) => found.extend([view.err(), image.err()].into_iter().flatten()),
@@ -219,38 +219,38 @@ pub fn of_node(place: &ChaosBed<'_>, objects: &Objects, living: &[Living], node:
     found.into_iter().map(|problem| format!("{}: {problem}", machine.name)).collect()
 }
 
-fn guests_of_view(view: &Value) -> Guests {
+fn claim_users_of_view(view: &Value) -> ClaimUses {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let guests = every(&view["holds"]).into_iter().filter(|hold| !hold["claim"].is_null());
-    let guest = |hold: Value| {
+    let claim_uses = every(&view["holds"]).into_iter().filter(|hold| !hold["claim"].is_null());
+    let claim_use = |hold: Value| {
         let addresses = every(&hold["addresses"]).iter().flat_map(|it| text(it).parse()).collect();
         let claim = &hold["claim"];
         (text(&hold["container"]), (addresses, text(&claim["uid"]), claim["reached"] == true))
     };
-    guests.map(guest).collect()
+    claim_uses.map(claim_use).collect()
 }
 
-fn guests_of_journal(image: &tenure_agent::journal::Image) -> Guests {
-    let guest = |it: &tenure_agent::journal::Lodged| {
+fn claim_users_of_journal(image: &tenure_agent::journal::Image) -> ClaimUses {
+    let claim_use = |it: &tenure_agent::journal::ClaimUseRecord| {
         let addresses = it.addresses.iter().map(|(address, _)| IpAddr::from(*address)).collect();
         (it.key.container().to_owned(), (addresses, it.claim.clone(), it.reached))
     };
     // One without addresses is an interface that was found, and of which nothing else is known.
-    image.guests().filter(|it| !it.addresses.is_empty()).map(guest).collect()
+    image.claim_uses().filter(|it| !it.addresses.is_empty()).map(claim_use).collect()
 }
 
-/// Guests are those who live, and packets arrive at the active ones.
-fn of_guests(
-    guests: &Guests,
+/// Claim users are those who live, and packets arrive at the active ones.
+fn of_claim_users(
+    claim_uses: &ClaimUses,
     here: &[&Living],
     (place, objects): (&ChaosBed<'_>, &Objects),
     found: &mut Vec<String>,
 ) {
-    let mut left: BTreeSet<&String> = guests.keys().collect();
+    let mut left: BTreeSet<&String> = claim_uses.keys().collect();
     for it in here {
         let Some((_, uid)) = &it.claim else { continue };
         left.remove(&it.container);
-        let Some((addresses, claim, reached)) = guests.get(&it.container) else {
+        let Some((addresses, claim, reached)) = claim_uses.get(&it.container) else {
             if !place.is_forgotten(it) {
                 found.push(format!("no guest for {it:?}"));
             }
@@ -265,17 +265,19 @@ fn of_guests(
             found.push(format!("reached is {reached} for {it:?}, and the claim has {:?}", facts.slots));
         }
     }
-    found.extend(left.into_iter().map(|it| format!("a guest without a pod: {it}: {:?}", guests[it])));
+    found.extend(left.into_iter().map(|it| format!("a guest without a pod: {it}: {:?}", claim_uses[it])));
 }
 
 /// Exactly those routes are there that lead to pods at which packets are to arrive.
 fn of_tables(
     place: &ChaosBed<'_>,
     machine: &Machine<'_>,
-    (guests, here): (&Guests, &[&Living]),
+    (claim_uses, here): (&ClaimUses, &[&Living]),
     found: &mut Vec<String>,
 ) {
-    let reached = |it: &Living| it.claim.is_none() || guests.get(&it.container).is_some_and(|guest| guest.2);
+    let reached = |it: &Living| {
+        it.claim.is_none() || claim_uses.get(&it.container).is_some_and(|claim_use| claim_use.2)
+    };
     let routed: Vec<&&Living> =
         here.iter().filter(|it| it.network == Network::Routed && reached(it)).collect();
     let texts = |of: &dyn Fn(&Living) -> bool| {
@@ -285,8 +287,9 @@ fn of_tables(
         all
     };
     // What an agent has forgotten it leaves as it is, and does not export.
-    let unknown =
-        |it: &&&Living| it.claim.is_some() && place.is_forgotten(it) && !guests.contains_key(&it.container);
+    let unknown = |it: &&&Living| {
+        it.claim.is_some() && place.is_forgotten(it) && !claim_uses.contains_key(&it.container)
+    };
     let unknown = here.iter().filter(unknown).flat_map(|it| &it.addresses).map(ToString::to_string);
     let unknown: BTreeSet<String> = unknown.collect();
     let known = |mut table: Vec<String>| {

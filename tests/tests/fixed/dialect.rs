@@ -8,7 +8,7 @@
 
 use serde_json::Value;
 use tenure_agent::node::view::Who;
-use tenure_agent::node::{Attach, Guest, Node, Wish};
+use tenure_agent::node::{Attach, ClaimUse, Node, Wish};
 use tenure_agent::serve::{Answered, Call, Deleted, Dialect};
 use tenure_agent::{HoldKey, Pod};
 use tenure_cni::{Address as ResultAddress, CniResult, Code, Failure, NetworkConfig};
@@ -98,7 +98,7 @@ fn named(network: &NetworkConfig) -> Result<(Address, u8), Failure> {
 /// container's interface has keeps all others out.
 fn attach(call: &Call<'_>, key: HoldKey, named: (Address, u8)) -> Attach {
     let claim = format!("{TYPE} {key}");
-    let guest = Guest { claim_name: claim.clone(), claim, addresses: vec![named], reached: false };
+    let claim_use = ClaimUse { claim_name: claim.clone(), claim, addresses: vec![named], reached: false };
     Attach {
         key,
         pool: TYPE.to_owned(),
@@ -106,7 +106,7 @@ fn attach(call: &Call<'_>, key: HoldKey, named: (Address, u8)) -> Attach {
         netns: call.message.netns.clone(),
         wiring: None,
         wish: Wish::default(),
-        guest: Some(guest),
+        claim_use: Some(claim_use),
     }
 }
 

@@ -92,7 +92,7 @@ impl Agent {
             netns,
             wiring,
             wish: Wish::default(),
-            guest: None,
+            claim_use: None,
         };
         match self.node.call(move |ticket| Event::Add { ticket, attach }).await {
             Ok(Done::Added { addresses, .. }) => addresses.to_string(),

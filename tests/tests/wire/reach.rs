@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_agent::node::{Attach, Done, Event, Guest, Wiring, Wish};
+use tenure_agent::node::{Attach, ClaimUse, Done, Event, Wiring, Wish};
 use tenure_linux::{export, routes, sysctl};
 use tenure_testbed::hosts::Segment;
 use tenure_testbed::wait::PATIENCE;
@@ -25,7 +25,7 @@ fn attach(pod: &Pod, prefix: u8, reached: bool, interface: bool) -> Attach {
         netns: pod.netns(),
         wiring: interface.then(|| Wiring { netns: pod.netns(), ..Wiring::default() }),
         wish: Wish::default(),
-        guest: Some(Guest {
+        claim_use: Some(ClaimUse {
             claim: "claim-uid".into(),
             claim_name: "shop/vm".into(),
             addresses: vec![(ADDRESS.parse().unwrap(), prefix)],

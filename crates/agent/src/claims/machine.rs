@@ -13,7 +13,7 @@ use tenure_claims::{PodFacts, Reference, Wanted};
 use tracing::debug;
 
 use super::Claims;
-use super::guest::Interface;
+use super::claim_use::Interface;
 
 impl Claims {
     /// Whether the claim that an interface is to have will never be there, because its machine does not use the interface. What

@@ -5,8 +5,8 @@ use tenure_claims::{ClaimFacts, Reference, Refusal, Slot};
 use tenure_cni::{Code, Failure};
 use tenure_ipam::Address;
 
-use super::guest::Interface;
-use crate::node::{ClaimError, Guest};
+use super::claim_use::Interface;
+use crate::node::{ClaimError, ClaimUse};
 
 pub(super) fn pod_unknown(interface: Interface<'_>, problem: &str) -> Failure {
     let message = format!(
@@ -224,8 +224,13 @@ pub(crate) fn failure(error: ClaimError) -> Failure {
     }
 }
 
-fn described(guest: &Guest) -> String {
-    let addresses = guest.addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}"));
+fn described(claim_use: &ClaimUse) -> String {
+    let addresses = claim_use.addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}"));
     let addresses: Vec<String> = addresses.collect();
-    format!("IPAMClaim {:?} (UID {:?}, addresses [{}])", guest.claim_name, guest.claim, addresses.join(", "))
+    format!(
+        "IPAMClaim {:?} (UID {:?}, addresses [{}])",
+        claim_use.claim_name,
+        claim_use.claim,
+        addresses.join(", ")
+    )
 }

@@ -8,7 +8,7 @@ use tenure_ipam::Address;
 
 use super::{Claims, Interface};
 use crate::key::HoldKey;
-use crate::node::{Guest, Had, Node};
+use crate::node::{ClaimUse, Had, Node};
 use crate::serve::{Call, PodName};
 
 /// What an interface is to have of a claim.
@@ -19,7 +19,7 @@ pub(crate) enum Claimed {
     /// A claim's addresses.
     New {
         /// The claim.
-        guest: Guest,
+        claim_use: ClaimUse,
         /// The UID of the pod, which not every runtime says.
         pod_uid: String,
     },
@@ -75,27 +75,27 @@ impl Claims {
             self.refuse_unlet(interface, &refers).await?;
         }
         let Some(opt_in) = opt_in else { return Ok(Claimed::Nothing) };
-        let found = self.guest(interface, opt_in).await?;
-        Ok(found.map_or(Claimed::Nothing, |(guest, pod_uid)| Claimed::New { guest, pod_uid }))
+        let found = self.claim_use(interface, opt_in).await?;
+        Ok(found.map_or(Claimed::Nothing, |(claim_use, pod_uid)| Claimed::New { claim_use, pod_uid }))
     }
 }
 
 /// The addresses of a claim.
-pub(crate) fn addresses_of(guest: &Guest) -> impl Iterator<Item = Address> {
-    guest.addresses.iter().map(|(address, _)| *address)
+pub(crate) fn addresses_of(claim_use: &ClaimUse) -> impl Iterator<Item = Address> {
+    claim_use.addresses.iter().map(|(address, _)| *address)
 }
 
 /// A claim has an address that is not of its network.
-pub(crate) fn not_of(guest: &Guest, address: Address, place: &str) -> Failure {
-    let message = format!("IPAMClaim {} has {address}, which is not of {place}", guest.claim_name);
+pub(crate) fn not_of(claim_use: &ClaimUse, address: Address, place: &str) -> Failure {
+    let message = format!("IPAMClaim {} has {address}, which is not of {place}", claim_use.claim_name);
     Failure::new(Code::TryAgainLater, message).detail(
         "accepted is a claim whose addresses are of the network as it is now: delete the claim for new ones, or put the network back",
     )
 }
 
 /// A claim lacks an address that its network gives each pod.
-pub(crate) fn lacks(guest: &Guest, place: &str) -> Failure {
-    let message = format!("IPAMClaim {} has no address of {place}", guest.claim_name);
+pub(crate) fn lacks(claim_use: &ClaimUse, place: &str) -> Failure {
+    let message = format!("IPAMClaim {} has no address of {place}", claim_use.claim_name);
     Failure::new(Code::TryAgainLater, message).detail(
         "accepted is a claim with an address of each: delete the claim for new ones, or put the network back",
     )

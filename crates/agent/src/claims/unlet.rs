@@ -15,7 +15,7 @@ use tenure_claims::{PodFacts, Reference};
 use tenure_cni::Failure;
 use tracing::warn;
 
-use super::guest::Interface;
+use super::claim_use::Interface;
 use super::{Claims, Reason, refusal};
 use crate::objects::lock;
 use crate::serve::PodName;

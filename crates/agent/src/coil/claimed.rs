@@ -8,7 +8,7 @@ use tenure_ipam::{Address, Family, Subnet};
 use super::request::Request;
 use crate::claims::{Claimed, Claims, addresses_of, lacks, not_of};
 use crate::key::Pod;
-use crate::node::{Attach, Guest, PoolFacts};
+use crate::node::{Attach, ClaimUse, PoolFacts};
 use crate::serve::PodName;
 
 /// What the node is asked for, for a pod that may refer to a claim.
@@ -24,17 +24,17 @@ pub(super) async fn attach(
     let addresses: Vec<Address> = match claimed {
         Claimed::Nothing => return Ok(attach),
         Claimed::Again(addresses) => addresses,
-        Claimed::New { mut guest, pod_uid } => {
+        Claimed::New { mut claim_use, pod_uid } => {
             // Here each address is a host's of its own, whatever a claim's status says.
-            for (address, prefix) in &mut guest.addresses {
+            for (address, prefix) in &mut claim_use.addresses {
                 *prefix = address.family().bits();
             }
             let pool = attach.pool.clone();
             let facts = call.node.look(move |node| node.pool_facts(&pool).cloned()).await?;
-            fits_pool(&guest, &attach.pool, facts.as_ref())?;
+            fits_pool(&claim_use, &attach.pool, facts.as_ref())?;
             attach.pod.uid = pod_uid;
-            let addresses = addresses_of(&guest).collect();
-            attach.guest = Some(guest);
+            let addresses = addresses_of(&claim_use).collect();
+            attach.claim_use = Some(claim_use);
             addresses
         }
     };
@@ -46,10 +46,10 @@ pub(super) async fn attach(
 }
 
 /// Refuses addresses that are not a pool's, and a claim that lacks one of a family that the pool has.
-fn fits_pool(guest: &Guest, pool: &str, facts: Option<&PoolFacts>) -> Result<(), Failure> {
+fn fits_pool(claim_use: &ClaimUse, pool: &str, facts: Option<&PoolFacts>) -> Result<(), Failure> {
     let Some(facts) = facts else {
         let message =
-            format!("there is no AddressPool {pool:?}, which IPAMClaim {} is for", guest.claim_name);
+            format!("there is no AddressPool {pool:?}, which IPAMClaim {} is for", claim_use.claim_name);
         return Err(Failure::new(Code::TryAgainLater, message)
             .detail("create the pool, or name another in the namespace's annotation coil.cybozu.com/pool"));
     };
@@ -60,13 +60,13 @@ fn fits_pool(guest: &Guest, pool: &str, facts: Option<&PoolFacts>) -> Result<(),
     let has = |address: Address| {
         facts.subnets.iter().filter_map(|it| of_family(it, address.family())).any(|it| it.contains(address))
     };
-    if let Some(other) = addresses_of(guest).find(|address| !has(*address)) {
-        return Err(not_of(guest, other, &format!("AddressPool {pool:?}")));
+    if let Some(other) = addresses_of(claim_use).find(|address| !has(*address)) {
+        return Err(not_of(claim_use, other, &format!("AddressPool {pool:?}")));
     }
     for family in [Family::V4, Family::V6] {
         let wanted = facts.subnets.iter().any(|subnet| of_family(subnet, family).is_some());
-        if wanted && !addresses_of(guest).any(|address| address.family() == family) {
-            return Err(lacks(guest, &format!("AddressPool {pool:?}, which has {family} addresses")));
+        if wanted && !addresses_of(claim_use).any(|address| address.family() == family) {
+            return Err(lacks(claim_use, &format!("AddressPool {pool:?}, which has {family} addresses")));
         }
     }
     Ok(())

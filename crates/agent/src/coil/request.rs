@@ -68,7 +68,7 @@ impl<'c> Request<'c> {
             netns: self.call.message.netns.clone(),
             wiring,
             wish: Wish::default(),
-            guest: None,
+            claim_use: None,
         })
     }
 

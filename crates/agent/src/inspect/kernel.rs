@@ -71,7 +71,7 @@ pub(super) fn compare(holds: &[HoldView], inventory: &Inventory) -> Vec<Differen
             differ(whose, format!("holds {}, and has no interface on this host", hold.addresses));
             continue;
         };
-        // To a guest whose claim is elsewhere no route leads.
+        // To a claim user whose claim is elsewhere no route leads.
         let routed = hold.claim.as_ref().is_none_or(|claim| claim.routed);
         let held = hold.addresses.iter().filter(|_| routed).map(tenure_ipam::Address::to_ip);
         let held: Vec<IpAddr> = held.collect();

@@ -23,7 +23,7 @@ pub(super) struct Seen {
     journal: JournalView,
     holds: usize,
     /// All, and those that are reached.
-    guests: (usize, usize),
+    claim_uses: (usize, usize),
     blocks: usize,
     fenced: usize,
     replayed: bool,
@@ -36,7 +36,7 @@ impl Seen {
             pools: node.pools(),
             journal: node.journal(),
             holds: node.hold_count(),
-            guests: node.guest_counts(),
+            claim_uses: node.claim_user_counts(),
             blocks: blocks.len(),
             fenced: blocks.iter().filter(|block| block.fence.is_some()).count(),
             replayed: node.is_ready(),
@@ -54,7 +54,7 @@ pub(super) struct Metrics {
     replayed: Gauge,
     serving: Gauge,
     holds: Gauge,
-    guests: Numbers,
+    claim_uses: Numbers,
     blocks: Numbers,
     journal_records: Gauge,
     journal_waiting: Gauge,
@@ -76,7 +76,7 @@ impl Metrics {
             replayed: Gauge::default(),
             serving: Gauge::default(),
             holds: Gauge::default(),
-            guests: Family::default(),
+            claim_uses: Family::default(),
             blocks: Family::default(),
             journal_records: Gauge::default(),
             journal_waiting: Gauge::default(),
@@ -104,7 +104,7 @@ impl Metrics {
             registry.register(name, help, gauge.clone());
         }
         let families = [
-            ("tenure_agent_guests", "Holders that have a claim's address, by state", &metrics.guests),
+            ("tenure_agent_guests", "Holders that have a claim's address, by state", &metrics.claim_uses),
             ("tenure_agent_blocks", "Blocks of this node by state", &metrics.blocks),
             (
                 "tenure_agent_pool_blocks",
@@ -154,7 +154,7 @@ impl Metrics {
         self.loop_alive.set(seen.is_some().into());
         self.serving.set(serving.into());
         let families = [
-            &self.guests,
+            &self.claim_uses,
             &self.blocks,
             &self.pool_blocks,
             &self.pool_addresses,
@@ -182,9 +182,9 @@ impl Metrics {
         let number = |family: &Numbers, state: &str, value| {
             family.get_or_create(&vec![("state", state.to_owned())]).set(value);
         };
-        let (guests, reached) = seen.guests;
-        number(&self.guests, "reached", float(reached));
-        number(&self.guests, "not reached", float(guests - reached));
+        let (claim_uses, reached) = seen.claim_uses;
+        number(&self.claim_uses, "reached", float(reached));
+        number(&self.claim_uses, "not reached", float(claim_uses - reached));
         number(&self.blocks, "owned", float(seen.blocks - seen.fenced));
         number(&self.blocks, "fenced", float(seen.fenced));
         let journal = &seen.journal;

@@ -97,7 +97,7 @@ impl Rig {
             netns: String::new(),
             wiring: None,
             wish: Wish::default(),
-            guest: None,
+            claim_use: None,
         };
         self.node.call(move |ticket| Event::Add { ticket, attach }).await.unwrap();
     }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tenure_handles::Timestamp;
 use tenure_ipam::Addresses;
 
-use super::record::{BlockFacts, Held, Known, Lodged, Record, Released};
+use super::record::{BlockFacts, ClaimUseRecord, Held, Known, Record, Released};
 use crate::key::HolderId;
 
 /// Blocks with their holds and what cools.
@@ -20,7 +20,7 @@ pub struct Image {
     /// Where each holder's hold is.
     places: BTreeMap<HolderId, (String, Place)>,
     /// Interfaces with claims' addresses.
-    guests: BTreeMap<HolderId, Lodged>,
+    claim_uses: BTreeMap<HolderId, ClaimUseRecord>,
     /// The time of the latest record.
     latest: Timestamp,
     /// Whether holds may be missing.
@@ -97,11 +97,11 @@ impl Image {
             }
             Record::Held(hold) => self.hold(hold),
             Record::Released(released) => self.release(released),
-            Record::Lodged(lodged) => self.lodge(lodged),
-            Record::Left(left) => {
+            Record::ClaimUse(use_record) => self.use_claim(use_record),
+            Record::ClaimUseEnded(left) => {
                 let id = left.key.id();
-                if self.guests.get(&id).is_some_and(|guest| guest.since <= left.since) {
-                    self.guests.remove(&id);
+                if self.claim_uses.get(&id).is_some_and(|claim_use| claim_use.since <= left.since) {
+                    self.claim_uses.remove(&id);
                 }
             }
         }
@@ -117,9 +117,9 @@ impl Image {
         self.blocks.values().flat_map(ImageBlock::holds)
     }
 
-    /// All guests.
-    pub fn guests(&self) -> impl Iterator<Item = &Lodged> {
-        self.guests.values()
+    /// All claim users.
+    pub fn claim_uses(&self) -> impl Iterator<Item = &ClaimUseRecord> {
+        self.claim_uses.values()
     }
 
     /// The time of the latest record.
@@ -129,7 +129,7 @@ impl Image {
 
     /// Whether it says nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.guests.is_empty() && self.known == Known::All
+        self.blocks.is_empty() && self.claim_uses.is_empty() && self.known == Known::All
     }
 
     /// Drops what cooled long enough. The youngest number of each block stays, so that none is ever given twice.
@@ -158,7 +158,7 @@ impl Image {
             owned.into_iter().chain(fenced).chain(doubted).chain(entries)
         });
         let known = (self.known != Known::All).then_some(Record::Known(self.known));
-        known.into_iter().chain(blocks).chain(self.guests.values().cloned().map(Record::Lodged))
+        known.into_iter().chain(blocks).chain(self.claim_uses.values().cloned().map(Record::ClaimUse))
     }
 
     fn block(&mut self, uid: String) -> &mut ImageBlock {
@@ -173,7 +173,7 @@ impl Image {
         {
             return;
         }
-        self.guests.remove(&id);
+        self.claim_uses.remove(&id);
         if let Some((block, before)) = self.places.insert(id, (uid.clone(), at))
             && (block != uid || before != at)
         {
@@ -185,15 +185,15 @@ impl Image {
         }
     }
 
-    fn lodge(&mut self, lodged: Lodged) {
-        let id = lodged.key.id();
-        if self.guests.get(&id).is_some_and(|guest| guest.since > lodged.since) {
+    fn use_claim(&mut self, use_record: ClaimUseRecord) {
+        let id = use_record.key.id();
+        if self.claim_uses.get(&id).is_some_and(|claim_use| claim_use.since > use_record.since) {
             return;
         }
         if let Some((block, before)) = self.places.remove(&id) {
             self.vacate(&block, before);
         }
-        self.guests.insert(id, lodged);
+        self.claim_uses.insert(id, use_record);
     }
 
     /// What was held at a place has moved to another.

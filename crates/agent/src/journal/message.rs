@@ -1,7 +1,7 @@
 //! Records as protobuf messages: an older agent reads what a newer one wrote, and the other way round, as long as the
 //! file's version is the same.
 //!
-//! A guest is a hold in a block of its own that nobody else knows. An agent that does not know of guests finds a hold whose
+//! A claim user is a hold in a block of its own that nobody else knows. An agent that does not know of claim users finds a hold whose
 //! block it has never heard of, and keeps its addresses back.
 
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use prost::Message as _;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Sequence, Subnet};
 
-use super::record::{BlockFacts, Held, Known, Lodged, Record, Released};
+use super::record::{BlockFacts, ClaimUseRecord, Held, Known, Record, Released};
 use crate::key::{HoldKey, Pod};
 
 /// A record's body.
@@ -37,10 +37,10 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
             at: released.at.as_millis(),
             until: released.until.as_millis(),
         }),
-        Record::Lodged(lodged) => Kind::Held(guest_message(lodged)),
-        Record::Left(lodged) => {
-            let at = lodged.since.as_millis();
-            Kind::Released(ReleasedMessage { hold: Some(guest_message(lodged)), at, until: at })
+        Record::ClaimUse(use_record) => Kind::Held(claim_user_message(use_record)),
+        Record::ClaimUseEnded(use_record) => {
+            let at = use_record.since.as_millis();
+            Kind::Released(ReleasedMessage { hold: Some(claim_user_message(use_record)), at, until: at })
         }
     };
     RecordMessage { kind: Some(kind) }.encode_to_vec()
@@ -64,9 +64,9 @@ pub(super) fn decode(body: &[u8]) -> Option<Record> {
         Kind::Trusted(uid) => Record::Doubted { uid, doubted: false },
         Kind::Forgotten(uid) => Record::Forgotten { uid },
         Kind::Held(held) if held.claim.is_empty() => Record::Held(read_hold(held)?),
-        Kind::Held(guest) => Record::Lodged(read_guest(guest)?),
-        Kind::Released(ReleasedMessage { hold: Some(guest), .. }) if !guest.claim.is_empty() => {
-            Record::Left(read_guest(guest)?)
+        Kind::Held(claim_use) => Record::ClaimUse(read_claim_user(claim_use)?),
+        Kind::Released(ReleasedMessage { hold: Some(claim_use), .. }) if !claim_use.claim.is_empty() => {
+            Record::ClaimUseEnded(read_claim_user(claim_use)?)
         }
         Kind::Released(released) => Record::Released(Released {
             hold: read_hold(released.hold?)?,
@@ -97,41 +97,42 @@ fn hold_message(held: &Held) -> HoldMessage {
     }
 }
 
-fn guest_message(lodged: &Lodged) -> HoldMessage {
+fn claim_user_message(use_record: &ClaimUseRecord) -> HoldMessage {
     let first = |v4: bool| {
-        let mut addresses = lodged.addresses.iter().filter(|(address, _)| address.to_ip().is_ipv4() == v4);
+        let mut addresses =
+            use_record.addresses.iter().filter(|(address, _)| address.to_ip().is_ipv4() == v4);
         addresses.next().map(|(address, _)| octets(*address)).unwrap_or_default()
     };
     HoldMessage {
         // Each its own, because two of them may have the same addresses.
-        block: format!("guest:{}", lodged.key),
-        network: lodged.key.network().to_owned(),
-        container: lodged.key.container().to_owned(),
-        ifname: lodged.key.interface().to_owned(),
-        pod_namespace: lodged.pod.namespace.clone(),
-        pod_name: lodged.pod.name.clone(),
-        pod_uid: lodged.pod.uid.clone(),
-        interface: lodged.interface,
+        block: format!("guest:{}", use_record.key),
+        network: use_record.key.network().to_owned(),
+        container: use_record.key.container().to_owned(),
+        ifname: use_record.key.interface().to_owned(),
+        pod_namespace: use_record.pod.namespace.clone(),
+        pod_name: use_record.pod.name.clone(),
+        pod_uid: use_record.pod.uid.clone(),
+        interface: use_record.interface,
         ipv4: first(true),
         ipv6: first(false),
         sequence: 1,
-        since: lodged.since.as_millis(),
-        netns: lodged.netns.clone(),
-        part: lodged.key.part_number(),
-        claim: lodged.claim.clone(),
-        claim_name: lodged.claim_name.clone(),
-        reached: lodged.reached,
-        pool: lodged.pool.clone(),
-        claimed: lodged
+        since: use_record.since.as_millis(),
+        netns: use_record.netns.clone(),
+        part: use_record.key.part_number(),
+        claim: use_record.claim.clone(),
+        claim_name: use_record.claim_name.clone(),
+        reached: use_record.reached,
+        pool: use_record.pool.clone(),
+        claimed: use_record
             .addresses
             .iter()
             .map(|(address, prefix)| AddressMessage { octets: octets(*address), prefix: (*prefix).into() })
             .collect(),
-        key_kind: key_kind_of(&lodged.key),
+        key_kind: key_kind_of(&use_record.key),
     }
 }
 
-fn read_guest(message: HoldMessage) -> Option<Lodged> {
+fn read_claim_user(message: HoldMessage) -> Option<ClaimUseRecord> {
     let address = |message: &AddressMessage| {
         let octets = &*message.octets;
         let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
@@ -139,7 +140,7 @@ fn read_guest(message: HoldMessage) -> Option<Lodged> {
         Some((Address::from(ip), u8::try_from(message.prefix).ok()?))
     };
     let key = read_key(&message)?;
-    Some(Lodged {
+    Some(ClaimUseRecord {
         addresses: message.claimed.iter().map(address).collect::<Option<_>>()?,
         claim: message.claim,
         claim_name: message.claim_name,
@@ -277,7 +278,7 @@ struct HoldMessage {
     netns: String,
     #[prost(uint32, tag = "14")]
     part: u32,
-    /// Only of guests.
+    /// Only of claim users.
     #[prost(string, tag = "15")]
     claim: String,
     #[prost(string, tag = "16")]

@@ -28,9 +28,9 @@ pub enum Record {
     /// An address (or pair) was freed.
     Released(Released),
     /// An interface has a claim's addresses from now on, or something about that is different.
-    Lodged(Lodged),
+    ClaimUse(ClaimUseRecord),
     /// An interface does not have a claim's addresses any more; the claim does.
-    Left(Lodged),
+    ClaimUseEnded(ClaimUseRecord),
     /// How much can be told from what no record says.
     Known(Known),
     /// Addresses of a block may be in use although no record says so. Or not any more.
@@ -90,9 +90,9 @@ pub struct Held {
     pub netns: String,
 }
 
-/// A guest: an interface with the addresses of a claim, which are of no block of this node.
+/// A claim user: an interface with the addresses of a claim, which are of no block of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lodged {
+pub struct ClaimUseRecord {
     /// The claim's UID.
     pub claim: String,
     /// The claim, for people: `namespace/name`.
@@ -134,7 +134,7 @@ impl Record {
             Self::Fenced { uid } | Self::Forgotten { uid } | Self::Doubted { uid, .. } => uid,
             Self::Held(held) => &held.block,
             Self::Released(released) => &released.hold.block,
-            Self::Lodged(_) | Self::Left(_) | Self::Known(_) => "",
+            Self::ClaimUse(_) | Self::ClaimUseEnded(_) | Self::Known(_) => "",
         }
     }
 
@@ -143,7 +143,7 @@ impl Record {
         match self {
             Self::Held(held) => Some(held.since),
             Self::Released(released) => Some(released.at),
-            Self::Lodged(lodged) | Self::Left(lodged) => Some(lodged.since),
+            Self::ClaimUse(use_record) | Self::ClaimUseEnded(use_record) => Some(use_record.since),
             Self::Owned(_)
             | Self::Fenced { .. }
             | Self::Forgotten { .. }

@@ -154,7 +154,7 @@ impl Node {
         let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
             // The journal says already that it is free.
             _ if it.phase == Phase::Releasing => false,
-            AddressLocation::Nowhere | AddressLocation::Guest(_) => false,
+            AddressLocation::Nowhere | AddressLocation::Claim(_) => false,
             AddressLocation::Block { uid, .. } => fenced.contains(uid),
             AddressLocation::Stray(_) => self.is_of_realm(it, &facts),
         });

@@ -25,8 +25,8 @@ impl Node {
         let (id, now) = (attach.key.id(), self.now);
         let anew = self.has_planted(Planted::AddAgainAnew);
         let Some(attachment) = self.attachments.get_mut(&id) else {
-            return if let Some(guest) = attach.guest.clone() {
-                self.lodge(ticket, attach, guest);
+            return if let Some(claim_use) = attach.claim_use.clone() {
+                self.use_claim(ticket, attach, claim_use);
             } else if let Some(former) = self.former_self(&attach) {
                 self.take_over(former, ticket, attach);
             } else {
@@ -40,7 +40,7 @@ impl Node {
             };
             return self.answer(ticket, Err(failure));
         }
-        if attachment.is_unknown() && attachment.phase == Phase::Held && attach.guest.is_none() {
+        if attachment.is_unknown() && attachment.phase == Phase::Held && attach.claim_use.is_none() {
             // It has no address that could be kept; making its interface again does no harm.
             self.trust(id);
             self.attachments.remove(&id);
@@ -50,11 +50,11 @@ impl Node {
             attachment.next.push((ticket, attach));
             return;
         }
-        if let Some(failure) = attachment.refuses(attach.guest.as_ref()) {
+        if let Some(failure) = attachment.refuses(attach.claim_use.as_ref()) {
             return self.answer(ticket, Err(failure));
         }
         match attachment.phase {
-            Phase::Held if anew && attach.guest.is_none() => {
+            Phase::Held if anew && attach.claim_use.is_none() => {
                 self.attachments.remove(&id);
                 self.begin(ticket, attach);
             }
@@ -126,7 +126,7 @@ impl Node {
             if let Some(held) = attachment.held() {
                 self.record(Record::Held(held));
             }
-            self.write_guest(id, false);
+            self.write_claim_user(id, false);
         }
     }
 

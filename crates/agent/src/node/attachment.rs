@@ -3,8 +3,8 @@
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Hold};
 
+use super::claim_use::{ClaimUseState, one_a_family};
 use super::event::{Attach, Link, Wiring, Wish};
-use super::guest::{Lodging, one_a_family};
 use super::{Job, Ticket};
 use crate::journal::Held;
 use crate::key::{HoldKey, Pod};
@@ -47,7 +47,7 @@ pub(super) enum AddressLocation {
     /// In a block, which may be fenced.
     Block { uid: String, hold: Hold },
     /// A claim's.
-    Guest(Lodging),
+    Claim(ClaimUseState),
     /// In none that is known here, or where somebody else is: only the kernel knows of it, or a journal that lost its block. A link
     /// that no address leads to has none: it may be that of a pod whose claim is elsewhere at present.
     Stray(Vec<Address>),
@@ -105,7 +105,7 @@ pub(super) struct Former {
 
 impl Attachment {
     pub(super) fn new(attach: Attach) -> Self {
-        let Attach { key, pool, pod, netns, wiring, wish, guest: _ } = attach;
+        let Attach { key, pool, pod, netns, wiring, wish, claim_use: _ } = attach;
         Self {
             key,
             pod,
@@ -130,7 +130,7 @@ impl Attachment {
         match &self.place {
             AddressLocation::Nowhere => Addresses { ipv4: None, ipv6: None },
             AddressLocation::Block { hold, .. } => hold.addresses,
-            AddressLocation::Guest(_) | AddressLocation::Stray(_) => one_a_family(self.every_address()),
+            AddressLocation::Claim(_) | AddressLocation::Stray(_) => one_a_family(self.every_address()),
         }
     }
 
@@ -139,7 +139,7 @@ impl Attachment {
         match &self.place {
             AddressLocation::Nowhere => Vec::new(),
             AddressLocation::Block { hold, .. } => hold.addresses.iter().collect(),
-            AddressLocation::Guest(lodging) => lodging.every_address(),
+            AddressLocation::Claim(use_state) => use_state.every_address(),
             AddressLocation::Stray(addresses) => addresses.clone(),
         }
     }
@@ -148,7 +148,7 @@ impl Attachment {
     pub(super) fn block(&self) -> Option<&str> {
         match &self.place {
             AddressLocation::Block { uid, .. } => Some(uid),
-            AddressLocation::Nowhere | AddressLocation::Guest(_) | AddressLocation::Stray(_) => None,
+            AddressLocation::Nowhere | AddressLocation::Claim(_) | AddressLocation::Stray(_) => None,
         }
     }
 
@@ -174,7 +174,7 @@ impl Attachment {
                 let Held { block, addresses, sequence, .. } = self.on_record.clone()?;
                 (block, addresses, sequence)
             }
-            AddressLocation::Nowhere | AddressLocation::Guest(_) => return None,
+            AddressLocation::Nowhere | AddressLocation::Claim(_) => return None,
         };
         Some(Held {
             block,

@@ -37,7 +37,7 @@ impl Node {
             AddressLocation::Block { uid, .. } => {
                 attachment.interface && self.blocks.get(uid).is_some_and(|block| block.fence.is_some())
             }
-            AddressLocation::Guest(lodging) => !self.knows_claim(&lodging.claim),
+            AddressLocation::Claim(use_state) => !self.knows_claim(&use_state.claim),
             AddressLocation::Stray(addresses) => attachment.interface && !addresses.is_empty(),
         };
         reached && elsewhere && !attachment.pod.name.is_empty() && !attachment.pod.uid.is_empty()
@@ -66,7 +66,7 @@ impl Node {
             return;
         }
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        if attachment.lodging().is_some() {
+        if attachment.use_state().is_some() {
             return self.lose(id, false);
         }
         attachment.silenced = true;

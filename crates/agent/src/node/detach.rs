@@ -50,7 +50,7 @@ impl Node {
                     netns: String::new(),
                     wiring: None,
                     wish: Wish::default(),
-                    guest: None,
+                    claim_use: None,
                 });
                 attachment.interface = true;
                 attachment.dels.push(Deleter::Call(ticket));
@@ -136,7 +136,7 @@ impl Node {
         let failure = CallError::from(error);
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.phase = Phase::Held;
-        let claim = attachment.lodging().map(|lodging| lodging.claim.clone());
+        let claim = attachment.use_state().map(|use_state| use_state.claim.clone());
         let dels = std::mem::take(&mut attachment.dels);
         let next: Vec<Ticket> = attachment.next.drain(..).map(|(ticket, _)| ticket).collect();
         if attachment.place == AddressLocation::Nowhere {
@@ -159,8 +159,8 @@ impl Node {
             let rest = self.blocks.get(&hold.block).map(|block| block.engine.rest()).unwrap_or_default();
             let (at, until) = (self.now, self.now.plus(rest));
             Record::Released(Released { hold, at, until })
-        } else if let Some(lodged) = attachment.lodged() {
-            Record::Left(lodged)
+        } else if let Some(use_record) = attachment.use_record() {
+            Record::ClaimUseEnded(use_record)
         } else {
             return self.free(id);
         };
@@ -178,10 +178,10 @@ impl Node {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         match std::mem::replace(&mut attachment.place, AddressLocation::Nowhere) {
             AddressLocation::Nowhere => {}
-            AddressLocation::Guest(lodging) => {
-                self.depart(id, &lodging.claim);
+            AddressLocation::Claim(use_state) => {
+                self.depart(id, &use_state.claim);
                 self.finish(id);
-                return self.judge(&lodging.claim);
+                return self.judge(&use_state.claim);
             }
             AddressLocation::Stray(addresses) => {
                 let interface = attachment.interface;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_ipam::{Address, Addresses};
 
-use super::event::{Guest, Wish};
+use super::event::{ClaimUse, Wish};
 use crate::key::{HoldKey, Pod};
 
 /// Why a call does not get what it asked for.
@@ -116,16 +116,16 @@ pub enum ClaimError {
         /// The claim that this is of, if it is of one.
         claim: Option<String>,
         /// The claim that was asked for.
-        asked: Box<Guest>,
+        asked: Box<ClaimUse>,
     },
     /// The claim has no addresses that could be used.
-    Unusable(Box<Guest>),
+    Unusable(Box<ClaimUse>),
     /// The claim has several addresses of a family, and the interface is ours.
-    Crowded(Box<Guest>),
+    Crowded(Box<ClaimUse>),
     /// Somebody else has an address of the claim.
     InTheWay {
         /// The claim.
-        claim: Box<Guest>,
+        claim: Box<ClaimUse>,
         /// Who, in words.
         problem: String,
     },

@@ -180,7 +180,7 @@ pub enum Event {
         /// Whether another pod is in its other slot: coming in, or not gone yet.
         contested: bool,
     },
-    /// A claim's object is gone. Guests that use it stay as they are.
+    /// A claim's object is gone. Claim users that use it stay as they are.
     ClaimGone {
         /// The claim's UID.
         uid: String,
@@ -208,13 +208,13 @@ pub struct Attach {
     /// Which addresses of the pool will do.
     pub wish: Wish,
     /// The claim whose addresses it is to have, instead of any of the pool.
-    pub guest: Option<Guest>,
+    pub claim_use: Option<ClaimUse>,
 }
 
 /// A claim whose addresses an interface on this node is to have. They are of no block of this node; whether packets for
 /// them arrive here is the claim's to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guest {
+pub struct ClaimUse {
     /// The claim's UID.
     pub claim: String,
     /// The claim, for people: `namespace/name`.

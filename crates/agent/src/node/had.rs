@@ -20,7 +20,7 @@ impl Node {
     pub fn had(&self, key: &HoldKey) -> Option<Had> {
         let attachment = self.attachments.get(&key.id()).filter(|it| it.key == *key && !it.is_leaving())?;
         match &attachment.place {
-            AddressLocation::Guest(lodging) => Some(Had::Claim(lodging.every_address())),
+            AddressLocation::Claim(use_state) => Some(Had::Claim(use_state.every_address())),
             AddressLocation::Block { .. } => Some(Had::Ordinary),
             AddressLocation::Nowhere | AddressLocation::Stray(_) => None,
         }

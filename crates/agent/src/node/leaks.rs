@@ -135,7 +135,7 @@ impl Node {
         let (pod, addresses) = (attachment.pod.clone(), attachment.every_address());
         let sequence = match &attachment.place {
             AddressLocation::Block { hold, .. } => Some(hold.sequence),
-            AddressLocation::Nowhere | AddressLocation::Guest(_) | AddressLocation::Stray(_) => None,
+            AddressLocation::Nowhere | AddressLocation::Claim(_) | AddressLocation::Stray(_) => None,
         };
         let found = LeakView { key: key.clone(), pod, addresses, leak, since: self.now };
         Some(Suspect { found, sequence, held: attachment.since })
@@ -159,7 +159,7 @@ impl Node {
                 netns: String::new(),
                 wiring: None,
                 wish: Wish::default(),
-                guest: None,
+                claim_use: None,
             };
             let attachment = Attachment { interface: true, ..Attachment::new(attach) };
             self.attachments.insert(id, attachment);
@@ -181,7 +181,7 @@ impl Node {
             let known = self.attachments.get(&found.key.id()).filter(|it| it.key == found.key);
             let Some(attachment) = known.filter(|it| is_at_rest(it) && it.interface) else { continue };
             // What was asked for after the look is not in it.
-            if attachment.lodging().is_some_and(|lodging| lodging.changed > job.0) {
+            if attachment.use_state().is_some_and(|use_state| use_state.changed > job.0) {
                 continue;
             }
             let held = if attachment.is_routed() { attachment.every_address() } else { Vec::new() };
@@ -209,7 +209,7 @@ impl Node {
             let (key, rank) = (&attachment.key, rank(attachment));
             match &attachment.place {
                 AddressLocation::Nowhere => {}
-                AddressLocation::Block { .. } | AddressLocation::Guest(_) => {
+                AddressLocation::Block { .. } | AddressLocation::Claim(_) => {
                     routes.push((rank, (key.clone(), attachment.addresses())));
                 }
                 AddressLocation::Stray(addresses) => {
@@ -245,8 +245,8 @@ enum Rank {
 fn rank(attachment: &Attachment) -> Rank {
     match &attachment.place {
         AddressLocation::Nowhere | AddressLocation::Stray(_) => Rank::Stray,
-        AddressLocation::Guest(lodging) if lodging.reached => Rank::Reached,
-        AddressLocation::Guest(_) => Rank::Lingering,
+        AddressLocation::Claim(use_state) if use_state.reached => Rank::Reached,
+        AddressLocation::Claim(_) => Rank::Lingering,
         AddressLocation::Block { .. } => Rank::Held,
     }
 }

@@ -116,13 +116,13 @@ impl Node {
                 self.adopt_leftover(seen);
             }
         }
-        for lodged in journal.guests() {
-            self.put_guest(lodged);
+        for use_record in journal.claim_uses() {
+            self.put_claim_user(use_record);
         }
         for found in kernel {
             self.found(found, journal.known() == Known::Lost);
         }
-        self.settle_guests();
+        self.settle_claim_users();
         self.doubt_after_start(journal.known());
         // What was found may stand in the way anywhere.
         let known: Vec<String> = self.blocks.keys().cloned().collect();
@@ -247,7 +247,7 @@ impl Node {
                 unknown.place = AddressLocation::Stray(Vec::new());
                 self.attachments.insert(id, unknown);
                 // The next start is to know it, too.
-                self.write_guest(id, false);
+                self.write_claim_user(id, false);
             }
             // Made, and cut short before it had an address; or somebody cut its route. Whoever looks sees it, and sees it again.
             None if addresses.is_empty() => {}
@@ -263,7 +263,7 @@ impl Node {
                 self.place_found(id, key, pod, addresses);
                 if incomplete {
                     // The next start is to know it, too: its route may have gone to another by then.
-                    self.write_guest(id, false);
+                    self.write_claim_user(id, false);
                 }
             }
         }
@@ -272,9 +272,9 @@ impl Node {
     /// Ends a hold that the kernel contradicts.
     fn give_up(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.remove(&id) else { return };
-        if let Some(lodged) = attachment.lodged() {
-            self.depart(id, &lodged.claim);
-            self.record(Record::Left(lodged));
+        if let Some(use_record) = attachment.use_record() {
+            self.depart(id, &use_record.claim);
+            self.record(Record::ClaimUseEnded(use_record));
             return;
         }
         let Some(hold) = attachment.held() else { return };
@@ -293,7 +293,7 @@ impl Node {
             |block: &&mut Owned| !block.is_slice() && addresses.iter().any(|address| block.has(*address));
         let own = |it: &Attachment| match it.block().and_then(|uid| self.blocks.get(uid)) {
             Some(block) => !block.is_slice(),
-            None => it.lodging().is_none_or(|lodging| lodging.hosts().next().is_some()),
+            None => it.use_state().is_none_or(|use_state| use_state.hosts().next().is_some()),
         };
         let shared =
             |it: &&Attachment| own(it) && it.every_address().iter().any(|own| addresses.contains(own));
@@ -374,6 +374,6 @@ pub(super) fn attachment(
     since: Timestamp,
 ) -> Attachment {
     let (netns, wish) = (String::new(), Wish::default());
-    let attach = Attach { key, pool, pod, netns, wiring: None, wish, guest: None };
+    let attach = Attach { key, pool, pod, netns, wiring: None, wish, claim_use: None };
     Attachment { interface, since, phase: Phase::Held, ..Attachment::new(attach) }
 }

@@ -38,10 +38,10 @@ pub struct Settings {
     pub look_every: Duration,
     /// What was left over is put away when it is seen again after this time or later.
     pub look_apart: Duration,
-    /// How long a route leads to the interface of a guest whose claim is elsewhere now. Packets that are under way are
+    /// How long a route leads to the interface of a claim user whose claim is elsewhere now. Packets that are under way are
     /// delivered, and the other end had the time to begin.
     pub route_lingers: Duration,
-    /// How long the addresses of a guest are exported whose claim is elsewhere now: until routers have heard of the other.
+    /// How long the addresses of a claim user are exported whose claim is elsewhere now: until routers have heard of the other.
     pub export_lingers: Duration,
     /// A bug that a test wants found.
     #[cfg(test)]

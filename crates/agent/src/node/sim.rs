@@ -62,7 +62,7 @@ fn check_apart(worlds: &[World], cluster: &Cluster) {
     for (node, world) in worlds.iter().enumerate() {
         for (key, container) in &world.runtime.containers {
             // Slices and claims of different nodes have nothing to do with each other here.
-            let own = !slice::is_of_slice(key) && !claim::is_guest(key);
+            let own = !slice::is_of_slice(key) && !claim::is_claim_user(key);
             let Container::Running(addresses) = container else { continue };
             for address in addresses.iter().filter(|address| own && !tainted(*address)) {
                 let other = holders.insert(address, (node, key.to_string()));

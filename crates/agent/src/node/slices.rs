@@ -162,7 +162,7 @@ impl Node {
         let of_slice = |it: &&Attachment| match &it.place {
             AddressLocation::Block { uid, .. } => self.blocks.get(uid).is_some_and(Owned::is_slice),
             AddressLocation::Stray(_) => true,
-            AddressLocation::Nowhere | AddressLocation::Guest(_) => false,
+            AddressLocation::Nowhere | AddressLocation::Claim(_) => false,
         };
         let holds = self.attachments.values().filter(of_slice).flat_map(slice_holds);
         holds.filter(|hold| hold.unseen).collect()
@@ -188,7 +188,7 @@ impl Node {
             AddressLocation::Block { uid, .. } => {
                 self.blocks.get(uid).is_some_and(|block| shares_realm(&block.facts, facts))
             }
-            AddressLocation::Guest(lodging) => lodging.is_of_realm(&attachment.pool, facts),
+            AddressLocation::Claim(use_state) => use_state.is_of_realm(&attachment.pool, facts),
             AddressLocation::Stray(_) => facts.realm.is_empty() || !attachment.interface,
         }
     }

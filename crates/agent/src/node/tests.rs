@@ -1,10 +1,10 @@
 //! What a node does, one situation a test.
 
 mod calls;
+mod claim_uses;
 mod defects;
 mod doubt;
 mod fences;
-mod guests;
 mod leaks;
 mod reach;
 mod returns;

@@ -181,7 +181,8 @@ impl Node {
     pub fn who(&self, address: Address) -> Who {
         let holders = self.attachments.values().filter(|it| it.every_address().contains(&address));
         // Of those who share a claim's, the one that packets arrive at.
-        if let Some(held) = holders.max_by_key(|it| it.lodging().is_none_or(|lodging| lodging.reached)) {
+        if let Some(held) = holders.max_by_key(|it| it.use_state().is_none_or(|use_state| use_state.reached))
+        {
             return Who::Held(self.hold_view(held));
         }
         let blocks = self.blocks.values().filter(|block| block.has(address));
@@ -306,7 +307,7 @@ impl Node {
     pub(super) fn export(&mut self) {
         let ours = self.blocks.values().filter(|block| block.object == Object::Ours && !block.is_slice());
         let blocks = ours.flat_map(super::block::Owned::networks);
-        let mut networks: Vec<Cidr> = blocks.chain(self.exported_for_guests()).collect();
+        let mut networks: Vec<Cidr> = blocks.chain(self.exported_for_claim_users()).collect();
         networks.sort_unstable();
         networks.dedup();
         // Every event comes by here, and hardly one changes anything.
@@ -329,11 +330,11 @@ impl Node {
             interface: attachment.interface,
             settled: attachment.phase == Phase::Held,
             silenced: attachment.silenced,
-            claim: attachment.lodging().map(|lodging| ClaimView {
-                uid: lodging.claim.clone(),
-                name: lodging.claim_name.clone(),
-                reached: lodging.reached,
-                routed: lodging.is_routed(),
+            claim: attachment.use_state().map(|use_state| ClaimView {
+                uid: use_state.claim.clone(),
+                name: use_state.claim_name.clone(),
+                reached: use_state.reached,
+                routed: use_state.is_routed(),
             }),
         }
     }

@@ -7,7 +7,7 @@
 //! | source | reached by | survives a restart |
 //! |---|---|---|
 //! | blocks of this node | [`Call::hold`] with a pool | in the node's journal |
-//! | claims, and other addresses that are named in advance | [`Call::hold`] with [`Attach::guest`](crate::node::Attach::guest) | in the node's journal |
+//! | claims, and other addresses that are named in advance | [`Call::hold`] with [`Attach::claim_use`](crate::node::Attach::claim_use) | in the node's journal |
 //! | ledgers that nodes share | [`Ledgers`](crate::whereabouts::ledgers::Ledgers) | in the API, and noted on this node |
 //!
 //! So a dialect itself has nothing to remember over a restart. A DEL that cannot be done now is a file until it is done

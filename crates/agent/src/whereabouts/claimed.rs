@@ -7,7 +7,7 @@ use tenure_whereabouts::config::{Config, RangeConfig};
 use super::{Whereabouts, pod_name};
 use crate::claims::{Claimed, Claims, addresses_of, lacks, not_of};
 use crate::key::{HoldKey, Pod};
-use crate::node::{Attach, Guest, Had, Wish};
+use crate::node::{Attach, ClaimUse, Had, Wish};
 use crate::serve::Call;
 use crate::whereabouts::slices::POOLS;
 
@@ -32,10 +32,10 @@ impl Whereabouts {
         let ordered = match claims.claimed(call, (key, &pod), &has).await? {
             Claimed::Nothing => return Ok(None),
             Claimed::Again(addresses) => in_order(&addresses, config),
-            Claimed::New { guest, pod_uid } => {
-                let ordered = by_range(&guest, config)?;
+            Claimed::New { claim_use, pod_uid } => {
+                let ordered = by_range(&claim_use, config)?;
                 attach.pod.uid = pod_uid;
-                attach.guest = Some(on_segment(guest, config));
+                attach.claim_use = Some(on_segment(claim_use, config));
                 ordered
             }
         };
@@ -66,13 +66,13 @@ impl Whereabouts {
 
 /// The addresses have the length of their range, whatever a claim's status says: only single hosts are routed, and a range of
 /// one address is on a segment as well.
-fn on_segment(guest: Guest, config: &Config) -> Guest {
+fn on_segment(claim_use: ClaimUse, config: &Config) -> ClaimUse {
     let prefix = |address: Address| {
         let range = config.ranges.iter().find(|range| range.cidr().contains(address));
         range.map_or(0, |range| range.cidr().prefix()).min(address.family().bits() - 1)
     };
-    let addresses = guest.addresses.iter().map(|(address, _)| (*address, prefix(*address))).collect();
-    Guest { addresses, ..guest }
+    let addresses = claim_use.addresses.iter().map(|(address, _)| (*address, prefix(*address))).collect();
+    ClaimUse { addresses, ..claim_use }
 }
 
 fn attach(key: &HoldKey, call: &Call<'_>, config: &Config) -> Attach {
@@ -85,26 +85,29 @@ fn attach(key: &HoldKey, call: &Call<'_>, config: &Config) -> Attach {
         netns: call.message.netns.clone(),
         wiring: None,
         wish: Wish::default(),
-        guest: None,
+        claim_use: None,
     }
 }
 
 /// A claim's addresses in the order of a network's ranges; refuses those that are in none, and a claim without one of each.
-fn by_range(guest: &Guest, config: &Config) -> Result<Vec<Address>, Failure> {
-    let mut left: Vec<Address> = addresses_of(guest).collect();
+fn by_range(claim_use: &ClaimUse, config: &Config) -> Result<Vec<Address>, Failure> {
+    let mut left: Vec<Address> = addresses_of(claim_use).collect();
     let mut ordered = Vec::new();
     for range in &config.ranges {
         let Some(place) = left.iter().position(|address| range.cidr().contains(*address)) else {
             // One that is in no range at all says more than that there is none of this one.
             if let Some(other) = left.iter().find(|address| !in_any(&config.ranges, **address)) {
-                return Err(not_of(guest, *other, &ranges_of(config)));
+                return Err(not_of(claim_use, *other, &ranges_of(config)));
             }
-            return Err(lacks(guest, &format!("range {} of network {:?}", range.range_text(), config.name)));
+            return Err(lacks(
+                claim_use,
+                &format!("range {} of network {:?}", range.range_text(), config.name),
+            ));
         };
         ordered.push(left.remove(place));
     }
     match left.first() {
-        Some(other) => Err(not_of(guest, *other, &ranges_of(config))),
+        Some(other) => Err(not_of(claim_use, *other, &ranges_of(config))),
         None => Ok(ordered),
     }
 }

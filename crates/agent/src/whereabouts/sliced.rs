@@ -103,6 +103,6 @@ fn attach(
         netns: call.message.netns.clone(),
         wiring: None,
         wish,
-        guest: None,
+        claim_use: None,
     }
 }

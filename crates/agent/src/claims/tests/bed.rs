@@ -405,7 +405,7 @@ impl Bed {
     }
 
     /// As [`Agent::holds`] says it.
-    pub(super) fn guest(&self, container: &str, claim: &str, reached: bool) -> String {
+    pub(super) fn claim_use(&self, container: &str, claim: &str, reached: bool) -> String {
         format!("{container} {}/{claim} {reached}", self.namespace)
     }
 
@@ -449,7 +449,7 @@ impl Bed {
     async fn agent_with(&self, journal: Image, options: ClaimsOptions) -> Agent {
         let (channel, stop) = (NodeChannel::new(), CancellationToken::new());
         let node = channel.handle();
-        let guests = journal.guests().count();
+        let claim_uses = journal.claim_uses().count();
         for event in routed_pool() {
             node.tell(event);
         }
@@ -482,8 +482,8 @@ impl Bed {
         let pods = Pods::new(client.clone(), "node-1", SystemClock, stop.clone());
         let around = (node.clone(), pods.clone(), None);
         let claims = Claims::start(client, options, SystemClock, around, stop.clone());
-        if guests > 0 {
-            claims.watch(Reason::Guests);
+        if claim_uses > 0 {
+            claims.watch(Reason::ClaimUses);
         }
         let tombstones = directory.join("tombstones");
         let whereabouts =

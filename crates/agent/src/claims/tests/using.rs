@@ -26,7 +26,7 @@ async fn every_verb_knows_claims_and_a_del_keeps_the_address() {
         let wrong = agent.check(&network, &pod, &[other]).await.unwrap_err();
         assert!(wrong.message.contains("and not"), "{wrong}");
         agent.gc(&network, &[&pod]).await.unwrap();
-        assert_eq!(agent.holds().await, [bed.guest("c-db-0", "db", true)]);
+        assert_eq!(agent.holds().await, [bed.claim_use("c-db-0", "db", true)]);
         agent.del(&network, &pod).await.unwrap();
         agent.del(&network, &pod).await.unwrap();
         assert_eq!(agent.holds().await, [""; 0]);
@@ -63,7 +63,7 @@ async fn a_late_del_of_the_old_pod_does_not_touch_the_newer_one() {
         assert_eq!(agent.add(&network, &new).await.unwrap(), ips);
         agent.del(&network, &old).await.unwrap();
         agent.gc(&network, &[&new]).await.unwrap();
-        assert_eq!(agent.holds().await, [bed.guest("c-new", "db", true)]);
+        assert_eq!(agent.holds().await, [bed.claim_use("c-new", "db", true)]);
         agent
             .check(&network, &new, &ips.iter().map(|ip| (*ip).to_owned()).collect::<Vec<_>>())
             .await
@@ -72,7 +72,7 @@ async fn a_late_del_of_the_old_pod_does_not_touch_the_newer_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_api_server_guests_are_added_again_checked_and_deleted() {
+async fn without_the_api_server_claim_users_are_added_again_checked_and_deleted() {
     for (bed, network, ips) in every_kind().await {
         let pod = bed.refers("db-0", "db").await;
         bed.claim_for("db", &ips, &pod).await;
@@ -98,7 +98,7 @@ async fn without_the_api_server_guests_are_added_again_checked_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_a_guest_is_what_it_was_and_its_claim_is_watched_again() {
+async fn after_a_restart_a_claim_user_is_what_it_was_and_its_claim_is_watched_again() {
     for (bed, network, ips) in every_kind().await {
         let (one, two) = (bed.refers("one", "vm").await, bed.refers("two", "vm").await);
         let claim = bed.claim_for("vm", &ips, &one).await;
@@ -107,12 +107,14 @@ async fn after_a_restart_a_guest_is_what_it_was_and_its_claim_is_watched_again()
         let journal = agent.journal();
         drop(agent);
         let agent = bed.agent_after(journal).await;
-        assert_eq!(agent.holds().await, [bed.guest("c-one", "vm", true)]);
+        assert_eq!(agent.holds().await, [bed.claim_use("c-one", "vm", true)]);
         assert_eq!(agent.add(&network, &one).await.unwrap(), ips);
         // The claim moves to a pod of another node.
         bed.let_in_on(&claim, &[(&two, "node-2"), (&one, "node-1")]).await;
-        until("the move", async || (agent.holds().await == [bed.guest("c-one", "vm", false)]).then_some(()))
-            .await;
+        until("the move", async || {
+            (agent.holds().await == [bed.claim_use("c-one", "vm", false)]).then_some(())
+        })
+        .await;
         agent.del(&network, &one).await.unwrap();
         assert_eq!(agent.holds().await, [""; 0]);
     }
@@ -127,16 +129,16 @@ async fn a_move_commits_when_the_claim_says_so_and_not_before() {
         bed.let_in_on(&claim, &[(&source, "node-2"), (&target, "node-1")]).await;
         let agent = bed.agent().await;
         assert_eq!(agent.add(&network, &target).await.unwrap(), ips);
-        assert_eq!(agent.holds().await, [bed.guest("c-target", "vm", false)], "packets go to the source");
+        assert_eq!(agent.holds().await, [bed.claim_use("c-target", "vm", false)], "packets go to the source");
         bed.let_in_on(&claim, &[(&target, "node-1"), (&source, "node-2")]).await;
         until("the commit", async || {
-            (agent.holds().await == [bed.guest("c-target", "vm", true)]).then_some(())
+            (agent.holds().await == [bed.claim_use("c-target", "vm", true)]).then_some(())
         })
         .await;
         // The claim goes while it is in use: nothing changes for its pod.
         bed.claims(bed.namespace).delete("vm", &kube::api::DeleteParams::default()).await.unwrap();
         a_moment().await;
-        assert_eq!(agent.holds().await, [bed.guest("c-target", "vm", true)]);
+        assert_eq!(agent.holds().await, [bed.claim_use("c-target", "vm", true)]);
         agent.del(&network, &target).await.unwrap();
     }
 }

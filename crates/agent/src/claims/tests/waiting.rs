@@ -26,7 +26,7 @@ async fn a_claim_that_is_not_there_yet_is_waited_for_and_found() {
         });
         let (added, ()) = tokio::join!(adding, building);
         assert_eq!(added.unwrap(), *ips);
-        assert_eq!(agent.holds().await, [bed.guest("c-db-0", "db", true)]);
+        assert_eq!(agent.holds().await, [bed.claim_use("c-db-0", "db", true)]);
     });
     futures::future::join_all(all).await;
 }

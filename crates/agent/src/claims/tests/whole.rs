@@ -38,15 +38,15 @@ async fn a_claim_is_given_its_addresses_used_passed_on_and_kept() {
         let making = bed.claim_with(bed.namespace, json!({"name": claim}), name, "net1");
         let (given, _) = tokio::join!(adding, making);
         let mut given = given.unwrap();
-        let guest = |at: &At, reached: bool| bed.guest(&at.container, &claim, reached);
-        assert_eq!(agent.holds().await, [guest(&one, true)]);
+        let claim_use = |at: &At, reached: bool| bed.claim_use(&at.container, &claim, reached);
+        assert_eq!(agent.holds().await, [claim_use(&one, true)]);
         // Another comes, and has the address only when the first is gone.
         let two = pod(&bed, &two, name, &claim).await;
         assert_eq!(agent.add(&network, &two).await.unwrap(), given);
-        assert_eq!(agent.holds().await, [guest(&one, true), guest(&two, false)]);
+        assert_eq!(agent.holds().await, [claim_use(&one, true), claim_use(&two, false)]);
         bed.delete_pod(&one).await;
         until("the commit", async || {
-            (agent.holds().await == [guest(&one, false), guest(&two, true)]).then_some(())
+            (agent.holds().await == [claim_use(&one, false), claim_use(&two, true)]).then_some(())
         })
         .await;
         agent.del(&network, &one).await.unwrap();

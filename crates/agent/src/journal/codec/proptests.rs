@@ -6,7 +6,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Addresses, Sequence, Subnet};
 
 use super::*;
-use crate::journal::record::{BlockFacts, Held, Lodged, Released};
+use crate::journal::record::{BlockFacts, ClaimUseRecord, Held, Released};
 use crate::key::{HoldKey, Pod};
 
 prop_compose! {
@@ -37,8 +37,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Two guests may have the same addresses.
-    fn any_lodged()(
+    /// Two claim users may have the same addresses.
+    fn any_use_record()(
         claim in "[x-z]",
         (claim_name, pool) in (".{0,5}", ".{0,5}"),
         container in "[a-d]",
@@ -50,8 +50,8 @@ prop_compose! {
         ], 0..4),
         since in 0..100_u64,
         netns in "(/run/netns/[a-c])?",
-    ) -> Lodged {
-        Lodged {
+    ) -> ClaimUseRecord {
+        ClaimUseRecord {
             claim,
             claim_name,
             pool,
@@ -87,8 +87,8 @@ fn any_record() -> impl Strategy<Value = Record> {
             let (at, until) = (Timestamp::from_millis(at), Timestamp::from_millis(at + rest));
             Record::Released(Released { hold, at, until })
         }),
-        any_lodged().prop_map(Record::Lodged),
-        any_lodged().prop_map(Record::Left),
+        any_use_record().prop_map(Record::ClaimUse),
+        any_use_record().prop_map(Record::ClaimUseEnded),
     ]
 }
 
@@ -113,7 +113,7 @@ proptest! {
         image.records().for_each(|record| put(&record, &mut compacted));
         let again = read(&compacted).unwrap();
         prop_assert_eq!(again.image.blocks().collect::<Vec<_>>(), image.blocks().collect::<Vec<_>>());
-        prop_assert_eq!(again.image.guests().collect::<Vec<_>>(), image.guests().collect::<Vec<_>>());
+        prop_assert_eq!(again.image.claim_uses().collect::<Vec<_>>(), image.claim_uses().collect::<Vec<_>>());
         image.prune();
         let holds: Vec<_> = reading.image.holds().collect();
         prop_assert_eq!(image.holds().collect::<Vec<_>>(), holds, "pruning loses no hold");

@@ -2,7 +2,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Addresses, Sequence, Subnet};
 
 use super::*;
-use crate::journal::record::{BlockFacts, Held, Lodged, Released};
+use crate::journal::record::{BlockFacts, ClaimUseRecord, Held, Released};
 use crate::key::{HoldKey, Pod};
 
 fn origin() -> Origin {
@@ -22,10 +22,10 @@ fn held(number: u8) -> Held {
     }
 }
 
-/// Two guests of one claim have the same addresses.
-fn lodged(number: u8) -> Lodged {
+/// Two claim users of one claim have the same addresses.
+fn use_record(number: u8) -> ClaimUseRecord {
     let held = held(number);
-    Lodged {
+    ClaimUseRecord {
         claim: "c1a1".into(),
         claim_name: "shop/vm".into(),
         pool: "default".into(),
@@ -58,8 +58,8 @@ fn records() -> Vec<Record> {
             records.push(Record::Released(Released { hold: held(number), at, until }));
         }
     }
-    records.extend([1, 2].map(|number| Record::Lodged(lodged(number))));
-    records.push(Record::Left(lodged(2)));
+    records.extend([1, 2].map(|number| Record::ClaimUse(use_record(number))));
+    records.push(Record::ClaimUseEnded(use_record(2)));
     records.push(Record::Fenced { uid: "another".into() });
     records.push(Record::Forgotten { uid: "another".into() });
     records
@@ -159,11 +159,11 @@ struct RecordBefore {
     held: Option<HoldBefore>,
 }
 
-/// An agent that knows no guests keeps their addresses back: each is a hold of a block of which it knows nothing.
+/// An agent that knows no claim users keeps their addresses back: each is a hold of a block of which it knows nothing.
 #[test]
-fn a_guest_is_a_hold_of_an_unknown_block_to_agents_before_claims() {
+fn a_claim_user_is_a_hold_of_an_unknown_block_to_agents_before_claims() {
     let read = |number| {
-        let body = message::encode(&Record::Lodged(lodged(number)));
+        let body = message::encode(&Record::ClaimUse(use_record(number)));
         RecordBefore::decode(&*body).unwrap().held.unwrap()
     };
     let (one, two) = (read(1), read(2));

@@ -105,8 +105,8 @@ fn the_records_of_an_image_lead_back_to_it() {
     assert_eq!(self::image(image.records()), image);
 }
 
-fn lodged(container: &str, since: u64, reached: bool) -> Lodged {
-    Lodged {
+fn use_record(container: &str, since: u64, reached: bool) -> ClaimUseRecord {
+    ClaimUseRecord {
         claim: "claim".into(),
         claim_name: "shop/vm".into(),
         pool: String::new(),
@@ -121,30 +121,33 @@ fn lodged(container: &str, since: u64, reached: bool) -> Lodged {
 }
 
 #[test]
-fn guests_of_one_claim_are_side_by_side_and_a_late_end_never_touches_a_successor() {
-    let first = lodged("a", 1_000, true);
+fn claim_users_of_one_claim_are_side_by_side_and_a_late_end_never_touches_a_successor() {
+    let first = use_record("a", 1_000, true);
     let records = [
-        Record::Lodged(first.clone()),
-        Record::Lodged(lodged("b", 1_001, false)),
-        Record::Left(first.clone()),
-        Record::Lodged(lodged("a", 2_000, true)),
-        Record::Left(first),
-        Record::Lodged(lodged("b", 1_001, true)),
+        Record::ClaimUse(first.clone()),
+        Record::ClaimUse(use_record("b", 1_001, false)),
+        Record::ClaimUseEnded(first.clone()),
+        Record::ClaimUse(use_record("a", 2_000, true)),
+        Record::ClaimUseEnded(first),
+        Record::ClaimUse(use_record("b", 1_001, true)),
     ];
     let image = image(records);
-    let guests: Vec<_> =
-        image.guests().map(|it| (it.key.container(), it.since.as_millis(), it.reached)).collect();
-    assert_eq!(guests.len(), 2);
-    assert!(guests.contains(&("a", 2_000, true)) && guests.contains(&("b", 1_001, true)), "{guests:?}");
+    let claim_uses: Vec<_> =
+        image.claim_uses().map(|it| (it.key.container(), it.since.as_millis(), it.reached)).collect();
+    assert_eq!(claim_uses.len(), 2);
+    assert!(
+        claim_uses.contains(&("a", 2_000, true)) && claim_uses.contains(&("b", 1_001, true)),
+        "{claim_uses:?}"
+    );
     assert!(!image.is_empty() && image.holds().next().is_none());
 }
 
 #[test]
 fn a_key_holds_an_address_of_a_block_or_of_a_claim() {
     let hold = Record::Held(held("a", 1, 1));
-    let guest = Record::Lodged(lodged("a", 5_000, true));
-    let moved = image([hold.clone(), guest.clone()]);
-    assert_eq!((moved.holds().count(), moved.guests().count()), (0, 1));
-    let back = image([guest, hold]);
-    assert_eq!((back.holds().count(), back.guests().count()), (1, 0));
+    let claim_use = Record::ClaimUse(use_record("a", 5_000, true));
+    let moved = image([hold.clone(), claim_use.clone()]);
+    assert_eq!((moved.holds().count(), moved.claim_uses().count()), (0, 1));
+    let back = image([claim_use, hold]);
+    assert_eq!((back.holds().count(), back.claim_uses().count()), (1, 0));
 }

@@ -152,7 +152,7 @@ impl World {
                     self.knowledge.freeing.push((position, address, at));
                 }
             }
-            Record::Lodged(_) | Record::Left(_) => self.check_read(),
+            Record::ClaimUse(_) | Record::ClaimUseEnded(_) => self.check_read(),
             Record::Doubted { doubted, .. } => {
                 self.deeds.count(if *doubted { "a block was withheld" } else { "a block was trusted again" });
             }
@@ -183,7 +183,7 @@ impl World {
                 if let Some(Container::Running(held)) = &before {
                     // Invariant 5: repeated, it is the same.
                     assert_eq!(*held, addresses, "{key}");
-                } else if claim::is_guest(&key) {
+                } else if claim::is_claim_user(&key) {
                     assert_eq!(addresses, claim::address(&key).0.into(), "{key} has what its claim has");
                     self.deeds.count("a guest was taken in");
                 } else {
@@ -200,7 +200,7 @@ impl World {
                 for (other, state) in &self.runtime.containers {
                     let taken = matches!(state, Container::Running(held) if *held == addresses);
                     // A claim's address is on its way from one to another.
-                    let moves = claim::is_guest(other) && claim::is_guest(&key);
+                    let moves = claim::is_claim_user(other) && claim::is_claim_user(&key);
                     assert!(
                         !taken || *other == key || moves,
                         "{address} is given to {key}, and {other} has it"
@@ -208,14 +208,15 @@ impl World {
                 }
                 // What was answered outlives a crash.
                 let image = &self.agent.safe;
-                let guest = image.guests().any(|it| it.key == key && it.addresses == [claim::address(&key)]);
-                let safe = guest || image.holds().any(|it| it.key == key && it.addresses == addresses);
+                let claim_use =
+                    image.claim_uses().any(|it| it.key == key && it.addresses == [claim::address(&key)]);
+                let safe = claim_use || image.holds().any(|it| it.key == key && it.addresses == addresses);
                 // Of what a lost journal does not know the kernel tells: the next start finds its link again.
                 let has_link = self.kernel.links.get(&key).is_some_and(|link| link.contains(&address));
                 let found = has_link && self.runtime.forgotten.contains(&key);
                 assert!(safe || found, "{key} was told of {address}, which a crash would forget");
                 assert_eq!(link.is_some(), has_interface(&key));
-                if has_interface(&key) && claim::is_guest(&key) {
+                if has_interface(&key) && claim::is_claim_user(&key) {
                     assert!(self.kernel.links.contains_key(&key), "{key}");
                 } else if has_interface(&key) {
                     assert_eq!(self.kernel.links.get(&key), Some(&vec![address]), "{key}");
@@ -246,7 +247,7 @@ impl World {
                 if !busy {
                     assert!(!self.kernel.links.contains_key(&key), "{key} is deleted, and its link is there");
                     let safe = self.agent.safe.holds().all(|held| held.key != key);
-                    let safe = safe && self.agent.safe.guests().all(|guest| guest.key != key);
+                    let safe = safe && self.agent.safe.claim_uses().all(|claim_use| claim_use.key != key);
                     assert!(safe, "{key} is deleted, and a crash would bring it back");
                 }
                 if self.runtime.containers.get(&key) == Some(&Container::Ending) {
@@ -297,7 +298,7 @@ impl World {
                 assert_eq!(other, None, "{address} is held by {} too", hold.key);
             }
         }
-        claim::check_guests(&holds);
+        claim::check_claim_users(&holds);
         for (key, container) in &self.runtime.containers {
             let Container::Running(addresses) = container else { continue };
             let Some(held) = holds.get(key) else {
@@ -413,7 +414,7 @@ impl World {
         assert_eq!(self.agent.node.holds(), [], "holds leak");
         assert!(self.kernel.links.is_empty(), "links leak: {:?}", self.kernel.links);
         assert_eq!(self.agent.safe.holds().count(), 0, "the journal remembers what is over");
-        assert_eq!(self.agent.safe.guests().count(), 0, "the journal remembers guests that left");
+        assert_eq!(self.agent.safe.claim_uses().count(), 0, "the journal remembers guests that left");
         let blocks = self.agent.node.blocks();
         let (slices, blocks): (Vec<_>, Vec<_>) =
             blocks.into_iter().partition(|block| block.pool == slice::POOL);

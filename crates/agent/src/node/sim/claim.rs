@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::world::World;
 use crate::key::{HoldKey, Pod};
 use crate::node::view::HoldView;
-use crate::node::{Action, Attach, Event, Guest};
+use crate::node::{Action, Attach, ClaimUse, Event};
 
 const CLAIMS: usize = 3;
 /// Each pod has two sandboxes.
@@ -40,7 +40,7 @@ pub(super) fn key(number: usize) -> HoldKey {
     HoldKey::new("net", format!("g{number}"), "eth0").unwrap()
 }
 
-pub(super) fn is_guest(key: &HoldKey) -> bool {
+pub(super) fn is_claim_user(key: &HoldKey) -> bool {
     key.container().starts_with('g')
 }
 
@@ -72,7 +72,7 @@ impl Claims {
     pub(super) fn ask(&self, attach: &mut Attach, dice: &Dice) {
         let claim = claim_of(&attach.key);
         let active = self.all[&claim].active.as_deref() == Some(&attach.pod.uid);
-        attach.guest = Some(Guest {
+        attach.claim_use = Some(ClaimUse {
             claim: self.uid(claim),
             claim_name: format!("shop/claim-{claim}"),
             addresses: vec![address(&attach.key)],
@@ -106,21 +106,21 @@ impl Claims {
     }
 }
 
-/// At every moment: at most one guest of a claim is reached on this node, and what is handed out of blocks is nobody's
-/// who is a guest.
-pub(super) fn check_guests(holds: &BTreeMap<HoldKey, HoldView>) {
+/// At every moment: at most one claim user of a claim is reached on this node, and what is handed out of blocks is nobody's
+/// who is a claim user.
+pub(super) fn check_claim_users(holds: &BTreeMap<HoldKey, HoldView>) {
     let mut reached: BTreeMap<&str, &HoldKey> = BTreeMap::new();
-    let mut guests: BTreeMap<Address, &HoldKey> = BTreeMap::new();
+    let mut claim_uses: BTreeMap<Address, &HoldKey> = BTreeMap::new();
     for hold in holds.values() {
         let Some(claim) = &hold.claim else { continue };
-        guests.extend(hold.addresses.iter().map(|address| (address, &hold.key)));
+        claim_uses.extend(hold.addresses.iter().map(|address| (address, &hold.key)));
         if claim.reached {
             let other = reached.insert(&claim.uid, &hold.key);
             assert_eq!(other, None, "{} is reached at {} too", claim.name, hold.key);
         }
     }
     for hold in holds.values().filter(|hold| hold.block.is_some()) {
-        let shared = hold.addresses.iter().find_map(|address| guests.get(&address));
+        let shared = hold.addresses.iter().find_map(|address| claim_uses.get(&address));
         assert_eq!(shared, None, "{} has what {} holds", hold.key, hold.addresses);
     }
 }
@@ -141,15 +141,16 @@ impl World {
     pub(super) fn check_reach(&self, holds: &BTreeMap<HoldKey, HoldView>) {
         for (number, claim) in &self.api.claims.all {
             let uid = self.api.claims.uid(*number);
-            let guests = holds.values().filter(|hold| hold.claim.as_ref().is_some_and(|it| it.uid == uid));
-            let guests: Vec<&HoldView> = guests.filter(|hold| hold.settled).collect();
-            let here = guests.iter().any(|hold| Some(&hold.pod.uid) == claim.active.as_ref());
-            let reached = guests.iter().filter(|hold| hold.claim.as_ref().is_some_and(|it| it.reached));
+            let claim_uses =
+                holds.values().filter(|hold| hold.claim.as_ref().is_some_and(|it| it.uid == uid));
+            let claim_uses: Vec<&HoldView> = claim_uses.filter(|hold| hold.settled).collect();
+            let here = claim_uses.iter().any(|hold| Some(&hold.pod.uid) == claim.active.as_ref());
+            let reached = claim_uses.iter().filter(|hold| hold.claim.as_ref().is_some_and(|it| it.reached));
             let reached: Vec<&str> = reached.map(|hold| hold.pod.uid.as_str()).collect();
             let expected: Vec<&str> = claim.active.as_deref().filter(|_| here).into_iter().collect();
             assert_eq!(reached, expected, "{uid}");
         }
-        let exported = holds.values().filter(|hold| is_guest(&hold.key));
+        let exported = holds.values().filter(|hold| is_claim_user(&hold.key));
         let exported = exported.filter(|hold| hold.claim.as_ref().is_some_and(|claim| claim.reached));
         let exported = exported.map(|hold| address(&hold.key)).filter(|(_, prefix)| *prefix == 32);
         for (address, _) in exported {

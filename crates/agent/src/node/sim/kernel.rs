@@ -8,7 +8,7 @@ use super::dice::Dice;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Event, Found, KernelError, KernelErrorKind, Link, Look, WireJob};
 
-use super::claim::is_guest;
+use super::claim::is_claim_user;
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
@@ -82,7 +82,7 @@ impl Kernel {
         })
     }
 
-    /// Jobs are done in any order, but routes of guests in the order in which they were asked for: what came later counts.
+    /// Jobs are done in any order, but routes of claim users in the order in which they were asked for: what came later counts.
     fn next_job(&mut self, dice: &Dice) -> Option<Action> {
         if self.jobs.is_empty() {
             return None;
@@ -141,13 +141,13 @@ impl Kernel {
     }
 }
 
-/// Whether one job of the kernel must be done before a later one: those about guests' routes keep their order.
+/// Whether one job of the kernel must be done before a later one: those about claim users' routes keep their order.
 fn is_before(one: &Action, later: &Action) -> bool {
-    let guest = |job: &Action| match job {
-        Action::Wire(job) | Action::Inspect(job) => is_guest(&job.key),
-        Action::Unwire { key, .. } | Action::Reach { key, .. } => is_guest(key),
+    let claim_use = |job: &Action| match job {
+        Action::Wire(job) | Action::Inspect(job) => is_claim_user(&job.key),
+        Action::Unwire { key, .. } | Action::Reach { key, .. } => is_claim_user(key),
         Action::Look { .. } => true,
         _ => false,
     };
-    guest(one) && guest(later)
+    claim_use(one) && claim_use(later)
 }

@@ -176,11 +176,11 @@ fn attach(key: HoldKey) -> Attach {
     if slice::is_of_slice(&key) {
         let pod = pod(&key);
         let wish = slice::wish(&key);
-        return Attach { key, pool: slice::POOL.to_owned(), pod, netns, wiring, wish, guest: None };
+        return Attach { key, pool: slice::POOL.to_owned(), pod, netns, wiring, wish, claim_use: None };
     }
-    let pod = if claim::is_guest(&key) { claim::pod(&key) } else { pod(&key) };
+    let pod = if claim::is_claim_user(&key) { claim::pod(&key) } else { pod(&key) };
     let (pool, wish) = (POOL.to_owned(), Wish::default());
-    Attach { key, pool, pod, netns, wiring, wish, guest: None }
+    Attach { key, pool, pod, netns, wiring, wish, claim_use: None }
 }
 
 /// Several pods have the same name, one after the other or at once; their UIDs differ.

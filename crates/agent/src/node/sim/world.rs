@@ -200,7 +200,7 @@ impl World {
         let Some(mut event) = self.runtime.act(&self.dice) else { return };
         if let Event::Add { attach, .. } = &mut event {
             self.kernel.gone.remove(&attach.netns);
-            if claim::is_guest(&attach.key) {
+            if claim::is_claim_user(&attach.key) {
                 self.api.claims.ask(attach, &self.dice);
             }
         }
@@ -407,7 +407,7 @@ impl World {
         if image.known() == Known::Lost {
             self.knowledge.old_links.extend(self.kernel.links.keys().cloned());
         }
-        if image.guests().next().is_some() {
+        if image.claim_uses().next().is_some() {
             self.deeds.count("a guest came back with a restart");
         }
         self.reads = vec![Event::Journal(image), Event::Kernel(self.kernel.inventory())];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_cni::Code;
 
-use super::guests::{claim, found, guest};
+use super::claim_uses::{claim, claim_use, found};
 use super::rig::*;
 use crate::journal::{Image, Known, Record};
 use crate::key::Pod;
@@ -131,16 +131,16 @@ fn a_claims_standby_pod_keeps_its_link_after_the_journal_was_lost() {
     assert!(rig.node.holds().is_empty(), "and nothing is said to be held");
     let mut again = rig.restarted(vec![found("standby", &[])]);
     again.event(Event::ApiRead);
-    let add = again.add_of(guest("standby", claim("vm")));
-    assert_eq!(again.address(add), super::guests::ADDRESS, "its next ADD says what it is");
+    let add = again.add_of(claim_use("standby", claim("vm")));
+    assert_eq!(again.address(add), super::claim_uses::ADDRESS, "its next ADD says what it is");
 }
 
 /// A route led to its link when the journal was lost, and went to another pod of the claim before the next start.
 #[test]
 fn a_link_that_was_found_after_a_loss_is_known_to_the_next_start_with_or_without_a_route() {
     let mut rig = Rig::started(Settings::new(NODE));
-    rig.read(Image::lost(), vec![found("a", &[super::guests::ADDRESS])]);
-    for addresses in [&[][..], &[super::guests::ADDRESS], &[]] {
+    rig.read(Image::lost(), vec![found("a", &[super::claim_uses::ADDRESS])]);
+    for addresses in [&[][..], &[super::claim_uses::ADDRESS], &[]] {
         let mut again = rig.restarted(vec![found("a", addresses)]);
         again.event(Event::ApiRead);
         for _ in 0..4 {
@@ -160,7 +160,7 @@ fn a_link_that_was_found_after_a_loss_is_known_to_the_next_start_with_or_without
     rig.records.append(&mut last.records);
     let mut image = Image::default();
     rig.records.into_iter().for_each(|record| image.apply(record));
-    assert_eq!(image.guests().count(), 0, "its DEL ends it for good");
+    assert_eq!(image.claim_uses().count(), 0, "its DEL ends it for good");
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn a_pod_that_is_gone_is_reached_no_more_by_an_address_that_may_be_somebody_else
 
 /// Its claim was deleted with it, and the address may be another claim's by now.
 #[test]
-fn a_guest_whose_claim_and_pod_are_gone_is_reached_no_more() {
+fn a_claim_user_whose_claim_and_pod_are_gone_is_reached_no_more() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
+    rig.add_of(claim_use("a", claim("vm")));
     rig.event(Event::ClaimSeen { uid: "vm-uid".into(), active_pod: Some("a".into()), contested: false });
     rig.event(Event::ClaimGone { uid: "vm-uid".into() });
     for reached in [true, false] {

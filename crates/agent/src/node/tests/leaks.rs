@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::guests::{ADDRESS, claim, guest};
+use super::claim_uses::{ADDRESS, claim, claim_use};
 use super::rig::*;
 use crate::key::HoldKey;
 use crate::node::{Action, Attach, Event, Found, Job, Leak, Look, Report};
@@ -251,9 +251,9 @@ fn invariant_9_routes_that_are_missing_or_too_many_are_said_and_put_right() {
 
 /// Of one that only the kernel knows nobody can tell whether it is of the claim.
 #[test]
-fn a_route_is_put_right_for_the_guest_that_has_the_claim_although_a_link_of_nobody_has_its_address() {
+fn a_route_is_put_right_for_the_claim_user_that_has_the_claim_although_a_link_of_nobody_has_its_address() {
     let mut before = Rig::with_blocks([]);
-    before.add_of(guest("a", claim("vm")));
+    before.add_of(claim_use("a", claim("vm")));
     let mut rig = before.restarted(vec![link("a", &[]), link("b", &[ADDRESS])]);
     rig.event(Event::ApiRead);
     rig.event(Event::ClaimSeen { uid: "vm-uid".into(), active_pod: Some("a".into()), contested: false });

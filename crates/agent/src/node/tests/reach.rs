@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::guests::{ADDRESS, claim, found, guest};
+use super::claim_uses::{ADDRESS, claim, claim_use, found};
 use super::rig::{Rig, attach};
 use crate::journal::Record;
-use crate::node::{Action, Attach, Event, Guest, Look, Report};
+use crate::node::{Action, Attach, ClaimUse, Event, Look, Report};
 
 fn seen(rig: &mut Rig, active: Option<&str>) {
     seen_with(rig, active, false);
@@ -37,7 +37,7 @@ fn asked(rig: &mut Rig) -> String {
     asked.collect::<Vec<_>>().join(" ")
 }
 
-/// The containers of guests that are reached.
+/// The containers of claim users that are reached.
 fn reached(rig: &Rig) -> Vec<String> {
     let holds = rig.node.holds().into_iter();
     let reached = holds.filter(|hold| hold.claim.as_ref().is_some_and(|claim| claim.reached));
@@ -52,27 +52,27 @@ fn millis(number: u64) -> Duration {
     Duration::from_millis(number)
 }
 
-fn incoming() -> Guest {
-    Guest { reached: false, ..claim("vm") }
+fn incoming() -> ClaimUse {
+    ClaimUse { reached: false, ..claim("vm") }
 }
 
-/// A guest on somebody else's interface, on a segment.
+/// A claim user on somebody else's interface, on a segment.
 fn on_segment(container: &str, reached: bool) -> Attach {
     let addresses = vec![(ADDRESS.parse().unwrap(), 24)];
-    Attach { wiring: None, ..guest(container, Guest { addresses, reached, ..claim("vm") }) }
+    Attach { wiring: None, ..claim_use(container, ClaimUse { addresses, reached, ..claim("vm") }) }
 }
 
 #[test]
 fn an_add_that_is_not_reached_makes_the_interface_without_a_route_and_exports_nothing() {
     let mut rig = Rig::with_blocks([0]);
     rig.prompt = false;
-    rig.add_of(guest("a", incoming()));
+    rig.add_of(claim_use("a", incoming()));
     let [Action::Wire(job)] = &rig.jobs[..] else { panic!("{:?}", rig.jobs) };
     assert!(!job.reached);
     rig.obey();
     rig.commit();
     assert!(!is_exported(&rig));
-    rig.add_of(guest("b", claim("vm")));
+    rig.add_of(claim_use("b", claim("vm")));
     let Some(Action::Wire(job)) = rig.jobs.first() else { panic!("{:?}", rig.jobs) };
     assert!(job.reached && is_exported(&rig));
 }
@@ -80,7 +80,7 @@ fn an_add_that_is_not_reached_makes_the_interface_without_a_route_and_exports_no
 #[test]
 fn whoever_gains_a_claim_is_reached_at_once_and_whoever_loses_it_a_moment_longer_than_that() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", incoming()));
+    rig.add_of(claim_use("a", incoming()));
     seen(&mut rig, Some("elsewhere"));
     assert_eq!(asked(&mut rig), "");
     seen(&mut rig, Some("a"));
@@ -104,7 +104,7 @@ fn whoever_gains_a_claim_is_reached_at_once_and_whoever_loses_it_a_moment_longer
         .records
         .iter()
         .filter_map(|record| match record {
-            Record::Lodged(lodged) => Some(lodged.reached),
+            Record::ClaimUse(use_record) => Some(use_record.reached),
             _ => None,
         })
         .collect();
@@ -114,7 +114,7 @@ fn whoever_gains_a_claim_is_reached_at_once_and_whoever_loses_it_a_moment_longer
 #[test]
 fn a_claim_that_comes_back_before_its_route_went_changes_nothing() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
+    rig.add_of(claim_use("a", claim("vm")));
     seen(&mut rig, Some("elsewhere"));
     rig.pass(millis(10));
     seen(&mut rig, Some("a"));
@@ -132,10 +132,10 @@ fn a_claim_that_comes_back_before_its_route_went_changes_nothing() {
 }
 
 #[test]
-fn invariant_1_of_two_guests_of_a_claim_on_one_node_one_is_reached_and_the_new_route_comes_first() {
+fn invariant_1_of_two_claim_users_of_a_claim_on_one_node_one_is_reached_and_the_new_route_comes_first() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
-    rig.add_of(guest("b", incoming()));
+    rig.add_of(claim_use("a", claim("vm")));
+    rig.add_of(claim_use("b", incoming()));
     assert_eq!(reached(&rig), ["a"]);
     seen(&mut rig, Some("b"));
     assert_eq!((asked(&mut rig).as_str(), reached(&rig)), ("+b -a", vec!["b".to_owned()]));
@@ -153,7 +153,7 @@ fn invariant_1_of_two_guests_of_a_claim_on_one_node_one_is_reached_and_the_new_r
 fn of_two_sandboxes_of_the_active_pod_the_later_one_is_reached() {
     let mut rig = Rig::with_blocks([0]);
     let again = |container: &str| {
-        let mut attach = guest(container, claim("vm"));
+        let mut attach = claim_use(container, claim("vm"));
         attach.pod.uid = "pod".into();
         attach
     };
@@ -174,18 +174,18 @@ fn of_two_sandboxes_of_the_active_pod_the_later_one_is_reached() {
 fn what_the_claim_said_last_counts_for_more_than_what_the_add_was_sent_with() {
     let mut rig = Rig::with_blocks([0]);
     seen(&mut rig, Some("a"));
-    rig.add_of(guest("a", incoming()));
+    rig.add_of(claim_use("a", incoming()));
     assert_eq!(reached(&rig), ["a"]);
     seen(&mut rig, Some("elsewhere"));
     rig.del("a");
-    rig.add_of(guest("a", claim("vm")));
+    rig.add_of(claim_use("a", claim("vm")));
     assert!(reached(&rig).is_empty());
 }
 
 #[test]
-fn a_guest_that_is_unwired_is_given_no_route_any_more() {
+fn a_claim_user_that_is_unwired_is_given_no_route_any_more() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
+    rig.add_of(claim_use("a", claim("vm")));
     rig.prompt = false;
     let del = rig.del("a");
     assert!(!is_exported(&rig));
@@ -201,7 +201,7 @@ fn a_guest_that_is_unwired_is_given_no_route_any_more() {
 #[test]
 fn invariant_7_a_claim_that_is_deleted_in_use_stays_where_it_is_used() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
+    rig.add_of(claim_use("a", claim("vm")));
     seen(&mut rig, Some("a"));
     rig.event(Event::ClaimGone { uid: "vm-uid".into() });
     rig.event(Event::ClaimsRead);
@@ -217,10 +217,10 @@ fn invariant_7_a_claim_that_is_deleted_in_use_stays_where_it_is_used() {
 }
 
 #[test]
-fn after_a_restart_guests_are_as_the_kernel_has_them_until_their_claim_is_heard_of() {
+fn after_a_restart_claim_users_are_as_the_kernel_has_them_until_their_claim_is_heard_of() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
-    rig.add_of(guest("b", incoming()));
+    rig.add_of(claim_use("a", claim("vm")));
+    rig.add_of(claim_use("b", incoming()));
     // The crash came after the route went, or before it came.
     for (kernel, before, told) in [
         (vec![found("a", &[ADDRESS]), found("b", &[])], vec!["a"], "+b -a"),
@@ -247,8 +247,8 @@ fn after_a_restart_guests_are_as_the_kernel_has_them_until_their_claim_is_heard_
 #[test]
 fn invariant_9_routes_are_repaired_for_those_who_are_reached_and_for_nobody_else() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
-    rig.add_of(guest("b", incoming()));
+    rig.add_of(claim_use("a", claim("vm")));
+    rig.add_of(claim_use("b", incoming()));
     let look = |rig: &mut Rig, links| {
         rig.pass(Duration::from_secs(31));
         let Some(Action::Look { job, .. }) = rig.looks.pop() else { panic!("it does not look") };
@@ -274,7 +274,7 @@ fn invariant_9_routes_are_repaired_for_those_who_are_reached_and_for_nobody_else
 #[test]
 fn a_look_from_before_a_move_is_not_held_against_it() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", incoming()));
+    rig.add_of(claim_use("a", incoming()));
     rig.pass(Duration::from_secs(31));
     let Some(Action::Look { job, .. }) = rig.looks.pop() else { panic!("it does not look") };
     seen(&mut rig, Some("a"));
@@ -285,13 +285,13 @@ fn a_look_from_before_a_move_is_not_held_against_it() {
 #[test]
 fn a_repeated_add_and_a_check_know_whether_routes_are_to_be_there() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", incoming()));
+    rig.add_of(claim_use("a", incoming()));
     rig.prompt = false;
     let jobs = |rig: &mut Rig| {
-        rig.add_of(guest("a", claim("vm")));
+        rig.add_of(claim_use("a", claim("vm")));
         rig.obey();
         let ticket = rig.ticket();
-        rig.event(Event::Check { ticket, attach: guest("a", claim("vm")), expected: Vec::new() });
+        rig.event(Event::Check { ticket, attach: claim_use("a", claim("vm")), expected: Vec::new() });
         let [Action::Inspect(job)] = &rig.jobs[..] else { panic!("{:?}", rig.jobs) };
         let reached = job.reached;
         rig.obey();
@@ -351,7 +351,7 @@ fn on_a_segment_whoever_has_an_address_says_so_for_as_long_as_somebody_else_has_
 #[test]
 fn a_clock_that_is_set_back_makes_nothing_linger() {
     let mut rig = Rig::with_blocks([0]);
-    rig.add_of(guest("a", claim("vm")));
+    rig.add_of(claim_use("a", claim("vm")));
     seen(&mut rig, None);
     rig.now = tenure_handles::Timestamp::from_millis(10);
     rig.pass(millis(0));

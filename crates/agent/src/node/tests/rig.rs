@@ -37,7 +37,7 @@ pub(super) struct Rig {
     pub(super) looks: Vec<Action>,
     /// What others were asked.
     pub(super) questions: Vec<Action>,
-    /// What was asked about the reach of guests.
+    /// What was asked about the reach of claim users.
     pub(super) reaches: Vec<Action>,
     tickets: u64,
 }
@@ -60,7 +60,7 @@ pub(super) fn attach(container: &str, pool: &str) -> Attach {
         netns,
         wiring,
         wish: Wish::default(),
-        guest: None,
+        claim_use: None,
     }
 }
 

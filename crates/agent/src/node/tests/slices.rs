@@ -79,7 +79,7 @@ fn attach(container: &str) -> Attach {
         netns: format!("/run/netns/{container}"),
         wiring: None,
         wish: wish("10.9.0.0/29"),
-        guest: None,
+        claim_use: None,
     }
 }
 

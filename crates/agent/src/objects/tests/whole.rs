@@ -104,7 +104,7 @@ impl Whole {
 fn attach(container: &str, pool: &str, pod: Pod) -> Attach {
     let key = HoldKey::new("k8s", container, "eth0").unwrap();
     let (netns, wish) = (String::new(), Wish::default());
-    Attach { key, pool: pool.into(), pod, netns, wiring: None, wish, guest: None }
+    Attach { key, pool: pool.into(), pod, netns, wiring: None, wish, claim_use: None }
 }
 
 fn controller(bed: &Bed) -> DropGuard {

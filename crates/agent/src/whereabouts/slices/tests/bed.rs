@@ -265,7 +265,7 @@ impl Whole {
             netns: format!("/run/netns/{container}"),
             wiring: None,
             wish: Wish { within: Some(within), lowest: true, ..Wish::default() },
-            guest: None,
+            claim_use: None,
         };
         match self.node.call(move |ticket| Event::Add { ticket, attach }).await? {
             Done::Added { addresses, .. } => Ok(addresses.to_string()),

@@ -1,8 +1,8 @@
-//! Guests: interfaces of this node with the addresses of a claim, which are of no block of this node.
+//! Claim users: interfaces of this node with the addresses of a claim, which are of no block of this node.
 //!
-//! The claim has the addresses, before, while and after a guest uses them; the node remembers who does, so that nothing
+//! The claim has the addresses, before, while and after somebody uses them; the node remembers who does, so that nothing
 //! else gets them here and packets find their way ([`reach`](super::reach)). ADD is as idempotent as any other: the same key
-//! has the same claim. Several guests of one claim on one node are allowed, because a move may stay on a node, and a new
+//! has the same claim. Several users of one claim on one node are allowed, because a move may stay on a node, and a new
 //! sandbox of a pod may come before the old one is gone.
 
 use tenure_handles::Timestamp;
@@ -11,14 +11,14 @@ use tenure_ipam::{Address, Addresses, Cidr};
 use super::attachment::{AddressLocation, Attachment, Phase, Setting, Wire};
 use super::block::Owned;
 use super::commit::Upon;
-use super::event::{Attach, Guest};
+use super::event::{Attach, ClaimUse};
 use super::{CallError, ClaimError, Node, Report, Ticket};
-use crate::journal::{BlockFacts, Lodged, Record};
+use crate::journal::{BlockFacts, ClaimUseRecord, Record};
 use crate::key::{HolderId, UNSAID};
 
-/// Where a guest's addresses are from.
+/// Where a claim user's addresses are from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lodging {
+pub(super) struct ClaimUseState {
     /// The claim's UID.
     pub(super) claim: String,
     pub(super) claim_name: String,
@@ -33,9 +33,9 @@ pub(super) struct Lodging {
     pub(super) arrived: u64,
 }
 
-impl Lodging {
-    fn new(guest: Guest) -> Self {
-        let Guest { claim, claim_name, addresses, .. } = guest;
+impl ClaimUseState {
+    fn new(claim_use: ClaimUse) -> Self {
+        let ClaimUse { claim, claim_name, addresses, .. } = claim_use;
         Self { claim, claim_name, addresses, reached: false, lingers: None, changed: 0, arrived: 0 }
     }
 
@@ -60,8 +60,8 @@ impl Lodging {
         if routed { facts.realm.is_empty() } else { facts.pool == pool }
     }
 
-    fn is_same(&self, guest: &Guest) -> bool {
-        self.claim == guest.claim && self.addresses == guest.addresses
+    fn is_same(&self, claim_use: &ClaimUse) -> bool {
+        self.claim == claim_use.claim && self.addresses == claim_use.addresses
     }
 }
 
@@ -81,45 +81,45 @@ pub(super) fn one_a_family(addresses: impl IntoIterator<Item = Address>) -> Addr
 }
 
 impl Attachment {
-    /// Its claim, if it is a guest.
-    pub(super) fn lodging(&self) -> Option<&Lodging> {
+    /// Its claim, if it is a claim user.
+    pub(super) fn use_state(&self) -> Option<&ClaimUseState> {
         match &self.place {
-            AddressLocation::Guest(lodging) => Some(lodging),
+            AddressLocation::Claim(use_state) => Some(use_state),
             AddressLocation::Nowhere | AddressLocation::Block { .. } | AddressLocation::Stray(_) => None,
         }
     }
 
-    pub(super) fn lodging_mut(&mut self) -> Option<&mut Lodging> {
+    pub(super) fn use_state_mut(&mut self) -> Option<&mut ClaimUseState> {
         match &mut self.place {
-            AddressLocation::Guest(lodging) => Some(lodging),
+            AddressLocation::Claim(use_state) => Some(use_state),
             AddressLocation::Nowhere | AddressLocation::Block { .. } | AddressLocation::Stray(_) => None,
         }
     }
 
-    /// Whether routes are to lead to its interface. They do to everybody's but to that of a guest whose claim is elsewhere, and of
+    /// Whether routes are to lead to its interface. They do to everybody's but to that of a claim user whose claim is elsewhere, and of
     /// one whose pod is gone.
     pub(super) fn is_routed(&self) -> bool {
-        !self.silenced && self.lodging().is_none_or(Lodging::is_routed)
+        !self.silenced && self.use_state().is_none_or(ClaimUseState::is_routed)
     }
 
     /// Takes note of whether routes lead to its interface, at a start: the kernel is right about that.
     pub(super) fn be_routed(&mut self, routed: bool) {
-        if let Some(lodging) = self.lodging_mut() {
-            lodging.reached = routed;
+        if let Some(use_state) = self.use_state_mut() {
+            use_state.reached = routed;
         }
     }
 
-    /// As the journal has it, if it is a guest, or may be one of a claim that nobody knows. Which addresses lead to a link of which
+    /// As the journal has it, if it is a claim user, or may be one of a claim that nobody knows. Which addresses lead to a link of which
     /// only the kernel knows, the kernel says.
-    pub(super) fn lodged(&self) -> Option<Lodged> {
-        let (claim, claim_name, addresses, reached) = match self.lodging() {
+    pub(super) fn use_record(&self) -> Option<ClaimUseRecord> {
+        let (claim, claim_name, addresses, reached) = match self.use_state() {
             Some(it) => (it.claim.clone(), it.claim_name.clone(), it.addresses.clone(), it.reached),
             None if matches!(self.place, AddressLocation::Stray(_)) && self.on_record.is_none() => {
                 (UNSAID.to_owned(), String::new(), Vec::new(), false)
             }
             None => return None,
         };
-        Some(Lodged {
+        Some(ClaimUseRecord {
             claim,
             claim_name,
             pool: self.pool.clone(),
@@ -134,26 +134,26 @@ impl Attachment {
     }
 
     /// Why an ADD that asks for this cannot be answered with what the key has already; nothing if it can.
-    pub(super) fn refuses(&self, guest: Option<&Guest>) -> Option<CallError> {
+    pub(super) fn refuses(&self, claim_use: Option<&ClaimUse>) -> Option<CallError> {
         // Who asks for no claim gets what there is: what is held already is kept.
-        let guest = guest?;
+        let claim_use = claim_use?;
         let same = match &self.place {
-            AddressLocation::Guest(lodging) => lodging.is_same(guest),
+            AddressLocation::Claim(use_state) => use_state.is_same(claim_use),
             AddressLocation::Stray(addresses) => {
-                addresses.iter().all(|it| guest.addresses.iter().any(|(own, _)| own == it))
+                addresses.iter().all(|it| claim_use.addresses.iter().any(|(own, _)| own == it))
             }
             AddressLocation::Nowhere | AddressLocation::Block { .. } => false,
         };
-        let claim = self.lodging().map(|lodging| lodging.claim_name.clone());
-        let (key, held, asked) = (Box::new(self.key.clone()), self.addresses(), Box::new(guest.clone()));
+        let claim = self.use_state().map(|use_state| use_state.claim_name.clone());
+        let (key, held, asked) = (Box::new(self.key.clone()), self.addresses(), Box::new(claim_use.clone()));
         (!same).then_some(ClaimError::Other { key, held, claim, asked }.into())
     }
 }
 
 impl Node {
     /// Gives a new holder the addresses of its claim.
-    pub(super) fn lodge(&mut self, ticket: Ticket, attach: Attach, guest: Guest) {
-        if let Err(failure) = self.may_lodge(&attach, &guest) {
+    pub(super) fn use_claim(&mut self, ticket: Ticket, attach: Attach, claim_use: ClaimUse) {
+        if let Err(failure) = self.may_use_claim(&attach, &claim_use) {
             return self.answer(ticket, Err(failure));
         }
         let (id, now) = (attach.key.id(), self.now);
@@ -163,12 +163,12 @@ impl Node {
         let wiring = attachment.wiring.take();
         attachment.phase =
             Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
-        let (claim, reached) = (guest.claim.clone(), guest.reached);
+        let (claim, reached) = (claim_use.claim.clone(), claim_use.reached);
         let arrived = self.number();
-        attachment.place = AddressLocation::Guest(Lodging { arrived, ..Lodging::new(guest) });
+        attachment.place = AddressLocation::Claim(ClaimUseState { arrived, ..ClaimUseState::new(claim_use) });
         self.attachments.insert(id, attachment);
         self.arrive(id, &claim, reached);
-        self.write_guest(id, true);
+        self.write_claim_user(id, true);
         match wiring {
             Some(wiring) => self.wire(id, wiring),
             None => self.speak(id),
@@ -177,37 +177,37 @@ impl Node {
         self.judge(&claim);
     }
 
-    /// Puts a guest back as the journal knows it.
-    pub(super) fn put_guest(&mut self, lodged: &Lodged) {
-        let id = lodged.key.id();
+    /// Puts a claim user back as the journal knows it.
+    pub(super) fn put_claim_user(&mut self, use_record: &ClaimUseRecord) {
+        let id = use_record.key.id();
         if self.attachments.contains_key(&id) {
             return;
         }
-        let Lodged { key, pod, pool, interface, since, .. } = lodged.clone();
+        let ClaimUseRecord { key, pod, pool, interface, since, .. } = use_record.clone();
         let mut attachment = super::replay::attachment(key, pod, pool, interface, since);
-        attachment.netns.clone_from(&lodged.netns);
-        if lodged.claim == UNSAID {
+        attachment.netns.clone_from(&use_record.netns);
+        if use_record.claim == UNSAID {
             attachment.place = AddressLocation::Stray(Vec::new());
             self.attachments.insert(id, attachment);
             return;
         }
-        attachment.place = AddressLocation::Guest(Lodging {
-            claim: lodged.claim.clone(),
-            claim_name: lodged.claim_name.clone(),
-            addresses: lodged.addresses.clone(),
-            reached: lodged.reached,
+        attachment.place = AddressLocation::Claim(ClaimUseState {
+            claim: use_record.claim.clone(),
+            claim_name: use_record.claim_name.clone(),
+            addresses: use_record.addresses.clone(),
+            reached: use_record.reached,
             lingers: None,
             changed: 0,
             arrived: 0,
         });
         self.attachments.insert(id, attachment);
-        self.come_back(id, &lodged.claim);
+        self.come_back(id, &use_record.claim);
     }
 
-    /// Writes a guest down as it is; its ADD may wait for that.
-    pub(super) fn write_guest(&mut self, id: HolderId, awaited: bool) {
-        let Some(lodged) = self.attachments.get(&id).and_then(Attachment::lodged) else { return };
-        let position = self.record(Record::Lodged(lodged));
+    /// Writes a claim user down as it is; its ADD may wait for that.
+    pub(super) fn write_claim_user(&mut self, id: HolderId, awaited: bool) {
+        let Some(use_record) = self.attachments.get(&id).and_then(Attachment::use_record) else { return };
+        let position = self.record(Record::ClaimUse(use_record));
         if awaited {
             self.commits.upon(position, Upon::Held(id));
         }
@@ -216,61 +216,62 @@ impl Node {
     /// What was found in the kernel, and of which nothing else was known, turns out to be a claim's.
     /// Says whether it did, and the journal is to know before anybody is told.
     pub(super) fn recognise(&mut self, id: HolderId, attach: &Attach) -> bool {
-        let Some(guest) = attach.guest.clone() else { return false };
+        let Some(claim_use) = attach.claim_use.clone() else { return false };
         let Some(attachment) = self.attachments.get_mut(&id) else { return false };
         let AddressLocation::Stray(routed) = &attachment.place else { return false };
         let routed = !routed.is_empty();
         attachment.pod.clone_from(&attach.pod);
-        let (claim, reached) = (guest.claim.clone(), guest.reached);
-        attachment.place = AddressLocation::Guest(Lodging { reached: routed, ..Lodging::new(guest) });
+        let (claim, reached) = (claim_use.claim.clone(), claim_use.reached);
+        attachment.place =
+            AddressLocation::Claim(ClaimUseState { reached: routed, ..ClaimUseState::new(claim_use) });
         self.arrive(id, &claim, reached);
-        self.write_guest(id, true);
+        self.write_claim_user(id, true);
         self.judge(&claim);
         true
     }
 
-    /// Whether a new guest can be taken in.
-    fn may_lodge(&mut self, attach: &Attach, guest: &Guest) -> Result<(), CallError> {
+    /// Whether a new claim user can be taken in.
+    fn may_use_claim(&mut self, attach: &Attach, claim_use: &ClaimUse) -> Result<(), CallError> {
         if self.commits.is_broken() {
             return Err(CallError::JournalBroken);
         }
-        let addresses: Vec<Address> = guest.addresses.iter().map(|(address, _)| *address).collect();
-        let invalid = guest.addresses.iter().any(|(address, prefix)| *prefix > address.family().bits());
-        if guest.claim.is_empty() || addresses.is_empty() || invalid {
-            return Err(ClaimError::Unusable(Box::new(guest.clone())).into());
+        let addresses: Vec<Address> = claim_use.addresses.iter().map(|(address, _)| *address).collect();
+        let invalid = claim_use.addresses.iter().any(|(address, prefix)| *prefix > address.family().bits());
+        if claim_use.claim.is_empty() || addresses.is_empty() || invalid {
+            return Err(ClaimError::Unusable(Box::new(claim_use.clone())).into());
         }
         if attach.wiring.is_some()
             && one_a_family(addresses.iter().copied()).iter().count() != addresses.len()
         {
-            return Err(ClaimError::Crowded(Box::new(guest.clone())).into());
+            return Err(ClaimError::Crowded(Box::new(claim_use.clone())).into());
         }
-        let Some(problem) = self.in_the_way(attach, guest, &addresses) else { return Ok(()) };
+        let Some(problem) = self.in_the_way(attach, claim_use, &addresses) else { return Ok(()) };
         let (key, pod) = (attach.key.clone(), attach.pod.clone());
         self.report(Report::Stray { key, pod, addresses, problem: problem.clone() });
-        Err(ClaimError::InTheWay { claim: Box::new(guest.clone()), problem }.into())
+        Err(ClaimError::InTheWay { claim: Box::new(claim_use.clone()), problem }.into())
     }
 
-    /// Who has a claim's address here although nobody but the claim's guests may: a block of this node, which would hand
+    /// Who has a claim's address here although nobody but the claim's users may: a block of this node, which would hand
     /// it out, or somebody who has it for another reason.
-    fn in_the_way(&self, attach: &Attach, guest: &Guest, addresses: &[Address]) -> Option<String> {
-        let lodging = Lodging::new(guest.clone());
-        let of_realm = |facts: &BlockFacts| lodging.is_of_realm(&attach.pool, facts);
+    fn in_the_way(&self, attach: &Attach, claim_use: &ClaimUse, addresses: &[Address]) -> Option<String> {
+        let use_state = ClaimUseState::new(claim_use.clone());
+        let of_realm = |facts: &BlockFacts| use_state.is_of_realm(&attach.pool, facts);
         let has = |block: &&Owned| addresses.iter().any(|address| block.has(*address));
         let mut owned = self.blocks.values().filter(|block| block.fence.is_none() && of_realm(&block.facts));
         if let Some(block) = owned.find(has) {
             return Some(format!("they are of block {:?}, which is this node's own", block.facts.name));
         }
-        let routed = lodging.hosts().next().is_some();
+        let routed = use_state.hosts().next().is_some();
         let rival = |it: &&Attachment| {
             let realm = match &it.place {
                 AddressLocation::Nowhere => false,
                 AddressLocation::Block { uid, .. } => {
                     self.blocks.get(uid).is_some_and(|block| of_realm(&block.facts))
                 }
-                AddressLocation::Guest(other) => {
+                AddressLocation::Claim(other) => {
                     let same_kind =
                         other.hosts().next().is_some() == routed && (routed || it.pool == attach.pool);
-                    same_kind && other.claim != guest.claim
+                    same_kind && other.claim != claim_use.claim
                 }
                 AddressLocation::Stray(_) => routed && it.interface,
             };

@@ -4,7 +4,7 @@
 //!   what does it refer to? ──nothing──▶ an ordinary address
 //!            │ a claim
 //!            ▼
-//!   is it there? ─▶ has it addresses? ─▶ may this pod use it? ─▶ does the record prove both? ─▶ a guest
+//!   is it there? ─▶ has it addresses? ─▶ may this pod use it? ─▶ does the record prove both? ─▶ a claim user
 //!            └──────────────┴── not yet: waits for the watch, a few seconds in all ─┘
 //! ```
 
@@ -17,7 +17,7 @@ use tenure_cni::Failure;
 
 use super::known::Known;
 use super::{Claims, OptIn, Reason, refusal};
-use crate::node::Guest;
+use crate::node::ClaimUse;
 use crate::objects::lock;
 use crate::objects::mirror::place;
 use crate::serve::PodName;
@@ -36,7 +36,7 @@ pub(crate) struct Interface<'a> {
 
 /// What a look at the claims says.
 enum Verdict {
-    Guest(Guest),
+    ClaimUse(ClaimUse),
     /// Not yet, and why.
     Wait(Failure),
     /// Nothing that was read of the record proves it.
@@ -50,11 +50,11 @@ enum Verdict {
 impl Claims {
     /// The claim's addresses that an interface on a network that opts in is to have, and its pod's UID; nothing if it refers
     /// to no claim. Waits for what is not there yet.
-    pub(crate) async fn guest(
+    pub(crate) async fn claim_use(
         &self,
         interface: Interface<'_>,
         opt_in: OptIn,
-    ) -> Result<Option<(Guest, String)>, Failure> {
+    ) -> Result<Option<(ClaimUse, String)>, Failure> {
         let Some((pod, wanted)) = self.wanted(interface, opt_in).await? else { return Ok(None) };
         self.watch(Reason::Reference);
         let mut heard = self.shared.heard.subscribe();
@@ -64,14 +64,14 @@ impl Claims {
             loop {
                 heard.mark_unchanged();
                 match self.judge(interface, &pod, &wanted) {
-                    Verdict::Guest(guest) => return Ok(Some((guest, pod.uid.clone()))),
+                    Verdict::ClaimUse(claim_use) => return Ok(Some((claim_use, pod.uid.clone()))),
                     Verdict::Refused(failure) => return Err(failure),
                     Verdict::Wait(failure) => last = failure,
                     // Usually it was read when the pod was let in: the claim was heard of after the record was written.
                     Verdict::Unproven(claim) => match self.shared.read_record(&claim).await {
                         Err(problem) => last = refusal::record_unread(interface, &claim, &problem),
                         Ok(()) => match self.judge(interface, &pod, &wanted) {
-                            Verdict::Guest(guest) => return Ok(Some((guest, pod.uid.clone()))),
+                            Verdict::ClaimUse(claim_use) => return Ok(Some((claim_use, pod.uid.clone()))),
                             _ => last = refusal::not_on_record(interface, &claim),
                         },
                     },
@@ -184,7 +184,7 @@ impl Claims {
         if !self.shared.is_proven(claim, &pod.uid) {
             return Verdict::Unproven(Box::new(claim.clone()));
         }
-        Verdict::Guest(Guest {
+        Verdict::ClaimUse(ClaimUse {
             claim: claim.uid.clone(),
             claim_name: place(&claim.namespace, &claim.name),
             addresses: claim.addresses.clone(),
