@@ -44,7 +44,7 @@ mod doubt;
 mod error;
 mod event;
 mod fence;
-mod had;
+mod holding;
 mod keep;
 mod leaks;
 mod planted;
@@ -72,7 +72,7 @@ pub use event::{
     Attach, ClaimUse, Event, Found, Link, Look, PoolFacts, Recorded, Refusal, RefusalKind, SeenBlock,
     SeenSlice, Wiring, Wish,
 };
-pub use had::Had;
+pub use holding::Holding;
 use planted::Planted;
 pub use settings::Settings;
 pub use slices::{SliceHold, SliceView};

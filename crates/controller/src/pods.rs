@@ -1,6 +1,6 @@
 //! Pods, as little as possible of each: that it is there, and what its network status says.
 //!
-//! There may be a hundred thousand, so nothing else of them is kept but of *guests*: pods that refer to a claim, or may. Pods
+//! There may be a hundred thousand, so nothing else of them is kept but of *claim users*: pods that refer to a claim, or may. Pods
 //! that have ended are not among them: they are not even listed, so an ended pod is gone.
 //!
 //! A watch of anything but bare metadata sends whole pods, so [`PodBrief`] reads the node out of them as well, and nobody has to
@@ -65,11 +65,11 @@ struct Placement {
 pub struct Pods {
     seen: BTreeMap<Box<str>, Seen>,
     /// Pods that refer to a claim, or may.
-    guests: BTreeMap<Box<str>, PodFacts>,
+    claim_users: BTreeMap<Box<str>, PodFacts>,
     /// While a list comes in, those that it has not mentioned yet.
     unseen: Option<BTreeSet<Box<str>>>,
     complete: bool,
-    /// How often something changed about guests.
+    /// How often something changed about claim users.
     changes: u64,
 }
 
@@ -85,13 +85,13 @@ impl Pods {
             unseen.remove(pod.podref.as_str());
         }
         let podref = pod.podref.into_boxed_str();
-        // A pod that was a guest stays one while it lives, whatever becomes of its annotations: it may have the address.
-        let known = self.guests.remove(&podref);
+        // A pod that was a claim user stays one while it lives, whatever becomes of its annotations: it may have the address.
+        let known = self.claim_users.remove(&podref);
         self.changes += u64::from(known.is_some());
         if let Some(facts) = pod.facts
             && (facts.may_refer() || known.is_some_and(|known| known.uid == facts.uid))
         {
-            self.guests.insert(podref.clone(), *facts);
+            self.claim_users.insert(podref.clone(), *facts);
             self.changes += 1;
         }
         self.seen.insert(podref, Seen { uid: pod.uid.into_boxed_str(), addresses: pod.addresses });
@@ -108,7 +108,7 @@ impl Pods {
     /// A pod is gone, or has ended.
     pub fn remove(&mut self, podref: &str) {
         self.seen.remove(podref);
-        self.changes += u64::from(self.guests.remove(podref).is_some());
+        self.changes += u64::from(self.claim_users.remove(podref).is_some());
     }
 
     /// Nobody watches them any more, and nothing is known.
@@ -139,13 +139,13 @@ impl Pods {
     }
 
     /// Pods that live and refer to a claim, or may.
-    pub fn guests(&self) -> impl Iterator<Item = &PodFacts> {
-        self.guests.values()
+    pub fn claim_users(&self) -> impl Iterator<Item = &PodFacts> {
+        self.claim_users.values()
     }
 
     /// A pod that lives and refers to a claim, or may.
-    pub fn guest(&self, podref: &str) -> Option<&PodFacts> {
-        self.guests.get(podref)
+    pub fn claim_user(&self, podref: &str) -> Option<&PodFacts> {
+        self.claim_users.get(podref)
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
         PodSeen { podref: podref.to_owned(), uid: "u".to_owned(), addresses, facts: None }
     }
 
-    fn guest(name: &str, uid: &str, node: Option<&str>) -> PodSeen {
+    fn claim_user(name: &str, uid: &str, node: Option<&str>) -> PodSeen {
         let pod = serde_json::from_value(serde_json::json!({
             "metadata": {"name": name, "namespace": "ns", "uid": uid, "annotations": {"tenure/claim": "c"}},
             "spec": {"nodeName": node, "containers": []}, "status": {"phase": "Pending"},
@@ -260,28 +260,28 @@ mod tests {
     fn only_of_pods_that_may_refer_to_a_claim_is_anything_else_kept() {
         let mut pods = Pods::default();
         pods.apply(seen("ns/plain", None));
-        assert_eq!(pods.guests().count(), 0);
-        pods.apply(guest("a", "1", None));
-        assert_eq!(pods.guest("ns/a").unwrap().node, None);
-        pods.apply(guest("a", "1", Some("node1")));
-        assert_eq!(pods.guest("ns/a").unwrap().node.as_deref(), Some("node1"));
+        assert_eq!(pods.claim_users().count(), 0);
+        pods.apply(claim_user("a", "1", None));
+        assert_eq!(pods.claim_user("ns/a").unwrap().node, None);
+        pods.apply(claim_user("a", "1", Some("node1")));
+        assert_eq!(pods.claim_user("ns/a").unwrap().node.as_deref(), Some("node1"));
         pods.remove("ns/a");
-        assert!(pods.guest("ns/a").is_none());
+        assert!(pods.claim_user("ns/a").is_none());
     }
 
     #[test]
-    fn a_pod_that_was_a_guest_stays_one_while_it_lives() {
+    fn a_pod_that_used_a_claim_stays_one_while_it_lives() {
         let mut pods = Pods::default();
-        pods.apply(guest("a", "1", Some("node1")));
+        pods.apply(claim_user("a", "1", Some("node1")));
         let plain = |uid: &str| {
-            let mut pod = guest("a", uid, Some("node1"));
+            let mut pod = claim_user("a", uid, Some("node1"));
             pod.facts.as_mut().unwrap().default_claim = None;
             pod
         };
         pods.apply(plain("1"));
-        assert!(pods.guest("ns/a").is_some());
+        assert!(pods.claim_user("ns/a").is_some());
         pods.apply(plain("2"));
-        assert!(pods.guest("ns/a").is_none());
+        assert!(pods.claim_user("ns/a").is_none());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tenure_ipam::Address;
 
 use super::{Claims, Interface};
 use crate::key::HoldKey;
-use crate::node::{ClaimUse, Had, Node};
+use crate::node::{ClaimUse, Holding, Node};
 use crate::serve::{Call, PodName};
 
 /// What an interface is to have of a claim.
@@ -57,19 +57,22 @@ impl Claims {
             })
             .collect();
         let look = move |node: &Node| {
-            let had = node.had(&held);
+            let holding = node.holding(&held);
             let elder =
-                keys.into_iter().map(|(name, key)| (name, node.had(&key).is_some())).collect::<Vec<_>>();
-            (had, elder)
+                keys.into_iter().map(|(name, key)| (name, node.holding(&key).is_some())).collect::<Vec<_>>();
+            (holding, elder)
         };
-        let (had, elder) = call.node.look(look).await?;
-        match had {
-            Some(Had::Claim(addresses)) => return Ok(Claimed::Again(addresses)),
-            Some(Had::Ordinary) => return Ok(Claimed::Nothing),
+        let (holding, elder) = call.node.look(look).await?;
+        match holding {
+            Some(Holding::Claim(addresses)) => return Ok(Claimed::Again(addresses)),
+            Some(Holding::Ordinary) => return Ok(Claimed::Nothing),
             None => {}
         }
-        let before: BTreeSet<String> =
-            elder.into_iter().filter(|(name, had)| *had || elsewhere(name)).map(|(name, _)| name).collect();
+        let before: BTreeSet<String> = elder
+            .into_iter()
+            .filter(|(name, holding)| *holding || elsewhere(name))
+            .map(|(name, _)| name)
+            .collect();
         let interface = Interface { pod, network: &network.name, name: &message.ifname, before: &before };
         if let Some(refers) = refers {
             self.refuse_unlet(interface, &refers).await?;

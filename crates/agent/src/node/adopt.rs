@@ -9,7 +9,7 @@ use tenure_ipam::{Address, Granted, State};
 
 use super::attachment::{AddressLocation, Attachment, Former, Phase};
 use super::block::{Object, Owned, shares_realm};
-use super::commit::Upon;
+use super::commit::AfterCommit;
 use super::event::SeenSlice;
 use super::{Fence, Node, Report};
 use crate::journal::{BlockFacts, Held, Record, Released};
@@ -75,7 +75,7 @@ impl Node {
         block.fence = Some(Fence::Before);
         self.record(Record::Owned(block.facts.clone()));
         block.fence_position = self.record(Record::Fenced { uid: uid.clone() });
-        self.commits.upon(block.fence_position, Upon::Fenced(uid.clone()));
+        self.commits.after(block.fence_position, AfterCommit::Fenced(uid.clone()));
         self.blocks.insert(uid, block);
     }
 

@@ -2,8 +2,8 @@
 
 use tenure_ipam::{Address, Hold, Subnet};
 
-use super::attachment::{AddressLocation, Attachment, Phase, Setting, Wire};
-use super::commit::Upon;
+use super::attachment::{AddressLocation, Attaching, Attachment, Phase, Wire};
+use super::commit::AfterCommit;
 use super::event::{Attach, Link, Wiring};
 use super::{Action, CallError, Done, Job, KernelError, Node, Planted, PoolError, Ticket, WireJob};
 use crate::journal::Record;
@@ -102,7 +102,7 @@ impl Node {
             if !committed {
                 attachment.adds.push((ticket, now));
                 let wire = Wire::Nothing;
-                attachment.phase = Phase::Setting(Setting { fresh: false, committed, wire, undo: false });
+                attachment.phase = Phase::Attaching(Attaching { fresh: false, committed, wire, undo: false });
                 return self.speak(id);
             }
             self.speak(id);
@@ -112,7 +112,7 @@ impl Node {
         attachment.interface = true;
         attachment.adds.push((ticket, now));
         let wire = Wire::Running(job);
-        attachment.phase = Phase::Setting(Setting { fresh: false, committed, wire, undo: false });
+        attachment.phase = Phase::Attaching(Attaching { fresh: false, committed, wire, undo: false });
         self.jobs.insert(job, Purpose::Wire(id));
         let wire_job = WireJob { job, key: attach.key, pod: attach.pod, addresses, reached, wiring };
         self.actions.push(Action::Wire(wire_job));
@@ -136,7 +136,7 @@ impl Node {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let (key, pod) = (attachment.key.clone(), attachment.pod.clone());
         let (addresses, reached) = (attachment.addresses(), attachment.is_routed());
-        if let Phase::Setting(setting) = &mut attachment.phase {
+        if let Phase::Attaching(setting) = &mut attachment.phase {
             setting.wire = Wire::Running(job);
         }
         self.jobs.insert(job, Purpose::Wire(id));
@@ -151,12 +151,12 @@ impl Node {
         attachment.place = AddressLocation::Block { uid, hold };
         let wiring = attachment.wiring.take();
         attachment.phase =
-            Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
+            Phase::Attaching(Attaching { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
         self.moved_in(id);
         let Some(attachment) = self.attachments.get(&id) else { return };
         if let Some(held) = attachment.held() {
             let position = self.record(Record::Held(held));
-            self.commits.upon(position, Upon::Held(id));
+            self.commits.after(position, AfterCommit::Held(id));
         }
         if let Some(wiring) = wiring {
             self.wire(id, wiring);
@@ -168,7 +168,7 @@ impl Node {
         else {
             return;
         };
-        if let Some(setting) = self.setting(id) {
+        if let Some(setting) = self.attaching(id) {
             setting.wire = Wire::Done(link);
         }
         self.proceed(id);
@@ -179,7 +179,7 @@ impl Node {
         else {
             return;
         };
-        let Some(setting) = self.setting(id) else { return };
+        let Some(setting) = self.attaching(id) else { return };
         setting.wire = Wire::Nothing;
         if setting.fresh {
             // The kernel may have kept a part: it is taken away before the address is.
@@ -198,7 +198,7 @@ impl Node {
     /// Ends an ADD that is under way: those who wait are told at once, and the rest is undone.
     pub(super) fn undo(&mut self, id: HolderId, failure: &CallError) {
         self.fail_adds(id, failure);
-        if let Some(setting) = self.setting(id) {
+        if let Some(setting) = self.attaching(id) {
             setting.undo = true;
         }
         self.proceed(id);
@@ -207,7 +207,7 @@ impl Node {
     /// Goes on with a holder that is being set up, if nothing that it waits for is left.
     pub(super) fn proceed(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        let Phase::Setting(setting) = &mut attachment.phase else { return };
+        let Phase::Attaching(setting) = &mut attachment.phase else { return };
         if matches!(setting.wire, Wire::Running(_)) {
             return;
         }
@@ -240,7 +240,7 @@ impl Node {
         let attachment = self.attachments.get(&attach.key.id()).filter(|it| it.key == attach.key);
         let attachment = attachment.or_else(|| self.adopted_for(&attach.key, &attach.pool));
         let held =
-            attachment.filter(|attachment| matches!(attachment.phase, Phase::Held | Phase::Setting(_)));
+            attachment.filter(|attachment| matches!(attachment.phase, Phase::Held | Phase::Attaching(_)));
         let Some(attachment) = held else {
             return self.answer(ticket, Err(CallError::NothingHeld(attach.key)));
         };
@@ -284,9 +284,9 @@ impl Node {
     }
 
     /// What being set up has come to, if it is being set up.
-    pub(super) fn setting(&mut self, id: HolderId) -> Option<&mut Setting> {
+    pub(super) fn attaching(&mut self, id: HolderId) -> Option<&mut Attaching> {
         match &mut self.attachments.get_mut(&id)?.phase {
-            Phase::Setting(setting) => Some(setting),
+            Phase::Attaching(setting) => Some(setting),
             Phase::Waiting | Phase::Held | Phase::Unwiring | Phase::Releasing => None,
         }
     }

@@ -59,7 +59,7 @@ pub(super) enum Phase {
     /// Waits for an address.
     Waiting,
     /// Has an address, and is being recorded and wired.
-    Setting(Setting),
+    Attaching(Attaching),
     /// Has an address, and nothing is under way.
     Held,
     /// The interface is being taken out of service; then it is released.
@@ -70,7 +70,7 @@ pub(super) enum Phase {
 
 /// What being set up has come to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Setting {
+pub(super) struct Attaching {
     /// Whether the address is new; else it is a repeated ADD.
     pub(super) fresh: bool,
     pub(super) committed: bool,
@@ -160,7 +160,7 @@ impl Attachment {
     /// Whether it is on its way out.
     pub(super) fn is_leaving(&self) -> bool {
         match &self.phase {
-            Phase::Setting(setting) => setting.undo,
+            Phase::Attaching(setting) => setting.undo,
             Phase::Unwiring | Phase::Releasing => true,
             Phase::Waiting | Phase::Held => false,
         }

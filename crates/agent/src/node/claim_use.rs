@@ -8,9 +8,9 @@
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Cidr};
 
-use super::attachment::{AddressLocation, Attachment, Phase, Setting, Wire};
+use super::attachment::{AddressLocation, Attaching, Attachment, Phase, Wire};
 use super::block::Owned;
-use super::commit::Upon;
+use super::commit::AfterCommit;
 use super::event::{Attach, ClaimUse};
 use super::{CallError, ClaimError, Node, Report, Ticket};
 use crate::journal::{BlockFacts, ClaimUseRecord, Record};
@@ -162,7 +162,7 @@ impl Node {
         attachment.adds.push((ticket, now));
         let wiring = attachment.wiring.take();
         attachment.phase =
-            Phase::Setting(Setting { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
+            Phase::Attaching(Attaching { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
         let (claim, reached) = (claim_use.claim.clone(), claim_use.reached);
         let arrived = self.number();
         attachment.place = AddressLocation::Claim(ClaimUseState { arrived, ..ClaimUseState::new(claim_use) });
@@ -209,7 +209,7 @@ impl Node {
         let Some(use_record) = self.attachments.get(&id).and_then(Attachment::use_record) else { return };
         let position = self.record(Record::ClaimUse(use_record));
         if awaited {
-            self.commits.upon(position, Upon::Held(id));
+            self.commits.after(position, AfterCommit::Held(id));
         }
     }
 

@@ -13,13 +13,13 @@ pub(super) struct Commits {
     /// Of the last record.
     position: u64,
     committed: u64,
-    awaited: BTreeMap<u64, Upon>,
+    awaited: BTreeMap<u64, AfterCommit>,
     broken: bool,
 }
 
 /// What goes on when a record is committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Upon {
+pub(super) enum AfterCommit {
     /// A hold: its ADD may be answered.
     Held(HolderId),
     /// A release: the address is free, and its DEL may be answered.
@@ -35,8 +35,8 @@ impl Commits {
         self.position
     }
 
-    pub(super) fn upon(&mut self, position: u64, upon: Upon) {
-        self.awaited.insert(position, upon);
+    pub(super) fn after(&mut self, position: u64, then: AfterCommit) {
+        self.awaited.insert(position, then);
     }
 
     /// Whether the record at this position is safe.
@@ -54,7 +54,7 @@ impl Commits {
         JournalView { records: self.position, committed: self.committed, broken: self.broken }
     }
 
-    fn take(&mut self, up_to: u64) -> BTreeMap<u64, Upon> {
+    fn take(&mut self, up_to: u64) -> BTreeMap<u64, AfterCommit> {
         self.committed = self.committed.max(up_to.min(self.position));
         let later = self.awaited.split_off(&(self.committed + 1));
         std::mem::replace(&mut self.awaited, later)
@@ -66,20 +66,20 @@ impl Node {
         if std::mem::take(&mut self.commits.broken) {
             self.report(Report::JournalHealed);
         }
-        for upon in self.commits.take(up_to).into_values() {
-            match upon {
-                Upon::Held(id) => {
-                    if let Some(setting) = self.setting(id) {
+        for then in self.commits.take(up_to).into_values() {
+            match then {
+                AfterCommit::Held(id) => {
+                    if let Some(setting) = self.attaching(id) {
                         setting.committed = true;
                     }
                     self.proceed(id);
                 }
-                Upon::Released(id) => {
+                AfterCommit::Released(id) => {
                     if self.attachments.get(&id).is_some_and(|it| it.phase == Phase::Releasing) {
                         self.free(id);
                     }
                 }
-                Upon::Fenced(uid) => self.dismiss(&uid),
+                AfterCommit::Fenced(uid) => self.dismiss(&uid),
             }
         }
     }
@@ -91,7 +91,7 @@ impl Node {
             self.report(Report::JournalFailed { message: message.to_owned() });
         }
         let failure = CallError::Journal(message.to_owned());
-        let waiting: Vec<HolderId> = self.commits.awaited.values().filter_map(Upon::holder).collect();
+        let waiting: Vec<HolderId> = self.commits.awaited.values().filter_map(AfterCommit::holder).collect();
         for id in waiting {
             self.fail_adds(id, &failure);
             let Some(attachment) = self.attachments.get_mut(&id) else { continue };
@@ -107,7 +107,7 @@ impl Node {
     }
 }
 
-impl Upon {
+impl AfterCommit {
     fn holder(&self) -> Option<HolderId> {
         match self {
             Self::Held(id) | Self::Released(id) => Some(*id),

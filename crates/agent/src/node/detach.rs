@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::attach::Purpose;
 use super::attachment::{AddressLocation, Attachment, Deleter, Former, Phase};
-use super::commit::Upon;
+use super::commit::AfterCommit;
 use super::event::{Attach, Wish};
 use super::{Action, CallError, Done, Job, KernelError, Node, Planted, Ticket};
 use crate::journal::{Record, Released};
@@ -103,7 +103,7 @@ impl Node {
                 self.fail_adds(id, &CallError::Deleted);
                 self.finish(id);
             }
-            Phase::Setting(_) => self.undo(id, &CallError::Deleted),
+            Phase::Attaching(_) => self.undo(id, &CallError::Deleted),
             Phase::Held => self.unwire(id),
             Phase::Unwiring | Phase::Releasing => {}
         }
@@ -169,7 +169,7 @@ impl Node {
         if self.has_planted(Planted::DelBeforeCommit) {
             return self.free(id);
         }
-        self.commits.upon(position, Upon::Released(id));
+        self.commits.after(position, AfterCommit::Released(id));
     }
 
     /// Frees the address, and ends.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::attachment::{Attachment, Phase};
 use super::block::Object;
-use super::commit::Upon;
+use super::commit::AfterCommit;
 use super::{CallError, Fence, Node, Planted, Report};
 use crate::journal::{Held, Record};
 use crate::key::HolderId;
@@ -64,7 +64,7 @@ impl Node {
         let (name, pool, realm) =
             (block.facts.name.clone(), block.facts.pool.clone(), block.facts.realm.clone());
         let position = self.record(Record::Fenced { uid: uid.to_owned() });
-        self.commits.upon(position, Upon::Fenced(uid.to_owned()));
+        self.commits.after(position, AfterCommit::Fenced(uid.to_owned()));
         if let Some(block) = self.blocks.get_mut(uid) {
             block.fence_position = position;
         }
@@ -85,7 +85,7 @@ impl Node {
     /// Ends the ADDs under way that have an address of this block: nobody was told of it yet.
     fn undo_in(&mut self, uid: &str, name: &str) {
         let under_way = self.attachments.iter().filter(|(_, it)| {
-            let fresh = matches!(&it.phase, Phase::Setting(setting) if setting.fresh && !setting.undo);
+            let fresh = matches!(&it.phase, Phase::Attaching(setting) if setting.fresh && !setting.undo);
             fresh && it.block() == Some(uid)
         });
         let under_way: Vec<HolderId> = under_way.map(|(id, _)| *id).collect();

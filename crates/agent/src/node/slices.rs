@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Cidr, Granted};
 
-use super::attachment::{AddressLocation, Attachment, Deleter, Phase, Setting, Wire};
+use super::attachment::{AddressLocation, Attaching, Attachment, Deleter, Phase, Wire};
 use super::block::{Object, Owned, shares_realm};
-use super::commit::Upon;
+use super::commit::AfterCommit;
 use super::detach::Sweep;
 use super::event::{Attach, Recorded, SeenSlice};
 use super::{CallError, Done, Fence, Full, Node, Planted, Ticket};
@@ -310,11 +310,11 @@ impl Node {
         attachment.place = AddressLocation::Block { uid, hold };
         attachment.adds.push((ticket, now));
         attachment.phase =
-            Phase::Setting(Setting { fresh: false, committed: false, wire: Wire::Nothing, undo: false });
+            Phase::Attaching(Attaching { fresh: false, committed: false, wire: Wire::Nothing, undo: false });
         // One record: it takes the place of the former one's, or nothing has happened.
         if let Some(held) = attachment.held() {
             let position = self.record(Record::Held(held));
-            self.commits.upon(position, Upon::Held(id));
+            self.commits.after(position, AfterCommit::Held(id));
         }
         self.attachments.insert(id, attachment);
         self.moved_in(id);

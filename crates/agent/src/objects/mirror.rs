@@ -158,7 +158,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
         match self.entries.get(name).map(|known| known.uid.clone()) {
             Some(other) if other != *uid => {
                 self.entries.remove(name);
-                self.bury(&other, NEVER_AGAIN);
+                self.remember_gone(&other, NEVER_AGAIN);
                 vec![Change::Gone { name: name.clone(), uid: other }]
             }
             _ => Vec::new(),
@@ -172,7 +172,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
         let mut changes = Vec::new();
         for name in vanished {
             if let Some(Entry { uid, version, .. }) = self.entries.remove(&name) {
-                self.bury(&uid, version);
+                self.remember_gone(&uid, version);
                 changes.push(Change::Gone { name, uid });
             }
         }
@@ -204,7 +204,7 @@ impl<V: Clone + PartialEq> Mirror<V> {
                 }
             } else {
                 let old = known.uid.clone();
-                self.bury(&old, NEVER_AGAIN);
+                self.remember_gone(&old, NEVER_AGAIN);
                 changes.push(Change::Gone { name: name.clone(), uid: old });
             }
         }
@@ -215,11 +215,11 @@ impl<V: Clone + PartialEq> Mirror<V> {
 
     /// The object of that name and UID is gone. Another one of the same name stays.
     fn remove(&mut self, name: &str, uid: &str, version: u128) -> Vec<Change<V>> {
-        self.bury(uid, version);
+        self.remember_gone(uid, version);
         self.forget(name, uid)
     }
 
-    fn bury(&mut self, uid: &str, version: u128) {
+    fn remember_gone(&mut self, uid: &str, version: u128) {
         let last = self.gone.entry(uid.to_owned()).or_insert_with(|| {
             self.gone_in_order.push_back(uid.to_owned());
             version

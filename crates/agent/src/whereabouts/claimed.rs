@@ -7,7 +7,7 @@ use tenure_whereabouts::config::{Config, RangeConfig};
 use super::{Whereabouts, pod_name};
 use crate::claims::{Claimed, Claims, addresses_of, lacks, not_of};
 use crate::key::{HoldKey, Pod};
-use crate::node::{Attach, ClaimUse, Had, Wish};
+use crate::node::{Attach, ClaimUse, Holding, Wish};
 use crate::serve::Call;
 use crate::whereabouts::slices::POOLS;
 
@@ -52,7 +52,7 @@ impl Whereabouts {
         expected: &[Address],
     ) -> Result<bool, Failure> {
         let held = key.clone();
-        let Some(Had::Claim(_)) = call.node.look(move |node| node.had(&held)).await? else {
+        let Some(Holding::Claim(_)) = call.node.look(move |node| node.holding(&held)).await? else {
             return Ok(false);
         };
         let of_range =

@@ -32,7 +32,7 @@ impl<'a> Users<'a> {
                 of_machines.entry((&claim.facts.namespace, machine)).or_default().push(claim);
             }
         }
-        for pod in world.ledgers.pods.guests() {
+        for pod in world.ledgers.pods.claim_users() {
             users.note(pod);
             let network_of = |namespace: &str, name: &str| world.network(namespace, name).map(str::to_owned);
             for (network, _, wanted) in references(pod, network_of) {

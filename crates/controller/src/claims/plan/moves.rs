@@ -134,7 +134,7 @@ impl MovePlanner {
         let of_slots = facts.slots.both().filter_map(|slot| {
             let named = records.pods(facts).find(|pod| pod.uid == slot.uid).cloned();
             let podref = format!("{}/{}", facts.namespace, slot.pod);
-            let guest = world.ledgers.pods.guest(&podref).filter(|it| it.uid == slot.uid);
+            let guest = world.ledgers.pods.claim_user(&podref).filter(|it| it.uid == slot.uid);
             named.or_else(|| guest.map(|guest| record_of(guest, &slot.node)))
         });
         for pod in of_slots.chain(records.pods(facts).cloned()) {
@@ -149,7 +149,7 @@ impl MovePlanner {
             };
             if stays {
                 let podref = format!("{}/{}", facts.namespace, pod.name);
-                let guest = world.ledgers.pods.guest(&podref).filter(|it| it.uid == pod.uid);
+                let guest = world.ledgers.pods.claim_user(&podref).filter(|it| it.uid == pod.uid);
                 // Nobody tells of the end of a pod that refers to nothing.
                 if guest.is_none() {
                     self.again = Some(now.plus(AGAIN));
@@ -212,7 +212,7 @@ impl MovePlanner {
 
     /// Agents refuse pods that name a claim on a network that does not opt in. People should know why.
     fn say_what_is_not_allowed(&mut self, world: &World) {
-        for pod in world.ledgers.pods.guests() {
+        for pod in world.ledgers.pods.claim_users() {
             for (namespace, attachment, claim) in named(pod) {
                 let why = if (namespace, attachment) == CLUSTER_NETWORK {
                     world.cluster_network.is_none().then(|| {

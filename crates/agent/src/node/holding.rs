@@ -8,7 +8,7 @@ use crate::key::HoldKey;
 
 /// What a key has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Had {
+pub enum Holding {
     /// The addresses of a claim.
     Claim(Vec<Address>),
     /// An address of a block.
@@ -17,11 +17,11 @@ pub enum Had {
 
 impl Node {
     /// What a key has, if it is to keep that. Of what only the kernel knows, an ADD must say anew what it is.
-    pub fn had(&self, key: &HoldKey) -> Option<Had> {
+    pub fn holding(&self, key: &HoldKey) -> Option<Holding> {
         let attachment = self.attachments.get(&key.id()).filter(|it| it.key == *key && !it.is_leaving())?;
         match &attachment.place {
-            AddressLocation::Claim(use_state) => Some(Had::Claim(use_state.every_address())),
-            AddressLocation::Block { .. } => Some(Had::Ordinary),
+            AddressLocation::Claim(use_state) => Some(Holding::Claim(use_state.every_address())),
+            AddressLocation::Block { .. } => Some(Holding::Ordinary),
             AddressLocation::Nowhere | AddressLocation::Stray(_) => None,
         }
     }
