@@ -15,16 +15,22 @@ use serde_json::Value;
 use crate::step::{root, say, timed};
 
 /// How many run at once.
-const LANES: usize = 2;
+const LANES: usize = 3;
 /// Those that take longest begin first, so that the end is not a wait for one of them.
-const LONG: [&str; 8] = [
+const LONG: [&str; 14] = [
     "claims_cluster",
     "install",
     "whereabouts_cluster",
     "whereabouts_crowd",
-    "whereabouts_controller",
-    "cluster",
     "chaos",
+    "api_parity",
+    "whereabouts_controller",
+    "claims_controller",
+    "claims_moves",
+    "controller",
+    "claims_chaos",
+    "cluster",
+    "crds",
     "recorded_answers",
 ];
 
