@@ -7,6 +7,7 @@ mod metrics;
 mod owners;
 mod perform;
 mod plan;
+mod planner;
 mod records;
 mod users;
 mod write;
@@ -35,7 +36,8 @@ pub use owners::{
     VirtualMachineSpec, WebhookFacts, WebhookSeen,
 };
 pub use plan::ClaimSettings;
-pub(crate) use plan::{ClaimsPlanner, speaks_for_cluster};
+pub(crate) use plan::speaks_for_cluster;
+pub(crate) use planner::ClaimsPlanner;
 #[cfg(test)]
 pub(crate) use records::Planted;
 pub use write::{ClaimId, ClaimWrite, Gone, MoveWrite, Owner, OwnerWrite, PodId, Renamed};

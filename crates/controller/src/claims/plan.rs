@@ -36,21 +36,19 @@ use tenure_ipam::Address;
 use tenure_whereabouts::slices::Floating;
 
 use super::known::Claim;
-use super::records::Records;
 use super::users::Users;
 use super::write::ClaimWrite;
 use crate::coil::Carving;
-use crate::events::Note;
-use crate::part::{Board, Plan};
 use crate::suspicions::Suspicions;
-use crate::whereabouts::{Rest, SliceNeeds};
+use crate::whereabouts::Rest;
 use crate::world::World;
 use crate::write::{At, Write};
 use blocks::Blocks;
-use moves::{MovePlanner, Naming};
+pub(super) use moves::MovePlanner;
+use moves::Naming;
 pub(crate) use networks::speaks_for_cluster;
 use networks::{Network, Networks, Source};
-use owners::OwnerPlanner;
+pub(super) use owners::OwnerPlanner;
 use ranges::{RangeRecord, Resting, Shared};
 use recorded::{came_later, gather, is_used, keep, next_pods};
 use slices::ClaimSlices;
@@ -87,55 +85,14 @@ struct Refused {
 }
 
 impl Refused {
-    fn new(reason: Reason, words: String) -> Self {
+    pub(super) fn new(reason: Reason, words: String) -> Self {
         Self { reason, words }
-    }
-}
-
-/// Plans for claims: who has them, for whom they are made, and what each has on record.
-#[derive(Debug)]
-pub(crate) struct ClaimsPlanner {
-    moves: MovePlanner,
-    owners: OwnerPlanner,
-    records: RecordPlanner,
-}
-
-impl ClaimsPlanner {
-    pub(crate) fn new(settings: &ClaimSettings, pods_are_known: bool) -> Self {
-        Self {
-            moves: MovePlanner::default(),
-            owners: OwnerPlanner::default(),
-            records: RecordPlanner::new(settings, pods_are_known),
-        }
-    }
-}
-
-impl Plan for ClaimsPlanner {
-    fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write> {
-        let (users, records) = (Users::of(world), Records::of(world));
-        let mut writes = self.moves.plan(world, &users, &records, now);
-        writes.extend(self.owners.plan(world));
-        if let Some(carving) = board.get::<Carving>() {
-            writes.extend(self.records.plan(world, (&users, self.moves.naming()), carving, now));
-        }
-        board.put(SliceNeeds(self.records.needs().clone()));
-        writes
-    }
-
-    fn next_look(&self) -> Option<Timestamp> {
-        [self.records.next(), self.moves.next()].into_iter().flatten().min()
-    }
-
-    fn take_notes(&mut self, _: &World) -> Vec<Note> {
-        let mut notes = self.moves.take_notes();
-        notes.extend(self.owners.take_notes());
-        notes
     }
 }
 
 /// Plans what claims have on record.
 #[derive(Debug)]
-struct RecordPlanner {
+pub(super) struct RecordPlanner {
     settings: ClaimSettings,
     /// Whether pods are in this API. Where they are not, none can use a claim.
     pods_are_known: bool,
@@ -162,7 +119,7 @@ enum Verdict {
 }
 
 impl RecordPlanner {
-    fn new(settings: &ClaimSettings, pods_are_known: bool) -> Self {
+    pub(super) fn new(settings: &ClaimSettings, pods_are_known: bool) -> Self {
         Self {
             settings: settings.clone(),
             pods_are_known,
@@ -178,18 +135,18 @@ impl RecordPlanner {
     }
 
     /// When to plan again even if nothing is heard until then.
-    fn next(&self) -> Option<Timestamp> {
+    pub(super) fn next(&self) -> Option<Timestamp> {
         let looks = [&self.gone, &self.missing, &self.idle].map(Suspicions::next);
         looks.into_iter().chain([self.wake]).flatten().min()
     }
 
     /// What claims need of slices.
-    fn needs(&self) -> &BTreeMap<String, Floating> {
+    pub(super) fn needs(&self) -> &BTreeMap<String, Floating> {
         &self.needs
     }
 
     /// The writes that claims need. Nothing while claims are not known.
-    fn plan(
+    pub(super) fn plan(
         &mut self,
         world: &World,
         (users, naming): (&Users<'_>, &Naming),

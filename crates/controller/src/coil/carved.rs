@@ -134,9 +134,6 @@ impl Carved {
     }
 
     fn taken(&mut self, pool: &str) -> &mut Taken {
-        if !self.pools.contains_key(pool) {
-            self.pools.insert(pool.to_owned(), Taken::default());
-        }
         self.pools.entry(pool.to_owned()).or_default()
     }
 

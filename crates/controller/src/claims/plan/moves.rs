@@ -33,11 +33,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 const NETWORK_NAME_REFUSED: &str = "NetworkNameRefused";
 
 /// Pods that records have to name before they come in, by the UID of the claim.
-pub(super) type Naming = BTreeMap<String, Vec<PodRecord>>;
+pub(in crate::claims) type Naming = BTreeMap<String, Vec<PodRecord>>;
 
 /// Plans who has which claim. What it remembers is only for what people are told.
 #[derive(Debug, Default)]
-pub(super) struct MovePlanner {
+pub(in crate::claims) struct MovePlanner {
     standing: Standing,
     naming: Naming,
     again: Option<Timestamp>,
@@ -48,7 +48,7 @@ pub(super) struct MovePlanner {
 
 impl MovePlanner {
     /// The next step for each claim; nothing while it is not known who uses what.
-    pub(super) fn plan(
+    pub(in crate::claims) fn plan(
         &mut self,
         world: &World,
         users: &Users<'_>,
@@ -95,12 +95,12 @@ impl MovePlanner {
     }
 
     /// The pods that records have to name next.
-    pub(super) fn naming(&self) -> &Naming {
+    pub(in crate::claims) fn naming(&self) -> &Naming {
         &self.naming
     }
 
     /// When to plan again even if nothing is heard until then.
-    pub(super) fn next(&self) -> Option<Timestamp> {
+    pub(in crate::claims) fn next(&self) -> Option<Timestamp> {
         self.again
     }
 
@@ -167,7 +167,7 @@ impl MovePlanner {
     }
 
     /// What people should know and no write tells.
-    pub(super) fn take_notes(&mut self) -> Vec<Note> {
+    pub(in crate::claims) fn take_notes(&mut self) -> Vec<Note> {
         self.standing.take()
     }
 

@@ -18,7 +18,7 @@ use crate::write::{At, Write};
 
 /// Plans claims for others. It remembers only what it has told people.
 #[derive(Debug, Default)]
-pub(super) struct OwnerPlanner {
+pub(in crate::claims) struct OwnerPlanner {
     standing: Standing,
 }
 
@@ -27,7 +27,7 @@ type Labelled<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a Existing>>;
 
 impl OwnerPlanner {
     /// The next steps; nothing while it is not known which networks opt in and which claims there are.
-    pub(super) fn plan(&mut self, world: &World) -> Vec<Write> {
+    pub(in crate::claims) fn plan(&mut self, world: &World) -> Vec<Write> {
         if world.lacks(CLAIM) {
             return vec![Write::from(OwnerWrite::Define)];
         }
@@ -51,7 +51,7 @@ impl OwnerPlanner {
     }
 
     /// What people should know and no write tells.
-    pub(super) fn take_notes(&mut self) -> Vec<Note> {
+    pub(in crate::claims) fn take_notes(&mut self) -> Vec<Note> {
         self.standing.take()
     }
 
