@@ -58,7 +58,7 @@ fn refused<T: Debug>(what: &str, outcome: kube::Result<T>) -> Result<()> {
 }
 
 #[tokio::test]
-async fn d4_only_who_gives_addresses_may_write_what_a_claim_has_and_who_has_it() -> Result<()> {
+async fn only_who_gives_addresses_may_write_what_a_claim_has_and_who_has_it() -> Result<()> {
     let plane = ControlPlane::start(ControlPlaneOptions::default().without_controller_manager()).await?;
     let admin = plane.client()?;
     plane.kubectl(&["apply", "-k", DEPLOY]).await?;

@@ -73,7 +73,7 @@ async fn leading(running: &Running) {
 }
 
 #[tokio::test]
-async fn e8_an_unused_pool_that_is_deleted_goes_away_and_only_the_default_one_stays() -> Result<()> {
+async fn an_unused_pool_that_is_deleted_goes_away_and_only_the_default_one_stays() -> Result<()> {
     let (plane, client) = plane(small()).await?;
     let controller = start(&plane, "a")?;
     pool(&client, "default", 5, "10.2.0.0/16").await;
@@ -91,7 +91,7 @@ async fn e8_an_unused_pool_that_is_deleted_goes_away_and_only_the_default_one_st
 }
 
 #[tokio::test]
-async fn e9_the_lease_has_the_name_that_coils_has_and_is_released_at_the_end() -> Result<()> {
+async fn the_lease_has_the_name_that_coils_has_and_is_released_at_the_end() -> Result<()> {
     let (plane, client) = plane(small()).await?;
     let controller = start(&plane, "a")?;
     leading(&controller).await;
@@ -105,7 +105,7 @@ async fn e9_the_lease_has_the_name_that_coils_has_and_is_released_at_the_end() -
 }
 
 #[tokio::test]
-async fn e10_a_pool_that_is_too_small_for_a_block_is_refused() -> Result<()> {
+async fn a_pool_that_is_too_small_for_a_block_is_refused() -> Result<()> {
     let (_plane, client) = plane(small()).await?;
     let spec = json!({"blockSizeBits": 5, "subnets": [{"ipv4": "10.1.0.0/30"}]});
     let small = AddressPool::new("small", serde_json::from_value(spec)?);
@@ -116,7 +116,7 @@ async fn e10_a_pool_that_is_too_small_for_a_block_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn e11_a_block_of_a_node_that_never_was_goes_after_two_observations() -> Result<()> {
+async fn a_block_of_a_node_that_never_was_goes_after_two_observations() -> Result<()> {
     let (plane, client) = plane(small()).await?;
     pool(&client, "default", 0, "10.250.0.0/24").await;
     orphan(&client, "default-0", 0, "default", "coil-worker100").await;

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_an_object_that_cannot_be_read_is_not_gone() {
+    fn an_object_that_cannot_be_read_is_not_gone() {
         let mut cache = Cache::default();
         cache.begin();
         cache.apply(node("a", "1", 1));

@@ -45,7 +45,7 @@ async fn named(client: &Client, address: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn d3_a_pod_that_hides_its_use_keeps_the_address_from_others_until_it_ends() {
+async fn a_pod_that_hides_its_use_keeps_the_address_from_others_until_it_ends() {
     let (client, controller) = started(120).await;
     let old = claim(&client, "c", CLUSTER).await;
     assert_eq!(given(&client, "c").await, ["10.2.0.0/32"]);
@@ -113,7 +113,7 @@ async fn a_claim_that_is_made_again_has_its_own_address_and_does_not_inherit_the
 }
 
 #[tokio::test]
-async fn d4_a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_on_record() {
+async fn a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_on_record() {
     let (client, controller) = started(122).await;
     claim(&client, "victim", CLUSTER).await;
     assert_eq!(given(&client, "victim").await, ["10.2.0.0/32"]);
@@ -147,7 +147,7 @@ async fn d4_a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_
 }
 
 #[tokio::test]
-async fn d10_a_definition_with_the_cluster_networks_name_is_refused_and_changes_nothing_for_others() {
+async fn a_definition_with_the_cluster_networks_name_is_refused_and_changes_nothing_for_others() {
     let (client, controller) = started(123).await;
     bed::ranges::define_attachments(&client).await;
     let elsewhere = |name: &str, network: &str, pool: &str| {

@@ -144,7 +144,7 @@ async fn a_move_begins_with_the_second_pod_and_everybody_is_told() {
 }
 
 #[tokio::test]
-async fn p1_a_move_commits_by_kubevirts_time_and_not_by_its_label() {
+async fn a_move_commits_by_kubevirts_time_and_not_by_its_label() {
     let (client, controller) = moving(703).await;
     runs_in(&client, "b", "node2", None).await;
     a_while().await;
@@ -165,7 +165,7 @@ async fn p1_a_move_commits_by_kubevirts_time_and_not_by_its_label() {
 }
 
 #[tokio::test]
-async fn p1_a_signal_that_cannot_be_read_moves_nothing_and_is_told_once_on_pod_and_claim() {
+async fn a_signal_that_cannot_be_read_moves_nothing_and_is_told_once_on_pod_and_claim() {
     let (client, controller) = moving(704).await;
     runs_in(&client, "b", "node2", Some("half past three")).await;
     for about in ["b", "vm.data"] {
@@ -190,7 +190,7 @@ async fn p1_a_signal_that_cannot_be_read_moves_nothing_and_is_told_once_on_pod_a
 }
 
 #[tokio::test]
-async fn p6_a_pod_that_asks_for_other_addresses_than_the_claims_never_has_it() {
+async fn a_pod_that_asks_for_other_addresses_than_the_claims_never_has_it() {
     let client = prepared(719).await;
     let controller = start(client.clone(), "one");
     claim(&client, "c", "blue", "net1").await;
@@ -317,7 +317,7 @@ async fn a_claim_on_a_network_that_does_not_opt_in_is_told_on_pod_and_claim_once
 }
 
 #[tokio::test]
-async fn p6_a_value_that_is_neither_true_nor_false_is_an_invalid_configuration_and_nobody_has_an_ordinary_address()
+async fn a_value_that_is_neither_true_nor_false_is_an_invalid_configuration_and_nobody_has_an_ordinary_address()
  {
     let client = prepared(720).await;
     let ipam = json!({"type": "whereabouts", "range": "10.9.0.0/24"});

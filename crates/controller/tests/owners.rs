@@ -239,7 +239,7 @@ async fn where_ipam_extensions_is_at_work_no_claim_is_made_or_touched() {
 }
 
 #[tokio::test]
-async fn p2_beside_ipam_extensions_machines_on_the_clusters_network_have_their_claims() {
+async fn beside_ipam_extensions_machines_on_the_clusters_network_have_their_claims() {
     let client = server(630).await.client();
     define_webhooks(&client).await;
     install_ipam_extensions(&client).await;

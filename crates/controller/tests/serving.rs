@@ -88,7 +88,7 @@ async fn a_pool_that_is_deleted_goes_when_its_last_block_does() {
 }
 
 #[tokio::test]
-async fn d2_blocks_go_with_their_node_after_a_rest_when_no_pod_is_bound_to_it_and_others_stay() {
+async fn blocks_go_with_their_node_after_a_rest_when_no_pod_is_bound_to_it_and_others_stay() {
     let client = server(4).await.client();
     pool(&client, "default", 0, "10.5.0.0/30").await;
     for name in ["node1", "node2"] {

@@ -44,7 +44,7 @@ async fn write(client: &Client, of: &ApiResource, name: &str, fields: Value) {
 }
 
 #[tokio::test]
-async fn d5_a_definition_that_cannot_be_read_costs_its_author_and_nobody_else() {
+async fn a_definition_that_cannot_be_read_costs_its_author_and_nobody_else() {
     let client = server(71).await.client();
     let apps: Namespace = serde_json::from_value(json!({"metadata": {"name": "apps"}})).unwrap();
     Api::all(client.clone()).create(&PostParams::default(), &apps).await.unwrap();

@@ -108,7 +108,7 @@ async fn a_dead_nodes_slice_is_reused_only_when_nothing_is_held_in_it() {
 }
 
 #[tokio::test]
-async fn d2_a_missing_nodes_slice_and_ledger_go_after_its_pods_and_a_mark_that_nobody_removed() {
+async fn a_missing_nodes_slice_and_ledger_go_after_its_pods_and_a_mark_that_nobody_removed() {
     let (client, controller) = started(63, &["node1", "node2"]).await;
     attach(&client, "kube-system", "net", &sliced("10.0.0.0/24", "/25")).await;
     let before = slices(&client, "net", &["node1", "node2"]).await;
@@ -139,7 +139,7 @@ async fn d2_a_missing_nodes_slice_and_ledger_go_after_its_pods_and_a_mark_that_n
 }
 
 #[tokio::test]
-async fn d2_the_slice_of_a_node_that_is_out_of_service_does_not_rest_but_waits_for_its_pods() {
+async fn the_slice_of_a_node_that_is_out_of_service_does_not_rest_but_waits_for_its_pods() {
     let client = server(64).await.client();
     define_attachments(&client).await;
     let mut settings = settings("a");
@@ -249,7 +249,7 @@ async fn ranges_that_overlap_what_is_cut_are_sealed_before_slices_are_given_and_
 }
 
 #[tokio::test]
-async fn d6_a_definition_over_what_others_use_closes_nothing_and_says_so() {
+async fn a_definition_over_what_others_use_closes_nothing_and_says_so() {
     let (client, controller) = started(62, &["node1"]).await;
     pod(&client, "runs", Some(&["10.7.0.1"])).await;
     ledger(&client, "10.7.0.0-24", "10.7.0.0/24", None, Some("unique"), &[("1", "default/runs")]).await;

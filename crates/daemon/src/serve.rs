@@ -221,7 +221,7 @@ mod tests {
         tcp.abort();
     }
     #[tokio::test]
-    async fn d9_who_opens_many_connections_and_says_nothing_keeps_nobody_from_being_answered() {
+    async fn who_opens_many_connections_and_says_nothing_keeps_nobody_from_being_answered() {
         let limits = Limits { head_within: Duration::from_mins(1), ..TIGHT };
         let (address, served) = listening(limits).await;
         let mut idle = Vec::new();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn d9_of_many_connections_the_oldest_of_whoever_has_most_ends() {
+    async fn of_many_connections_the_oldest_of_whoever_has_most_ends() {
         let task = || tokio::spawn(std::future::pending::<()>()).abort_handle();
         let (many, one) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
         let mut open = Open::default();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn d9_a_head_that_is_too_large_and_a_second_request_are_not_answered() {
+    async fn a_head_that_is_too_large_and_a_second_request_are_not_answered() {
         let (address, served) = listening(TIGHT).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         let large = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(2 * TIGHT.largest_head));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn d9_a_head_that_does_not_come_ends_its_connection() {
+    async fn a_head_that_does_not_come_ends_its_connection() {
         let (address, served) = listening(TIGHT).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /healthz HTTP/1.1\r\nx-slow: ").await.unwrap();

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn d9_a_thousand_questions_at_once_are_one_look_and_nobody_hears_what_is_old() {
+    async fn a_thousand_questions_at_once_are_one_look_and_nobody_hears_what_is_old() {
         let (turns, looks) = (Turns::default(), Arc::new(AtomicU64::new(0)));
         let ask = || {
             turns.take(|| {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_tests::agent::{Cluster, Machine, assert_distinct, config};
 
 #[test]
-fn s1_an_add_without_a_pod_or_without_half_its_name_is_refused() {
+fn an_add_without_a_pod_or_without_half_its_name_is_refused() {
     let cluster = Cluster::shared();
     let machine = Machine::running(&cluster);
     let pod = machine.pod("web");
@@ -30,7 +30,7 @@ fn s1_an_add_without_a_pod_or_without_half_its_name_is_refused() {
 }
 
 #[test]
-fn s2_n1_an_add_gives_both_families_and_an_annotated_namespace_uses_its_pool() {
+fn an_add_gives_both_families_and_an_annotated_namespace_uses_its_pool() {
     let cluster = Cluster::shared();
     cluster.tenant("s2", 4, json!([{"ipv4": "10.80.0.0/24"}]));
     let machine = Machine::running(&cluster);
@@ -60,7 +60,7 @@ fn s2_n1_an_add_gives_both_families_and_an_annotated_namespace_uses_its_pool() {
 }
 
 #[test]
-fn s3_a_log_line_says_verb_namespace_container_interface_and_pod() {
+fn a_log_line_says_verb_namespace_container_interface_and_pod() {
     let cluster = Cluster::shared();
     let machine = Machine::running(&cluster);
     let pod = machine.pod("web");
@@ -73,7 +73,7 @@ fn s3_a_log_line_says_verb_namespace_container_interface_and_pod() {
 }
 
 #[test]
-fn s4_a_failed_setup_is_retried_with_success_and_a_failed_allocation_is_told() {
+fn a_failed_setup_is_retried_with_success_and_a_failed_allocation_is_told() {
     let cluster = Cluster::shared();
     cluster.namespace("s4", Some("s4-is-not-there"));
     let machine = Machine::running(&cluster);
@@ -96,7 +96,7 @@ fn s4_a_failed_setup_is_retried_with_success_and_a_failed_allocation_is_told() {
 }
 
 #[test]
-fn s5_n5_check_tells_what_is_wrong_and_del_succeeds_however_often() {
+fn check_tells_what_is_wrong_and_del_succeeds_however_often() {
     let cluster = Cluster::shared();
     let machine = Machine::running(&cluster);
     let pod = machine.pod("web");

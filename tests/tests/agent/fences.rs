@@ -7,7 +7,7 @@ use serde_json::json;
 use tenure_tests::agent::{Cluster, Machine};
 
 #[test]
-fn i8_a_block_whose_object_is_gone_is_never_handed_out_of_again_and_no_longer_exported() {
+fn a_block_whose_object_is_gone_is_never_handed_out_of_again_and_no_longer_exported() {
     let cluster = Cluster::shared();
     cluster.tenant("fence", 4, json!([{"ipv4": "10.88.0.0/24"}]));
     let mut machine = Machine::running(&cluster);

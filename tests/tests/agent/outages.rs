@@ -96,7 +96,7 @@ fn without_an_agent_all_but_del_is_refused_with_code_11_within_a_second() {
 }
 
 #[test]
-fn i1_without_a_controller_an_add_that_needs_a_block_is_refused_in_time_and_others_do_not_wait() {
+fn without_a_controller_an_add_that_needs_a_block_is_refused_in_time_and_others_do_not_wait() {
     let cluster = Cluster::embedded();
     cluster.pool("default", 4, json!([{"ipv4": "10.93.0.0/24"}]));
     let machine = Machine::running(&cluster);

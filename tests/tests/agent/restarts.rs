@@ -37,7 +37,7 @@ fn assert_kept(machine: &Machine<'_>, pods: &[Pod], addresses: &[IpAddr]) {
 }
 
 #[test]
-fn e4_i5_a_killed_agent_comes_back_with_the_same_holds_and_repairs_routes() {
+fn a_killed_agent_comes_back_with_the_same_holds_and_repairs_routes() {
     let cluster = Cluster::shared();
     let (mut machine, pods, addresses) = with_pods(&cluster, "e4", "10.94.0.0/24");
     let blocks = machine.blocks();

@@ -9,7 +9,7 @@ use tenure_testbed::wait::PATIENCE;
 use tenure_tests::agent::{A_MOMENT, Cluster, Machine};
 
 #[test]
-fn n2_pods_and_their_host_reach_each_other_over_both_families() {
+fn pods_and_their_host_reach_each_other_over_both_families() {
     let cluster = Cluster::shared();
     let machine = Machine::running(&cluster);
     let (left, right) = (machine.pod("left"), machine.pod("right"));
@@ -29,7 +29,7 @@ fn n2_pods_and_their_host_reach_each_other_over_both_families() {
 }
 
 #[test]
-fn e5_i4_the_export_table_has_exactly_the_nodes_blocks_after_each_change() {
+fn the_export_table_has_exactly_the_nodes_blocks_after_each_change() {
     let cluster = Cluster::shared();
     cluster.tenant("i4", 0, json!([{"ipv4": "10.87.0.0/24", "ipv6": "fd87::/120"}]));
     let machine = Machine::running(&cluster);
@@ -51,7 +51,7 @@ fn e5_i4_the_export_table_has_exactly_the_nodes_blocks_after_each_change() {
 }
 
 #[test]
-fn e3_pods_on_different_hosts_of_one_ethernet_reach_each_other_without_a_routing_daemon() {
+fn pods_on_different_hosts_of_one_ethernet_reach_each_other_without_a_routing_daemon() {
     let cluster = Cluster::shared();
     let wire = Arc::new(Segment::new("wire").unwrap());
     let mut machines = [1, 2].map(|number| Machine::on(&cluster, &wire, number));

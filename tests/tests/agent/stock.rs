@@ -11,7 +11,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn i2_a_used_up_block_brings_the_next_an_exhausted_pool_refuses_and_what_is_freed_is_given_again() {
+fn a_used_up_block_brings_the_next_an_exhausted_pool_refuses_and_what_is_freed_is_given_again() {
     let cluster = Cluster::shared();
     cluster.tenant("i2", 1, json!([{"ipv4": "10.82.0.0/30"}]));
     let machine = Machine::running(&cluster);
@@ -33,7 +33,7 @@ fn i2_a_used_up_block_brings_the_next_an_exhausted_pool_refuses_and_what_is_free
 }
 
 #[test]
-fn i3_the_address_after_a_free_is_not_the_freed_one() {
+fn the_address_after_a_free_is_not_the_freed_one() {
     let cluster = Cluster::shared();
     cluster.tenant("i3", 4, json!([{"ipv4": "10.83.0.0/24"}]));
     let machine = Machine::running(&cluster);
@@ -61,7 +61,7 @@ fn a_hundred_adds_at_once_on_an_empty_node_all_succeed() {
 }
 
 #[test]
-fn i5_empty_blocks_are_given_back_after_a_rest_and_the_last_one_stays() {
+fn empty_blocks_are_given_back_after_a_rest_and_the_last_one_stays() {
     let cluster = Cluster::shared();
     cluster.tenant("i5", 1, json!([{"ipv4": "10.85.0.0/24"}]));
     cluster.tenant("i5-other", 1, json!([{"ipv4": "10.86.0.0/24"}]));

@@ -22,7 +22,7 @@ fn nobody() -> Value {
 }
 
 #[tokio::test]
-async fn d12_a_stolen_token_deletes_no_reservation_of_another_node_and_makes_none_for_it() -> Result<()> {
+async fn a_stolen_token_deletes_no_reservation_of_another_node_and_makes_none_for_it() -> Result<()> {
     let bed = Box::pin(Bed::start()).await?;
     let (defaults, deleting) = (PostParams::default(), DeleteParams::default());
     let admin: Api<OverlappingRangeIPReservation> = Api::namespaced(bed.admin.clone(), "kube-system");
@@ -63,7 +63,7 @@ async fn d12_a_stolen_token_deletes_no_reservation_of_another_node_and_makes_non
 }
 
 #[tokio::test]
-async fn d12_a_stolen_token_neither_empties_nor_discards_nor_squats_ledgers_that_all_share() -> Result<()> {
+async fn a_stolen_token_neither_empties_nor_discards_nor_squats_ledgers_that_all_share() -> Result<()> {
     let bed = Box::pin(Bed::start()).await?;
     let (defaults, patching) = (PostParams::default(), PatchParams::default());
     let admin: Api<IPPool> = Api::namespaced(bed.admin.clone(), "kube-system");
@@ -140,8 +140,7 @@ async fn d12_a_stolen_token_neither_empties_nor_discards_nor_squats_ledgers_that
 }
 
 #[tokio::test]
-async fn d12_a_stolen_token_takes_and_frees_only_its_own_nodes_records_of_ledgers_that_all_share()
--> Result<()> {
+async fn a_stolen_token_takes_and_frees_only_its_own_nodes_records_of_ledgers_that_all_share() -> Result<()> {
     let bed = Box::pin(Bed::start()).await?;
     let (defaults, patching) = (PostParams::default(), PatchParams::default());
     let admin: Api<IPPool> = Api::namespaced(bed.admin.clone(), "kube-system");
@@ -197,8 +196,7 @@ async fn d12_a_stolen_token_takes_and_frees_only_its_own_nodes_records_of_ledger
 
 /// Whoever installs with kustomize chooses the namespace and may change all names. The rules follow the rights.
 #[tokio::test]
-async fn d12_installed_in_another_namespace_under_other_names_agents_are_held_to_the_same_rules() -> Result<()>
-{
+async fn installed_in_another_namespace_under_other_names_agents_are_held_to_the_same_rules() -> Result<()> {
     let overlay = tempfile::tempdir()?;
     let up = "../".repeat(overlay.path().components().count() - 1);
     let base = std::fs::canonicalize(DEPLOY)?;

@@ -88,7 +88,7 @@ fn minded() -> Result<Rights> {
 }
 
 #[tokio::test]
-async fn d12_a_nodes_token_may_do_what_is_listed_and_nothing_else_of_all_that_there_is() -> Result<()> {
+async fn a_nodes_token_may_do_what_is_listed_and_nothing_else_of_all_that_there_is() -> Result<()> {
     let bed = Box::pin(Bed::start()).await?;
     let agent = bed.agent_of("node-1").await?;
     let (everywhere, there) = (rights(&[RIGHTS]), rights(&[RIGHTS, RIGHTS_THERE]));

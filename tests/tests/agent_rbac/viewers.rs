@@ -22,8 +22,7 @@ async fn token(bed: &Bed, account: &str, audiences: &[&str]) -> Result<String> {
 }
 
 #[tokio::test]
-async fn d9_an_agent_tells_its_node_to_the_viewers_tokens_for_this_very_agent_and_to_no_others() -> Result<()>
-{
+async fn an_agent_tells_its_node_to_the_viewers_tokens_for_this_very_agent_and_to_no_others() -> Result<()> {
     let bed = Box::pin(Bed::start()).await?;
     let right = Right { group: "tenure", resource: "nodes", subresource: "view", name: "node-1".to_owned() };
     let client = bed.agent_of("node-1").await?;

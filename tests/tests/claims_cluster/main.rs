@@ -78,7 +78,7 @@ fn scenarios() -> Vec<Scenario> {
         people::a_claim_deleted_while_a_pod_uses_it_keeps_the_addresses_until_the_pod_is_gone: Six;
         people::a_pod_never_gets_a_claim_of_another_namespace: Four;
         people::addresses_that_are_not_the_claims_are_refused_to_the_pod_and_those_that_are_are_not: Four;
-        people::p3_on_a_network_that_does_not_opt_in_a_pod_that_refers_to_a_claim_is_refused_and_the_claim_says_why: Four;
+        people::on_a_network_that_does_not_opt_in_a_pod_that_refers_to_a_claim_is_refused_and_the_claim_says_why: Four;
         sets::a_stateful_sets_pod_keeps_its_addresses_on_whichever_node_it_runs_next: Both;
         sets::a_stateful_set_that_shrinks_keeps_or_frees_addresses_as_its_retention_policy_says: Four;
     }

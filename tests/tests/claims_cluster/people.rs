@@ -168,7 +168,7 @@ pub async fn addresses_that_are_not_the_claims_are_refused_to_the_pod_and_those_
 }
 
 /// The pod is refused, because no other address takes the place of the claim's, and the claim says why it has none.
-pub async fn p3_on_a_network_that_does_not_opt_in_a_pod_that_refers_to_a_claim_is_refused_and_the_claim_says_why(
+pub async fn on_a_network_that_does_not_opt_in_a_pod_that_refers_to_a_claim_is_refused_and_the_claim_says_why(
     place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     place.create_claim("futile", "not-so", &json!({})).await?;

@@ -70,8 +70,8 @@ mod on_kube_apiserver {
     use super::{Result, Server};
 
     #[tokio::test]
-    async fn w1_e2_e10_pools_are_accepted_and_refused_as_by_coil() -> Result<()> {
-        super::pools::w1_e2_e10_pools_are_accepted_and_refused_as_by_coil(&Server::real().await?).await
+    async fn pools_are_accepted_and_refused_as_by_coil() -> Result<()> {
+        super::pools::pools_are_accepted_and_refused_as_by_coil(&Server::real().await?).await
     }
 
     #[tokio::test]
@@ -99,8 +99,8 @@ mod on_the_embedded_server {
     use super::{Result, Server};
 
     #[tokio::test]
-    async fn w1_e2_e10_pools_are_accepted_and_refused_as_by_coil() -> Result<()> {
-        super::pools::w1_e2_e10_pools_are_accepted_and_refused_as_by_coil(&Server::embedded()).await
+    async fn pools_are_accepted_and_refused_as_by_coil() -> Result<()> {
+        super::pools::pools_are_accepted_and_refused_as_by_coil(&Server::embedded()).await
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! What Coil's webhook accepts and refuses of a pool (its scenarios E2, E10 and W1), by the rules in the schema.
+//! What Coil's webhook accepts and refuses of a pool, by the rules in the schema.
 
 use anyhow::{Context, Result};
 use kube::Api;
@@ -9,7 +9,7 @@ use tenure_api::coil::AddressPool;
 use super::Server;
 
 /// Tries all of it, and says what was answered otherwise.
-pub(super) async fn w1_e2_e10_pools_are_accepted_and_refused_as_by_coil(server: &Server) -> Result<()> {
+pub(super) async fn pools_are_accepted_and_refused_as_by_coil(server: &Server) -> Result<()> {
     let pools: Api<AddressPool> = Api::all(server.with(tenure_api::crds()).await?);
     let create = async |name: &str, spec: Value| {
         let pool = json!({"apiVersion": "coil.cybozu.com/v2", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
@@ -18,7 +18,7 @@ pub(super) async fn w1_e2_e10_pools_are_accepted_and_refused_as_by_coil(server: 
     };
     let four = |cidr: &str| json!({"ipv4": cidr});
 
-    // E2: one family, the other, both.
+    // One family, the other, both.
     let dual = json!({"ipv4": "10.244.0.0/24", "ipv6": "fd00:10:244::/120"});
     for (name, subnet) in
         [("v4", four("10.224.0.0/24")), ("v6", json!({"ipv6": "fd00:10:224::/120"})), ("dual", dual)]

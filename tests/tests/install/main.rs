@@ -25,8 +25,7 @@ const PODS: usize = 90;
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn e1_e3_e4_e5_e6_e7_applied_by_kubectl_it_serves_ninety_pods_through_an_upgrade_and_leaves_nothing()
--> Result<()> {
+async fn applied_by_kubectl_it_serves_ninety_pods_through_an_upgrade_and_leaves_nothing() -> Result<()> {
     let steps = Steps(SystemClock.now());
     let cluster = three_nodes(&steps).await?;
     let ours = ended(&cluster, live(&cluster, &steps).await)?;
@@ -60,20 +59,20 @@ fn ended<T>(cluster: &Cluster, outcome: Result<T>) -> Result<T> {
 }
 
 async fn live(cluster: &Cluster, steps: &Steps) -> Result<Times> {
-    e1_all_of_the_product_becomes_ready_and_so_do_the_nodes(cluster).await?;
+    all_of_the_product_becomes_ready_and_so_do_the_nodes(cluster).await?;
     steps.done("kubectl apply: the nodes are ready by our network");
     let started = start_pods(cluster, PODS).await?;
     steps.done("90 pods run");
-    let namespaces = e3_pods_of_all_nodes_reach_each_other_and_a_service(cluster).await?;
+    let namespaces = pods_of_all_nodes_reach_each_other_and_a_service(cluster).await?;
     steps.done("each reaches each, and the Service");
-    e5_the_export_table_has_each_nodes_blocks(cluster).await?;
-    let add = e7_agents_and_controllers_tell_their_metrics(cluster)?;
+    the_export_table_has_each_nodes_blocks(cluster).await?;
+    let add = agents_and_controllers_tell_their_metrics(cluster)?;
     steps.done(&format!("blocks are exported, metrics told: an ADD took the agent {add:?} on average"));
     an_upgrade_under_traffic_loses_neither_pod_nor_connection(cluster, &namespaces, steps).await?;
-    e4_all_agents_deleted_at_once_come_back_to_the_same_blocks(cluster).await?;
+    all_agents_deleted_at_once_come_back_to_the_same_blocks(cluster).await?;
     steps.done("all agents were deleted and are back");
     drop(namespaces);
-    let deleted = e6_no_block_is_left_when_pods_and_pool_are_deleted(cluster).await?;
+    let deleted = no_block_is_left_when_pods_and_pool_are_deleted(cluster).await?;
     steps.done("pods and pool are deleted, no block is left");
     nothing_is_left_on_the_nodes(cluster).await?;
     cluster.kubectl(&["delete", "-k", DEPLOY, "--wait", "--timeout=300s"]).await?;
@@ -99,14 +98,14 @@ async fn delete_pods(cluster: &Cluster) -> Result<Duration> {
     Ok(SystemClock.now().since(before))
 }
 
-async fn e1_all_of_the_product_becomes_ready_and_so_do_the_nodes(cluster: &Cluster) -> Result<()> {
+async fn all_of_the_product_becomes_ready_and_so_do_the_nodes(cluster: &Cluster) -> Result<()> {
     install(cluster).await?;
     let agents = eventually("agents are ready", async || product(cluster, "tenured").await).await?;
     ensure!(agents.len() == 3, "{agents:?}");
     Ok(())
 }
 
-async fn e3_pods_of_all_nodes_reach_each_other_and_a_service(cluster: &Cluster) -> Result<Namespaces> {
+async fn pods_of_all_nodes_reach_each_other_and_a_service(cluster: &Cluster) -> Result<Namespaces> {
     let pods = pods(cluster).await?;
     let nodes: BTreeSet<_> = pods.iter().map(|pod| pod.node.clone()).collect();
     ensure!(nodes.len() == 3, "pods are on {nodes:?} only");
@@ -144,7 +143,7 @@ async fn blocks(cluster: &Cluster) -> Result<BTreeSet<(String, String, String)>>
     Ok(listed.items.iter().filter_map(facts).collect())
 }
 
-async fn e5_the_export_table_has_each_nodes_blocks(cluster: &Cluster) -> Result<()> {
+async fn the_export_table_has_each_nodes_blocks(cluster: &Cluster) -> Result<()> {
     let all: Api<AddressBlock> = Api::all(cluster.client()?);
     let all = all.list(&ListParams::default()).await?;
     for node in cluster.nodes() {
@@ -163,7 +162,7 @@ async fn e5_the_export_table_has_each_nodes_blocks(cluster: &Cluster) -> Result<
 }
 
 /// How long the agents took for an ADD, on average.
-fn e7_agents_and_controllers_tell_their_metrics(cluster: &Cluster) -> Result<Duration> {
+fn agents_and_controllers_tell_their_metrics(cluster: &Cluster) -> Result<Duration> {
     let (mut controllers, mut seconds, mut adds) = (Vec::new(), 0.0, 0.0);
     for node in cluster.nodes() {
         let ask = |port| node.host().run(|| get(SocketAddr::from((node.address(), port)), "/metrics"));
@@ -246,7 +245,7 @@ async fn an_upgrade_under_traffic_loses_neither_pod_nor_connection(
     Ok(())
 }
 
-async fn e4_all_agents_deleted_at_once_come_back_to_the_same_blocks(cluster: &Cluster) -> Result<()> {
+async fn all_agents_deleted_at_once_come_back_to_the_same_blocks(cluster: &Cluster) -> Result<()> {
     let (before, owned) = (product(cluster, "tenured").await?.context("agents")?, blocks(cluster).await?);
     let all = ["delete", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=tenured"];
     cluster.kubectl(&all).await?;
@@ -263,7 +262,7 @@ async fn e4_all_agents_deleted_at_once_come_back_to_the_same_blocks(cluster: &Cl
     Ok(())
 }
 
-async fn e6_no_block_is_left_when_pods_and_pool_are_deleted(cluster: &Cluster) -> Result<Duration> {
+async fn no_block_is_left_when_pods_and_pool_are_deleted(cluster: &Cluster) -> Result<Duration> {
     let took = delete_pods(cluster).await?;
     for node in cluster.nodes() {
         eventually(&format!("{} holds nothing", node.name()), async || {

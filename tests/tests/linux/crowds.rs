@@ -28,9 +28,9 @@ fn more_addresses_than_the_kernel_keeps_neighbours_for_are_all_known_at_once() -
     Ok(())
 }
 
-/// N3: who has which address is found in the kernel alone.
+/// Who has which address is found in the kernel alone.
 #[test]
-fn n3_the_inventory_leads_from_every_link_to_its_pod_and_addresses() -> Result {
+fn the_inventory_leads_from_every_link_to_its_pod_and_addresses() -> Result {
     let mut node = Node::new("node")?;
     let both = node.pod("both", &["10.2.0.1", "fd01::1"])?;
     let four = node.pod("four", &["10.2.0.2"])?;

@@ -9,9 +9,9 @@ use tenure_testbed::wait::PATIENCE;
 
 use super::bed::{A_MOMENT, NODE_V4, NODE_V6, Node, Pod, Result, ip, net};
 
-/// N5: destroying twice is as good as once; what is gone is seen to be gone.
+/// Destroying twice is as good as once; what is gone is seen to be gone.
 #[test]
-fn n5_a_destroyed_pod_is_gone_and_can_be_destroyed_again() -> Result {
+fn a_destroyed_pod_is_gone_and_can_be_destroyed_again() -> Result {
     let mut node = Node::new("node")?;
     let pod = node.pod("pod", &["10.2.0.1", "fd01::1"])?;
     let kept = node.pod("kept", &["10.2.0.2", "fd01::2"])?;

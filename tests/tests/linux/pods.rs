@@ -13,9 +13,9 @@ use tenure_testbed::wait::PATIENCE;
 
 use super::bed::{NODE_V4, NODE_V6, Node, Pod, Result, identity, ip, net};
 
-/// N1: what is made is what was planned, and the caller is told what a CNI result needs.
+/// What is made is what was planned, and the caller is told what a CNI result needs.
 #[test]
-fn n1_six_pods_of_either_and_both_families_are_wired_as_planned() -> Result {
+fn six_pods_of_either_and_both_families_are_wired_as_planned() -> Result {
     let mut node = Node::new("node")?;
     let wanted: [&[&str]; 6] = [
         &["10.2.0.1", "fd01::1"],
@@ -65,9 +65,9 @@ fn n1_six_pods_of_either_and_both_families_are_wired_as_planned() -> Result {
     Ok(())
 }
 
-/// N2, and at once: no neighbour is asked for, no duplicate address is waited for.
+/// No neighbour is asked for, no duplicate address is waited for.
 #[test]
-fn n2_pods_reach_the_host_and_each_other_over_both_families_with_their_first_packet() -> Result {
+fn pods_reach_the_host_and_each_other_over_both_families_with_their_first_packet() -> Result {
     let mut node = Node::new("node")?;
     let a = node.pod("a", &["10.2.0.1", "fd01::1"])?;
     let b = node.pod("b", &["10.2.0.2", "fd01::2"])?;
@@ -128,9 +128,9 @@ fn single_family_pods_reach_the_host_and_their_like() -> Result {
     Ok(())
 }
 
-/// N4: work for a pod happens in that pod and nowhere else.
+/// Work for a pod happens in that pod and nowhere else.
 #[test]
-fn n4_work_runs_in_exactly_the_namespace_of_each_pod() -> Result {
+fn work_runs_in_exactly_the_namespace_of_each_pod() -> Result {
     let mut node = Node::new("node")?;
     let here = NetNs::current()?.id();
     let pods: Vec<Pod> =

@@ -13,9 +13,9 @@ use tenure_testbed::wait::PATIENCE;
 
 use super::bed::{A_MOMENT, NODE_V4, NODE_V6, Node, Result, ip, net};
 
-/// N6: the export table is exactly what it should be, after each change.
+/// The export table is exactly what it should be, after each change.
 #[test]
-fn n6_the_export_table_is_exactly_the_wanted_set_after_each_sync() -> Result {
+fn the_export_table_is_exactly_the_wanted_set_after_each_sync() -> Result {
     let mut node = Node::new("node")?;
     let steps: [&[&str]; 5] = [
         &["10.2.0.0/27", "10.2.0.64/27", "fd01::/123"],
@@ -73,9 +73,9 @@ fn one_destination_is_exported_and_withdrawn_without_touching_the_others() -> Re
     Ok(())
 }
 
-/// N7: the routes of our protocol are the wanted set; everybody else's stay.
+/// The routes of our protocol are the wanted set; everybody else's stay.
 #[test]
-fn n7_remote_routes_follow_the_wanted_set_and_a_foreign_route_stays_intact() -> Result {
+fn remote_routes_follow_the_wanted_set_and_a_foreign_route_stays_intact() -> Result {
     let mut node = Node::new("node")?;
     node.bed.ip("route add 10.5.0.0/27 via 192.0.2.9 proto static\n\
          route add fd05::/123 via 2001:db8::9 proto static")?;

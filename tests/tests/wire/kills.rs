@@ -92,7 +92,7 @@ fn after_a_kill_between_any_two_steps_the_inventory_is_sound_and_every_add_can_b
 }
 
 #[test]
-fn d14_a_link_that_was_never_marked_goes_after_two_looks_and_an_overwritten_mark_does_not() -> Result {
+fn a_link_that_was_never_marked_goes_after_two_looks_and_an_overwritten_mark_does_not() -> Result {
     let machine = Machine::new("node")?;
     let add = |name: &str| {
         let batch = format!("link add {name} group 11600 type veth peer name {name}p\n");

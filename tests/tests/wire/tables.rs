@@ -46,9 +46,9 @@ fn a_rule_that_somebody_deleted_comes_back() -> Result {
     Ok(())
 }
 
-/// I4, E5 and I8 of the scenarios that Coil tests.
+/// Scenarios that Coil tests, too.
 #[test]
-fn i4_e5_i8_the_export_table_is_the_nodes_blocks_after_each_change_and_empty_when_told_so() -> Result {
+fn the_export_table_is_the_nodes_blocks_after_each_change_and_empty_when_told_so() -> Result {
     let machine = Machine::new("node")?;
     let mut node = machine.start();
     machine.bed.ip("route add 10.9.0.0/24 via 192.0.2.7 table 119 proto static")?;
@@ -71,7 +71,7 @@ fn i4_e5_i8_the_export_table_is_the_nodes_blocks_after_each_change_and_empty_whe
 }
 
 #[test]
-fn n7_p8_other_nodes_blocks_are_routed_through_their_nodes_and_foreign_routes_stay() -> Result {
+fn other_nodes_blocks_are_routed_through_their_nodes_and_foreign_routes_stay() -> Result {
     let machine = Machine::new("node")?;
     let mut node = machine.start();
     machine.bed.ip("route add 10.5.0.0/27 via 192.0.2.9 proto static\n\

@@ -270,7 +270,7 @@ async fn a_slice_is_seen_like_a_block_with_what_is_used_and_free_of_it() {
 }
 
 #[tokio::test]
-async fn d9_pods_and_addresses_are_told_to_nobody_whom_the_api_server_does_not_know() {
+async fn pods_and_addresses_are_told_to_nobody_whom_the_api_server_does_not_know() {
     let rig = rig();
     rig.serve();
     rig.add("a").await;

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_an_object_that_cannot_be_read_is_not_gone() {
+    fn an_object_that_cannot_be_read_is_not_gone() {
         let mut mirror = Mirror::default();
         mirror.hear(Heard::Applied(at("a", "1", 1), Some(7)));
         for heard in

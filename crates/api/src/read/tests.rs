@@ -13,7 +13,7 @@ fn list<K: DeserializeOwned + Clone>(items: &Value) -> Vec<Read<K>> {
 }
 
 #[test]
-fn d5_a_definition_without_a_spec_says_nothing_and_hides_no_other() {
+fn a_definition_without_a_spec_says_nothing_and_hides_no_other() {
     let found: Vec<Read<NetworkAttachmentDefinition>> = list(&json!([
         {"metadata": {"name": "bare", "namespace": "a", "uid": "1"}},
         {"metadata": {"name": "wrong", "namespace": "a", "uid": "2"}, "spec": {"config": {"type": "bridge"}}},

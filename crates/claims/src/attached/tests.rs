@@ -44,7 +44,7 @@ fn element(name: &str, claim: &str) -> Value {
 }
 
 #[test]
-fn p3_an_element_is_found_by_its_network_however_many_default_networks_come_before() {
+fn an_element_is_found_by_its_network_however_many_default_networks_come_before() {
     let one = pod(&json!([element("blue", "c")]));
     for interface in ["net1", "net2", "net7"] {
         assert_eq!(play(&one, &[("cluster", "eth0"), ("blue-net", interface)]), ["-", "c"], "{interface}");
@@ -65,7 +65,7 @@ fn p3_an_element_is_found_by_its_network_however_many_default_networks_come_befo
 }
 
 #[test]
-fn p3_several_on_one_network_are_told_apart_by_their_order() {
+fn several_on_one_network_are_told_apart_by_their_order() {
     let twice = pod(&json!([element("blue", "c"), {"name": "green"}, element("blue", "d")]));
     for shift in 0..3 {
         let name = |place: usize| format!("net{}", shift + place);
@@ -77,7 +77,7 @@ fn p3_several_on_one_network_are_told_apart_by_their_order() {
 }
 
 #[test]
-fn p3_what_does_not_fit_is_refused_and_says_what_to_write() {
+fn what_does_not_fit_is_refused_and_says_what_to_write() {
     let one = pod(&json!([element("blue", "c")]));
     let said = play(&one, &[("blue-net", "net1"), ("blue-net", "net2")]);
     assert_eq!(said[0], "c");
@@ -97,7 +97,7 @@ fn p3_what_does_not_fit_is_refused_and_says_what_to_write() {
 }
 
 #[test]
-fn p3_an_interface_that_is_named_is_certain_and_elements_without_claims_hinder_nobody() {
+fn an_interface_that_is_named_is_certain_and_elements_without_claims_hinder_nobody() {
     let named = json!({"name": "blue", "interface": "blue0", "ipam-claim-reference": "c"});
     let both = pod(&json!([named, element("blue", "d")]));
     assert_eq!(play(&both, &[("blue-net", "blue0"), ("blue-net", "net2")]), ["c", "d"]);
@@ -115,7 +115,7 @@ fn p3_an_interface_that_is_named_is_certain_and_elements_without_claims_hinder_n
 proptest! {
     /// Whatever a pod lists and however many default networks of other names come before: as Multus attaches, each has its own.
     #[test]
-    fn p3_as_multus_attaches_every_element_has_its_own_claim(
+    fn as_multus_attaches_every_element_has_its_own_claim(
         elements in prop::collection::vec((0_usize..3, any::<bool>(), any::<bool>()), 1..6), shift in 0_usize..4
     ) {
         let list: Vec<Value> = elements.iter().enumerate().map(|(index, (network, claim, named))| {
@@ -149,7 +149,7 @@ proptest! {
 
     /// Whatever is called in whatever order, no claim is given to two interfaces.
     #[test]
-    fn p3_no_claim_is_had_twice_whatever_is_attached(
+    fn no_claim_is_had_twice_whatever_is_attached(
         networks in prop::collection::vec(0_usize..2, 1..5), calls in prop::collection::vec((0_usize..2, 1_usize..7), 1..8)
     ) {
         let list: Vec<Value> = networks.iter().enumerate()

@@ -60,7 +60,7 @@ fn a_pod_was_given_the_addresses_if_every_record_names_it() {
 }
 
 #[test]
-fn d2_a_pod_that_is_gone_with_its_node_has_ended_only_after_a_second_look_two_minutes_later() {
+fn a_pod_that_is_gone_with_its_node_has_ended_only_after_a_second_look_two_minutes_later() {
     let at = |seconds: u64| Timestamp::from_millis(1_794_000_000_000 + seconds * 1000);
     let trace = |pod: &PodRecord, alive, node, now| trace(pod, alive, node, Duration::from_mins(2), now);
     let mut pod = PodRecord::default();

@@ -70,7 +70,7 @@ fn a_live_migration_is_a_second_pod_a_swap_and_an_end() {
 }
 
 #[test]
-fn p1_the_time_alone_is_the_signal_and_without_it_there_is_none() {
+fn the_time_alone_is_the_signal_and_without_it_there_is_none() {
     assert_eq!(story(&[&[pod("a", 1)], &[pod("a", 1), ready("b", 2, 10)]]), ["a/- 1", "b/a 2"]);
     let mut no_time = ready("b", 2, 10);
     no_time.launcher.as_mut().unwrap().ready_at = None;

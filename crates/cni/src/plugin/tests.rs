@@ -50,7 +50,7 @@ fn version_answers_without_an_agent_and_echoes_what_was_asked() {
 
 /// A tenant's attachment definition is a network's configuration, and the plugin runs as root.
 #[test]
-fn d15_a_configuration_cannot_name_another_socket_and_leaves_nothing_beside_it() {
+fn a_configuration_cannot_name_another_socket_and_leaves_nothing_beside_it() {
     let node = Node::new();
     let other = node.directory.path().join("other/tenured.sock");
     std::fs::create_dir(node.directory.path().join("other")).unwrap();
@@ -73,7 +73,7 @@ fn d15_a_configuration_cannot_name_another_socket_and_leaves_nothing_beside_it()
 }
 
 #[test]
-fn d15_a_configuration_may_repeat_where_the_agent_answers() {
+fn a_configuration_may_repeat_where_the_agent_answers() {
     let node = Node::new();
     let own = node.directory.path().join("sock");
     let config = serde_json::json!({"cniVersion": "1.0.0", "name": "net", "type": "tenure", "socket": own});

@@ -14,13 +14,13 @@ use crate::world::World;
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planted {
-    /// D3: what a pod's annotations say frees an address.
+    /// What a pod's annotations say frees an address.
     AnnotationsFree,
-    /// D2: a pod that is gone with its Node object has ended.
+    /// A pod that is gone with its Node object has ended.
     NodesProveTheEnd,
     /// A pod of a claim that is gone comes into the slots of the next claim of the name.
     NamesInherit,
-    /// D4: the agent believes a claim's status.
+    /// The agent believes a claim's status.
     StatusIsProof,
 }
 

@@ -12,13 +12,13 @@ use crate::world::World;
 /// A defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planted {
-    /// D1: a pool looks only at the numbers of its own blocks, and is withheld only what an older pool has.
+    /// A pool looks only at the numbers of its own blocks, and is withheld only what an older pool has.
     OwnNumbersOnly,
-    /// D1: pools look at each other's blocks, but nobody occupies the names of younger pools' blocks.
+    /// Pools look at each other's blocks, but nobody occupies the names of younger pools' blocks.
     NoLocks,
-    /// D2: a block is released because its node's object is gone, whatever runs there.
+    /// A block is released because its node's object is gone, whatever runs there.
     NodeGoneIsEnough,
-    /// D13: a block is released without a mark, so that its owner cannot object.
+    /// A block is released without a mark, so that its owner cannot object.
     NoMark,
 }
 

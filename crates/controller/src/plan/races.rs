@@ -281,7 +281,7 @@ fn run(seed: u64, planted: Option<Planted>, steps: usize) -> Result<(), (usize, 
 }
 
 #[test]
-fn d1_d2_d13_no_order_of_events_puts_an_address_into_two_blocks_or_takes_a_block_that_is_in_use() {
+fn no_order_of_events_puts_an_address_into_two_blocks_or_takes_a_block_that_is_in_use() {
     for seed in 0..300 {
         if let Err((step, wrong)) = run(seed, None, 400) {
             panic!("seed {seed}, step {step}: {wrong}");
@@ -290,7 +290,7 @@ fn d1_d2_d13_no_order_of_events_puts_an_address_into_two_blocks_or_takes_a_block
 }
 
 #[test]
-fn d1_d2_d13_the_checker_finds_each_defect_that_is_planted() {
+fn the_checker_finds_each_defect_that_is_planted() {
     for planted in Planted::ALL {
         let found = (0..300).find_map(|seed| run(seed, Some(planted), 400).err().map(|found| (seed, found)));
         let (seed, (step, wrong)) = found.unwrap_or_else(|| panic!("nobody finds {planted:?}"));

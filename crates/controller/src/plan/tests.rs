@@ -1,4 +1,4 @@
-//! What is planned in given situations; the scenarios P1 to P5 and P7 of Coil's own tests among them.
+//! What is planned in given situations.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn server(blocks: u32) -> Server {
 }
 
 #[test]
-fn p1_blocks_are_numbered_through_subnets_and_the_lowest_free_one_is_taken() {
+fn blocks_are_numbered_through_subnets_and_the_lowest_free_one_is_taken() {
     let mut server = Server::default();
     server.node("a", None);
     server.pool("p", 1, &["10.0.0.0/30", "10.1.0.0/29"], &[]);
@@ -62,7 +62,7 @@ fn p1_blocks_are_numbered_through_subnets_and_the_lowest_free_one_is_taken() {
 }
 
 #[test]
-fn p2_p3_the_status_counts_blocks_exactly_and_is_written_only_when_it_changes() {
+fn the_status_counts_blocks_exactly_and_is_written_only_when_it_changes() {
     let mut server = server(4);
     let mut planner = Planner::default();
     server.settle(&mut planner);
@@ -90,7 +90,7 @@ fn p2_p3_the_status_counts_blocks_exactly_and_is_written_only_when_it_changes() 
 }
 
 #[test]
-fn p4_a_request_that_was_there_before_the_start_is_served() {
+fn a_request_that_was_there_before_the_start_is_served() {
     let mut server = server(4);
     server.request("early", "a", "p");
     server.settle(&mut Planner::default());
@@ -103,7 +103,7 @@ fn p4_a_request_that_was_there_before_the_start_is_served() {
 }
 
 #[test]
-fn p4_a_request_whose_block_exists_gets_its_answer_and_no_second_block() {
+fn a_request_whose_block_exists_gets_its_answer_and_no_second_block() {
     let mut server = server(4);
     let uid = server.request("r", "a", "p");
     let pool = server.pools["p"].clone();
@@ -115,7 +115,7 @@ fn p4_a_request_whose_block_exists_gets_its_answer_and_no_second_block() {
 }
 
 #[test]
-fn p4_an_exhausted_pool_gives_nothing_and_says_what_to_do() {
+fn an_exhausted_pool_gives_nothing_and_says_what_to_do() {
     let mut server = server(1);
     server.request("first", "a", "p");
     server.request("second", "b", "p");
@@ -135,7 +135,7 @@ fn p4_an_exhausted_pool_gives_nothing_and_says_what_to_do() {
 }
 
 #[test]
-fn p5_a_pool_keeps_its_finalizer_while_it_has_blocks_and_goes_after_the_last() {
+fn a_pool_keeps_its_finalizer_while_it_has_blocks_and_goes_after_the_last() {
     let mut server = server(4);
     let mut planner = Planner::default();
     server.request("r", "a", "p");
@@ -152,7 +152,7 @@ fn p5_a_pool_keeps_its_finalizer_while_it_has_blocks_and_goes_after_the_last() {
 }
 
 #[test]
-fn p5_what_was_promised_before_a_pool_was_deleted_is_given_and_the_pool_waits_for_it() {
+fn what_was_promised_before_a_pool_was_deleted_is_given_and_the_pool_waits_for_it() {
     let mut server = server(4);
     let mut planner = Planner::default();
     server.settle(&mut planner);
@@ -310,7 +310,7 @@ fn ten_thousand_requests_are_planned_in_a_fraction_of_a_second_and_without_squar
 }
 
 #[test]
-fn d12_a_node_that_asks_without_end_leaves_blocks_for_the_others() {
+fn a_node_that_asks_without_end_leaves_blocks_for_the_others() {
     let mut server = Server::default();
     // 128 blocks of two addresses.
     server.pool("p", 1, &["10.0.0.0/24"], &[]);

@@ -67,7 +67,7 @@ async fn status(guard: &Guard, token: Option<&str>) -> u16 {
 }
 
 #[tokio::test]
-async fn d9_a_guard_admits_whom_the_api_server_knows_and_allows() {
+async fn a_guard_admits_whom_the_api_server_knows_and_allows() {
     let (guarded, _, _) = guard(GOOD);
     assert_eq!(status(&guarded, Some("good")).await, 200);
     for missing in [None, Some("")] {
@@ -89,7 +89,7 @@ async fn d9_a_guard_admits_whom_the_api_server_knows_and_allows() {
 }
 
 #[tokio::test]
-async fn d9_an_admission_is_remembered_for_seconds_and_a_refusal_is_not() {
+async fn an_admission_is_remembered_for_seconds_and_a_refusal_is_not() {
     let (guard, clock, asked) = guard(GOOD);
     for _ in 0..5 {
         assert_eq!(status(&guard, Some("good")).await, 200);
@@ -105,7 +105,7 @@ async fn d9_an_admission_is_remembered_for_seconds_and_a_refusal_is_not() {
 }
 
 #[tokio::test]
-async fn d9_many_who_guess_tokens_do_not_reach_the_api_server_all_at_once() {
+async fn many_who_guess_tokens_do_not_reach_the_api_server_all_at_once() {
     let (guard, _, asked) = guard(GOOD);
     let guesses = (0..100).map(|number| {
         let guard = guard.clone();

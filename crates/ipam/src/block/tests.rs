@@ -297,7 +297,7 @@ fn memory_is_for_what_is_held_and_goes_when_it_is_released() {
 }
 
 #[test]
-fn i9_a_block_of_either_and_both_families_fills_up_wraps_around_and_refuses_when_full() {
+fn a_block_of_either_and_both_families_fills_up_wraps_around_and_refuses_when_full() {
     let pair = Space::pair(every("10.1.0.8/30"), every("fd01::8/126")).unwrap();
     for (space, first, last) in [
         (every("10.1.0.8/30").into(), "10.1.0.8", "10.1.0.11"),

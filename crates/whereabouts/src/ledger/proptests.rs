@@ -231,6 +231,6 @@ proptest! {
 }
 
 #[test]
-fn d8_the_checker_finds_a_pod_that_is_taken_for_another_of_its_name() {
+fn the_checker_finds_a_pod_that_is_taken_for_another_of_its_name() {
     crate::planted::must_be_found(Bug::SameNameIsSamePod, &prop::collection::vec(step(), 1..80), run);
 }

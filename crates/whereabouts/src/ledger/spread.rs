@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p4_a_node_begins_at_the_lowest_and_of_a_crowd_each_further_away_with_every_loss() {
+    fn a_node_begins_at_the_lowest_and_of_a_crowd_each_further_away_with_every_loss() {
         let range = Range::every("10.0.0.0/16".parse().unwrap());
         let pool = PoolId::shared("", range.cidr());
         let other = PoolId::shared("blue", range.cidr());

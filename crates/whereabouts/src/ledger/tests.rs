@@ -144,7 +144,7 @@ fn a_range_without_overlap_check_records_nothing_for_others() {
 }
 
 #[test]
-fn p4_a_network_without_overlap_check_has_the_lowest_also_where_others_of_its_range_check() {
+fn a_network_without_overlap_check_has_the_lowest_also_where_others_of_its_range_check() {
     let mut memory = Memory::default();
     let [wide, narrow] = ["10.0.0.0/16", "10.0.0.0/17"].map(|range| config(&json!({"range": range})));
     let alone = config(&json!({"range": "10.0.0.0/17", "enable_overlapping_ranges": false}));

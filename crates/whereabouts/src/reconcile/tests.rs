@@ -106,7 +106,7 @@ fn a_pod_that_has_ended_holds_nothing() {
 }
 
 #[test]
-fn d8_a_record_whose_pod_was_replaced_by_one_of_the_same_name_goes_after_two_looks() {
+fn a_record_whose_pod_was_replaced_by_one_of_the_same_name_goes_after_two_looks() {
     let living = |uid: &str, addresses: Option<&[&str]>| {
         pods(&[("ns/p", LivingPod { uid: uid.into(), ..pod(addresses) })])
     };

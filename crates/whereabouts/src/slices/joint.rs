@@ -493,7 +493,7 @@ fn run(steps: Vec<Step>) {
 }
 
 #[test]
-fn d6_the_checker_finds_a_definition_that_closes_what_others_use() {
+fn the_checker_finds_a_definition_that_closes_what_others_use() {
     let steps = prop::collection::vec(step(), 1..150);
     crate::planted::must_be_found(crate::planted::Bug::SealsWhatIsInUse, &steps, run);
 }

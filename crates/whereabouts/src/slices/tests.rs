@@ -132,7 +132,7 @@ fn a_dead_nodes_slice_is_given_away_only_when_nothing_is_held_in_it() {
 }
 
 #[test]
-fn d2_a_slice_that_was_taken_away_while_its_node_came_back_for_it_is_nobody_elses() {
+fn a_slice_that_was_taken_away_while_its_node_came_back_for_it_is_nobody_elses() {
     let net = attachment("kube-system", "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/25"}));
     let mut rig = Rig::new(vec![net], &["a", "b"]);
     rig.step();

@@ -25,7 +25,7 @@ fn on(pod: &At, interface: &str) -> At {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_who_refers_to_a_claim_is_refused_on_a_network_that_does_not_opt_in_and_others_are_served() {
+async fn who_refers_to_a_claim_is_refused_on_a_network_that_does_not_opt_in_and_others_are_served() {
     for (bed, network, _) in every_kind().await {
         let network = before(network);
         let pod = bed.refers("db-0", "db").await;
@@ -55,7 +55,7 @@ async fn p3_who_refers_to_a_claim_is_refused_on_a_network_that_does_not_opt_in_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_the_clusters_network_opts_in_by_how_it_was_set_up_whatever_copy_multus_passes() {
+async fn the_clusters_network_opts_in_by_how_it_was_set_up_whatever_copy_multus_passes() {
     let bed = Bed::new().await;
     let pod = bed.pod("db-0", json!({annotation::CLAIM: "db"})).await;
     bed.claim_for("db", &IPS, &pod).await;
@@ -72,7 +72,7 @@ async fn p3_the_clusters_network_opts_in_by_how_it_was_set_up_whatever_copy_mult
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_a_machines_or_replicas_claim_is_not_passed_over_either() {
+async fn a_machines_or_replicas_claim_is_not_passed_over_either() {
     let bed = Bed::new().await;
     let owner = |kind: &str, group: &str, name: &str| json!([{"apiVersion": format!("{group}/v1"), "kind": kind, "name": name, "uid": name}]);
     let vm = owner("VirtualMachineInstance", "kubevirt.io", "vm");
@@ -102,7 +102,7 @@ async fn p3_a_machines_or_replicas_claim_is_not_passed_over_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_default_networks_shift_the_numbers_and_every_element_has_its_own_claim() {
+async fn default_networks_shift_the_numbers_and_every_element_has_its_own_claim() {
     for shift in 0..3 {
         let bed = Bed::new().await;
         bed.network("nad", &routed()).await;
@@ -127,7 +127,7 @@ async fn p3_default_networks_shift_the_numbers_and_every_element_has_its_own_cla
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_what_is_not_certain_is_refused_on_every_kind_of_network() {
+async fn what_is_not_certain_is_refused_on_every_kind_of_network() {
     for (bed, network, ips) in every_kind().await {
         bed.network("any", &network).await;
         let pod = bed.refers("db-0", "db").await;
@@ -144,7 +144,7 @@ async fn p3_what_is_not_certain_is_refused_on_every_kind_of_network() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_a_network_that_does_not_opt_in_is_served_without_a_call_and_without_an_api_server() {
+async fn a_network_that_does_not_opt_in_is_served_without_a_call_and_without_an_api_server() {
     let bed = Bed::new().await;
     let agent = bed.agent().await;
     let network = before(routed());

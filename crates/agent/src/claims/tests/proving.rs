@@ -8,7 +8,7 @@ use tenure_testbed::faults::{Calls, Verb};
 use super::bed::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_an_address_counts_only_if_the_record_says_that_this_very_claim_has_it() {
+async fn an_address_counts_only_if_the_record_says_that_this_very_claim_has_it() {
     for (bed, network, ips) in every_kind().await {
         let (own, victim) = (bed.refers("forger", "forged").await, bed.refers("victim", "real").await);
         let real = bed.claim_for("real", &ips, &victim).await;
@@ -63,7 +63,7 @@ async fn a_record_is_read_when_the_pod_is_let_in_and_not_by_its_add() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d10_a_definition_with_the_cluster_networks_name_costs_no_add_of_that_network_anything() {
+async fn a_definition_with_the_cluster_networks_name_costs_no_add_of_that_network_anything() {
     let bed = Bed::new().await;
     let list = json!({
         "cniVersion": "1.1.0", "name": "tenure", "allowPersistentIPs": true, "plugins": [{"type": "macvlan"}],

@@ -245,7 +245,7 @@ fn a_journal_of_another_boot_is_set_aside_and_said() {
 
 /// Its containers run, whatever the node is called now.
 #[test]
-fn d11_a_journal_of_another_name_of_this_node_counts_and_is_said() {
+fn a_journal_of_another_name_of_this_node_counts_and_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let (opened, tells) = open(directory.path(), &here());
     append(&opened, &tells, vec![Record::Held(held(1))], 1);
@@ -260,7 +260,7 @@ fn d11_a_journal_of_another_name_of_this_node_counts_and_is_said() {
 
 /// Until the node has marked what it doubts, every start finds that holds may be missing.
 #[test]
-fn d11_a_journal_that_is_missing_damaged_or_no_journal_says_so_until_that_was_dealt_with() {
+fn a_journal_that_is_missing_damaged_or_no_journal_says_so_until_that_was_dealt_with() {
     let lost = |directory: &Path| {
         let opened = Journal::open_or_doubt(directory, &here(), Missing::Lost, |_| {}).unwrap();
         (opened.image.known(), opened.notes.len())

@@ -46,7 +46,7 @@ impl Rig {
 
 /// Another plugin made the interfaces of these containers: the kernel's links say nothing of them.
 #[test]
-fn d11_what_other_plugins_interfaces_use_is_not_handed_out_again_after_a_journal_was_lost() {
+fn what_other_plugins_interfaces_use_is_not_handed_out_again_after_a_journal_was_lost() {
     let mut rig = Rig::lost();
     let early = rig.add("early");
     assert!(rig.is_open(early), "nothing is handed out of a block of before");
@@ -77,7 +77,7 @@ fn d11_what_other_plugins_interfaces_use_is_not_handed_out_again_after_a_journal
 }
 
 #[test]
-fn d11_an_answer_that_is_not_complete_adds_and_takes_nothing_away() {
+fn an_answer_that_is_not_complete_adds_and_takes_nothing_away() {
     let mut rig = Rig::lost();
     let add = rig.add("early");
     for _ in 0..4 {
@@ -93,7 +93,7 @@ fn d11_an_answer_that_is_not_complete_adds_and_takes_nothing_away() {
 }
 
 #[test]
-fn d11_the_doubt_outlives_a_restart_and_a_doubted_block_goes_back_to_nobody() {
+fn the_doubt_outlives_a_restart_and_a_doubted_block_goes_back_to_nobody() {
     let mut rig = Rig::lost();
     assert!(rig.records.contains(&Record::Known(Known::Asking)));
     rig.answer(true, vec![used("b", "10.0.7.3", false)]);

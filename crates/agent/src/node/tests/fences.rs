@@ -170,7 +170,7 @@ fn a_block_whose_object_is_being_deleted_drains() {
 }
 
 #[test]
-fn d13_nothing_is_handed_out_of_a_block_that_is_to_be_released_before_the_mark_is_gone() {
+fn nothing_is_handed_out_of_a_block_that_is_to_be_released_before_the_mark_is_gone() {
     let mut rig = Rig::with_blocks([0]);
     assert_eq!(rig.give("a"), "10.0.7.0");
     let marked = SeenBlock { releasing: true, ..block("default", 0) };
@@ -191,7 +191,7 @@ fn d13_nothing_is_handed_out_of_a_block_that_is_to_be_released_before_the_mark_i
 }
 
 #[test]
-fn d13_a_block_that_was_marked_before_a_restart_is_kept_and_one_that_was_released_is_fenced() {
+fn a_block_that_was_marked_before_a_restart_is_kept_and_one_that_was_released_is_fenced() {
     let mut rig = Rig::with_blocks([0]);
     rig.give("a");
     rig.event(Event::BlockSeen(SeenBlock { releasing: true, ..block("default", 0) }));

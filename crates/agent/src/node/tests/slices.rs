@@ -292,7 +292,7 @@ fn a_pod_that_is_added_anew_keeps_its_address_and_the_late_del_of_its_old_contai
 }
 
 #[test]
-fn d8_a_pod_of_the_same_name_with_another_uid_gets_another_address_and_the_old_one_keeps_its_own() {
+fn a_pod_of_the_same_name_with_another_uid_gets_another_address_and_the_old_one_keeps_its_own() {
     let mut rig = ready();
     give(&mut rig, "old");
     for (container, uid, expected) in [("new", "uid-new", "10.9.0.2"), ("newer", "", "10.9.0.3")] {

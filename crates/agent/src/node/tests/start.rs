@@ -214,7 +214,7 @@ fn links_with_addresses_of_nobody_here_are_reported_and_kept_until_they_are_rele
 
 /// It was removed when it was seen first.
 #[test]
-fn d14_a_link_that_the_journal_does_not_know_goes_after_two_looks_and_not_at_a_start() {
+fn a_link_that_the_journal_does_not_know_goes_after_two_looks_and_not_at_a_start() {
     let mut rig = Rig::started(Settings::new(NODE));
     rig.prompt = false;
     rig.read(Image::default(), vec![found("a", &[])]);

@@ -36,7 +36,7 @@ fn refusal(event: Event) -> Refusal {
 }
 
 #[tokio::test]
-async fn p6_a_request_of_this_node_is_answered_and_deleted_and_others_stay() {
+async fn a_request_of_this_node_is_answered_and_deleted_and_others_stay() {
     let bed = Bed::new(11).await;
     let agent = bed.ready().await;
     let node: Node = bed.api().get(NODE).await.unwrap();
@@ -185,7 +185,7 @@ fn is_answer(event: &Event) -> bool {
 }
 
 #[tokio::test]
-async fn i1_without_a_controller_a_wish_goes_on_waiting_with_one_request() {
+async fn without_a_controller_a_wish_goes_on_waiting_with_one_request() {
     let bed = Bed::new(18).await;
     let agent = bed.ready().await;
     agent.ask(1, "default");

@@ -35,7 +35,7 @@ async fn dual(bed: &Bed, index: u8, node: &str) {
 }
 
 #[test]
-fn i7_the_first_internal_address_of_each_family_is_the_gateway() {
+fn the_first_internal_address_of_each_family_is_the_gateway() {
     let addresses = |list: &[(&str, &str)]| {
         let list: Vec<_> = list.iter().map(|(kind, it)| json!({"type": kind, "address": it})).collect();
         let node: Node =
@@ -54,7 +54,7 @@ fn i7_the_first_internal_address_of_each_family_is_the_gateway() {
 }
 
 #[tokio::test]
-async fn p8_blocks_of_known_other_nodes_are_routed_by_family_and_merged_by_gateway() {
+async fn blocks_of_known_other_nodes_are_routed_by_family_and_merged_by_gateway() {
     let bed = Bed::new(61).await;
     bed.node("node-2", &["10.0.0.2", "fd02::2"]).await;
     bed.node("node-3", &["10.0.0.3"]).await;
@@ -115,7 +115,7 @@ fn seen(objects: &Objects, claim: &str, node: &str, addresses: &[&str]) {
 }
 
 #[tokio::test]
-async fn d4_claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_them_and_blocks_without_a_node_are_not()
+async fn claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_them_and_blocks_without_a_node_are_not()
  {
     let bed = Bed::new(63).await;
     bed.node("node-2", &["10.0.0.2", "fd02::2"]).await;
@@ -131,7 +131,7 @@ async fn d4_claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_t
     seen(&agent.objects, "b", NODE, &["10.1.0.33"]);
     seen(&agent.objects, "c", "node-3", &["10.1.0.34", "fd01::22"]);
     agent.objects.claim_seen("d", None);
-    // D4: what a status makes up, of a node's block, of another claim, and of nobody.
+    // What a status makes up, of a node's block, of another claim, and of nobody.
     seen(&agent.objects, "forged", "node-3", &["10.1.0.5", "10.1.0.32", "10.1.0.35", "192.0.2.1"]);
     agent.objects.claims_listed();
     let mut until_told = async |expected: &[(&str, &[&str])]| {

@@ -25,7 +25,7 @@ async fn resolve(agent: &Agent, namespace: &str, pool: Option<&str>) -> Result<S
 }
 
 #[tokio::test]
-async fn s2_the_namespaces_annotation_says_which_pool_and_the_administrators_word_comes_first() {
+async fn the_namespaces_annotation_says_which_pool_and_the_administrators_word_comes_first() {
     let bed = Bed::new(51).await;
     bed.namespace("plain", None).await;
     bed.namespace("public", Some("global")).await;
@@ -123,7 +123,7 @@ async fn a_pool_that_cannot_be_used_says_why() {
 }
 
 #[tokio::test]
-async fn s1_an_add_without_a_pod_fails_in_a_cluster_and_works_without_one() {
+async fn an_add_without_a_pod_fails_in_a_cluster_and_works_without_one() {
     let bed = Bed::new(57).await;
     let agent = bed.ready().await;
     let nobody = || Asked { pod: None, pool: None };
@@ -148,7 +148,7 @@ async fn what_people_should_know_becomes_events_on_what_they_look_at_and_not_twi
         let refused = Report::PoolRefused { pool: "default".into(), message: message.clone() };
         agent.objects.carry_out(Action::Report(refused));
     }
-    // P6: the definition of a sliced network is deleted, and every node gives its slices up.
+    // The definition of a sliced network is deleted, and every node gives its slices up.
     for slice in ["10.9.0.0/26", "10.9.1.0/26"] {
         let (block, uid) = (format!("net {slice}"), format!("net/{slice}"));
         let realm = "net".to_owned();

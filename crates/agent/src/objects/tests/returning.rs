@@ -121,8 +121,7 @@ async fn a_block_that_somebody_is_deleting_goes_with_its_finalizer() {
 }
 
 #[tokio::test]
-async fn d13_the_mark_of_a_block_goes_on_the_version_that_was_read_and_a_release_that_was_planned_before_fails()
- {
+async fn the_mark_of_a_block_goes_on_the_version_that_was_read_and_a_release_that_was_planned_before_fails() {
     let bed = Bed::new(137).await;
     let agent = bed.ready().await;
     let block = bed.block("default", 0, NODE).await;

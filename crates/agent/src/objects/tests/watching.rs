@@ -117,7 +117,7 @@ async fn a_block_that_is_given_to_another_node_is_gone_and_one_that_comes_is_see
 }
 
 #[tokio::test]
-async fn i6_a_reserved_block_and_one_that_is_being_deleted_are_told_as_such() {
+async fn a_reserved_block_and_one_that_is_being_deleted_are_told_as_such() {
     let bed = Bed::new(6).await;
     let agent = bed.ready().await;
     let mut reserved = super::bed::block("default", 0, NODE);

@@ -120,7 +120,7 @@ async fn block_names(bed: &Bed) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn i1_without_a_controller_an_add_fails_in_time_and_with_one_the_next_succeeds() {
+async fn without_a_controller_an_add_fails_in_time_and_with_one_the_next_succeeds() {
     let bed = Bed::new(71).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
     bed.namespace("team", None).await;
@@ -138,7 +138,7 @@ async fn i1_without_a_controller_an_add_fails_in_time_and_with_one_the_next_succ
 }
 
 #[tokio::test]
-async fn i2_a_hundred_adds_at_once_on_an_empty_node_get_their_blocks_and_an_exhausted_pool_says_so() {
+async fn a_hundred_adds_at_once_on_an_empty_node_get_their_blocks_and_an_exhausted_pool_says_so() {
     let bed = Bed::new(72).await;
     bed.pool("default", 2, "10.1.0.0/25").await;
     bed.namespace("team", None).await;
@@ -169,7 +169,7 @@ async fn i2_a_hundred_adds_at_once_on_an_empty_node_get_their_blocks_and_an_exha
 }
 
 #[tokio::test]
-async fn s2_an_annotated_namespace_gets_addresses_of_its_own_pool() {
+async fn an_annotated_namespace_gets_addresses_of_its_own_pool() {
     let bed = Bed::new(73).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
     bed.pool("public", 0, "192.0.2.0/28").await;
@@ -189,7 +189,7 @@ async fn s2_an_annotated_namespace_gets_addresses_of_its_own_pool() {
 }
 
 #[tokio::test]
-async fn i5_after_a_restart_what_is_used_stays_and_empty_blocks_of_all_pools_go_back() {
+async fn after_a_restart_what_is_used_stays_and_empty_blocks_of_all_pools_go_back() {
     let bed = Bed::new(74).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
     bed.pool("other", 2, "10.1.1.0/24").await;

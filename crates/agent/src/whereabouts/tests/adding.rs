@@ -62,7 +62,7 @@ async fn a_pod_made_again_keeps_its_address_and_the_late_del_of_the_old_containe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d8_a_pod_that_was_deleted_by_force_and_made_again_shares_no_address_with_the_one_that_still_runs() {
+async fn a_pod_that_was_deleted_by_force_and_made_again_shares_no_address_with_the_one_that_still_runs() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
         assert_eq!(agent.add(&network, FIRST).await.unwrap(), ["10.0.0.1"]);

@@ -98,7 +98,7 @@ async fn a_tombstone_takes_nothing_that_its_container_was_given_later() {
 
 /// The clock may be set back between an ADD and the DEL that follows it.
 #[tokio::test(flavor = "multi_thread")]
-async fn d16_a_tombstone_is_done_whatever_the_clock_says_of_its_age() {
+async fn a_tombstone_is_done_whatever_the_clock_says_of_its_age() {
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_hours(1);
     let far_ahead = std::time::UNIX_EPOCH + std::time::Duration::from_hours(24 * 365 * 200);
     for modified in [long_ago, far_ahead] {

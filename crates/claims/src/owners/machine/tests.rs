@@ -561,7 +561,7 @@ fn ipam_extensions_is_found_at_work_by_its_webhook_else_by_its_claims() {
 }
 
 #[test]
-fn p2_beside_ipam_extensions_exactly_those_claims_are_made_that_it_does_not_make() {
+fn beside_ipam_extensions_exactly_those_claims_are_made_that_it_does_not_make() {
     let all = json!([
         {"name": "default", "pod": {}},
         {"name": "extra", "multus": {"networkName": "blue"}},
@@ -593,7 +593,7 @@ fn p2_beside_ipam_extensions_exactly_those_claims_are_made_that_it_does_not_make
 }
 
 #[test]
-fn p2_claims_of_before_ipam_extensions_came_stay_and_go_with_their_interfaces() {
+fn claims_of_before_ipam_extensions_came_stay_and_go_with_their_interfaces() {
     let mut world = World::running(ONE);
     world.settle();
     let beside = Beside::Extensions { primary: false };

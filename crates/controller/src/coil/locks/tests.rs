@@ -39,7 +39,7 @@ fn two_pools() -> (Server, Planner) {
 }
 
 #[test]
-fn d1_an_older_pool_that_grows_carves_nothing_that_a_younger_ones_block_has() {
+fn an_older_pool_that_grows_carves_nothing_that_a_younger_ones_block_has() {
     let (mut server, mut planner) = two_pools();
     server.pool("a", 2, &["10.1.0.0/28", "10.2.0.0/28"], &[]);
     for number in 1..=7 {
@@ -75,7 +75,7 @@ fn d1_an_older_pool_that_grows_carves_nothing_that_a_younger_ones_block_has() {
 }
 
 #[test]
-fn d1_of_two_pools_of_one_second_the_one_that_carved_first_keeps_what_it_has() {
+fn of_two_pools_of_one_second_the_one_that_carved_first_keeps_what_it_has() {
     let (mut server, mut planner) = (Server::default(), Planner::default());
     server.node("n1", None);
     server.pool("z", 2, &["10.2.0.0/29"], &[]);
@@ -93,7 +93,7 @@ fn d1_of_two_pools_of_one_second_the_one_that_carved_first_keeps_what_it_has() {
 }
 
 #[test]
-fn d1_claims_are_given_nothing_of_a_block_that_another_pool_has() {
+fn claims_are_given_nothing_of_a_block_that_another_pool_has() {
     let (mut server, mut planner) = (Server::default(), Planner::default());
     server.node("n1", None);
     server.pool("default", 2, &["10.1.0.0/30"], &[]);
@@ -110,7 +110,7 @@ fn d1_claims_are_given_nothing_of_a_block_that_another_pool_has() {
 }
 
 #[test]
-fn d1_what_whereabouts_has_on_record_is_not_carved() {
+fn what_whereabouts_has_on_record_is_not_carved() {
     let (mut server, mut planner) = (Server::default(), Planner::default());
     server.node("n1", None);
     server.pool("p", 2, &["10.2.0.0/28"], &[]);
@@ -136,7 +136,7 @@ fn d1_what_whereabouts_has_on_record_is_not_carved() {
 }
 
 #[test]
-fn d1_a_promise_that_pools_have_grown_over_is_made_anew() {
+fn a_promise_that_pools_have_grown_over_is_made_anew() {
     let (mut server, mut planner) = two_pools();
     server.request("r", "n2", "b");
     let reserve = planner.plan(&server.world(), server.timestamp()).remove(0);
@@ -152,7 +152,7 @@ fn d1_a_promise_that_pools_have_grown_over_is_made_anew() {
 }
 
 #[test]
-fn d1_whoever_is_late_finds_the_name_occupied_or_does_not_carve() {
+fn whoever_is_late_finds_the_name_occupied_or_does_not_carve() {
     let (mut server, _) = two_pools();
     let before = pools(&server);
     let late = AddressBlock::carve(&server.pools["b"], 1, "n1", Some("uid")).unwrap();

@@ -36,7 +36,7 @@ fn look(server: &mut Server, planner: &mut Planner) -> String {
 }
 
 #[test]
-fn p7_invariant_9_blocks_of_missing_nodes_go_after_two_observations_never_one() {
+fn invariant_9_blocks_of_missing_nodes_go_after_two_observations_never_one() {
     let mut server = server(4);
     let mut planner = Planner::default();
     server.request("ra", "a", "p");
@@ -84,7 +84,7 @@ fn invariant_9_what_a_missing_node_has_left_is_seen_within_a_minute_and_gone_wit
 }
 
 #[test]
-fn d2_a_block_stays_while_a_pod_is_bound_to_its_missing_node_whoever_saw_the_node_go() {
+fn a_block_stays_while_a_pod_is_bound_to_its_missing_node_whoever_saw_the_node_go() {
     let mut server = server(4);
     let mut planner = Planner::default();
     server.request("r", "a", "p");
@@ -120,7 +120,7 @@ fn d2_a_block_stays_while_a_pod_is_bound_to_its_missing_node_whoever_saw_the_nod
 }
 
 #[test]
-fn d13_a_node_that_comes_back_between_the_live_read_and_the_deletion_keeps_its_block() {
+fn a_node_that_comes_back_between_the_live_read_and_the_deletion_keeps_its_block() {
     let mut server = server(4);
     let mut planner = Planner::default();
     server.request("r", "a", "p");

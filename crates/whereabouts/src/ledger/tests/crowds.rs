@@ -38,7 +38,7 @@ fn many(nodes: usize, pods: usize, config: &Config) -> Vec<(Spread, Vec<Request>
 }
 
 #[test]
-fn p4_nine_pods_at_once_on_three_nodes_get_the_nine_lowest_addresses_in_one_object() {
+fn nine_pods_at_once_on_three_nodes_get_the_nine_lowest_addresses_in_one_object() {
     for heeds in [true, false] {
         let mut memory = Memory::default();
         let config = config(&json!({"range": "10.0.0.0/16", "enable_overlapping_ranges": heeds}));
@@ -52,7 +52,7 @@ fn p4_nine_pods_at_once_on_three_nodes_get_the_nine_lowest_addresses_in_one_obje
 }
 
 #[test]
-fn p4_a_crowd_is_served_in_few_rounds_and_its_first_object_fills_first() {
+fn a_crowd_is_served_in_few_rounds_and_its_first_object_fills_first() {
     let mut memory = Memory::default();
     let config = config(&json!({"range": "10.0.0.0/16"}));
     let rounds = serve_at_once(&mut memory, &mut many(50, 2, &config));

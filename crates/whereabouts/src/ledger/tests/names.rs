@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn d8_a_pod_of_the_same_name_is_another_pod_unless_its_uid_or_its_container_says_that_it_is_the_same() {
+fn a_pod_of_the_same_name_is_another_pod_unless_its_uid_or_its_container_says_that_it_is_the_same() {
     let mut memory = Memory::default();
     let config = config(&json!({"range": "10.0.0.0/24"}));
     let first = who("a", "net1");
@@ -24,7 +24,7 @@ fn d8_a_pod_of_the_same_name_is_another_pod_unless_its_uid_or_its_container_says
 }
 
 #[test]
-fn d8_a_record_of_whereabouts_that_names_another_container_is_not_taken_over_by_a_pod_of_its_name() {
+fn a_record_of_whereabouts_that_names_another_container_is_not_taken_over_by_a_pod_of_its_name() {
     let mut memory = Memory::default();
     let records =
         [("1", "c1", "ns/a", Some("net1")), ("2", "", "ns/b", Some("net1")), ("3", "c3", "ns/c", None)];
@@ -38,7 +38,7 @@ fn d8_a_record_of_whereabouts_that_names_another_container_is_not_taken_over_by_
 }
 
 #[test]
-fn d8_a_reservation_of_another_pod_of_the_same_name_is_not_taken_for_ones_own() {
+fn a_reservation_of_another_pod_of_the_same_name_is_not_taken_for_ones_own() {
     let mut memory = Memory::default();
     let (narrow, wide) = (config(&json!({"range": "10.0.0.0/28"})), config(&json!({"range": "10.0.0.0/24"})));
     add(&mut memory, &narrow, &who("x", "net1"));
@@ -55,7 +55,7 @@ fn d8_a_reservation_of_another_pod_of_the_same_name_is_not_taken_for_ones_own() 
 }
 
 #[test]
-fn d12_a_record_says_which_nodes_agent_made_it_and_what_whereabouts_left_does_when_it_is_taken_over() {
+fn a_record_says_which_nodes_agent_made_it_and_what_whereabouts_left_does_when_it_is_taken_over() {
     let mut memory = Memory::default();
     let config = config(&json!({"range": "192.168.2.0/24"}));
     let left = ("9", "", "ns/b", Some("net1"));

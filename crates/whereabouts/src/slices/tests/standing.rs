@@ -13,7 +13,7 @@ fn in_use(range: &str) -> SharedPool {
 }
 
 #[test]
-fn d6_a_definition_that_overlaps_what_others_use_costs_only_its_author() {
+fn a_definition_that_overlaps_what_others_use_costs_only_its_author() {
     let wide = attachment("evil", "wide", &json!({"range": "10.0.0.0/8", "node_slice_size": "/22"}));
     let mut rig = Rig::new(vec![wide], &["a"]);
     rig.shared = vec![in_use("10.7.0.0/16")];
@@ -40,7 +40,7 @@ fn d6_a_definition_that_overlaps_what_others_use_costs_only_its_author() {
 }
 
 #[test]
-fn d6_who_asked_for_a_range_first_has_it_and_an_edited_definition_asked_when_it_was_edited() {
+fn who_asked_for_a_range_first_has_it_and_an_edited_definition_asked_when_it_was_edited() {
     let wide = attachment("evil", "wide", &json!({"range": "10.0.0.0/8", "node_slice_size": "/22"}));
     let plain = attachment("good", "plain", &json!({"range": "10.7.0.0/16"}));
     let cases = [(1, false, 2, true), (2, false, 1, false), (2, false, 2, false), (1, true, 2, false)];
@@ -64,7 +64,7 @@ fn d6_who_asked_for_a_range_first_has_it_and_an_edited_definition_asked_when_it_
 }
 
 #[test]
-fn d6_a_sliced_range_that_grows_over_what_others_use_stays_as_it_was_cut() {
+fn a_sliced_range_that_grows_over_what_others_use_stays_as_it_was_cut() {
     let of = |range: &str| attachment("evil", "net", &json!({"range": range, "node_slice_size": "/26"}));
     let mut rig = Rig::new(vec![of("10.0.0.0/24")], &["a"]);
     rig.step();
@@ -83,7 +83,7 @@ fn d6_a_sliced_range_that_grows_over_what_others_use_stays_as_it_was_cut() {
 }
 
 #[test]
-fn d6_what_cannot_be_read_keeps_nothing_closed() {
+fn what_cannot_be_read_keeps_nothing_closed() {
     let net = attachment("a", "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/26"}));
     let garbage = attachment("evil", "x", &json!({}));
     let garbage = AttachmentDefinition { config: "{".into(), uid: "u".into(), ..garbage };
@@ -97,7 +97,7 @@ fn d6_what_cannot_be_read_keeps_nothing_closed() {
 }
 
 #[test]
-fn p5_a_pool_that_is_not_ready_gives_nothing_also_where_a_node_holds_addresses_of_the_older_one() {
+fn a_pool_that_is_not_ready_gives_nothing_also_where_a_node_holds_addresses_of_the_older_one() {
     let of = |name: &str, size: &str| {
         attachment("kube-system", name, &json!({"range": "10.0.0.0/24", "node_slice_size": size}))
     };

@@ -11,7 +11,7 @@ const OTHERS: &[(&str, &str)] = &[("10.8.0.0/28", NODE)];
 const RECORD: &str = "net-node-1-10.9.0.0-28";
 
 #[tokio::test]
-async fn d7_a_slice_that_can_never_be_taken_keeps_nobody_waiting_but_its_own_network() {
+async fn a_slice_that_can_never_be_taken_keeps_nobody_waiting_but_its_own_network() {
     let bed = Bed::new(61).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
     bed.cut("other", "10.8.0.0/24", OTHERS).await;
@@ -30,7 +30,7 @@ async fn d7_a_slice_that_can_never_be_taken_keeps_nobody_waiting_but_its_own_net
 }
 
 #[tokio::test]
-async fn d7_what_is_held_in_a_slice_that_cannot_be_taken_after_a_restart_stays_held() {
+async fn what_is_held_in_a_slice_that_cannot_be_taken_after_a_restart_stays_held() {
     let bed = Bed::new(62).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
     bed.cut("other", "10.8.0.0/24", OTHERS).await;

@@ -56,7 +56,7 @@ async fn a_slice_is_said_to_be_the_nodes_before_it_is_used_and_that_is_its_only_
 }
 
 #[tokio::test]
-async fn d2_a_node_that_is_taken_for_gone_and_lives_takes_the_mark_off_its_ledger() {
+async fn a_node_that_is_taken_for_gone_and_lives_takes_the_mark_off_its_ledger() {
     let bed = Bed::new(56).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
     let whole = bed.ready().await;
@@ -86,7 +86,7 @@ async fn d2_a_node_that_is_taken_for_gone_and_lives_takes_the_mark_off_its_ledge
 }
 
 #[tokio::test]
-async fn d2_a_node_whose_ledger_was_released_looks_live_whether_it_still_has_the_slice() {
+async fn a_node_whose_ledger_was_released_looks_live_whether_it_still_has_the_slice() {
     let bed = Bed::new(57).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
     let whole = bed.ready().await;

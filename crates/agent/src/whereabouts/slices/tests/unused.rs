@@ -32,7 +32,7 @@ async fn invariant_9_what_was_adopted_for_a_pod_that_is_gone_is_released_after_t
 }
 
 #[tokio::test]
-async fn d8_what_an_earlier_pod_of_the_same_name_had_is_released_after_two_looks() {
+async fn what_an_earlier_pod_of_the_same_name_had_is_released_after_two_looks() {
     let bed = Bed::new(43).await;
     bed.pod("web-0").await;
     let uid = bed.uid_of("web-0").await;
