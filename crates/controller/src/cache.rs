@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use kube::{Resource, ResourceExt};
 
+use crate::changes::{ChangeLog, Changed, Cursor};
+
 /// How many UIDs of objects that are gone are remembered: far more than writes are under way at a time.
 const GONE: usize = 4096;
 
@@ -90,7 +92,7 @@ pub struct Cache<K> {
     gone_in_order: VecDeque<String>,
     /// Objects that are there and cannot be read, with their UIDs.
     unreadable: BTreeMap<String, String>,
-    changes: u64,
+    changes: ChangeLog,
 }
 
 impl<K> Default for Cache<K> {
@@ -104,7 +106,7 @@ impl<K> Default for Cache<K> {
             gone: BTreeSet::new(),
             gone_in_order: VecDeque::new(),
             unreadable: BTreeMap::new(),
-            changes: 0,
+            changes: ChangeLog::default(),
         }
     }
 }
@@ -139,13 +141,17 @@ impl<K: Known> Cache<K> {
         if self.gone.contains(uid) {
             return;
         }
+        let mut changed = self.unreadable.insert(name.to_owned(), uid.to_owned()).is_none();
         if let Some(other) = self.objects.get(name).and_then(|known| known.known_uid())
             && other != uid
         {
             self.objects.remove(name);
             self.remember_gone(other);
+            changed = true;
         }
-        self.changes += u64::from(self.unreadable.insert(name.to_owned(), uid.to_owned()).is_none());
+        if changed {
+            self.changes.note(name);
+        }
     }
 
     /// Whether an object of that name is there that cannot be read, whatever was last read of it.
@@ -174,11 +180,15 @@ impl<K: Known> Cache<K> {
         if object.known_uid().is_some_and(|uid| self.gone.contains(&uid)) {
             return;
         }
-        self.changes += u64::from(self.unreadable.remove(&name).is_some());
+        let mut changed = self.unreadable.remove(&name).is_some();
         let known = self.objects.get(&name).map(|known| known.known_version());
-        if known.is_none_or(|known| object.known_version() >= known) {
-            // A watch repeats what the answer to a write has shown.
-            self.changes += u64::from(known != Some(object.known_version()) || object.known_version() == 0);
+        let newer = known.is_none_or(|known| object.known_version() >= known);
+        // A watch repeats what the answer to a write has shown.
+        changed |= newer && (known != Some(object.known_version()) || object.known_version() == 0);
+        if changed {
+            self.changes.note(&name);
+        }
+        if newer {
             self.objects.insert(name, Arc::new(object));
         }
     }
@@ -186,13 +196,16 @@ impl<K: Known> Cache<K> {
     /// The list is complete.
     pub fn finish(&mut self) {
         for name in self.unseen.take().into_iter().flatten() {
-            self.changes += 1;
+            self.changes.note(&name);
             let known = self.objects.remove(&name).and_then(|object| object.known_uid());
             for uid in known.into_iter().chain(self.unreadable.remove(&name)) {
                 self.remember_gone(uid);
             }
         }
-        self.changes += u64::from(!self.complete);
+        if !self.complete {
+            // Absence means something from now on.
+            self.changes.note_all();
+        }
         self.complete = true;
     }
 
@@ -203,11 +216,11 @@ impl<K: Known> Cache<K> {
         }
         if self.objects.get(name).is_some_and(|known| known.known_uid().as_deref() == Some(uid)) {
             self.objects.remove(name);
-            self.changes += 1;
+            self.changes.note(name);
         }
         if self.unreadable.get(name).is_some_and(|unreadable| unreadable == uid) {
             self.unreadable.remove(name);
-            self.changes += 1;
+            self.changes.note(name);
         }
         self.remember_gone(uid.to_owned());
     }
@@ -228,9 +241,21 @@ impl<K: Known> Cache<K> {
         self.complete
     }
 
+    /// Nobody watches them any more, and nothing is known.
+    pub fn forget(&mut self) {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.note_all();
+        *self = Self { changes, ..Self::default() };
+    }
+
     /// How often something has changed.
     pub fn changes(&self) -> u64 {
-        self.changes
+        self.changes.count()
+    }
+
+    /// What has changed since `cursor` was here: objects that came, are different or are gone.
+    pub fn changed(&self, cursor: &mut Cursor) -> Changed {
+        self.changes.since(cursor)
     }
 
     /// Whether the object of that UID was there and is gone, as far as that is remembered.

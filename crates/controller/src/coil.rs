@@ -24,6 +24,7 @@ use tenure_api::overlap::{Overlaps, overlaps};
 use tenure_handles::Timestamp;
 
 use crate::cache::Cache;
+use crate::changes::Changed;
 use crate::kind::{Cached, cached_kind};
 use crate::part::{Board, Count, Part, Perform, Plan};
 use crate::release::{MISSING_NODE_REST, Releases};
@@ -84,6 +85,8 @@ pub(crate) struct Carving {
     pub(crate) carved: Carved,
     /// The names of blocks that this plan promises or creates for nodes.
     pub(crate) promised: Vec<String>,
+    /// Pools of which other blocks can be carved than at the plan before.
+    pub(crate) changed_pools: Changed,
 }
 
 /// Plans for pools, blocks and requests.
@@ -124,7 +127,7 @@ impl Plan for CoilPlanner {
         writes.extend(released);
         writes.extend(locks::unlock(world));
         let promised = writes.iter().filter_map(BlockWrite::block).map(str::to_owned).collect();
-        board.put(Carving { overlaps, carved, promised });
+        board.put(Carving { overlaps, carved, promised, changed_pools: Changed::All });
         writes.into_iter().map(Write::from).collect()
     }
 

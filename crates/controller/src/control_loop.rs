@@ -38,7 +38,7 @@ const STRAGGLERS: Duration = Duration::from_millis(250);
 const PLANNING: u32 = 4;
 /// How long writes that are in flight have when the controller is told to stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// How often what is known is counted at least, while there is much to do.
+/// How often what is known is counted at most.
 const COUNT: Duration = Duration::from_secs(1);
 
 type Observations = UnboundedReceiver<Observation>;
@@ -68,6 +68,8 @@ pub(crate) struct ControlLoop {
     /// How long the next one waits for writes of the last.
     stragglers: Duration,
     counted_at: Duration,
+    /// Whether something has happened since.
+    uncounted: bool,
 }
 
 impl ControlLoop {
@@ -100,6 +102,7 @@ impl ControlLoop {
             planned_at: None,
             stragglers: STRAGGLERS,
             counted_at: Duration::ZERO,
+            uncounted: true,
         }
     }
 
@@ -108,7 +111,7 @@ impl ControlLoop {
         let mut last_plan = Duration::ZERO;
         loop {
             let rest = self.rest();
-            let mut answered = false;
+            let (mut answered, mut woken) = (false, false);
             tokio::select! {
                 () = stop.cancelled() => return self.finish(&mut observations).await,
                 observed = observations.recv() => {
@@ -124,8 +127,9 @@ impl ControlLoop {
                     answered = true;
                 }
                 _ = self.role.changed() => {}
-                () = sleep(rest) => {}
+                () = sleep(rest) => woken = true,
             }
+            self.uncounted |= !woken;
             // Whatever is here by now: the next plan is made of all of it, and a term that ends gives up no answer that came.
             while let Some(answer) = self.executor.next().now_or_never() {
                 self.take_answer(answer, &mut observations);
@@ -164,15 +168,15 @@ impl ControlLoop {
         self.executor.clear();
     }
 
-    /// Counts what is known, when there is nothing to do or it was long ago.
+    /// Counts what is known, if it was long ago: counting walks over everything.
     fn count(&mut self) {
         let now = self.clock.elapsed();
-        if !self.executor.is_idle() && now.saturating_sub(self.counted_at) < COUNT {
+        if !self.uncounted || now.saturating_sub(self.counted_at) < COUNT {
             return;
         }
-        self.counted_at = now;
+        (self.counted_at, self.uncounted) = (now, false);
         let (leads, now) = (self.term_end().is_some(), self.clock.now());
-        self.metrics.count(&self.world, leads, self.planner.suspects(), now);
+        self.metrics.count(&self.world, leads, &self.planner, now);
     }
 
     /// Takes in what has been observed so far.
@@ -193,6 +197,9 @@ impl ControlLoop {
         if !self.planned.is_empty() {
             rest = rest.min(STRAGGLERS);
         }
+        if self.uncounted {
+            rest = rest.min((self.counted_at + COUNT).saturating_sub(self.clock.elapsed()));
+        }
         rest.clamp(Duration::from_millis(1), self.settings.tick)
     }
 
@@ -211,7 +218,7 @@ impl ControlLoop {
             // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
             // nothing.
             (self.planner, self.retry) = (Planner::of(&self.parts), Retry::default());
-            self.led = leads;
+            (self.led, self.uncounted) = (leads, true);
         }
         if !leads {
             self.planned.clear();

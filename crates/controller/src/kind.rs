@@ -123,7 +123,7 @@ macro_rules! cached_kind {
             }
 
             fn forget(world: &mut $crate::World) {
-                *<Self as $crate::kind::Cached>::cache(world) = $crate::Cache::default();
+                <Self as $crate::kind::Cached>::cache(world).forget();
                 <Self as $crate::kind::Cached>::changed(world);
             }
         }

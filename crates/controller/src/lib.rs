@@ -15,6 +15,7 @@
 
 mod attachment;
 mod cache;
+mod changes;
 mod claims;
 mod coil;
 mod control_loop;
@@ -33,6 +34,7 @@ mod pods;
 mod release;
 mod retry;
 mod run;
+mod sightings;
 mod suspicions;
 mod unreadable;
 mod watch;
@@ -42,6 +44,7 @@ mod write;
 
 pub use attachment::Attachment;
 pub use cache::{Cache, Known, Seen};
+pub use changes::{Changed, Cursor};
 pub use claims::{
     Claim, ClaimId, ClaimSettings, ClaimWrite, Claims, ClaimsPart, Gone, MachineSeen, MoveWrite,
     NamespaceFacts, NamespaceSeen, Owner, OwnerWrite, Owners, PodId, Renamed, StatefulSeen, VirtualMachine,

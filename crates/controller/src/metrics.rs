@@ -13,6 +13,7 @@ use tenure_handles::Timestamp;
 
 use crate::kind::Observation;
 use crate::part::{Count, Part};
+use crate::plan::Planner;
 use crate::world::World;
 use crate::write::Write;
 
@@ -28,6 +29,7 @@ pub struct Metrics {
     leader: Gauge,
     writes: Family<Labels, Counter>,
     unreadable: Family<Labels, Gauge>,
+    overlooked: Gauge,
     parts: Vec<Box<dyn Count>>,
 }
 
@@ -46,6 +48,11 @@ impl Metrics {
             "tenure_controller_undecodable_objects",
             "Objects of a kind that are there and cannot be read; each has an event that says why",
             metrics.unreadable.clone(),
+        );
+        registry.register(
+            "tenure_controller_overlooked_writes",
+            "Writes that only the periodic plan of everything has found since this replica leads; each is a defect",
+            metrics.overlooked.clone(),
         );
         metrics.parts = parts.map(|part| part.metrics(registry)).collect();
         metrics
@@ -71,7 +78,9 @@ impl Metrics {
     }
 
     /// Counts what the leader knows; one that stands by counts nothing.
-    pub(crate) fn count(&self, world: &World, leads: bool, suspects: usize, now: Timestamp) {
+    pub(crate) fn count(&self, world: &World, leads: bool, planner: &Planner, now: Timestamp) {
+        let suspects = planner.suspects();
+        self.overlooked.set(i64::try_from(planner.overlooked()).unwrap_or(i64::MAX));
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         self.leader.set(leads.into());
         self.unreadable.clear();

@@ -36,10 +36,17 @@ pub trait Part: Debug + Send + Sync {
     fn metrics(&self, registry: &mut Registry) -> Box<dyn Count>;
 }
 
-/// Plans. All it may remember between two plans is since when it has seen what.
+/// Plans. All it may remember between two plans is since when it has seen what, and what it need not look at again.
+///
+/// A plan should cost what has changed, not what exists. [`crate::Cache::changed`] says what has changed since the last plan;
+/// beside that a plan looks again at what it has planned and not seen done yet, and at what is due by now. It must plan the same
+/// writes as a look at everything would.
 pub trait Plan: Debug + Send {
-    /// The writes that bring the world closer to what it should be.
+    /// The writes that bring the world closer to what it should be, those of earlier plans that are not done included.
     fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write>;
+
+    /// The next plan looks at everything, and relies on nothing that was remembered to spare a look.
+    fn look_at_all(&mut self) {}
 
     /// When to plan again even if nothing is observed until then.
     fn next_look(&self) -> Option<Timestamp> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_handles::Timestamp;
 
@@ -10,24 +11,68 @@ use crate::part::{Board, Part, Plan};
 use crate::world::World;
 use crate::write::Write;
 
-/// Plans. All it remembers between two plans is since when it has seen what.
+/// How often everything is planned for, whatever has changed, to see that nothing was overlooked.
+const CHECK: Duration = Duration::from_mins(1);
+
+/// Plans. All it remembers between two plans is since when it has seen what, and what it need not look at again.
 #[derive(Debug)]
 pub struct Planner {
     parts: Vec<Box<dyn Plan>>,
+    /// When everything was last planned for.
+    checked: Option<Timestamp>,
+    /// How many writes only a look at everything has found.
+    overlooked: u64,
+    /// One that always looks at everything, to compare each plan with.
+    #[cfg(test)]
+    full: Option<Box<Planner>>,
 }
 
 impl Planner {
     /// One that has seen nothing yet, of these parts.
     pub fn of(parts: &[Arc<dyn Part>]) -> Self {
-        Self { parts: parts.iter().map(|part| part.planner()).collect() }
+        Self::new(parts.iter().map(|part| part.planner()).collect())
+    }
+
+    fn new(parts: Vec<Box<dyn Plan>>) -> Self {
+        Self {
+            parts,
+            checked: None,
+            overlooked: 0,
+            #[cfg(test)]
+            full: None,
+        }
     }
 
     /// The writes that bring the world closer to what it should be: at most one for each object. Nothing while part of
     /// the world is unknown.
+    ///
+    /// A plan looks at what has changed since the last one, at what was not done then, and at what is due. Every [`CHECK`] it
+    /// looks at everything, and counts what it would have overlooked.
     pub fn plan(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
         if !world.is_complete() {
             return Vec::new();
         }
+        let mut writes = self.plan_parts(world, now);
+        #[cfg(test)]
+        self.compare(world, &writes, now);
+        if self.checked.is_none_or(|checked| checked > now || now.since(checked) >= CHECK) {
+            if self.checked.replace(now).is_some() {
+                let before: HashSet<(&str, &str)> =
+                    writes.iter().map(|write| (write.verb(), write.subject())).collect();
+                self.look_at_all();
+                let all = self.plan_parts(world, now);
+                for write in all.iter().filter(|write| !before.contains(&(write.verb(), write.subject()))) {
+                    let (verb, subject) = (write.verb(), write.subject());
+                    tracing::error!(verb, subject, "a plan has overlooked this write; please report it");
+                    self.overlooked += 1;
+                }
+                writes = all;
+            }
+        }
+        writes
+    }
+
+    fn plan_parts(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
         let mut board = Board::default();
         let mut writes: Vec<Write> =
             self.parts.iter_mut().flat_map(|part| part.plan(world, &mut board, now)).collect();
@@ -36,6 +81,16 @@ impl Planner {
         let mut subjects = HashSet::new();
         writes.retain(|write| subjects.insert(write.subject().to_owned()));
         writes
+    }
+
+    /// The next plan looks at everything.
+    pub fn look_at_all(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.look_at_all());
+    }
+
+    /// How many writes only a look at everything has found.
+    pub(crate) fn overlooked(&self) -> u64 {
+        self.overlooked
     }
 
     /// How many records are suspected to be unused.

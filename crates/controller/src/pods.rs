@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,6 +21,7 @@ use tenure_claims::PodFacts;
 use tenure_ipam::Address;
 use tenure_whereabouts::reconcile::{LivingPod, NETWORK_STATUS, addresses_of_status};
 
+use crate::changes::{ChangeLog, Changed, Cursor};
 use crate::kind::Kind;
 use crate::unreadable::Stub;
 use crate::world::World;
@@ -69,8 +71,10 @@ pub struct Pods {
     /// While a list comes in, those that it has not mentioned yet.
     unseen: Option<BTreeSet<Box<str>>>,
     complete: bool,
-    /// How often something changed about claim users.
-    changes: u64,
+    /// Which pods came, went, or have other addresses or another UID.
+    changes: ChangeLog,
+    /// What changed about claim users.
+    claim_user_changes: ChangeLog,
 }
 
 impl Pods {
@@ -87,14 +91,20 @@ impl Pods {
         let podref = pod.podref.into_boxed_str();
         // A pod that was a claim user stays one while it lives, whatever becomes of its annotations: it may have the address.
         let known = self.claim_users.remove(&podref);
-        self.changes += u64::from(known.is_some());
-        if let Some(facts) = pod.facts
-            && (facts.may_refer() || known.is_some_and(|known| known.uid == facts.uid))
-        {
-            self.claim_users.insert(podref.clone(), *facts);
-            self.changes += 1;
+        let user = pod
+            .facts
+            .filter(|facts| facts.may_refer() || known.as_ref().is_some_and(|known| known.uid == facts.uid));
+        if known.as_ref() != user.as_deref() {
+            self.claim_user_changes.note(&podref);
         }
-        self.seen.insert(podref, Seen { uid: pod.uid.into_boxed_str(), addresses: pod.addresses });
+        if let Some(facts) = user {
+            self.claim_users.insert(podref.clone(), *facts);
+        }
+        let seen = Seen { uid: pod.uid.into_boxed_str(), addresses: pod.addresses };
+        if self.seen.get(&podref) != Some(&seen) {
+            self.changes.note(&podref);
+            self.seen.insert(podref, seen);
+        }
     }
 
     /// The list is complete.
@@ -102,23 +112,46 @@ impl Pods {
         for podref in self.unseen.take().into_iter().flatten() {
             self.remove(&podref);
         }
+        if !self.complete {
+            // Absence means something from now on.
+            self.changes.note_all();
+            self.claim_user_changes.note_all();
+        }
         self.complete = true;
     }
 
     /// A pod is gone, or has ended.
     pub fn remove(&mut self, podref: &str) {
-        self.seen.remove(podref);
-        self.changes += u64::from(self.claim_users.remove(podref).is_some());
+        if self.seen.remove(podref).is_some() {
+            self.changes.note(podref);
+        }
+        if self.claim_users.remove(podref).is_some() {
+            self.claim_user_changes.note(podref);
+        }
     }
 
     /// Nobody watches them any more, and nothing is known.
     pub fn forget(&mut self) {
-        *self = Self { changes: self.changes + 1, ..Self::default() };
+        let mut changes = mem::take(&mut self.changes);
+        let mut claim_user_changes = mem::take(&mut self.claim_user_changes);
+        changes.note_all();
+        claim_user_changes.note_all();
+        *self = Self { changes, claim_user_changes, ..Self::default() };
     }
 
     /// How often something changed about pods that refer to a claim, or may.
     pub fn changes(&self) -> u64 {
-        self.changes + u64::from(self.complete)
+        self.claim_user_changes.count()
+    }
+
+    /// Which pods came, went, or have another UID or other addresses since `cursor` was here.
+    pub fn changed(&self, cursor: &mut Cursor) -> Changed {
+        self.changes.since(cursor)
+    }
+
+    /// Which pods that refer to a claim, or may, came, went or say something else since `cursor` was here.
+    pub fn changed_claim_users(&self, cursor: &mut Cursor) -> Changed {
+        self.claim_user_changes.since(cursor)
     }
 
     /// Whether a list has come in completely. Before, absence means nothing.

@@ -18,12 +18,12 @@
 //! whose node is not known, write [`mark_at`] for [`Step::Mark`], and ask `crate::live::node_is_in_use` before both writes. An
 //! object whose node is known again loses its mark. The taint `node.kubernetes.io/out-of-service` needs no mark and no rest.
 
-use std::collections::BTreeMap;
-use std::mem;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tenure_handles::Timestamp;
+
+use crate::sightings::Sightings;
 
 /// The usual rest: a kubelet that is alive has noticed by then that its pods are gone, and five minutes are not over.
 pub const MISSING_NODE_REST: Duration = Duration::from_mins(2);
@@ -55,49 +55,54 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Releases {
     rest: Duration,
-    before: BTreeMap<String, Sighting>,
-    now: BTreeMap<String, Sighting>,
-    looked: Timestamp,
+    seen: Sightings<Sighting>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Sighting {
     mark: String,
     first: Timestamp,
-    /// When the object may be released.
-    due: Timestamp,
 }
 
 impl Releases {
     /// Nothing was seen yet; `rest` lies between the two observations.
     pub(crate) fn resting(rest: Duration) -> Self {
-        Self { rest, before: BTreeMap::new(), now: BTreeMap::new(), looked: Timestamp::default() }
+        Self { rest, seen: Sightings::default() }
     }
 
-    /// A plan begins. Objects that it does not ask about are forgotten.
+    /// A plan for all objects begins. Those that it does not ask about are forgotten.
     pub(crate) fn look_again(&mut self) {
-        self.before = mem::take(&mut self.now);
+        self.seen.look_again();
+    }
+
+    /// A look at one object begins.
+    pub(crate) fn look_again_at(&mut self, uid: &str) {
+        self.seen.look_again_at(uid);
     }
 
     /// What to do about the object with this UID and this mark, whose node is missing.
     pub(crate) fn step(&mut self, uid: &str, mark: Option<&str>, now: Timestamp) -> Step {
-        self.looked = now;
         let seen_for = self.rest.min(SEEN_FOR);
         // A mark from the future was written by a clock that was wrong, or is ours from before the clock was set back.
         let marked = mark.and_then(|mark| Some((mark, since(mark)?)));
         let Some((mark, since)) = marked.filter(|(_, since)| *since <= now.plus(seen_for)) else {
             return Step::Mark;
         };
-        let known = self.before.get(uid).filter(|known| known.mark == mark && known.first <= now);
+        let known = self.seen.before(uid).filter(|known| known.mark == mark && known.first <= now);
         let first = known.map_or(now, |known| known.first);
         let due = since.plus(self.rest).max(first.plus(seen_for));
-        self.now.insert(uid.to_owned(), Sighting { mark: mark.to_owned(), first, due });
+        self.seen.note(uid.to_owned(), Sighting { mark: mark.to_owned(), first }, due, now);
         if due <= now { Step::Release } else { Step::Wait }
+    }
+
+    /// The objects whose rest is over since they were looked at.
+    pub(crate) fn due(&mut self, now: Timestamp) -> impl Iterator<Item = String> + use<> {
+        self.seen.due(now)
     }
 
     /// When the next rest is over; those that are over wake nobody.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        self.now.values().map(|seen| seen.due).filter(|due| *due > self.looked).min()
+        self.seen.next()
     }
 }
 

@@ -1,42 +1,49 @@
 //! What looks wrong is believed when it has looked wrong for a while: two observations, never one.
 
-use std::collections::BTreeMap;
-use std::mem;
 use std::time::Duration;
 
 use tenure_handles::Timestamp;
+
+use crate::sightings::Sightings;
 
 /// Since when each object, by UID, has looked wrong.
 #[derive(Debug)]
 pub(crate) struct Suspicions {
     lasting: Duration,
-    before: BTreeMap<String, Timestamp>,
-    now: BTreeMap<String, Timestamp>,
-    looked: Timestamp,
+    since: Sightings<Timestamp>,
 }
 
 impl Suspicions {
     /// None yet; one is believed when it has lasted so long.
     pub(crate) fn lasting(lasting: Duration) -> Self {
-        Self { lasting, before: BTreeMap::new(), now: BTreeMap::new(), looked: Timestamp::default() }
+        Self { lasting, since: Sightings::default() }
     }
 
-    /// A round of looks begins: what is not suspected again in this round is forgotten at its end, with the next one.
+    /// A look at everything begins: what is not suspected again is forgotten.
     pub(crate) fn look_again(&mut self) {
-        self.before = mem::take(&mut self.now);
+        self.since.look_again();
+    }
+
+    /// A look at one object begins.
+    pub(crate) fn look_again_at(&mut self, uid: &str) {
+        self.since.look_again_at(uid);
     }
 
     /// This object looks wrong; whether it has for long enough.
     pub(crate) fn suspect(&mut self, uid: String, now: Timestamp) -> bool {
-        self.looked = now;
-        let since = self.before.get(&uid).copied().filter(|since| *since <= now);
-        self.now.insert(uid, since.unwrap_or(now));
-        since.is_some_and(|since| now.since(since) >= self.lasting)
+        let before = self.since.before(&uid).copied().filter(|since| *since <= now);
+        let since = before.unwrap_or(now);
+        self.since.note(uid, since, since.plus(self.lasting), now);
+        before.is_some_and(|since| now.since(since) >= self.lasting)
+    }
+
+    /// The objects whose suspicion has lasted long enough since they were looked at.
+    pub(crate) fn due(&mut self, now: Timestamp) -> impl Iterator<Item = String> + use<> {
+        self.since.due(now)
     }
 
     /// When the next suspicion will have lasted long enough; those that have already wake nobody.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        let ends = self.now.values().map(|since| since.plus(self.lasting));
-        ends.filter(|end| *end > self.looked).min()
+        self.since.next()
     }
 }

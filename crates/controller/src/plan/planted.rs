@@ -1,6 +1,7 @@
 //! Defects that tests switch on, to see whether the checkers find them.
 
 use tenure_api::coil::AddressBlock;
+use tenure_handles::Timestamp;
 
 use super::Planner;
 use crate::claims::{ClaimSettings, ClaimsPlanner};
@@ -8,6 +9,7 @@ use crate::coil::{Because, BlockWrite, CoilPlanner, release_block};
 use crate::release::MISSING_NODE_REST;
 use crate::whereabouts::{Whereabouts, WhereaboutsPlanner};
 use crate::world::World;
+use crate::write::Write;
 
 /// A defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +38,29 @@ impl Planted {
 }
 
 impl Planner {
-    /// The built-in parts, with this defect.
+    /// The built-in parts, with this defect. Each plan is compared with that of one that looks at everything.
     pub(crate) fn with_planted(planted: Option<Planted>) -> Self {
-        let mut coil = CoilPlanner::new(MISSING_NODE_REST);
-        coil.planted = planted;
-        let whereabouts = Whereabouts::default();
-        let claims = ClaimsPlanner::new(&ClaimSettings::default(), true);
-        Self {
-            parts: vec![Box::new(coil), Box::new(claims), Box::new(WhereaboutsPlanner::new(&whereabouts))],
-        }
+        let planner = || {
+            let mut coil = CoilPlanner::new(MISSING_NODE_REST);
+            coil.planted = planted;
+            let claims = ClaimsPlanner::new(&ClaimSettings::default(), true);
+            let whereabouts = WhereaboutsPlanner::new(&Whereabouts::default());
+            Self::new(vec![Box::new(coil), Box::new(claims), Box::new(whereabouts)])
+        };
+        Self { full: Some(Box::new(planner())), ..planner() }
+    }
+
+    /// A plan of what has changed must be the plan of everything.
+    pub(super) fn compare(&mut self, world: &World, writes: &[Write], now: Timestamp) {
+        let Some(full) = &mut self.full else { return };
+        full.look_at_all();
+        let all = full.plan_parts(world, now);
+        let sorted = |writes: &[Write]| {
+            let mut texts: Vec<String> = writes.iter().map(|write| format!("{write:?}")).collect();
+            texts.sort();
+            texts
+        };
+        assert_eq!(sorted(writes), sorted(&all), "what changed, and everything, at {now:?}");
     }
 }
 
