@@ -352,7 +352,7 @@ fn open(
     restrict(options.paths.journal())?;
     // Who has the claims of claim users that the journal may have forgotten is to be known, too.
     let claim_uses = image.claim_uses().count() + usize::from(image.known() == Known::Lost);
-    info!(path = %journal.path().display(), holds = image.holds().count(), guests = claim_uses, "read the journal");
+    info!(path = %journal.path().display(), holds = image.holds().count(), claim_uses, "read the journal");
     node.tell(Event::Journal(image));
     let host = || -> Result<Host, StartError> {
         let namespace = match &options.namespace {
@@ -449,7 +449,7 @@ impl<C: Clock + Clone> Life<C> {
         tombstones.replay().await;
         let socket = self.options.paths.socket();
         let listening = serve::listen(&socket)?;
-        // The door is there, and nobody was let in yet: what was left until now is done first.
+        // The socket is there and serves nobody yet: what was left until now is done first.
         tombstones.replay().await;
         self.stages.enter(Stage::Serving);
         info!(socket = %socket.display(), "answering the plugin");

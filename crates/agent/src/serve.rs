@@ -74,7 +74,7 @@ impl Listening {
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
-        // The listener goes first, so that a runtime that comes too late meets a closed door and not silence.
+        // The listener goes first, so that a runtime that comes too late is refused at once.
         drop(listener);
         drop(told);
         conversations.close();

@@ -101,7 +101,7 @@ fn answer<V: Into<OsString>>(
             }
         }
         Err(error) if call.verb == Verb::Del && agent_is_down(&error) => {
-            bury(&config.name, &message, places.tombstones, &error)
+            leave_tombstone(&config.name, &message, places.tombstones, &error)
         }
         Err(error) => Err(unreachable(call.verb, places.socket, &error)),
     }
@@ -152,7 +152,12 @@ fn agent_is_down(error: &CallError) -> bool {
 }
 
 /// A DEL must not fail because the agent is away: it is done at the agent's next start.
-fn bury(network: &str, call: &rpc::Call, tombstones: &Path, error: &CallError) -> Result<Outcome, Failure> {
+fn leave_tombstone(
+    network: &str,
+    call: &rpc::Call,
+    tombstones: &Path,
+    error: &CallError,
+) -> Result<Outcome, Failure> {
     match tombstone::leave(tombstones, network, call) {
         Ok(path) => Ok(Outcome {
             stdout: Vec::new(),

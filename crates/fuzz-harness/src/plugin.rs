@@ -29,14 +29,14 @@ pub(crate) fn run(input: &[u8]) -> Result<(), Violation> {
                 format!("VERSION answered {answer}")
             })
         }
-        Ok(call) if call.verb == Verb::Del && outcome.code == 0 => buried(call, &tombstones),
+        Ok(call) if call.verb == Verb::Del && outcome.code == 0 => has_tombstone(call, &tombstones),
         // There is no agent, so that nothing else can succeed.
         _ => refusal(&outcome).map(drop),
     }
 }
 
 /// A DEL that succeeded without an agent left its tombstone.
-fn buried(call: &Call, tombstones: &Path) -> Result<(), Violation> {
+fn has_tombstone(call: &Call, tombstones: &Path) -> Result<(), Violation> {
     let left =
         tombstone::read_all(tombstones).map_err(|error| format!("tombstones cannot be read: {error}"))?;
     let [(_, Ok(left))] = &left[..] else { return Err(format!("a DEL left {left:?}")) };

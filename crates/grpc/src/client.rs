@@ -266,7 +266,7 @@ impl<S: Read + Write> Connection<S> {
         Ok((block, ends_stream))
     }
 
-    /// Appends as many data frames as the peer's windows allow, and farewell behind the last of them.
+    /// Appends as many data frames as the peer's windows allow, and goaway behind the last of them.
     fn push_data(&mut self, bytes: &mut Vec<u8>) {
         while !self.outgoing.is_empty() {
             let allowed = usize::try_from(self.connection_window.min(self.stream_window)).unwrap_or(0);

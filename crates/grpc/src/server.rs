@@ -214,7 +214,7 @@ impl Connection {
     /// Takes no new calls; when those that are under way are answered, it is over.
     pub fn shut_down(&mut self) {
         if !self.closed && !self.goes {
-            self.say_farewell(Reason::NoError, "");
+            self.send_goaway(Reason::NoError, "");
         }
         self.settle();
     }
@@ -303,13 +303,13 @@ impl Connection {
     fn settle(&mut self) {
         if !self.closed && self.streams.is_empty() && (self.peer_goes || self.goes) {
             if !self.goes {
-                self.say_farewell(Reason::NoError, "");
+                self.send_goaway(Reason::NoError, "");
             }
             self.closed = true;
         }
     }
 
-    fn say_farewell(&mut self, reason: Reason, words: &str) {
+    fn send_goaway(&mut self, reason: Reason, words: &str) {
         frame::go_away(&mut self.out, self.last_stream, reason, words);
         (self.goes, self.urgent) = (true, true);
     }

@@ -90,7 +90,7 @@ pub fn stop_answering(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     })
 }
 
-/// Makes a [hushed](stop_answering) interface say nothing at all of itself any more, if it has these addresses. Says whether it has.
+/// Makes a [silenced](stop_answering) interface say nothing at all of itself any more, if it has these addresses. Says whether it has.
 pub fn mute(namespace: &NetNs, link: &str, addresses: &[IpAddr]) -> Result<bool, Error> {
     let (mut socket, found) = find(namespace, link)?;
     let failed = |source| Error::Kernel { link: link.to_owned(), source };
@@ -102,12 +102,12 @@ pub fn mute(namespace: &NetNs, link: &str, addresses: &[IpAddr]) -> Result<bool,
     Ok(complete)
 }
 
-/// Lets the interface answer again, if it was [hushed](stop_answering) or [muted](mute). Says whether that was different.
-pub fn unhush(namespace: &NetNs, link: &str) -> Result<bool, Error> {
+/// Lets the interface answer again, if it was [silenced](stop_answering) or [muted](mute). Says whether that was different.
+pub fn start_answering(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     // Whatever else somebody set is theirs.
-    let hushed =
+    let silenced =
         within(namespace, link, || Ok(sysctl::read_of_link("ipv4", link, "arp_ignore")? == IGNORE_ALL))?;
-    if !hushed {
+    if !silenced {
         return Ok(false);
     }
     let (mut socket, found) = find(namespace, link)?;

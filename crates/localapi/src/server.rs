@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::LocalApi;
 
 /// Time that connections have to finish once the server is told to stop.
-const FAREWELL: Duration = Duration::from_secs(2);
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// Why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -173,7 +173,7 @@ async fn accept(api: LocalApi, listener: Listener, mut stopped: watch::Receiver<
         }
     }
     drop(listener);
-    if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::debug!("connections to the local API are cut");
         connections.shutdown().await;
     }

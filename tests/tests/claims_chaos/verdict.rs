@@ -200,7 +200,7 @@ pub fn of_node(place: &ChaosBed<'_>, objects: &Objects, living: &[Living], node:
             found.extend(unwell(&view));
             let (agent, journal) = (claim_users_of_view(&view), claim_users_of_journal(&image));
             if agent != journal {
-                found.push(format!("the agent has guests {agent:?}, the journal {journal:?}"));
+                found.push(format!("the agent has claim uses {agent:?}, the journal {journal:?}"));
             }
             of_claim_users(&agent, &here, (place, objects), &mut found);
             of_tables(place, machine, (&agent, &here), &mut found);

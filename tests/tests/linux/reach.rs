@@ -145,7 +145,7 @@ fn of_two_interfaces_on_a_segment_the_quiet_one_is_never_asked_and_found_at_once
         assert_eq!(neighbour(&client, "198.51.100.7"), old.to_string());
     }
     assert!(answering::stop_answering(&from, "net1")?);
-    assert!(answering::unhush(&to, "net1")?);
+    assert!(answering::start_answering(&to, "net1")?);
     announce::announce(&to, "net1", new, &[ip("198.51.100.7")])?;
     let began = Instant::now();
     while neighbour(&client, "198.51.100.7") != new.to_string() {

@@ -1,4 +1,4 @@
-//! Claims at the agent's door, on an embedded API server, with a stand-in for what the controller writes, and with the real one.
+//! Claims at the agent's service, on an embedded API server, with a stand-in for what the controller writes, and with the real one.
 
 mod bed;
 mod finding;

@@ -104,7 +104,7 @@ impl Metrics {
             registry.register(name, help, gauge.clone());
         }
         let families = [
-            ("tenure_agent_guests", "Holders that have a claim's address, by state", &metrics.claim_uses),
+            ("tenure_agent_claim_uses", "Holders that have a claim's address, by state", &metrics.claim_uses),
             ("tenure_agent_blocks", "Blocks of this node by state", &metrics.blocks),
             (
                 "tenure_agent_pool_blocks",

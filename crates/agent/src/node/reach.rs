@@ -30,13 +30,13 @@ pub(super) struct Reach {
     /// When routes to interfaces go that are not reached any more.
     lingering: BTreeMap<HolderId, Timestamp>,
     /// Until when networks are exported that are not reached here any more.
-    farewells: BTreeMap<Cidr, Timestamp>,
+    exported_until: BTreeMap<Cidr, Timestamp>,
 }
 
 impl Reach {
     /// When there is something to do because time passes.
     pub(super) fn moments(&self) -> impl Iterator<Item = Timestamp> {
-        self.lingering.values().chain(self.farewells.values()).copied()
+        self.lingering.values().chain(self.exported_until.values()).copied()
     }
 }
 
@@ -88,7 +88,7 @@ impl Node {
         {
             use_state.reached = true;
             let hosts: Vec<Cidr> = use_state.hosts().collect();
-            self.reach.farewells.retain(|network, _| !hosts.contains(network));
+            self.reach.exported_until.retain(|network, _| !hosts.contains(network));
         }
     }
 
@@ -172,7 +172,7 @@ impl Node {
         (use_state.reached, use_state.lingers) = (true, None);
         let hosts: Vec<Cidr> = use_state.hosts().collect();
         self.reach.lingering.remove(&id);
-        self.reach.farewells.retain(|network, _| !hosts.contains(network));
+        self.reach.exported_until.retain(|network, _| !hosts.contains(network));
         self.write_claim_user(id, false);
         if !routed {
             self.route(id);
@@ -192,7 +192,7 @@ impl Node {
             self.reach.lingering.insert(id, route);
             if !passed {
                 let hosts: Vec<Cidr> = use_state.hosts().collect();
-                self.reach.farewells.extend(hosts.into_iter().map(|network| (network, export)));
+                self.reach.exported_until.extend(hosts.into_iter().map(|network| (network, export)));
             }
             self.write_claim_user(id, false);
             self.speak(id);
@@ -210,7 +210,7 @@ impl Node {
     /// What has lingered long enough goes.
     pub(super) fn end_lingering(&mut self) {
         let now = self.now;
-        self.reach.farewells.retain(|_, until| *until > now);
+        self.reach.exported_until.retain(|_, until| *until > now);
         let over = self.reach.lingering.iter().filter(|(_, until)| **until <= now);
         let over: Vec<HolderId> = over.map(|(id, _)| *id).collect();
         for id in over {
@@ -276,7 +276,7 @@ impl Node {
         let ids = self.reach.claim_uses.values().flatten();
         let claim_uses = ids.filter_map(|id| self.attachments.get(id)).filter(|it| !it.is_leaving());
         let reached = claim_uses.filter_map(Attachment::use_state).filter(|it| it.reached);
-        reached.flat_map(|it| it.hosts().collect::<Vec<_>>()).chain(self.reach.farewells.keys().copied())
+        reached.flat_map(|it| it.hosts().collect::<Vec<_>>()).chain(self.reach.exported_until.keys().copied())
     }
 
     /// How many claim users there are, and how many of them are reached.

@@ -35,7 +35,7 @@ impl<C: Clock> Tombstones<C> {
         Self { postponed, service }
     }
 
-    /// Does what was left while no agent ran, or since: by a DEL that found the door closed a moment before it opened, or whose
+    /// Does what was left while no agent ran, or since: by a DEL that found no socket a moment before there was one, or whose
     /// answer was lost.
     pub(crate) async fn replay(&self) {
         self.each(|path, call| async move {

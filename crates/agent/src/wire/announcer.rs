@@ -89,7 +89,7 @@ fn carry_out(wish: &Announcement) -> Outcome {
             answering::stop_answering(&namespace, link)?;
             return Ok(answering::mute(&namespace, link, &wish.addresses)?);
         }
-        answering::unhush(&namespace, link)?;
+        answering::start_answering(&namespace, link)?;
         let mac = answering::mac(&namespace, link)?;
         announce::announce(&namespace, link, mac, &wish.addresses).map_err(answering::Error::from)?;
         Ok(true)

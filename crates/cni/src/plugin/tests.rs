@@ -129,7 +129,7 @@ fn an_unknown_version_is_echoed_in_the_refusal() {
     assert_eq!((&json["code"], &json["cniVersion"]), (&1.into(), &"9.9.9".into()));
 }
 
-/// An agent that dies in the middle of a call: the DEL is buried, not lost.
+/// An agent that dies in the middle of a call: the DEL becomes a tombstone and is not lost.
 #[test]
 fn an_agent_that_hangs_up_during_a_del_leaves_a_tombstone() {
     let node = Node::new();

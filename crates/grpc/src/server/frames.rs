@@ -45,7 +45,7 @@ impl Connection {
                 Ok(0) => return bytes.len() - rest.len(),
                 Ok(taken) => rest = &rest[taken..],
                 Err(Fault(reason, words)) => {
-                    self.say_farewell(reason, words);
+                    self.send_goaway(reason, words);
                     self.streams.clear();
                     self.closed = true;
                 }

@@ -161,9 +161,9 @@ fn a_call_is_heard_and_answered() {
 }
 
 #[test]
-fn with_the_farewell_of_its_caller_a_connection_ends_when_all_is_answered() {
-    let farewell = raw(7, 0, 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
-    let (nothing, mut connection) = after(&[call(1, b"a"), call(3, b"b"), farewell.clone()].concat());
+fn with_the_goaway_of_its_caller_a_connection_ends_when_all_is_answered() {
+    let goaway = raw(7, 0, 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    let (nothing, mut connection) = after(&[call(1, b"a"), call(3, b"b"), goaway.clone()].concat());
     assert!(nothing.is_empty() && connection.is_all_asked() && connection.wants_input());
     connection.answer(3, Ok(Vec::new()));
     said(&mut connection);
@@ -172,7 +172,7 @@ fn with_the_farewell_of_its_caller_a_connection_ends_when_all_is_answered() {
     let last = said(&mut connection).pop().unwrap();
     assert_eq!((last.kind, last.reason(), &last.payload[..4]), (Kind::GoAway, 0, &[0, 0, 0, 3][..]));
     assert!(connection.is_over());
-    assert!(after(&farewell).1.is_over(), "at once if there is nothing");
+    assert!(after(&goaway).1.is_over(), "at once if there is nothing");
 }
 
 #[test]
@@ -450,8 +450,8 @@ fn a_broken_connection_is_ended_with_the_reason() {
     ];
     for (number, (bytes, reason)) in cases.into_iter().enumerate() {
         let (said, mut connection) = after(&bytes);
-        let farewell = said.last().unwrap();
-        assert_eq!((farewell.kind, farewell.reason()), (Kind::GoAway, reason), "{number}: {said:?}");
+        let goaway = said.last().unwrap();
+        assert_eq!((goaway.kind, goaway.reason()), (Kind::GoAway, reason), "{number}: {said:?}");
         assert!(connection.is_over() && !connection.wants_input(), "{number}");
         connection.receive(&call(11, b"late"));
         assert_eq!((connection.event(), connection.kept()), (None, 0));

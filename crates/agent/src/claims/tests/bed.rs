@@ -1,4 +1,4 @@
-//! An embedded API server with faults before it, an agent without a kernel whose door is called as the plugin calls it, and the
+//! An embedded API server with faults before it, an agent without a kernel whose service is called as the plugin calls it, and the
 //! controller's writes, one at a time.
 
 use std::path::PathBuf;

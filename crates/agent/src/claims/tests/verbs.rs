@@ -1,4 +1,4 @@
-//! The agent's door, called as the plugin calls it.
+//! The agent's service, called as the plugin calls it.
 
 use serde_json::{Value, json};
 use tenure_cni::{Failure, Verb, rpc};

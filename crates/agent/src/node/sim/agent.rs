@@ -76,7 +76,10 @@ impl Agent {
         self.journal.truncate(self.committed_len + cut % (uncertain + 1));
         let safe = image(&self.journal[..self.committed_len]);
         assert!(safe.blocks().eq(self.safe.blocks()), "the journal says what was committed");
-        assert!(safe.claim_uses().eq(self.safe.claim_uses()), "the journal says which guests were committed");
+        assert!(
+            safe.claim_uses().eq(self.safe.claim_uses()),
+            "the journal says which claim uses were committed"
+        );
         let image = image(&self.journal);
         self.begin_with(image.clone());
         image

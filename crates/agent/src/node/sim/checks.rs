@@ -185,7 +185,7 @@ impl World {
                     assert_eq!(*held, addresses, "{key}");
                 } else if claim::is_claim_user(&key) {
                     assert_eq!(addresses, claim::address(&key).0.into(), "{key} has what its claim has");
-                    self.deeds.count("a guest was taken in");
+                    self.deeds.count("a claim use was added");
                 } else {
                     // Invariant 2: it is of a block that the node has reason to take for its own.
                     let of = self.knowledge.ours.values().find(|block| has(block, address));
@@ -227,7 +227,7 @@ impl World {
             }
             (Call::Add(key), Err(error)) => {
                 match error {
-                    CallError::Claim(_) => self.deeds.count("a guest was refused"),
+                    CallError::Claim(_) => self.deeds.count("a claim use was refused"),
                     CallError::Pool(PoolError::Exhausted { .. }) => self.deeds.count("exhausted"),
                     CallError::Full(_) => self.deeds.count("a slice was full"),
                     CallError::Pool(PoolError::TimedOut { trouble, .. }) => {
@@ -414,7 +414,7 @@ impl World {
         assert_eq!(self.agent.node.holds(), [], "holds leak");
         assert!(self.kernel.links.is_empty(), "links leak: {:?}", self.kernel.links);
         assert_eq!(self.agent.safe.holds().count(), 0, "the journal remembers what is over");
-        assert_eq!(self.agent.safe.claim_uses().count(), 0, "the journal remembers guests that left");
+        assert_eq!(self.agent.safe.claim_uses().count(), 0, "the journal remembers claim uses that ended");
         let blocks = self.agent.node.blocks();
         let (slices, blocks): (Vec<_>, Vec<_>) =
             blocks.into_iter().partition(|block| block.pool == slice::POOL);

@@ -134,7 +134,11 @@ impl World {
 
     pub(super) fn note_reach(&mut self, action: &Action) {
         let (Action::Reach { reached, .. } | Action::Announce { reached, .. }) = action else { return };
-        self.deeds.count(if *reached { "a guest was reached" } else { "a guest was not reached any more" });
+        self.deeds.count(if *reached {
+            "a claim use was reached"
+        } else {
+            "a claim use was not reached any more"
+        });
     }
 
     /// With everything told: packets arrive at whom the claim says, if it is here, and nowhere else.

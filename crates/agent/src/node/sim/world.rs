@@ -92,11 +92,11 @@ impl Deeds {
             "adopted",
             "adopted and released",
             "a claim moved",
-            "a guest was taken in",
-            "a guest was refused",
-            "a guest was reached",
-            "a guest was not reached any more",
-            "a guest came back with a restart",
+            "a claim use was added",
+            "a claim use was refused",
+            "a claim use was reached",
+            "a claim use was not reached any more",
+            "a claim use came back with a restart",
             "the clock was set back",
             "the clock was set ahead",
             "a journal was lost",
@@ -408,7 +408,7 @@ impl World {
             self.knowledge.old_links.extend(self.kernel.links.keys().cloned());
         }
         if image.claim_uses().next().is_some() {
-            self.deeds.count("a guest came back with a restart");
+            self.deeds.count("a claim use came back with a restart");
         }
         self.reads = vec![Event::Journal(image), Event::Kernel(self.kernel.inventory())];
     }

@@ -1,4 +1,4 @@
-//! Claim users: ADD, DEL and what is known of them. Their reach is next door.
+//! Claim users: ADD, DEL and what is known of them. Their reach is in `reach.rs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

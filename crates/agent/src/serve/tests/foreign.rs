@@ -248,8 +248,8 @@ async fn at_the_end_calls_under_way_are_finished_and_idle_connections_are_told()
     tokio::time::timeout(Duration::from_secs(10), rig.end()).await.unwrap();
     let mut rest = Vec::new();
     by_hand.read_to_end(&mut rest).await.unwrap();
-    let farewell = &rest[rest.len() - 17..];
-    assert_eq!((&farewell[..4], &farewell[9..]), (&[0, 0, 8, 7][..], &[0; 8][..]), "GOAWAY, and no error");
+    let goaway = &rest[rest.len() - 17..];
+    assert_eq!((&goaway[..4], &goaway[9..]), (&[0, 0, 8, 7][..], &[0; 8][..]), "GOAWAY, and no error");
     assert!(UnixStream::connect(rig.socket()).await.is_err());
 }
 

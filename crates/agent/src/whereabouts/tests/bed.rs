@@ -1,4 +1,4 @@
-//! An embedded API server with faults before it, and agents without a kernel whose door is called as the plugin calls it.
+//! An embedded API server with faults before it, and agents without a kernel whose service is called as the plugin calls it.
 
 use std::fs;
 use std::path::PathBuf;
