@@ -46,14 +46,14 @@ use tenure_api::read::Read;
 use tenure_claims::ClaimFacts;
 use tenure_cni::{Code, Failure, NetworkConfig};
 use tenure_handles::Clock;
+use tenure_watch::{ApiHealth, Connection};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::drive::Handle;
-use crate::objects::health::Gauge;
 use crate::objects::watch::{Watching, watch};
-use crate::objects::{Objects, ObjectsHealth, Watched, lock};
+use crate::objects::{Objects, lock, watched};
 use crate::pods::Pods;
 use known::Known;
 use networks::{Definition, Networks};
@@ -127,7 +127,7 @@ impl std::fmt::Debug for Claims {
 
 /// What all parts share.
 struct Shared {
-    client: Client,
+    connection: Connection,
     options: ClaimsOptions,
     node: Handle,
     pods: Pods,
@@ -136,7 +136,6 @@ struct Shared {
     /// Where watches run, whoever asks first.
     runtime: tokio::runtime::Handle,
     stop: CancellationToken,
-    gauge: Gauge,
     begun: OnceLock<()>,
     known: Mutex<Known>,
     networks: Mutex<Networks>,
@@ -156,15 +155,17 @@ impl Claims {
         stop: CancellationToken,
     ) -> Self {
         let routed = routes.is_some();
+        let name = format!("claims of {}", pods.node());
+        let connection = Connection::named(client, Arc::new(clock), &name);
+        connection.health().expect(watched::NETWORKS);
         let shared = Arc::new(Shared {
-            client,
+            connection,
             options,
             node,
             pods,
             routes,
             runtime: tokio::runtime::Handle::current(),
             stop,
-            gauge: Gauge::new(Arc::new(clock), &[Watched::Networks]),
             begun: OnceLock::new(),
             known: Mutex::default(),
             networks: Mutex::default(),
@@ -211,8 +212,8 @@ impl Claims {
     }
 
     /// How the watches are that there are, also that of this node's pods.
-    pub fn health(&self) -> ObjectsHealth {
-        self.shared.gauge.health().and(self.shared.pods.health())
+    pub fn health(&self) -> ApiHealth {
+        self.shared.connection.health().look().and(self.shared.pods.health())
     }
 }
 
@@ -227,37 +228,35 @@ impl Reason {
 }
 
 impl Watching for Shared {
-    const MAY_BE_MISSING: bool = true;
+    /// Every node looks, and few clusters have claims.
+    const MAY_BE_MISSING: Option<Duration> = Some(Duration::from_secs(10));
     const ALL_NAMESPACES: bool = true;
-    const APPEARS: Duration = Duration::from_secs(10);
 
-    fn gauge(&self) -> &Gauge {
-        &self.gauge
+    fn connection(&self) -> &Connection {
+        &self.connection
     }
-
-    fn all_listed(self: &Arc<Self>) {}
 }
 
 impl Shared {
     fn watch_networks(self: &Arc<Self>) {
-        let networks: Api<Read<NetworkAttachmentDefinition>> = Api::all(self.client.clone());
+        let networks: Api<Read<NetworkAttachmentDefinition>> = Api::all(self.connection.client());
         let keep = |it: &NetworkAttachmentDefinition| Some(Definition::of(it));
         let hear = |shared: &Arc<Self>, heard| {
             lock(&shared.networks).hear(heard);
             shared.tell_waiting();
         };
         let all = watcher::Config::default();
-        self.spawn(watch(Arc::clone(self), Watched::Networks, networks, all, keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::NETWORKS, networks, all, keep, hear));
     }
 
     fn watch_claims(self: &Arc<Self>, reason: Reason) {
         info!(reason = reason.as_str(), "watching IPAMClaims from now on");
-        self.gauge.begin(Watched::Claims);
-        let claims: Api<Read<IPAMClaim>> = Api::all(self.client.clone());
+        self.connection.health().expect(watched::CLAIMS);
+        let claims: Api<Read<IPAMClaim>> = Api::all(self.connection.client());
         let keep = |claim: &IPAMClaim| Some(ClaimFacts::of(claim));
         let hear = |shared: &Arc<Self>, heard| shared.hear_claim(heard);
         let all = watcher::Config::default();
-        self.spawn(watch(Arc::clone(self), Watched::Claims, claims, all, keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::CLAIMS, claims, all, keep, hear));
     }
 
     /// Those who wait look again.

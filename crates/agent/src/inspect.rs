@@ -32,7 +32,7 @@ use metrics::Metrics;
 
 use crate::drive::Handle;
 use crate::node::Node;
-use crate::objects::ObjectsHealth;
+use crate::objects::ApiHealth;
 use crate::run::Stage;
 
 /// How long the node's loop may take to answer before it is said to hang.
@@ -51,7 +51,7 @@ pub struct Parts {
     /// What the API server was asked.
     pub api_calls: ApiCalls,
     /// How the connection to the API server is.
-    pub objects: Box<dyn Fn() -> ObjectsHealth + Send + Sync>,
+    pub objects: Box<dyn Fn() -> ApiHealth + Send + Sync>,
     /// How far the agent is.
     pub stage: Box<dyn Fn() -> Stage + Send + Sync>,
     /// The host, to look at what the kernel has. Without it nothing is said of the kernel.

@@ -2,33 +2,26 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `watch` | a watch of one kind, over all its restarts |
-//! | `calls` | calls that are worth insisting on, and for how long |
-//! | `mirror` | what a watch has shown, so that only changes come out, each object's in order |
+//! | `watch`, `watched` | a watch of one kind, as what is kept of its objects, and what it is called |
 //! | `facts` | from Kubernetes objects to what a node is told |
 //! | `asks` | requests for blocks, from the wish to the deletion of the request |
 //! | `returns`, `keeps` | giving blocks back, and keeping those that somebody means to release |
 //! | `resolver` | which pool a pod's addresses come from |
 //! | `remote` | other nodes' blocks and claims, for hosts without a routing daemon |
-//! | `reports`, `notes` | what people should know, as log lines and as Kubernetes events |
-//! | `health` | how each watch is |
+//! | `reports` | what people should know, as log lines and as Kubernetes events |
 //!
 //! What is watched is what this node needs: pools, namespaces' annotations, and of blocks and requests its own. Nothing
 //! here grows with the pods of the cluster.
 
 mod asks;
-pub(crate) mod calls;
 mod facts;
-pub(crate) mod health;
 mod keeps;
-pub(crate) mod mirror;
-mod notes;
 mod remote;
 mod reports;
 mod resolver;
 mod returns;
-pub(crate) mod waits;
 pub(crate) mod watch;
+pub mod watched;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,22 +33,23 @@ use kube::{Api, Client, ResourceExt};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, blocks_of_node};
 use tenure_api::read::Read;
 use tenure_handles::{Clock, Entropy};
+use tenure_watch::{Cache, CallError, Change, Connection, Heard, Note, Publisher, Seen};
 use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
-pub use health::{ObjectsHealth, WatchHealth, Watched};
 pub(crate) use remote::RemoteClaim;
 pub use remote::{RemoteRoutes, with_lingering};
 pub use resolver::Resolver;
+pub use tenure_watch::{ApiHealth, WatchHealth};
 
 use crate::node::{Action, Event, PoolFacts, SeenBlock};
 use asks::{Asks, SeenRequest};
-use health::Gauge;
-use mirror::{Change, Heard, Mirror};
-use notes::Note;
 use remote::{NodeAddresses, Remote, RemoteBlock};
 use watch::{Watching, watch};
+
+/// How many events one agent writes a minute: there are many agents, and events are help for people.
+const EVENTS_A_MINUTE: usize = 40;
 
 /// What of the API server is needed.
 #[derive(Clone, Debug)]
@@ -104,21 +98,19 @@ pub(crate) enum KnownPool {
 
 /// What all parts share.
 struct Shared {
-    client: Client,
+    connection: Connection,
     options: ObjectsOptions,
     clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
     tell: Box<dyn Fn(Event) + Send + Sync>,
     stop: CancellationToken,
-    gauge: Gauge,
     notes: mpsc::Sender<Note>,
-    pools: Arc<Mutex<Mirror<KnownPool>>>,
+    pools: Arc<Mutex<Cache<Seen<KnownPool>>>>,
     /// The pool that each namespace names, if it names one.
-    namespaces: Arc<Mutex<Mirror<Option<String>>>>,
-    own_blocks: Mutex<Mirror<SeenBlock>>,
-    requests: Mutex<Mirror<SeenRequest>>,
+    namespaces: Arc<Mutex<Cache<Seen<Option<String>>>>>,
+    own_blocks: Mutex<Cache<Seen<SeenBlock>>>,
+    requests: Mutex<Cache<Seen<SeenRequest>>>,
     /// Of this node's object, the UID is all that matters.
-    own_node: Mutex<Mirror<()>>,
+    own_node: Mutex<Cache<Seen<()>>>,
     remote: Remote,
     asks: Mutex<Asks>,
 }
@@ -136,13 +128,13 @@ impl Objects {
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let (notes, noted) = mpsc::channel(256);
+        let connection = Connection::new(client, Arc::clone(&clock), Arc::new(entropy));
+        options.watched().iter().for_each(|watched| connection.health().expect(watched));
         let shared = Arc::new(Shared {
-            gauge: Gauge::new(Arc::clone(&clock), options.watched()),
-            client,
+            connection,
             remote: Remote::new(options.node.clone()),
             options,
             clock,
-            entropy: Arc::new(entropy),
             tell: Box::new(tell),
             stop,
             notes,
@@ -155,8 +147,14 @@ impl Objects {
         });
         shared.watch_all();
         shared.spawn(Arc::clone(&shared).patrol());
-        let (client, clock) = (shared.client.clone(), Arc::clone(&shared.clock));
-        shared.spawn(notes::publish(client, clock, shared.options.node.clone(), noted));
+        let node = &shared.options.node;
+        let publisher = Publisher {
+            component: "tenured",
+            instance: node.clone(),
+            host: Some(node.clone()),
+            at_most: EVENTS_A_MINUTE,
+        };
+        shared.spawn(publisher.publish(shared.connection.clone(), Arc::clone(&shared.clock), noted));
         Self { shared }
     }
 
@@ -182,8 +180,8 @@ impl Objects {
     }
 
     /// How the watches are, and when the API server last answered. What is owned can be handed out also while it does not.
-    pub fn health(&self) -> ObjectsHealth {
-        self.shared.gauge.health()
+    pub fn health(&self) -> ApiHealth {
+        self.shared.connection.health().look()
     }
 
     /// The networks of other nodes' blocks, and the addresses of claims that pods of other nodes have, by gateway: nothing
@@ -209,15 +207,15 @@ impl Objects {
 }
 
 impl ObjectsOptions {
-    fn watched(&self) -> &'static [Watched] {
-        const ALL: [Watched; 7] = [
-            Watched::Pools,
-            Watched::OwnBlocks,
-            Watched::OwnRequests,
-            Watched::Namespaces,
-            Watched::OwnNode,
-            Watched::AllBlocks,
-            Watched::AllNodes,
+    fn watched(&self) -> &'static [&'static str] {
+        const ALL: [&str; 7] = [
+            watched::POOLS,
+            watched::OWN_BLOCKS,
+            watched::OWN_REQUESTS,
+            watched::NAMESPACES,
+            watched::OWN_NODE,
+            watched::ALL_BLOCKS,
+            watched::ALL_NODES,
         ];
         let own = ALL.len() - 2;
         if self.remote_blocks { &ALL } else { &ALL[..own] }
@@ -225,8 +223,8 @@ impl ObjectsOptions {
 }
 
 impl Watching for Shared {
-    fn gauge(&self) -> &Gauge {
-        &self.gauge
+    fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     fn all_listed(self: &Arc<Self>) {
@@ -236,7 +234,7 @@ impl Watching for Shared {
 
 impl Shared {
     fn watch_all(self: &Arc<Self>) {
-        let (client, node) = (&self.client, &self.options.node);
+        let (client, node) = (self.connection.client(), &self.options.node);
         let all = watcher::Config::default;
         let pools: Api<Read<AddressPool>> = Api::all(client.clone());
         let keep = |pool: &AddressPool| {
@@ -244,32 +242,32 @@ impl Shared {
             Some(known)
         };
         let hear = |shared: &Arc<Self>, heard| shared.hear_pool(heard);
-        self.spawn(watch(Arc::clone(self), Watched::Pools, pools, all(), keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::POOLS, pools, all(), keep, hear));
 
         let blocks: Api<Read<AddressBlock>> = Api::all(client.clone());
         let shared = Arc::clone(self);
         let keep = move |block: &AddressBlock| shared.own_block(block);
         let hear = |shared: &Arc<Self>, heard| shared.hear_block(heard);
         let own = all().labels(&blocks_of_node(node));
-        self.spawn(watch(Arc::clone(self), Watched::OwnBlocks, blocks, own, keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::OWN_BLOCKS, blocks, own, keep, hear));
 
         let requests: Api<Read<BlockRequest>> = Api::all(client.clone());
         let own_name = node.clone();
         let keep = move |request: &BlockRequest| SeenRequest::of(request, &own_name);
         let hear = |shared: &Arc<Self>, heard| shared.hear_request(heard);
         let own = all().fields(&asks::of_node(node));
-        self.spawn(watch(Arc::clone(self), Watched::OwnRequests, requests, own, keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::OWN_REQUESTS, requests, own, keep, hear));
 
         let namespaces: Api<Read<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
         let keep = |namespace: &PartialObjectMeta<Namespace>| Some(resolver::pool_of(namespace));
         let hear = |shared: &Arc<Self>, heard| drop(lock(&shared.namespaces).hear(heard));
-        self.spawn(watch(Arc::clone(self), Watched::Namespaces, namespaces, all(), keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::NAMESPACES, namespaces, all(), keep, hear));
 
         let nodes: Api<Read<PartialObjectMeta<Node>>> = Api::all(client.clone());
         let keep = |_: &PartialObjectMeta<Node>| Some(());
         let hear = |shared: &Arc<Self>, heard| drop(lock(&shared.own_node).hear(heard));
         let own = all().fields(&format!("metadata.name={node}"));
-        self.spawn(watch(Arc::clone(self), Watched::OwnNode, nodes, own, keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::OWN_NODE, nodes, own, keep, hear));
 
         if self.options.remote_blocks {
             self.watch_others();
@@ -277,22 +275,22 @@ impl Shared {
     }
 
     fn watch_others(self: &Arc<Self>) {
-        let blocks: Api<Read<AddressBlock>> = Api::all(self.client.clone());
+        let blocks: Api<Read<AddressBlock>> = Api::all(self.connection.client());
         let keep = RemoteBlock::of;
         let hear = |shared: &Arc<Self>, heard| {
             drop(lock(&shared.remote.blocks).hear(heard));
             shared.remote.look();
         };
         let all = watcher::Config::default;
-        self.spawn(watch(Arc::clone(self), Watched::AllBlocks, blocks, all(), keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::ALL_BLOCKS, blocks, all(), keep, hear));
 
-        let nodes: Api<Read<Node>> = Api::all(self.client.clone());
+        let nodes: Api<Read<Node>> = Api::all(self.connection.client());
         let keep = |node: &Node| Some(NodeAddresses::of(node));
         let hear = |shared: &Arc<Self>, heard| {
             drop(lock(&shared.remote.nodes).hear(heard));
             shared.remote.look();
         };
-        self.spawn(watch(Arc::clone(self), Watched::AllNodes, nodes, all(), keep, hear));
+        self.spawn(watch(Arc::clone(self), watched::ALL_NODES, nodes, all(), keep, hear));
 
         let shared = Arc::clone(self);
         self.spawn(async move { shared.remote.keep(shared.options.remote_claims).await });
@@ -300,27 +298,27 @@ impl Shared {
 
     fn hear_pool(&self, heard: Heard<KnownPool>) {
         // Told under the lock: what is told in another order than it was heard would be wrong.
-        let mut mirror = lock(&self.pools);
-        for change in mirror.hear(heard) {
+        let mut pools = lock(&self.pools);
+        for change in pools.hear(heard) {
             (self.tell)(match change {
-                Change::Seen { name, value: KnownPool::Valid(facts), .. } => {
+                Change::Seen { key: name, value: KnownPool::Valid(facts), .. } => {
                     Event::PoolChanged { name, facts }
                 }
-                Change::Seen { name, value: KnownPool::Invalid(why), .. } => {
+                Change::Seen { key: name, value: KnownPool::Invalid(why), .. } => {
                     tracing::warn!(pool = name, why, "a pool cannot be used");
                     Event::PoolGone { name }
                 }
-                Change::Gone { name, .. } => Event::PoolGone { name },
+                Change::Gone { key: name, .. } => Event::PoolGone { name },
             });
         }
     }
 
     fn hear_block(&self, heard: Heard<SeenBlock>) {
-        let mut mirror = lock(&self.own_blocks);
-        for change in mirror.hear(heard) {
+        let mut blocks = lock(&self.own_blocks);
+        for change in blocks.hear(heard) {
             (self.tell)(match change {
                 Change::Seen { value, .. } => Event::BlockSeen(value),
-                Change::Gone { name, uid } => Event::BlockGone { name, uid },
+                Change::Gone { key: name, uid } => Event::BlockGone { name, uid },
             });
         }
     }
@@ -337,6 +335,14 @@ impl Shared {
                 None
             }
         }
+    }
+
+    /// Makes a call, again and again while it fails for a reason that may pass, until [`ObjectsOptions::patience`] is over.
+    async fn insist<T, F>(&self, act: impl Fn() -> String, call: impl Fn() -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, kube::Error>>,
+    {
+        self.connection.insist(self.options.patience, act, call).await
     }
 
     /// Runs something beside the rest, until it or the agent ends.

@@ -16,15 +16,13 @@ use kube::{Api, Client, ResourceExt};
 use tenure_api::read::Read;
 use tenure_claims::PodFacts;
 use tenure_handles::Clock;
+use tenure_watch::{ApiHealth, Cache, Connection, Heard, Identity, Seen, place};
 use tenure_whereabouts::config::PREFERRED_IP;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::objects::health::Gauge;
-use crate::objects::mirror::{Heard, Identity, Mirror, place};
 use crate::objects::watch::{Watching, watch};
-use crate::objects::{ObjectsHealth, Watched, lock};
+use crate::objects::{lock, watched};
 use crate::serve::PodName;
 
 /// The annotation by which the kubelet marks pods that it has from a file.
@@ -56,20 +54,19 @@ pub(crate) struct KnownPod {
 }
 
 struct Shared {
-    client: Client,
+    connection: Connection,
     node: String,
     /// Where the watch runs, whoever asks first.
     runtime: Handle,
     stop: CancellationToken,
-    gauge: Gauge,
     begun: OnceLock<()>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    mirror: Mirror<KnownPod>,
-    /// Whether all that the API server has is in the mirror, as far as anyone knows.
+    pods: Cache<Seen<KnownPod>>,
+    /// Whether all that the API server has is among them, as far as anyone knows.
     works: bool,
 }
 
@@ -86,12 +83,12 @@ enum Sight {
 impl Pods {
     /// The pods of the node of this name. Nothing is read before somebody asks. Needs a tokio runtime around it.
     pub fn new(client: Client, node: impl Into<String>, clock: impl Clock, stop: CancellationToken) -> Self {
+        let node = node.into();
         let shared = Shared {
-            client,
-            node: node.into(),
+            connection: Connection::named(client, Arc::new(clock), &format!("pods of {node}")),
+            node,
             runtime: Handle::current(),
             stop,
-            gauge: Gauge::new(Arc::new(clock), &[]),
             begun: OnceLock::new(),
             state: Mutex::default(),
         };
@@ -143,8 +140,8 @@ impl Pods {
     }
 
     /// How the watch is, if there is one.
-    pub fn health(&self) -> ObjectsHealth {
-        self.shared.gauge.health()
+    pub fn health(&self) -> ApiHealth {
+        self.shared.connection.health().look()
     }
 }
 
@@ -169,7 +166,7 @@ impl Shared {
     fn glance(self: &Arc<Self>, pod: &PodName) -> Sight {
         self.begun.get_or_init(|| self.begin());
         let state = lock(&self.state);
-        let known = state.mirror.get(&place(&pod.namespace, &pod.name));
+        let known = state.pods.facts(&place(&pod.namespace, &pod.name));
         match known {
             Some(known) if state.works && known.is(pod) => Sight::Known(known.clone()),
             None if state.works => Sight::Nothing,
@@ -178,37 +175,33 @@ impl Shared {
     }
 
     fn begin(self: &Arc<Self>) {
-        self.gauge.begin(Watched::OwnPods);
-        let pods: Api<Read<PartialObjectMeta<Pod>>> = Api::all(self.client.clone());
+        self.connection.health().expect(watched::OWN_PODS);
+        let pods: Api<Read<PartialObjectMeta<Pod>>> = Api::all(self.connection.client());
         let own = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
         let keep = |pod: &PartialObjectMeta<Pod>| Some(KnownPod::of(pod));
         let hear = |shared: &Arc<Self>, heard: Heard<KnownPod>| {
             let mut state = lock(&shared.state);
             let begins = matches!(heard, Heard::Begin | Heard::Listed(..));
-            drop(state.mirror.hear(heard));
+            drop(state.pods.hear(heard));
             state.works |= !begins;
         };
-        let watching = watch(Arc::clone(self), Watched::OwnPods, pods, own, keep, hear);
+        let watching = watch(Arc::clone(self), watched::OWN_PODS, pods, own, keep, hear);
         let stop = self.stop.clone();
         self.runtime.spawn(async move { stop.run_until_cancelled(watching).await });
     }
 
     /// Asks the API server for a pod.
     async fn read(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-        let found = match timeout(LIVE_READ, pods.get_metadata_opt(&pod.name)).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(_) => return Err(format!("no answer within {} s", LIVE_READ.as_secs_f32())),
-        };
-        self.gauge.answered();
-        let Some(found) = found else { return Ok(None) };
+        let api: Api<Pod> = Api::namespaced(self.connection.client(), &pod.namespace);
+        let act = || format!("reading Pod {}/{}", pod.namespace, pod.name);
+        let found = self.connection.once(LIVE_READ, act, api.get_metadata_opt(&pod.name)).await;
+        let Some(found) = found.map_err(|error| error.to_string())? else { return Ok(None) };
         let known = KnownPod::of(&found);
         let mut state = lock(&self.state);
         // Nobody would say when it goes, while the watch does not work.
         if state.works {
-            let heard = Heard::Applied(Identity::in_namespace(&found), Some(known.clone()));
-            drop(state.mirror.hear(heard));
+            let heard = Heard::Applied(Identity::placed(&found.metadata), Some(known.clone()));
+            drop(state.pods.hear(heard));
         }
         drop(state);
         Ok(Some(known))
@@ -218,13 +211,11 @@ impl Shared {
 impl Watching for Shared {
     const ALL_NAMESPACES: bool = true;
 
-    fn gauge(&self) -> &Gauge {
-        &self.gauge
+    fn connection(&self) -> &Connection {
+        &self.connection
     }
 
-    fn all_listed(self: &Arc<Self>) {}
-
-    fn faltered(&self, _: Watched) {
+    fn faltered(&self) {
         lock(&self.state).works = false;
     }
 }

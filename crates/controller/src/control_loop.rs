@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube::Client;
 use tenure_handles::{Clock, Timestamp};
+use tenure_watch::{CallError, Connection, ErrorKind, Retry};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -26,7 +26,6 @@ use crate::kind::Observation;
 use crate::metrics::Metrics;
 use crate::part::Part;
 use crate::plan::Planner;
-use crate::retry::Retry;
 use crate::run::Settings;
 use crate::watch::Needs;
 use crate::world::World;
@@ -74,7 +73,7 @@ pub(crate) struct ControlLoop {
 
 impl ControlLoop {
     pub(crate) fn new(
-        client: &Client,
+        connection: &Connection,
         clock: Arc<dyn Clock>,
         settings: Settings,
         parts: Vec<Arc<dyn Part>>,
@@ -82,7 +81,7 @@ impl ControlLoop {
         world: World,
         (role, needs, notes): (watch::Receiver<Role>, Needs, mpsc::Sender<Note>),
     ) -> Self {
-        let performers = parts.iter().map(|part| part.performer(client)).collect();
+        let performers = parts.iter().map(|part| part.performer(&connection.client())).collect();
         Self {
             executor: Executor::new(performers, settings.workers, settings.patience),
             planner: Planner::of(&parts),
@@ -92,7 +91,7 @@ impl ControlLoop {
             health,
             metrics,
             world,
-            retry: Retry::default(),
+            retry: Retry::new(Arc::clone(connection.entropy())),
             role,
             led: false,
             notes,
@@ -217,7 +216,8 @@ impl ControlLoop {
         if leads != self.led {
             // What an earlier term suspected is too long ago to count as a first look, and one that stands by waits for
             // nothing.
-            (self.planner, self.retry) = (Planner::of(&self.parts), Retry::default());
+            self.planner = Planner::of(&self.parts);
+            self.retry.clear();
             (self.led, self.uncounted) = (leads, true);
         }
         if !leads {
@@ -266,45 +266,45 @@ impl ControlLoop {
     /// Takes in what became of a write.
     fn take_answer(&mut self, answer: Answered, observations: &mut Observations) {
         let Answered { of: InFlight { write, known, notes }, outcome, observed } = answer;
-        if matches!(outcome, Outcome::Done) {
+        if matches!(outcome, Ok(Outcome::Done)) {
             self.tell(notes);
         }
         // First what was observed meanwhile: a list that began before an object was made does not mention it, and one of which
         // the answer tells only afterwards is not taken for vanished.
         self.observe(observations);
-        let superseded = matches!((&outcome, &observed), (Outcome::Superseded, Some(_)));
+        let superseded = matches!((&outcome, &observed), (Ok(Outcome::Superseded), Some(_)));
         self.settle(&write, &outcome, observed);
         // Without news the next plan would be the same: wait for some.
         if superseded && self.world.changes() == known {
-            self.retry.failed(write.subject(), self.clock.now());
+            self.retry.failed(write.subject(), self.clock.now(), Duration::ZERO);
         }
     }
 
-    fn settle(&mut self, write: &Write, outcome: &Outcome, observed: Option<Observation>) {
+    fn settle(&mut self, write: &Write, outcome: &Result<Outcome, CallError>, observed: Option<Observation>) {
         let now = self.clock.now();
         let (verb, subject) = (write.verb(), write.subject());
         let word = match outcome {
-            Outcome::Done => {
+            Ok(Outcome::Done) => {
                 self.health.answered();
                 self.retry.worked(subject);
                 "done"
             }
-            Outcome::Superseded => {
+            Ok(Outcome::Superseded) => {
                 self.health.answered();
                 if observed.is_none() {
-                    self.retry.failed(subject, now);
+                    self.retry.failed(subject, now, Duration::ZERO);
                 }
                 "superseded"
             }
-            Outcome::Busy(error, wait) => {
-                self.health.answered();
-                tracing::warn!(write = verb, subject, error, ?wait, "the API server has too much to do");
-                self.retry.busy(subject, now, *wait);
-                "failed"
-            }
-            Outcome::Failed(error) => {
-                tracing::warn!(write = verb, subject, error, "a write failed; trying again");
-                self.retry.failed(subject, now);
+            Ok(Outcome::Failed(_)) => "failed",
+            Err(error) => {
+                if error.code().is_some() {
+                    self.health.answered();
+                }
+                // What is refused is planned again: the world may change, and nobody else would notice.
+                let least = if let ErrorKind::Retry(least) = error.kind() { least } else { Duration::ZERO };
+                tracing::warn!(%error, "a write failed; trying again");
+                self.retry.failed(subject, now, least);
                 "failed"
             }
         };
@@ -313,7 +313,7 @@ impl ControlLoop {
             self.metrics.answered(write, &observed);
             observed.tell(&mut self.world);
         }
-        if matches!(outcome, Outcome::Done) {
+        if matches!(outcome, Ok(Outcome::Done)) {
             self.tell(write.notes_after(&self.world));
         }
     }

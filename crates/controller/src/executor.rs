@@ -14,23 +14,22 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use tenure_watch::CallError;
 use tokio::time::timeout;
 
 use crate::events::Note;
 use crate::kind::Observation;
 use crate::part::Perform;
 use crate::write::Write;
-pub use requests::{Every, create, delete, every, exactly, finalize, json_patch, settle};
-pub(crate) use requests::{all_of, unread};
+pub(crate) use requests::all_of;
+pub use requests::{create, delete, every, exactly, finalize, settle};
+pub(crate) use tenure_watch::unread;
+pub use tenure_watch::{Every, json_patch};
 
 /// How long a write takes at least that is called slow.
 const SLOW: Duration = Duration::from_secs(1);
 /// So many times the usual number of writes are in flight at most.
 const MOST: usize = 8;
-/// How long to wait at least when the API server has too much to do and does not say how long.
-const BUSY: Duration = Duration::from_secs(1);
-/// How long to wait at most.
-const LONGEST_BUSY: Duration = Duration::from_mins(1);
 
 /// What performing a write came to, and what was observed.
 pub type Answer = Result<(Outcome, Option<Observation>), kube::Error>;
@@ -42,24 +41,8 @@ pub enum Outcome {
     Done,
     /// The world has moved on since it was planned, and nothing was written.
     Superseded,
-    /// It failed, or nobody knows.
+    /// Whoever should perform it cannot.
     Failed(String),
-    /// The API server asks for this much time.
-    Busy(String, Duration),
-}
-
-impl Outcome {
-    /// What a failure is, and how long whoever refused asks to wait.
-    fn of(error: &kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if matches!(status.code, 429 | 503) => {
-                let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-                let wait = Duration::from_secs(asked.into()).clamp(BUSY, LONGEST_BUSY);
-                Self::Busy(error.to_string(), wait)
-            }
-            _ => Self::Failed(error.to_string()),
-        }
-    }
 }
 
 /// A write that is performed, and what is needed when its answer comes.
@@ -74,7 +57,8 @@ pub(crate) struct InFlight {
 /// A write that was answered.
 pub(crate) struct Answered {
     pub(crate) of: InFlight,
-    pub(crate) outcome: Outcome,
+    /// An error says that it failed, or that nobody knows.
+    pub(crate) outcome: Result<Outcome, CallError>,
     pub(crate) observed: Option<Observation>,
 }
 
@@ -131,13 +115,16 @@ impl Executor {
         self.in_flight.insert(write.subject().to_owned(), Slot { since: now, plan, write: write.clone() });
         let (performer, patience) = (self.performers.get(write.part()).cloned(), self.patience);
         let performing = async move {
+            let act = || format!("write {:?} of {:?}", write.verb(), write.subject());
             let Some(performer) = performer else {
-                return (Outcome::Failed(format!("nobody performs writes of {}", write.part())), None);
+                let why = format!("nobody performs writes of {}", write.part());
+                return (Err(CallError::refused(act(), why)), None);
             };
             match timeout(patience, performer.perform(&*write)).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(error)) => (Outcome::of(&error), None),
-                Err(_) => (Outcome::Failed(format!("no answer within {patience:?}")), None),
+                Ok(Ok((Outcome::Failed(why), observed))) => (Err(CallError::refused(act(), why)), observed),
+                Ok(Ok((outcome, observed))) => (Ok(outcome), observed),
+                Ok(Err(error)) => (Err(CallError::of(act(), &error)), None),
+                Err(_) => (Err(CallError::unanswered(act(), patience)), None),
             }
         };
         let answered = performing.map(|(outcome, observed)| Answered { of: begun, outcome, observed });

@@ -1,6 +1,5 @@
 //! How the controller is, as it is known and not as it is hoped.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,32 +8,21 @@ use tenure_handles::{Clock, Timestamp};
 
 /// The loop goes round at least this often, or it hangs.
 const HANGS: Duration = Duration::from_mins(1);
-/// A watch that fails says so at least this often; it says nothing when it works again.
-const BROKEN: Duration = Duration::from_secs(15);
 /// The lease is read or written every few seconds, so that an API server not heard for so long is out of reach.
 const OUT_OF_REACH: Duration = Duration::from_secs(30);
 
 /// What is known of the controller's own state.
 pub struct Health {
     clock: Arc<dyn Clock>,
+    api: Arc<tenure_watch::Health>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     beat: Timestamp,
-    answered: Option<Timestamp>,
     synced: bool,
     role: String,
-    watches: BTreeMap<&'static str, Watch>,
-}
-
-/// How a watch is.
-enum Watch {
-    Works,
-    Failed(Timestamp, String),
-    /// Its kind is not defined, which nobody has to mend.
-    LacksKind,
 }
 
 impl std::fmt::Debug for Health {
@@ -44,9 +32,9 @@ impl std::fmt::Debug for Health {
 }
 
 impl Health {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, api: Arc<tenure_watch::Health>) -> Self {
         let beat = clock.now();
-        Self { clock, state: Mutex::new(State { beat, role: "standby".to_owned(), ..State::default() }) }
+        Self { clock, api, state: Mutex::new(State { beat, role: "standby".to_owned(), ..State::default() }) }
     }
 
     /// Whether the process works; what it says is for people. If not, a restart may help.
@@ -60,24 +48,19 @@ impl Health {
     /// Whether it can do its work, leading or standing by; what it says is for people.
     pub fn ready(&self) -> (bool, String) {
         let now = self.clock.now();
-        let state = self.state();
-        let reached = state.answered.is_some_and(|answered| now.since(answered) < OUT_OF_REACH);
-        let failing = |watch: &Watch| match watch {
-            Watch::Failed(at, error) if now.since(*at) < BROKEN => Some(error.clone()),
-            _ => None,
-        };
-        let watched = state.watches.values().all(|watch| failing(watch).is_none());
+        let (state, api) = (self.state(), self.api.look());
+        let reached = api.last_answer.is_some_and(|answered| now.since(answered) < OUT_OF_REACH);
+        let watched = api.watches.values().all(|watch| watch.failing.is_none());
         let mut text = format!("role: {}\n", state.role);
-        let since = match state.answered {
+        let since = match api.last_answer {
             None => "never answered".to_owned(),
             Some(answered) => format!("answered {:?} ago", now.since(answered)),
         };
         _ = writeln!(text, "API server: {since}");
         _ = writeln!(text, "objects: {}", if state.synced { "complete" } else { "not complete yet" });
-        for (kind, watch) in &state.watches {
-            let fine =
-                if matches!(watch, Watch::LacksKind) { "not defined in this cluster" } else { "works" };
-            _ = writeln!(text, "watch of {kind}: {}", failing(watch).as_deref().unwrap_or(fine));
+        for (kind, watch) in &api.watches {
+            let fine = if watch.lacks_kind { "not defined in this cluster" } else { "works" };
+            _ = writeln!(text, "watch of {kind}: {}", watch.failing.as_deref().unwrap_or(fine));
         }
         (reached && watched && state.synced, text)
     }
@@ -90,33 +73,11 @@ impl Health {
     }
 
     pub(crate) fn answered(&self) {
-        let now = self.clock.now();
-        self.state().answered = Some(now);
+        self.api.answered();
     }
 
     pub(crate) fn role(&self, role: String) {
         self.state().role = role;
-    }
-
-    pub(crate) fn watch_works(&self, kind: &'static str) {
-        self.answered();
-        self.state().watches.insert(kind, Watch::Works);
-    }
-
-    /// The server answers, and does not know the kind.
-    pub(crate) fn watch_lacks_kind(&self, kind: &'static str) {
-        self.answered();
-        self.state().watches.insert(kind, Watch::LacksKind);
-    }
-
-    /// Nobody watches it any more.
-    pub(crate) fn watch_ended(&self, kind: &'static str) {
-        self.state().watches.remove(kind);
-    }
-
-    pub(crate) fn watch_failed(&self, kind: &'static str, error: String) {
-        let now = self.clock.now();
-        self.state().watches.insert(kind, Watch::Failed(now, error));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -133,17 +94,18 @@ mod tests {
     #[test]
     fn it_is_ready_only_while_it_knows_everything_and_reaches_the_api_server() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000)));
-        let health = Health::new(clock.clone());
+        let api = Arc::new(tenure_watch::Health::new(clock.clone()));
+        let health = Health::new(clock.clone(), Arc::clone(&api));
         assert!(!health.ready().0 && health.live().0, "{:?}", health.ready());
-        health.watch_works("Node");
+        api.heard("Node");
         health.beat(true);
         assert!(health.ready().0, "{:?}", health.ready());
-        health.watch_failed("Node", "connection refused".to_owned());
+        api.failed("Node", "connection refused".to_owned(), Duration::from_secs(10));
         assert_eq!(
             (health.ready().0, health.ready().1.contains("watch of Node: connection refused")),
             (false, true)
         );
-        health.watch_lacks_kind("NetworkAttachmentDefinition");
+        api.lacks_kind("NetworkAttachmentDefinition");
         assert!(health.ready().1.contains("NetworkAttachmentDefinition: not defined in this cluster"));
         clock.advance(Duration::from_secs(15));
         assert!(health.ready().0, "a watch that fails no more works, though nothing may have happened since");

@@ -14,8 +14,15 @@
 //! completes, idempotently, what such a write has decided. See [`Write`].
 
 mod attachment;
-mod cache;
-mod changes;
+/// Objects as they are known.
+mod cache {
+    pub use tenure_watch::{Cache, Known, Seen};
+}
+/// Which objects have changed.
+mod changes {
+    pub(crate) use tenure_watch::ChangeLog;
+    pub use tenure_watch::{Changed, Cursor};
+}
 mod claims;
 mod coil;
 mod control_loop;
@@ -32,7 +39,6 @@ mod part;
 mod plan;
 mod pods;
 mod release;
-mod retry;
 mod run;
 mod sightings;
 mod suspicions;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use tenure_daemon::Pages;
 use tenure_handles::Clock;
+use tenure_watch::{Connection, Publisher};
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -15,7 +16,6 @@ use crate::claims::{ClaimSettings, ClaimsPart};
 use crate::coil::Coil;
 use crate::control_loop::ControlLoop;
 use crate::election::{Role, Timing};
-use crate::events;
 use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
@@ -100,7 +100,7 @@ pub struct RunError(String);
 
 /// A controller that is ready to run.
 pub struct Controller {
-    client: Client,
+    connection: Connection,
     clock: Arc<dyn Clock>,
     settings: Settings,
     parts: Vec<Arc<dyn Part>>,
@@ -118,10 +118,11 @@ impl Controller {
     /// A controller of the API that `client` reaches.
     pub fn new(client: Client, clock: impl Clock, settings: Settings) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
-        let health = Arc::new(Health::new(clock.clone()));
+        let connection = Connection::named(client, clock.clone(), &settings.identity);
+        let health = Arc::new(Health::new(clock.clone(), connection.health().clone()));
         let parts = settings.all_parts();
         let metrics = Arc::new(Metrics::of(parts.iter().map(AsRef::as_ref)));
-        Self { client, clock, settings, parts, health, metrics }
+        Self { connection, clock, settings, parts, health, metrics }
     }
 
     /// How it is.
@@ -148,17 +149,22 @@ impl Controller {
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let mut tasks = JoinSet::new();
         let (sender, observations) = mpsc::unbounded_channel();
-        let mut watches = Watches::new(&self.client, &sender, &self.health, &mut tasks);
+        let mut watches = Watches::new(&self.connection, &sender, &mut tasks);
         self.parts.iter().for_each(|part| part.watch(&mut watches));
         let needs = watches.into_needs();
         // Watches keep their own: when all of them have ended, so has this.
         drop(sender);
         let (notes, noted) = mpsc::channel(256);
-        let instance = self.settings.identity.clone();
-        tasks.spawn(events::publish(self.client.clone(), self.clock.clone(), instance, noted));
+        let publisher = Publisher {
+            component: "tenure-controller",
+            instance: self.settings.identity.clone(),
+            host: None,
+            at_most: usize::MAX,
+        };
+        tasks.spawn(publisher.publish(self.connection.clone(), self.clock.clone(), noted));
         let (role, heard_role) = watch::channel(Role::Standby);
         let campaign = Campaign {
-            leases: Campaign::leases(&self.client, &self.settings.lease_namespace),
+            leases: Campaign::leases(&self.connection.client(), &self.settings.lease_namespace),
             name: self.settings.lease_name.clone(),
             clock: self.clock.clone(),
             timing: self.settings.timing,
@@ -170,7 +176,7 @@ impl Controller {
         let mut world = World::of_cluster_network(self.settings.cluster_network.clone());
         world.missing_node_rest = MissingNodeRest(self.settings.missing_node_rest);
         let mut control_loop = ControlLoop::new(
-            &self.client,
+            &self.connection,
             self.clock.clone(),
             self.settings,
             self.parts,

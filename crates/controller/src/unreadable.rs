@@ -19,9 +19,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
 use kube::runtime::watcher::Event;
-use kube::{Resource, ResourceExt};
 use tenure_api::read::{Read, Unreadable};
+use tenure_watch::Identity;
 
 use crate::events::Note;
 use crate::kind::Kind;
@@ -48,14 +49,6 @@ pub(crate) enum Sorted<K> {
     Is(Event<K>),
     /// It cannot, and counts as what was last read.
     Unread,
-}
-
-/// The name by which an object that cannot be read is known.
-pub(crate) fn full_name(object: &impl ResourceExt) -> String {
-    match object.namespace() {
-        Some(namespace) => format!("{namespace}/{}", object.name_any()),
-        None => object.name_any(),
-    }
 }
 
 /// Tells what can be read from what cannot.
@@ -92,16 +85,11 @@ where
 
 impl Stub {
     fn of(it: &Unreadable, about: ObjectReference) -> Self {
-        let (name, uid) = (it.name().to_owned(), it.uid().to_owned());
-        let full_name = match &it.metadata.namespace {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.clone(),
-        };
         Self {
-            full_name,
+            full_name: Identity::placed(&it.metadata).key,
             namespace: it.metadata.namespace.clone().unwrap_or_default(),
-            name,
-            uid,
+            name: it.name().to_owned(),
+            uid: it.uid().to_owned(),
             version: it.metadata.resource_version.clone(),
             why: it.why.clone(),
             about,

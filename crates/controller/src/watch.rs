@@ -1,34 +1,18 @@
-//! Watches: one for each kind, into one queue. Objects are read one by one, so that none hides another.
-//!
-//! The waits between failures are our own: kube's would begin anew with each list that is tried, and an API server that is
-//! away would be asked twenty times a second.
+//! Watches: one for each kind, into one queue of observations ([`tenure_watch`]).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, Resource};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
 use tenure_api::read::Read;
+use tenure_watch::{Connection, LOOK_FOR_KIND, Listener};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::health::Health;
 use crate::kind::{Kind, Observation};
-use crate::retry::wait_after;
-use crate::unreadable::{Sorted, full_name, sort};
+use crate::unreadable::{Sorted, sort};
 use crate::world::World;
-
-/// What a watch is told that begins where the server does not remember any more.
-const GONE: u16 = 410;
-/// What is told of a kind that is not defined.
-const NOT_FOUND: u16 = 404;
-/// How often a kind that is not defined is looked for.
-const LOOK_FOR_KIND: Duration = Duration::from_secs(2);
 
 /// How a kind is watched.
 #[derive(Default)]
@@ -46,9 +30,8 @@ pub type Needed = Box<dyn Fn(&World) -> bool + Send>;
 
 /// Starts watches, and says which of them are needed.
 pub struct Watches<'a> {
-    client: &'a Client,
+    connection: &'a Connection,
     observations: &'a UnboundedSender<Observation>,
-    health: &'a Arc<Health>,
     tasks: &'a mut JoinSet<()>,
     started: BTreeSet<&'static str>,
     needs: Needs,
@@ -70,17 +53,16 @@ impl Needs {
 
 impl<'a> Watches<'a> {
     pub(crate) fn new(
-        client: &'a Client,
+        connection: &'a Connection,
         observations: &'a UnboundedSender<Observation>,
-        health: &'a Arc<Health>,
         tasks: &'a mut JoinSet<()>,
     ) -> Self {
-        Self { client, observations, health, tasks, started: BTreeSet::new(), needs: Needs::default() }
+        Self { connection, observations, tasks, started: BTreeSet::new(), needs: Needs::default() }
     }
 
     /// The client to watch with.
     pub fn client(&self) -> Client {
-        self.client.clone()
+        self.connection.client()
     }
 
     /// Which of the watches are needed.
@@ -95,45 +77,41 @@ impl<'a> Watches<'a> {
         }
         let Watch { fields, may_be_missing, needed } = watch;
         let config = watcher::Config { field_selector: fields.map(str::to_owned), ..Default::default() };
-        let following = Following {
-            kind: K::NAME,
-            may_be_missing,
-            observations: self.observations.clone(),
-            health: self.health.clone(),
+        let (connection, observer) = (self.connection.clone(), Observer(self.observations.clone()));
+        let following = move || {
+            let (connection, observer) = (connection.clone(), observer.clone());
+            let (api, config) = (api.clone(), config.clone());
+            let look_for_kind = may_be_missing.then_some(LOOK_FOR_KIND);
+            async move { connection.watch::<K>(K::NAME, api, config, look_for_kind, observer).await }
         };
-        match needed {
-            None => drop(self.tasks.spawn(async move {
-                follow::<K>(&following, watcher(api, config).boxed()).await;
-            })),
-            Some(needed) => {
-                let (sender, receiver) = watch::channel(false);
-                self.needs.0.push((needed, sender));
-                self.tasks.spawn(follow_while::<K>(following, api, config, receiver));
-            }
-        }
+        let Some(needed) = needed else { return drop(self.tasks.spawn(following())) };
+        let (sender, receiver) = watch::channel(false);
+        self.needs.0.push((needed, sender));
+        let (connection, observer) = (self.connection.clone(), Observer(self.observations.clone()));
+        let ended = move || {
+            connection.health().ended(K::NAME);
+            observer.send(|world| {
+                // Whether the kind is there is not known any more, either.
+                world.note_lack(K::NAME, false);
+                K::forget(world);
+            })
+        };
+        self.tasks.spawn(follow_while(receiver, following, ended));
     }
 }
 
-/// Follows a watch while it is needed.
-async fn follow_while<K: Kind>(
-    following: Following,
-    api: Api<Read<K>>,
-    config: watcher::Config,
+/// Follows a watch while it is needed, and says when it has ended, for as long as anyone listens.
+async fn follow_while<F: Future<Output = ()>>(
     mut needed: watch::Receiver<bool>,
+    following: impl Fn() -> F,
+    ended: impl Fn() -> bool,
 ) {
     while needed.wait_for(|needed| *needed).await.is_ok() {
-        let events = watcher(api.clone(), config.clone()).boxed();
         tokio::select! {
-            () = follow::<K>(&following, events) => return,
+            () = following() => return,
             _ = needed.wait_for(|needed| !*needed) => {}
         }
-        following.health.watch_ended(K::NAME);
-        let ended = Observation::new(|world| {
-            // Whether the kind is there is not known any more, either.
-            world.note_lack(K::NAME, false);
-            K::forget(world);
-        });
-        if following.observations.send(ended).is_err() {
+        if !ended() {
             return;
         }
     }
@@ -141,162 +119,45 @@ async fn follow_while<K: Kind>(
     std::future::pending::<()>().await;
 }
 
-struct Following {
-    kind: &'static str,
-    may_be_missing: bool,
-    observations: UnboundedSender<Observation>,
-    health: Arc<Health>,
-}
+/// Sends on what a watch says.
+#[derive(Clone)]
+struct Observer(UnboundedSender<Observation>);
 
-impl Following {
+impl Observer {
     /// Whether anyone listens.
-    fn send(&self, observation: Observation) -> bool {
-        self.observations.send(observation).is_ok()
+    fn send(&self, tell: impl FnOnce(&mut World) + Send + 'static) -> bool {
+        self.0.send(Observation::new(tell)).is_ok()
     }
 }
 
-async fn follow<K: Kind>(
-    following: &Following,
-    mut events: BoxStream<'static, Result<Event<Read<K>>, watcher::Error>>,
-) {
-    let Following { kind, may_be_missing, health, .. } = following;
-    let mut failures = 0;
-    let mut missing = false;
-    let mut unreadable = Names::default();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                // At the beginning of a list nobody has answered yet.
-                if !matches!(event, Event::Init) {
-                    health.watch_works(kind);
-                    if missing {
-                        following.send(Observation::new(|world| world.note_lack(K::NAME, false)));
-                    }
-                    (failures, missing) = (0, false);
-                }
-                if !observe(following, &mut unreadable, event) {
-                    return;
-                }
-            }
-            Err(error) if *may_be_missing && is_not_there(&error) => {
-                if !missing {
-                    tracing::info!(kind, "the API server does not know this kind; looking for it again");
-                    following.send(Observation::new(|world| {
-                        world.note_lack(K::NAME, true);
-                        K::observe_lack(world);
-                    }));
-                }
-                missing = true;
-                health.watch_lacks_kind(kind);
-                sleep(LOOK_FOR_KIND).await;
-            }
-            Err(error) => {
-                tracing::warn!(kind, %error, "watching failed; trying again");
-                health.watch_failed(kind, error.to_string());
-                // A server that has forgotten where the watch was is there, as after its restart: all is listed soon.
-                let is_there = matches!(&error, watcher::Error::WatchError(status) if status.code == GONE);
-                failures = if is_there { 1 } else { failures + 1 };
-                sleep(wait_after(failures)).await;
-            }
-        }
-    }
-}
-
-/// Sends on what an event says. Returns whether anyone listens.
-fn observe<K: Kind>(following: &Following, unreadable: &mut Names, event: Event<Read<K>>) -> bool {
-    for name in unreadable.hear(&event) {
-        if !following.send(Observation::new(move |world| world.unreadable.forget(K::NAME, &name))) {
+impl<K: Kind> Listener<K> for Observer {
+    fn hear(&mut self, event: Event<Read<K>>) -> bool {
+        let (sorted, stub) = sort::<K>(event);
+        let kept = matches!(sorted, Sorted::Unread);
+        if let Some(stub) = stub
+            && !self.send(move |world| world.observe_unreadable::<K>(stub, kept))
+        {
             return false;
         }
-    }
-    let (sorted, stub) = sort::<K>(event);
-    let kept = matches!(sorted, Sorted::Unread);
-    if let Some(stub) = stub
-        && !following.send(Observation::new(move |world| world.observe_unreadable::<K>(stub, kept)))
-    {
-        return false;
-    }
-    match sorted {
-        Sorted::Is(event) => {
-            let event = event.modify(K::trim);
-            following.send(Observation::new(move |world| K::observe(world, event)))
-        }
-        Sorted::Unread => true,
-    }
-}
-
-/// The names of those that could not be read, as far as this watch has said.
-#[derive(Default)]
-struct Names {
-    names: BTreeSet<String>,
-    /// While a list comes in, those that it has not mentioned yet.
-    unseen: BTreeSet<String>,
-}
-
-impl Names {
-    /// Takes in an event, and names those that can be read by now, or are gone.
-    fn hear<K: Resource<DynamicType = ()>>(&mut self, event: &Event<Read<K>>) -> Vec<String> {
-        let (read, gone) = match event {
-            Event::Init => {
-                self.unseen.clone_from(&self.names);
-                return Vec::new();
+        match sorted {
+            Sorted::Is(event) => {
+                let event = event.modify(K::trim);
+                self.send(move |world| K::observe(world, event))
             }
-            Event::InitDone => {
-                let vanished = std::mem::take(&mut self.unseen);
-                self.names.retain(|name| !vanished.contains(name));
-                return vanished.into_iter().collect();
+            Sorted::Unread => true,
+        }
+    }
+
+    fn readable(&mut self, name: String) {
+        self.send(move |world| world.unreadable.forget(K::NAME, &name));
+    }
+
+    fn lacks_kind(&mut self, lacks: bool) {
+        self.send(move |world| {
+            world.note_lack(K::NAME, lacks);
+            if lacks {
+                K::observe_lack(world);
             }
-            Event::InitApply(read) | Event::Apply(read) => (read, false),
-            Event::Delete(read) => (read, true),
-        };
-        let is_unreadable = read.as_result().is_err() && !gone;
-        if !is_unreadable && self.names.is_empty() {
-            return Vec::new();
-        }
-        let name = full_name(read);
-        self.unseen.remove(&name);
-        if is_unreadable {
-            self.names.insert(name);
-            return Vec::new();
-        }
-        if self.names.remove(&name) { vec![name] } else { Vec::new() }
-    }
-}
-
-/// Whether the server does not know the kind.
-fn is_not_there(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == NOT_FOUND,
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::Node;
-    use tenure_handles::{SeededEntropy, SystemClock};
-    use tenure_localapi::LocalApi;
-    use tenure_testbed::faults::{Calls, Faults, Rule};
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn an_api_server_that_is_away_is_asked_more_and_more_seldom_and_nobody_says_that_it_answers() {
-        let faults = Faults::seeded(1);
-        faults.add(Rule::lose_request());
-        let client = faults.client(LocalApi::temporary(SystemClock, SeededEntropy::new(1)), "default");
-        let health = Arc::new(Health::new(Arc::new(SystemClock)));
-        let (observations, _observed) = mpsc::unbounded_channel();
-        let mut tasks = JoinSet::new();
-        let mut watches = Watches::new(&client, &observations, &health, &mut tasks);
-        let nodes = Api::all(watches.client());
-        watches.add::<Node>(nodes, Watch::default());
-        // Asked after 0, 50, 150, 350 and 750 ms.
-        assert!(tokio::time::timeout(Duration::from_millis(1_200), tasks.join_next()).await.is_err());
-        let asked = faults.tally(&Calls::all()).asked;
-        assert!((2..=5).contains(&asked), "it was asked {asked} times within a second");
-        assert!(health.ready().1.contains("never answered"), "{:?}", health.ready());
+        });
     }
 }

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use tenure_api::claims::DEFAULT_INTERFACE;
 use tenure_claims::{Attached, ClaimFacts, PodFacts, Reference, Refusal, Selection, Wanted, selection_of};
 use tenure_cni::Failure;
+use tenure_watch::place;
 
 use super::known::Known;
 use super::{Claims, OptIn, Reason, refusal};
 use crate::node::ClaimUse;
 use crate::objects::lock;
-use crate::objects::mirror::place;
 use crate::serve::PodName;
 
 /// An interface that is to be made.
@@ -204,7 +204,7 @@ impl Known {
     ) -> Option<&ClaimFacts> {
         let namespace = &interface.pod.namespace;
         match reference {
-            Reference::Named(name) => self.claims.get(&place(namespace, name)),
+            Reference::Named(name) => self.claims.facts(&place(namespace, name)),
             Reference::Launcher { .. } => {
                 let candidates = self.claims.of_namespace(namespace);
                 let candidates = candidates.filter(|claim| reference.is(claim, interface.network));

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenure_claims::ClaimFacts;
+use tenure_watch::{Cache, Change, Heard, Seen};
 
 use super::Shared;
 use crate::node::Event;
-use crate::objects::mirror::{Change, Heard, Mirror};
 use crate::objects::{RemoteClaim, lock};
 
 /// All claims.
 #[derive(Default)]
 pub(super) struct Known {
-    pub(super) claims: Mirror<ClaimFacts>,
+    pub(super) claims: Cache<Seen<ClaimFacts>>,
     /// By UID: the pod that the node was told to have it, and whether another has it, too.
     told: BTreeMap<String, (Option<String>, bool)>,
     /// Whether the node was told that all are known.

@@ -31,7 +31,7 @@ impl Claims {
         let kind = GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstance");
         let kind = ApiResource::from_gvk_with_plural(&kind, "virtualmachineinstances");
         let instances: Api<DynamicObject> =
-            Api::namespaced_with(self.shared.client.clone(), &interface.pod.namespace, &kind);
+            Api::namespaced_with(self.shared.connection.client(), &interface.pod.namespace, &kind);
         match instances.get(vmi).await {
             Ok(instance) => !is_on_pods_network(&instance.data),
             Err(error) => {

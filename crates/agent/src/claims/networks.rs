@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_claims::opt_in::{name_of_definition, network_of_definition};
-
-use crate::objects::mirror::{Change, Heard, Mirror, place};
+use tenure_watch::{Cache, Change, Heard, Seen, place};
 
 /// What matters of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +38,7 @@ impl Definition {
 /// The names of networks, and which opt in.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
-    definitions: Mirror<Definition>,
+    definitions: Cache<Seen<Definition>>,
     /// How many definitions opt each in.
     opted_in: BTreeMap<String, usize>,
 }
@@ -52,18 +51,18 @@ impl Networks {
 
     /// Whether this definition does.
     pub(super) fn says(&self, namespace: &str, definition: &str, network: &str) -> bool {
-        let known = self.definitions.get(&place(namespace, definition));
+        let known = self.definitions.facts(&place(namespace, definition));
         known.is_some_and(|it| it.opts_in == Ok(true) && it.network.as_deref() == Some(network))
     }
 
     /// The name of a definition's network; nothing if that is not known.
     pub(super) fn name(&self, namespace: &str, definition: &str) -> Option<String> {
-        self.definitions.get(&place(namespace, definition))?.network.clone()
+        self.definitions.facts(&place(namespace, definition))?.network.clone()
     }
 
     /// What is wrong with what a definition says of opting in.
     pub(super) fn problem(&self, namespace: &str, definition: &str) -> Option<String> {
-        self.definitions.get(&place(namespace, definition))?.opts_in.clone().err()
+        self.definitions.facts(&place(namespace, definition))?.opts_in.clone().err()
     }
 
     /// Whether a list has come in.
@@ -78,17 +77,15 @@ impl Networks {
         }
         for change in &changes {
             if let Change::Seen {
-                name,
-                value: Definition { network: Some(network), opts_in: Ok(true) },
-                ..
+                key, value: Definition { network: Some(network), opts_in: Ok(true) }, ..
             } = change
             {
-                tracing::info!(definition = name, network, "addresses of a network may outlive pods");
+                tracing::info!(definition = key, network, "addresses of a network may outlive pods");
             }
         }
         self.opted_in = BTreeMap::new();
-        let opted_in = self.definitions.iter().filter(|(_, it)| it.opts_in == Ok(true));
-        for network in opted_in.filter_map(|(_, it)| it.network.as_ref()) {
+        let opted_in = self.definitions.iter().filter(|it| it.facts.opts_in == Ok(true));
+        for network in opted_in.filter_map(|it| it.facts.network.as_ref()) {
             *self.opted_in.entry(network.clone()).or_default() += 1;
         }
     }

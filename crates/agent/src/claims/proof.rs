@@ -14,7 +14,6 @@ use tenure_api::coil::AddressBlock;
 use tenure_api::whereabouts::IPPool;
 use tenure_claims::status::RecordLocation;
 use tenure_claims::{ClaimFacts, OnRecord};
-use tokio::time::timeout;
 use tracing::debug;
 
 use super::Shared;
@@ -46,11 +45,8 @@ impl Shared {
     pub(super) async fn read_record(&self, claim: &ClaimFacts) -> Result<(), String> {
         let mut found: Option<OnRecord> = None;
         for place in claim.places.iter().take(MOST_PLACES) {
-            let this = match timeout(LIVE_READ, self.read_place(place, &claim.uid)).await {
-                Ok(Ok(this)) => this,
-                Ok(Err(error)) => return Err(format!("{place}: {error}")),
-                Err(_) => return Err(format!("{place}: no answer within {} s", LIVE_READ.as_secs_f32())),
-            };
+            let (act, read) = (|| format!("reading {place}"), self.read_place(place, &claim.uid));
+            let this = self.connection.once(LIVE_READ, act, read).await.map_err(|error| error.to_string())?;
             found = Some(match found {
                 Some(found) => found.and(this),
                 None => this,
@@ -63,12 +59,12 @@ impl Shared {
     async fn read_place(&self, place: &RecordLocation, uid: &str) -> Result<OnRecord, kube::Error> {
         Ok(match place {
             RecordLocation::Block(name) => {
-                let block = Api::<AddressBlock>::all(self.client.clone()).get_opt(name).await?;
+                let block = Api::<AddressBlock>::all(self.connection.client()).get_opt(name).await?;
                 block.map(|block| OnRecord::in_block(&block, uid)).unwrap_or_default()
             }
             RecordLocation::Ledger(name) => {
                 // In this namespace only: that of others may be anybody's.
-                let ledgers: Api<IPPool> = Api::namespaced(self.client.clone(), &self.options.namespace);
+                let ledgers: Api<IPPool> = Api::namespaced(self.connection.client(), &self.options.namespace);
                 let ledger = ledgers.get_opt(name).await?;
                 ledger.map(|ledger| OnRecord::in_ledger(&ledger, uid)).unwrap_or_default()
             }

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use super::{ApiCalls, Calls};
 use crate::node::Node;
 use crate::node::view::{JournalView, PoolView};
-use crate::objects::ObjectsHealth;
+use crate::objects::ApiHealth;
 
 type Labels = Vec<(&'static str, String)>;
 type Numbers = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -147,7 +147,7 @@ impl Metrics {
     pub(super) fn text(
         &self,
         seen: Option<&Seen>,
-        objects: &ObjectsHealth,
+        objects: &ApiHealth,
         serving: bool,
     ) -> Result<String, std::fmt::Error> {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ use crate::drive::{Executor, NodeChannel};
 use crate::journal::{Image, Record};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Attach, Event, PoolFacts, Recorded, SeenBlock, SeenSlice, Settings, Wish};
-use crate::objects::{WatchHealth, Watched};
+use crate::objects::{WatchHealth, watched};
 
 struct Committed(Handle, u64);
 
@@ -34,7 +34,7 @@ struct Rig {
     calls: Calls,
     clock: Arc<ManualClock>,
     stage: Arc<Mutex<Stage>>,
-    objects: Arc<Mutex<ObjectsHealth>>,
+    objects: Arc<Mutex<ApiHealth>>,
     end: oneshot::Sender<()>,
     driven: JoinHandle<()>,
 }
@@ -61,7 +61,7 @@ fn rig() -> Rig {
     let (end, ended) = oneshot::channel::<()>();
     let driven = tokio::spawn(driver.run(async move { drop(ended.await) }));
     let stage = Arc::new(Mutex::new(Stage::Reading));
-    let objects = Arc::new(Mutex::new(ObjectsHealth::default()));
+    let objects = Arc::new(Mutex::new(ApiHealth::default()));
     let (said, heard) = (Arc::clone(&stage), Arc::clone(&objects));
     let calls = Calls::default();
     let inspector = Inspector::new(Parts {
@@ -125,10 +125,10 @@ async fn an_api_server_that_is_away_is_said_and_does_not_make_it_unready() {
     rig.serve();
     let failing =
         WatchHealth { listed: true, failing: Some("connection refused".into()), ..WatchHealth::default() };
-    *rig.objects.lock().unwrap() = ObjectsHealth {
+    *rig.objects.lock().unwrap() = ApiHealth {
         complete: true,
         last_answer: Some(rig.clock.now()),
-        watches: BTreeMap::from([(Watched::Pools, failing)]),
+        watches: BTreeMap::from([(watched::POOLS, failing)]),
     };
     rig.clock.advance(Duration::from_secs(40));
     let (ready, text) = rig.inspector.ready().await;

@@ -11,7 +11,7 @@ use super::{Inspector, kernel};
 use crate::key::{HoldKey, Pod};
 use crate::node::view::{BlockView, CoolingView, HoldView, PoolView, WaitingView};
 use crate::node::{Fence, Node};
-use crate::objects::ObjectsHealth;
+use crate::objects::ApiHealth;
 
 /// One look at a node.
 struct Seen {
@@ -80,7 +80,7 @@ impl Inspector {
     }
 }
 
-fn api(health: ObjectsHealth) -> tenure_view::Api {
+fn api(health: ApiHealth) -> tenure_view::Api {
     let watches = health.watches.into_iter().map(|(watched, health)| tenure_view::Watch {
         kind: watched.to_string(),
         problem: health.failing.or_else(|| (!health.listed).then(|| "not listed yet".to_owned())),

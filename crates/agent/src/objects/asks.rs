@@ -17,14 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::Timestamp;
+use tenure_watch::{CallError, Change, Heard, Identity, exactly};
 
-use super::calls::Trouble;
-use super::mirror::{Change, Heard, Identity};
-use super::waits::Waits;
 use super::{Shared, facts, lock};
 use crate::node::{AskId, Event, Refusal, RefusalKind, Urgency};
 
@@ -70,7 +68,7 @@ impl Shared {
         let node = &self.options.node;
         let name = match tenure_api::coil::request_name(&pool, node) {
             // Each wish has a name of its own: an answer cannot be taken for another one's.
-            Ok(name) => format!("{name}-{:016x}", self.entropy.next_u64()),
+            Ok(name) => format!("{name}-{:016x}", self.connection.entropy().next_u64()),
             Err(error) => {
                 let refusal = Refusal { kind: RefusalKind::Unusable, message: error.to_string() };
                 return (self.tell)(Event::BlockRefused { ask, refusal });
@@ -84,20 +82,23 @@ impl Shared {
     }
 
     async fn create(self: &Arc<Self>, name: String, pool: &str) {
-        let requests: Api<BlockRequest> = Api::all(self.client.clone());
+        let requests: Api<BlockRequest> = Api::all(self.connection.client());
         let made = async {
             let node = self.owner().await?;
             let mut request = BlockRequest::of(&node, pool)
                 .map_err(|error| Refusal { kind: RefusalKind::Unusable, message: error.to_string() })?;
             request.metadata.name = Some(name.clone());
-            let made = self.insist(|| async {
-                match requests.create(&PostParams::default(), &request).await {
-                    // The answer to an earlier try got lost.
-                    Err(kube::Error::Api(status)) if status.code == 409 => requests.get(&name).await,
-                    other => other,
-                }
-            });
-            made.await.map_err(|trouble| refusal(&trouble))
+            let made = self.insist(
+                || format!("creating BlockRequest {name:?}"),
+                || async {
+                    match requests.create(&PostParams::default(), &request).await {
+                        // The answer to an earlier try got lost.
+                        Err(kube::Error::Api(status)) if status.code == 409 => requests.get(&name).await,
+                        other => other,
+                    }
+                },
+            );
+            made.await.map_err(|error| refusal(&error))
         };
         match made.await {
             Ok(request) => {
@@ -118,9 +119,10 @@ impl Shared {
         let uid = if known.is_some() {
             known
         } else {
-            let nodes: Api<Node> = Api::all(self.client.clone());
-            let found = self.insist(|| nodes.get_metadata_opt(name)).await;
-            found.map_err(|trouble| refusal(&trouble))?.and_then(|node| node.uid())
+            let nodes: Api<Node> = Api::all(self.connection.client());
+            let act = || format!("reading Node {name:?}");
+            let found = self.insist(act, || nodes.get_metadata_opt(name)).await;
+            found.map_err(|error| refusal(&error))?.and_then(|node| node.uid())
         };
         let Some(uid) = uid else {
             let message =
@@ -135,16 +137,16 @@ impl Shared {
     /// Takes in a request that was read.
     fn show_request(self: &Arc<Self>, request: &BlockRequest) {
         let seen = SeenRequest::of(request, &self.options.node);
-        self.hear_request(Heard::Applied(Identity::of(request), seen));
+        self.hear_request(Heard::Applied(Identity::named(&request.metadata), seen));
     }
 
     /// Takes in what is heard of this node's requests.
     pub(super) fn hear_request(self: &Arc<Self>, heard: Heard<SeenRequest>) {
-        let mut mirror = lock(&self.requests);
-        for change in mirror.hear(heard) {
+        let mut requests = lock(&self.requests);
+        for change in requests.hear(heard) {
             match change {
-                Change::Seen { name, uid, value } => self.request_seen(name, uid, value),
-                Change::Gone { name, .. } => self.request_gone(&name),
+                Change::Seen { key, uid, value } => self.request_seen(key, uid, value),
+                Change::Gone { key, .. } => self.request_gone(&key),
             }
         }
     }
@@ -204,19 +206,17 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         self.spawn(async move {
-            let requests: Api<BlockRequest> = Api::all(shared.client.clone());
-            let exactly = Preconditions { uid: Some(uid.clone()), resource_version: None };
-            let exactly = DeleteParams::default().preconditions(exactly);
-            let mut waits = Waits::default();
+            let requests: Api<BlockRequest> = Api::all(shared.connection.client());
+            let (exactly, mut backoff) = (exactly(Some(uid.clone()), None), shared.connection.backoff());
+            let act = || format!("deleting BlockRequest {name:?}");
             loop {
-                match shared.insist(|| requests.delete(&name, &exactly)).await {
+                match shared.insist(act, || requests.delete(&name, &exactly)).await {
+                    Ok(_) => break,
                     // Not found, or another one by now.
-                    Ok(_) | Err(Trouble::Refused(404 | 409, _)) => break,
-                    Err(trouble) => {
-                        tracing::warn!(request = name, %trouble, "a request cannot be deleted yet");
-                    }
+                    Err(error) if error.is_stale() => break,
+                    Err(error) => tracing::warn!(%error, "a request cannot be deleted yet"),
                 }
-                waits.pass().await;
+                backoff.wait().await;
             }
             shared.hear_request(Heard::Gone(name, uid.clone()));
             shared.asks().closing.remove(&uid);
@@ -226,12 +226,13 @@ impl Shared {
     /// A block that was granted is there; if the watch is behind, it is read.
     async fn look_for_block(self: &Arc<Self>, name: &str) {
         tokio::time::sleep(SHOWN).await;
-        let shown = lock(&self.own_blocks).get(name).is_some();
+        let shown = lock(&self.own_blocks).facts(name).is_some();
         if shown {
             return;
         }
-        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
-        if let Ok(Some(block)) = self.insist(|| blocks.get_opt(name)).await {
+        let blocks: Api<AddressBlock> = Api::all(self.connection.client());
+        let act = || format!("reading AddressBlock {name:?}");
+        if let Ok(Some(block)) = self.insist(act, || blocks.get_opt(name)).await {
             self.show_block(&block);
         }
     }
@@ -257,9 +258,9 @@ impl Shared {
         if old.is_empty() {
             return;
         }
-        let requests: Api<BlockRequest> = Api::all(self.client.clone());
+        let requests: Api<BlockRequest> = Api::all(self.connection.client());
         let of_node = ListParams::default().fields(&of_node(&self.options.node));
-        match self.insist(|| requests.list(&of_node)).await {
+        match self.insist(|| "listing BlockRequests".to_owned(), || requests.list(&of_node)).await {
             Ok(list) => {
                 let there: BTreeMap<String, BlockRequest> =
                     list.items.into_iter().map(|request| (request.name_any(), request)).collect();
@@ -270,9 +271,9 @@ impl Shared {
                     }
                 }
             }
-            Err(trouble) => {
+            Err(error) => {
                 for name in old {
-                    self.give_up(&name, refusal(&trouble));
+                    self.give_up(&name, refusal(&error));
                 }
             }
         }
@@ -284,11 +285,11 @@ pub(super) fn of_node(node: &str) -> String {
     format!("spec.nodeName={node}")
 }
 
-fn refusal(trouble: &Trouble) -> Refusal {
+fn refusal(error: &CallError) -> Refusal {
     // What the API server does not accept, it will not accept later either.
-    let kind = match trouble {
-        Trouble::Refused(400 | 422, _) => RefusalKind::Unusable,
+    let kind = match error.code() {
+        Some(400 | 422) => RefusalKind::Unusable,
         _ => RefusalKind::Unreachable,
     };
-    Refusal { kind, message: trouble.to_string() }
+    Refusal { kind, message: error.to_string() }
 }

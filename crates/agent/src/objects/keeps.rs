@@ -8,9 +8,9 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::AddressBlock;
 use tenure_api::release::{RELEASING, mark_of};
+use tenure_watch::CallError;
 
 use super::Shared;
-use super::calls::Trouble;
 
 /// How often somebody else may change a block while its mark is being removed. The node tries again later.
 const TRIES: usize = 5;
@@ -22,8 +22,8 @@ impl Shared {
             match self.try_to_keep(&name, &uid).await {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(trouble) => {
-                    return tracing::warn!(block = name, %trouble, "a block cannot be kept yet: its mark cannot be removed");
+                Err(error) => {
+                    return tracing::warn!(block = name, %error, "a block cannot be kept yet: its mark cannot be removed");
                 }
             }
         }
@@ -34,9 +34,10 @@ impl Shared {
     }
 
     /// Whether there is nothing left to do.
-    async fn try_to_keep(self: &Arc<Self>, name: &str, uid: &str) -> Result<bool, Trouble> {
-        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
-        let Some(block) = self.insist(|| blocks.get_opt(name)).await? else {
+    async fn try_to_keep(self: &Arc<Self>, name: &str, uid: &str) -> Result<bool, CallError> {
+        let blocks: Api<AddressBlock> = Api::all(self.connection.client());
+        let act = || format!("reading AddressBlock {name:?}");
+        let Some(block) = self.insist(act, || blocks.get_opt(name)).await? else {
             self.block_is_gone(name, uid);
             return Ok(true);
         };
@@ -55,14 +56,15 @@ impl Shared {
         }
         let metadata = json!({"resourceVersion": block.resource_version(), "annotations": {RELEASING: null}});
         let (patch, plain) = (Patch::Merge(json!({"metadata": metadata})), PatchParams::default());
-        match self.insist(|| blocks.patch(name, &plain, &patch)).await {
+        let act = || format!("taking the mark off AddressBlock {name:?}");
+        match self.insist(act, || blocks.patch(name, &plain, &patch)).await {
             Ok(kept) => {
                 tracing::info!(block = name, "this node is alive and keeps a block that was to be released");
                 self.show_block(&kept);
                 Ok(true)
             }
-            Err(Trouble::Refused(404 | 409, _)) => Ok(false),
-            Err(trouble) => Err(trouble),
+            Err(error) if error.is_stale() => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

@@ -17,10 +17,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use tenure_api::coil::AddressBlock;
 use tenure_ipam::{Address, Cidr, Family, Subnet};
+use tenure_watch::{Cache, Seen};
 use tokio::sync::{Notify, watch};
 
 use super::lock;
-use super::mirror::Mirror;
 
 /// The networks behind each gateway.
 pub type RemoteRoutes = BTreeMap<IpAddr, BTreeSet<Cidr>>;
@@ -122,8 +122,8 @@ const CLAIMS_PATIENCE: Duration = Duration::from_secs(5);
 /// Where what is known of other nodes comes together.
 pub(super) struct Remote {
     own: String,
-    pub(super) blocks: Mutex<Mirror<RemoteBlock>>,
-    pub(super) nodes: Mutex<Mirror<NodeAddresses>>,
+    pub(super) blocks: Mutex<Cache<Seen<RemoteBlock>>>,
+    pub(super) nodes: Mutex<Cache<Seen<NodeAddresses>>>,
     claims: Mutex<RemoteClaims>,
     changed: Notify,
     routes: watch::Sender<Option<RemoteRoutes>>,
@@ -209,14 +209,14 @@ impl Remote {
 
 fn routes(
     own: &str,
-    blocks: &Mirror<RemoteBlock>,
-    nodes: &Mirror<NodeAddresses>,
+    blocks: &Cache<Seen<RemoteBlock>>,
+    nodes: &Cache<Seen<NodeAddresses>>,
     claims: &mut RemoteClaims,
 ) -> RemoteRoutes {
     let mut routes = RemoteRoutes::new();
-    let of_nodes = blocks.iter().filter_map(|(_, block)| block.of_node());
+    let of_nodes = blocks.iter().filter_map(|block| block.facts.of_node());
     for (node, subnet) in of_nodes.filter(|(node, _)| *node != own) {
-        let Some(node) = nodes.get(node) else { continue };
+        let Some(node) = nodes.facts(node) else { continue };
         for (network, gateway) in [(subnet.ipv4, node.ipv4), (subnet.ipv6, node.ipv6)] {
             if let (Some(network), Some(gateway)) = (network, gateway) {
                 routes.entry(gateway).or_default().insert(network);
@@ -224,7 +224,7 @@ fn routes(
         }
     }
     for (address, node) in claims.places(blocks).into_iter().filter(|(_, node)| node != own) {
-        let Some(node) = nodes.get(&node) else { continue };
+        let Some(node) = nodes.facts(&node) else { continue };
         let gateway = match address.family() {
             Family::V4 => node.ipv4,
             Family::V6 => node.ipv6,
@@ -239,10 +239,10 @@ fn routes(
 impl RemoteClaims {
     /// Where each address is: only of what the record says that the claim has, whatever its status says. What is gone and free
     /// or somebody else's by now is forgotten.
-    fn places(&mut self, blocks: &Mirror<RemoteBlock>) -> BTreeMap<Address, String> {
+    fn places(&mut self, blocks: &Cache<Seen<RemoteBlock>>) -> BTreeMap<Address, String> {
         let on_record: BTreeSet<(&str, Address)> = blocks
             .iter()
-            .flat_map(|(_, block)| block.of_claims())
+            .flat_map(|block| block.facts.of_claims())
             .flat_map(|(uid, addresses)| addresses.iter().map(move |address| (&**uid, *address)))
             .collect();
         let mut places = BTreeMap::new();

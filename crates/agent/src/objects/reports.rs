@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use tenure_api::coil::{AddressBlock, AddressPool};
 use tenure_ipam::Address;
+use tenure_watch::{Note, about_node};
 use tracing::{info, warn};
 
-use super::notes::Note;
 use super::{Shared, lock};
 use crate::key::Pod;
 use crate::node::{Fence, Leak, Report};
@@ -86,12 +86,7 @@ impl Shared {
             Report::PoolHealed { pool } => {
                 info!(pool, "blocks of this pool can be had again");
                 let message = format!("blocks of AddressPool {pool:?} can be had again");
-                self.note(Note {
-                    about: self.node_reference(),
-                    warning: false,
-                    reason: "BlocksAgain",
-                    message,
-                });
+                self.note(Note::normal(self.node_reference(), "BlocksAgain", &message));
             }
             Report::JournalFailed { message } => {
                 warn!(message, "the journal cannot be written; nothing new is handed out until it can");
@@ -101,12 +96,7 @@ impl Shared {
             Report::JournalHealed => {
                 info!("the journal can be written again");
                 let message = "tenured can write its journal again".to_owned();
-                self.note(Note {
-                    about: self.node_reference(),
-                    warning: false,
-                    reason: "JournalHealed",
-                    message,
-                });
+                self.note(Note::normal(self.node_reference(), "JournalHealed", &message));
             }
             Report::Leak { key, pod, addresses, leak } => {
                 let list = list(addresses);
@@ -138,7 +128,7 @@ impl Shared {
     }
 
     fn warn(&self, about: ObjectReference, reason: &'static str, message: String) {
-        self.note(Note { about, warning: true, reason, message });
+        self.note(Note::warning(about, reason, &message));
     }
 
     fn warn_pod(&self, pod: &Pod, reason: &'static str, message: String) {
@@ -175,15 +165,8 @@ impl Shared {
         _ = self.notes.try_send(note);
     }
 
-    /// The kubelet gives a node's name for its UID in events, and so do we, so that `kubectl describe node` shows them.
     fn node_reference(&self) -> ObjectReference {
-        ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(self.options.node.clone()),
-            uid: Some(self.options.node.clone()),
-            ..ObjectReference::default()
-        }
+        about_node(&self.options.node)
     }
 }
 

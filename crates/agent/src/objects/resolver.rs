@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PartialObjectMeta;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 use tenure_api::coil::{DEFAULT_POOL, annotation};
 use tenure_api::names::is_object_name;
 use tenure_cni::{Code, Failure};
-use tokio::time::timeout;
+use tenure_watch::{Cache, Connection, Seen};
 
-use super::mirror::Mirror;
 use super::{KnownPool, Shared, lock};
 use crate::coil::{Asked, Resolve};
 use crate::key::Pod;
@@ -26,10 +25,10 @@ const LONGEST_POOL_NAME: usize = 63;
 /// Knows which pool a pod's addresses come from. Cheap to clone.
 #[derive(Clone)]
 pub struct Resolver {
-    client: Client,
+    connection: Connection,
     /// The pool that each namespace names, if it names one.
-    namespaces: Arc<Mutex<Mirror<Option<String>>>>,
-    pools: Arc<Mutex<Mirror<KnownPool>>>,
+    namespaces: Arc<Mutex<Cache<Seen<Option<String>>>>>,
+    pools: Arc<Mutex<Cache<Seen<KnownPool>>>>,
     outside_kubernetes: bool,
 }
 
@@ -73,7 +72,7 @@ impl Resolve for Resolver {
 impl Resolver {
     pub(super) fn new(shared: &Shared) -> Self {
         Self {
-            client: shared.client.clone(),
+            connection: shared.connection.clone(),
             namespaces: Arc::clone(&shared.namespaces),
             pools: Arc::clone(&shared.pools),
             outside_kubernetes: shared.options.outside_kubernetes,
@@ -82,7 +81,7 @@ impl Resolver {
 
     /// The pool that a namespace names, if it names one.
     async fn annotation(&self, namespace: &str) -> Result<Option<String>, Failure> {
-        let known = lock(&self.namespaces).get(namespace).cloned();
+        let known = lock(&self.namespaces).facts(namespace).cloned();
         if let Some(pool) = known {
             return Ok(pool);
         }
@@ -90,16 +89,17 @@ impl Resolver {
             // A runtime without Kubernetes has its own idea of namespaces.
             return Ok(None);
         }
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let why = match timeout(LIVE_READ, namespaces.get_metadata_opt(namespace)).await {
-            Ok(Ok(Some(found))) => return Ok(pool_of(&found)),
-            Ok(Ok(None)) => {
+        let namespaces: Api<Namespace> = Api::all(self.connection.client());
+        let act = || format!("reading Namespace {namespace:?}");
+        let read = namespaces.get_metadata_opt(namespace);
+        let why = match self.connection.once(LIVE_READ, act, read).await {
+            Ok(Some(found)) => return Ok(pool_of(&found)),
+            Ok(None) => {
                 let message = format!("there is no namespace {namespace:?}, so that nobody knows its pool");
                 return Err(Failure::new(Code::TryAgainLater, message)
                     .detail("accepted is the namespace of a pod in this cluster"));
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} s", LIVE_READ.as_secs_f32()),
+            Err(error) => error,
         };
         let message =
             format!("cannot read the annotations of namespace {namespace:?}, which may name a pool: {why}");
@@ -113,7 +113,7 @@ impl Resolver {
             return Err(no_pool_name(&pool, source));
         }
         let pools = lock(&self.pools);
-        if let Some(KnownPool::Invalid(why)) = pools.get(&pool) {
+        if let Some(KnownPool::Invalid(why)) = pools.facts(&pool) {
             let message = format!("AddressPool {pool:?}{} cannot be used: {why}", named_by(source));
             return Err(Failure::new(Code::TryAgainLater, message).detail("correct or replace the pool"));
         }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::{AddressBlock, FINALIZER};
+use tenure_watch::{CallError, Heard, Identity, exactly};
 
-use super::calls::Trouble;
-use super::mirror::{Heard, Identity};
 use super::{Shared, facts, lock};
 use crate::node::Event;
 
@@ -25,8 +24,8 @@ impl Shared {
             match self.try_to_give_back(&name, &uid).await {
                 Ok(Ok(())) => return,
                 Ok(Err(Changed)) => {}
-                Err(trouble) => {
-                    return tracing::warn!(block = name, %trouble, "a block cannot be given back yet");
+                Err(error) => {
+                    return tracing::warn!(block = name, %error, "a block cannot be given back yet");
                 }
             }
         }
@@ -40,9 +39,10 @@ impl Shared {
         self: &Arc<Self>,
         name: &str,
         uid: &str,
-    ) -> Result<Result<(), Changed>, Trouble> {
-        let blocks: Api<AddressBlock> = Api::all(self.client.clone());
-        let Some(block) = self.insist(|| blocks.get_opt(name)).await? else {
+    ) -> Result<Result<(), Changed>, CallError> {
+        let blocks: Api<AddressBlock> = Api::all(self.connection.client());
+        let act = || format!("reading AddressBlock {name:?}");
+        let Some(block) = self.insist(act, || blocks.get_opt(name)).await? else {
             self.block_is_gone(name, uid);
             return Ok(Ok(()));
         };
@@ -66,20 +66,21 @@ impl Shared {
         if rest.len() != block.finalizers().len() {
             let patch = json!({"metadata": {"resourceVersion": version, "finalizers": rest}});
             let (patch, plain) = (Patch::Merge(patch), PatchParams::default());
-            let stripped = self.insist(|| blocks.patch(name, &plain, &patch)).await;
+            let act = || format!("taking the finalizer off AddressBlock {name:?}");
+            let stripped = self.insist(act, || blocks.patch(name, &plain, &patch)).await;
             match stripped {
                 Ok(stripped) if stripped.metadata.deletion_timestamp.is_some() && rest.is_empty() => {
                     self.block_is_gone(name, uid);
                     return Ok(Ok(()));
                 }
                 Ok(stripped) => version = stripped.resource_version(),
-                Err(Trouble::Refused(404 | 409, _)) => return Ok(Err(Changed)),
-                Err(trouble) => return Err(trouble),
+                Err(error) if error.is_stale() => return Ok(Err(Changed)),
+                Err(error) => return Err(error),
             }
         }
-        let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: version };
-        let exactly = DeleteParams::default().preconditions(exactly);
-        match self.insist(|| blocks.delete(name, &exactly)).await {
+        let (exactly, act) =
+            (exactly(Some(uid.to_owned()), version), || format!("deleting AddressBlock {name:?}"));
+        match self.insist(act, || blocks.delete(name, &exactly)).await {
             Ok(deleted) => {
                 match deleted.left().filter(|_| !rest.is_empty()) {
                     // It waits for others.
@@ -89,29 +90,29 @@ impl Shared {
                 tracing::info!(block = name, "a block was given back");
                 Ok(Ok(()))
             }
-            Err(Trouble::Refused(404 | 409, _)) => Ok(Err(Changed)),
-            Err(trouble) => Err(trouble),
+            Err(error) if error.is_stale() => Ok(Err(Changed)),
+            Err(error) => Err(error),
         }
     }
 
     /// Takes in a block that was read.
     pub(super) fn show_block(&self, block: &AddressBlock) {
         let seen = self.own_block(block);
-        self.hear_block(Heard::Applied(Identity::of(block), seen));
+        self.hear_block(Heard::Applied(Identity::named(&block.metadata), seen));
     }
 
     /// Tells that a block is gone, also if nobody here has known it.
     pub(super) fn block_is_gone(&self, name: &str, uid: &str) {
-        let mut mirror = lock(&self.own_blocks);
-        mirror.hear(Heard::Gone(name.to_owned(), uid.to_owned()));
+        let mut blocks = lock(&self.own_blocks);
+        blocks.hear(Heard::Gone(name.to_owned(), uid.to_owned()));
         (self.tell)(Event::BlockGone { name: name.to_owned(), uid: uid.to_owned() });
     }
 
     /// Tells that a block is another node's.
     pub(super) fn block_is_elsewhere(&self, block: &AddressBlock) {
         let (name, uid) = (block.name_any(), block.uid().unwrap_or_default());
-        let mut mirror = lock(&self.own_blocks);
-        mirror.forget(&name, &uid);
+        let mut blocks = lock(&self.own_blocks);
+        blocks.let_go(name.clone(), uid.clone());
         (self.tell)(match facts::block(block) {
             Ok(seen) => Event::BlockSeen(seen),
             Err(_) => Event::BlockGone { name, uid },

@@ -7,7 +7,7 @@
 //! | `worker` | one task a `network_name`: gathers all requests that wait, plans, writes, plans the rest again |
 //! | `read` | what is read: everything at the first use and before a refusal, single objects when they may have changed |
 //! | `carry` | what is written, in the order that a plan asks for, and what came of it |
-//! | `calls` | a call to the API server, with its patience and its trouble in words |
+//! | `calls` | a call to the API server, with its patience |
 //! | `attachments` | which of this node's containers have something, over a restart of the agent: for DEL and GC |
 //!
 //! What it promises:
@@ -35,6 +35,7 @@ use tenure_api::whereabouts::IPPool;
 use tenure_cni::{Code, Failure};
 use tenure_handles::{Clock, Timestamp};
 use tenure_ipam::Address;
+use tenure_watch::{CallError, Connection};
 use tenure_whereabouts::Config;
 use tenure_whereabouts::ledger::{Act, Answer, LedgerRefusal, PoolId, Request, Want, Who};
 use tokio::runtime::Handle;
@@ -104,7 +105,7 @@ impl std::fmt::Debug for Ledgers {
 
 /// What all networks share.
 struct Shared {
-    client: Client,
+    connection: Connection,
     options: LedgersOptions,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
@@ -120,10 +121,12 @@ impl Ledgers {
     /// Ledgers in the namespace of these options. Nothing is read before somebody asks. Needs a tokio runtime around it.
     pub fn new(client: Client, options: LedgersOptions, clock: impl Clock, stop: CancellationToken) -> Self {
         let attachments = Attachments::open(options.directory.clone());
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let name = format!("ledgers of {}", options.node);
         let shared = Shared {
-            client,
+            connection: Connection::named(client, Arc::clone(&clock), &name),
             options,
-            clock: Arc::new(clock),
+            clock,
             stop,
             runtime: Handle::current(),
             health: Mutex::default(),
@@ -241,7 +244,8 @@ impl Ledgers {
     /// Why shared ranges cannot be changed at present, if they cannot. Where there was trouble, the API server is asked.
     pub async fn trouble(&self) -> Option<String> {
         self.health().trouble?;
-        let pools: Api<IPPool> = Api::namespaced(self.shared.client.clone(), &self.shared.options.namespace);
+        let pools: Api<IPPool> =
+            Api::namespaced(self.shared.connection.client(), &self.shared.options.namespace);
         // Whether it exists does not matter: to say so is an answer.
         let act = || "asking for an IPPool".to_owned();
         let _ = self.shared.call(act, pools.get_metadata_opt("0.0.0.0-0")).await;
@@ -295,10 +299,10 @@ impl Shared {
         health.trouble = None;
     }
 
-    fn troubled(&self, message: &str) {
+    fn troubled(&self, error: &CallError) {
         let (now, mut health) = (self.clock.now(), self.health());
         let since = health.trouble.take().map_or(now, |(since, _)| since);
-        health.trouble = Some((since, message.to_owned()));
+        health.trouble = Some((since, error.to_string()));
     }
 }
 

@@ -36,17 +36,15 @@ use tenure_api::whereabouts::{IPPool, NodeSlicePool, label};
 use tenure_cni::{Code, Failure};
 use tenure_handles::Clock;
 use tenure_ipam::Cidr;
+use tenure_watch::{ApiHealth, Cache, CallError, Connection, Heard, LOOK_FOR_KIND, Seen};
 use tenure_whereabouts::slices::{SliceRefusal, slice_of};
 use tokio::sync::{Notify, RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Handle;
 use crate::node::Event;
-use crate::objects::calls::{Trouble, insist};
-use crate::objects::health::Gauge;
-use crate::objects::mirror::{Heard, Mirror};
 use crate::objects::watch::{Watching, watch};
-use crate::objects::{ObjectsHealth, Watched, lock};
+use crate::objects::{lock, watched};
 use known::{SeenPool, Taken};
 
 /// What the node's pools of slices are called: this, and the name of the `NodeSlicePool`. No `AddressPool` has a slash.
@@ -111,12 +109,11 @@ impl std::fmt::Debug for Slices {
 
 /// What all parts share.
 struct Shared {
-    client: Client,
+    connection: Connection,
     options: SlicesOptions,
     clock: Arc<dyn Clock>,
     node: Handle,
     stop: CancellationToken,
-    gauge: Gauge,
     state: Mutex<State>,
     /// Says when slices come or go.
     changed: watch::Sender<u64>,
@@ -130,11 +127,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// All `NodeSlicePool`s.
-    pools: Mirror<SeenPool>,
+    pools: Cache<Seen<SeenPool>>,
     /// By the name of the `NodeSlicePool`: slices that the node was told of.
     taken: BTreeMap<String, Taken>,
     /// This node's `IPPool`s.
-    records: Mirror<IPPool>,
+    records: Cache<Seen<IPPool>>,
     /// By the name of the `NodeSlicePool`: slices that could not be taken so far, and why. Nothing else waits for them.
     aside: BTreeMap<String, String>,
     /// Names of `IPPool`s that this process has made equal to what the node holds, or is about to.
@@ -159,9 +156,12 @@ impl Slices {
         stop: CancellationToken,
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
+        let connection =
+            Connection::named(client, Arc::clone(&clock), &format!("slices of {}", options.node));
+        connection.health().expect(watched::SLICE_POOLS);
+        connection.health().expect(watched::OWN_RECORDS);
         let shared = Arc::new(Shared {
-            gauge: Gauge::new(Arc::clone(&clock), &[Watched::SlicePools, Watched::OwnRecords]),
-            client,
+            connection,
             options,
             clock,
             node,
@@ -203,16 +203,16 @@ impl Slices {
     }
 
     /// How watches and writes are. What is owned is handed out also while they do not work.
-    pub fn health(&self) -> ObjectsHealth {
-        self.shared.gauge.health()
+    pub fn health(&self) -> ApiHealth {
+        self.shared.connection.health().look()
     }
 }
 
 impl Watching for Shared {
-    const MAY_BE_MISSING: bool = true;
+    const MAY_BE_MISSING: Option<Duration> = Some(LOOK_FOR_KIND);
 
-    fn gauge(&self) -> &Gauge {
-        &self.gauge
+    fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     fn all_listed(self: &Arc<Self>) {
@@ -230,7 +230,7 @@ impl Shared {
         let hear = |shared: &Arc<Self>, heard| shared.hear_pool(heard);
         self.spawn(watch(
             Arc::clone(self),
-            Watched::SlicePools,
+            watched::SLICE_POOLS,
             self.api::<Read<NodeSlicePool>>(),
             all(),
             keep,
@@ -246,22 +246,29 @@ impl Shared {
                 shared.dirty.notify_one();
             }
         };
-        self.spawn(watch(Arc::clone(self), Watched::OwnRecords, self.api::<Read<IPPool>>(), own, keep, hear));
+        self.spawn(watch(
+            Arc::clone(self),
+            watched::OWN_RECORDS,
+            self.api::<Read<IPPool>>(),
+            own,
+            keep,
+            hear,
+        ));
     }
 
     fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), &self.options.namespace)
+        Api::namespaced(self.connection.client(), &self.options.namespace)
     }
 
     /// Makes a call for as long as it is insisted on.
-    async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Trouble>
+    async fn insist<T, F>(&self, act: impl Fn() -> String, call: impl Fn() -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, kube::Error>>,
     {
-        insist(&self.gauge, self.options.call_patience, call).await
+        self.connection.insist(self.options.call_patience, act, call).await
     }
 
     /// Runs something beside the rest, until it or the agent ends.
@@ -285,7 +292,7 @@ impl Shared {
             let message = format!("this node does not know its slice of NodeSlicePool {name:?} yet");
             return refuse(message).detail("it has not yet read NodeSlicePools from the API server");
         }
-        match state.pools.get(name).map(|pool| &pool.slice) {
+        match state.pools.facts(name).map(|pool| &pool.slice) {
             Some(Ok(cidr)) if state.aside.contains_key(name) => {
                 let why = state.aside.get(name).cloned().unwrap_or_default();
                 refuse(format!("slice {cidr} of NodeSlicePool {name:?} cannot be used: {why}"))
@@ -309,7 +316,7 @@ impl Shared {
     fn tell_if_all_read(&self) {
         let mut state = lock(&self.state);
         let known = |name: &str| state.taken.contains_key(name) || state.aside.contains_key(name);
-        let waits = state.pools.iter().any(|(name, pool)| pool.slice.is_ok() && !known(name));
+        let waits = state.pools.all_facts().any(|(name, pool)| pool.slice.is_ok() && !known(name));
         if state.listed && !waits && !state.told {
             state.told = true;
             self.node.tell(Event::SlicesRead);

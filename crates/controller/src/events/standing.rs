@@ -22,7 +22,7 @@ impl Standing {
 
     /// This is so. Says whether that is new.
     pub(crate) fn say(&mut self, note: Note) -> bool {
-        let name = note.name();
+        let name = note.name(None);
         let new = !self.told.contains(&name) && !self.now.contains(&name);
         if new {
             self.new.push(note);

@@ -1,11 +1,12 @@
 //! The requests that writes consist of. Each is a compare-and-swap, or a creation whose name is the lock.
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Resource, ResourceExt};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use tenure_api::read::{Read, Unreadable};
+use serde_json::json;
+use tenure_api::read::Read;
+use tenure_watch::Every;
 
 use super::{Answer, Outcome};
 use crate::kind::{Kind, Observation};
@@ -62,9 +63,7 @@ pub async fn create<K: Kind + Serialize>(api: &Api<K>, object: &K) -> Answer {
 
 /// For the deletion of this object at this version, and no other.
 pub fn exactly(at: &At) -> DeleteParams {
-    let preconditions =
-        Preconditions { uid: Some(at.uid.clone()), resource_version: Some(at.version.clone()) };
-    DeleteParams::default().preconditions(preconditions)
+    tenure_watch::exactly(Some(at.uid.clone()), Some(at.version.clone()))
 }
 
 /// Deletes exactly this object, at exactly this version.
@@ -87,52 +86,15 @@ pub async fn finalize<K: Kind>(api: &Api<K>, at: &At, finalizers: &[String]) -> 
     api.patch(&at.name, &PatchParams::default(), &Patch::Merge(patch)).await
 }
 
-/// Performs the operations of a JSON patch, which test what they depend on.
-pub async fn json_patch<K: Kind>(api: &Api<K>, name: &str, operations: Value) -> Result<K, kube::Error> {
-    let patch = serde_json::from_value(operations).map_err(kube::Error::SerdeError)?;
-    api.patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await
-}
-
-/// Objects as they are now.
-pub struct Every<K> {
-    /// Those that can be read.
-    pub objects: Vec<K>,
-    /// Those that are there and cannot be read.
-    pub unreadable: Vec<Unreadable>,
-}
-
 /// All objects with these labels, as they are now.
 pub async fn every<K>(api: &Api<Read<K>>, labels: &str) -> Result<Every<K>, kube::Error>
 where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let mut params = ListParams::default().limit(PAGE).labels(labels);
-    let mut found = Every { objects: Vec::new(), unreadable: Vec::new() };
-    loop {
-        let page = api.list(&params).await?;
-        let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-        for read in page.items {
-            match read {
-                Read::Is(object) => found.objects.push(object),
-                Read::Unreadable(it) => found.unreadable.push(*it),
-            }
-        }
-        match next {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    tenure_watch::every(api, labels, PAGE).await
 }
 
 /// All of them, where a decision needs to know what each says.
 pub(crate) fn all_of<K>(every: Every<K>) -> Result<Vec<K>, kube::Error> {
-    match every.unreadable.first() {
-        Some(it) => Err(unread(it)),
-        None => Ok(every.objects),
-    }
-}
-
-/// Why a decision waits for an object that cannot be read.
-pub(crate) fn unread(it: &Unreadable) -> kube::Error {
-    kube::Error::Service(format!("{it}; nothing that depends on it is decided until it is corrected").into())
+    every.all()
 }

@@ -31,7 +31,7 @@ use crate::drive::{Executor, Handle, NodeChannel};
 use crate::journal::{Image, Record};
 use crate::key::Pod;
 use crate::node::{Action, Event, Link, Node, PoolFacts, SeenBlock, Settings};
-use crate::objects::Watched;
+use crate::objects::watched;
 use crate::pods::Pods;
 use crate::serve::{Dialect, PostponedDels, Service};
 use crate::testing::Obedient;
@@ -441,7 +441,7 @@ impl Bed {
         let agent =
             self.agent_with(Image::default(), ClaimsOptions { patience, ..ClaimsOptions::default() }).await;
         agent.claims.watch(Reason::Reference);
-        let listed = || agent.claims.health().watches[&Watched::Claims].listed;
+        let listed = || agent.claims.health().watches[watched::CLAIMS].listed;
         until("the claims", async || listed().then_some(())).await;
         agent
     }

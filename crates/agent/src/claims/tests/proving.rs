@@ -77,7 +77,7 @@ async fn a_definition_with_the_cluster_networks_name_costs_no_add_of_that_networ
     let pods = || bed.calls(&Calls::of(Verb::Get).to("pods"));
     until("the watch of pods", async || {
         let listed =
-            agent.claims.health().watches.get(&crate::objects::Watched::OwnPods).is_some_and(|it| it.listed);
+            agent.claims.health().watches.get(crate::objects::watched::OWN_PODS).is_some_and(|it| it.listed);
         listed.then_some(())
     })
     .await;

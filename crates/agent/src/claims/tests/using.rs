@@ -5,7 +5,7 @@ use tenure_testbed::faults::Calls;
 
 use super::bed::*;
 use crate::node::Action;
-use crate::objects::Watched;
+use crate::objects::watched;
 
 const IPS: [&str; 2] = ["10.1.200.5/32", "fd01::c805/128"];
 
@@ -78,7 +78,7 @@ async fn without_the_api_server_claim_users_are_added_again_checked_and_deleted(
         bed.claim_for("db", &ips, &pod).await;
         let agent = bed.agent().await;
         let given = agent.add(&network, &pod).await.unwrap();
-        let listed = || agent.claims.health().watches.get(&Watched::OwnPods).is_some_and(|it| it.listed);
+        let listed = || agent.claims.health().watches.get(watched::OWN_PODS).is_some_and(|it| it.listed);
         until("the watch of pods", async || listed().then_some(())).await;
         bed.away();
         assert_eq!(agent.add(&network, &pod).await.unwrap(), ips);

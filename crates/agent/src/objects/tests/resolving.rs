@@ -110,8 +110,8 @@ async fn a_pool_that_cannot_be_used_says_why() {
     let heard = {
         let pool: tenure_api::coil::AddressPool = bed.api().get("old").await.unwrap();
         let why = "spec.exclude[0]: what is this?".to_owned();
-        let identity = crate::objects::mirror::Identity::of(&pool);
-        crate::objects::mirror::Heard::Applied(identity, Some(KnownPool::Invalid(why)))
+        let identity = tenure_watch::Identity::named(&pool.metadata);
+        tenure_watch::Heard::Applied(identity, Some(KnownPool::Invalid(why)))
     };
     agent.objects.shared.hear_pool(heard);
     let refused = resolve(&agent, "team", None).await.unwrap_err();

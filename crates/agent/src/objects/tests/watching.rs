@@ -11,7 +11,7 @@ use tenure_testbed::faults::{Calls, Verb};
 
 use super::bed::{Bed, NODE, a_moment, until};
 use crate::node::Event;
-use crate::objects::Watched;
+use crate::objects::watched;
 
 async fn free(bed: &Bed, block: &str) {
     bed.merge::<AddressBlock>(block, json!({"metadata": {"finalizers": []}})).await;
@@ -182,11 +182,11 @@ async fn health_says_which_watch_fails_while_what_is_known_stays_known() {
         health.watches.values().all(|watch| watch.failing.is_some()).then_some(health)
     })
     .await;
-    assert!(!health.works() && health.complete && health.watches[&Watched::Pools].listed, "{health:?}");
+    assert!(!health.works() && health.complete && health.watches[watched::POOLS].listed, "{health:?}");
     bed.faults.clear();
     bed.pool("default", 2, "10.1.0.0/24").await;
     until("the watch of pools", async || {
-        agent.objects.health().watches[&Watched::Pools].failing.is_none().then_some(())
+        agent.objects.health().watches[watched::POOLS].failing.is_none().then_some(())
     })
     .await;
 }

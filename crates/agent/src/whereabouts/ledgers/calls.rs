@@ -1,4 +1,4 @@
-//! A call to the API server, with its patience, and its trouble in words.
+//! A call to the API server, with its patience.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use kube::api::{ListParams, PartialObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_api::whereabouts::IPPool;
-use tokio::time::timeout;
+use tenure_watch::{CallError, ErrorKind};
 
 use super::Shared;
 
@@ -22,32 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// always needs longer nobody would get anywhere.
 const WRITE_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Why a call came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
-    /// The status, where there is an answer.
-    pub(super) code: Option<u16>,
-    /// What was tried and what was said.
-    pub(super) message: String,
-}
-
-impl Trouble {
-    /// Whether there is no such object.
-    pub(super) fn is_missing(&self) -> bool {
-        self.code == Some(404)
-    }
-
-    /// Whether an object of this name is there, or is not what it was. A failed test of a JSON patch is a 422.
-    pub(super) fn is_conflict(&self) -> bool {
-        matches!(self.code, Some(409 | 422))
-    }
-
-    /// Whether the same call will meet the same answer.
-    pub(super) fn is_hopeless(&self) -> bool {
-        self.code.is_some_and(|code| {
-            (400..500).contains(&code) && !matches!(code, 404 | 408 | 409 | 410 | 422 | 429)
-        })
-    }
+/// Whether whoever plans anew would meet the same answer.
+pub(super) fn is_hopeless(error: &CallError) -> bool {
+    error.kind() == ErrorKind::Final && !error.is_missing() && !error.is_conflict()
 }
 
 impl Shared {
@@ -56,7 +33,7 @@ impl Shared {
         &self,
         act: impl FnOnce() -> String,
         call: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, CallError> {
         self.within(PATIENCE, act, call).await
     }
 
@@ -65,7 +42,7 @@ impl Shared {
         &self,
         act: impl FnOnce() -> String,
         call: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, CallError> {
         self.within(WRITE_PATIENCE, act, call).await
     }
 
@@ -74,26 +51,14 @@ impl Shared {
         patience: Duration,
         act: impl FnOnce() -> String,
         call: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Trouble> {
-        let (code, problem) = match timeout(patience, call).await {
-            Ok(Ok(answer)) => {
-                self.answered();
-                return Ok(answer);
-            }
-            Ok(Err(kube::Error::Api(status))) => {
-                (Some(status.code), format!("the API server refuses ({}): {}", status.code, status.message))
-            }
-            Ok(Err(error)) => (None, format!("the API server cannot be asked: {error}")),
-            Err(_) => (None, format!("no answer of the API server within {} s", patience.as_secs())),
-        };
-        let trouble = Trouble { code, message: format!("{}: {problem}", act()) };
-        // What is to be expected is no trouble.
-        if trouble.is_missing() || trouble.is_conflict() {
-            self.answered();
-        } else {
-            self.troubled(&trouble.message);
+    ) -> Result<T, CallError> {
+        let answer = self.connection.once(patience, act, call).await;
+        match &answer {
+            // What is to be expected is no trouble.
+            Err(error) if !error.is_missing() && !error.is_conflict() => self.troubled(error),
+            _ => self.answered(),
         }
-        Err(trouble)
+        answer
     }
 
     /// Lists all objects with these labels as of one moment, so many in a call that none takes long.
@@ -103,7 +68,7 @@ impl Shared {
         labels: &str,
         at_once: u32,
         act: &str,
-    ) -> Result<Vec<K>, Trouble>
+    ) -> Result<Vec<K>, CallError>
     where
         K: Clone + DeserializeOwned + Debug,
     {

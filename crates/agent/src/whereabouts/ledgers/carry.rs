@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use tenure_api::whereabouts::annotation::NODE;
 use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
+use tenure_watch::{CallError, exactly};
 use tenure_whereabouts::ledger::{Mark, Outcome, Plan, PoolId, PoolWrite, Reserve, Unreserve};
 
 use super::Shared;
-use super::calls::{self, Trouble};
+use super::calls::{self, is_hopeless};
 use super::worker::Worker;
 
 /// What came of the write of each object and reservation.
@@ -73,19 +74,18 @@ impl Worker {
         }
     }
 
-    async fn create(&mut self, name: &str, pool: &IPPool) -> Result<(), Trouble> {
+    async fn create(&mut self, name: &str, pool: &IPPool) -> Result<(), CallError> {
         let began = self.shared.clock.elapsed();
         let act = || format!("creating IPPool {name}");
         match self.shared.write(act, self.pools.create(&PostParams::default(), pool)).await {
             Ok(made) => drop(self.see(&made, began)),
-            Err(trouble) if trouble.code == Some(409) => {
+            Err(trouble) if trouble.code() == Some(409) => {
                 self.read_one(name).await?;
                 if self.network.state_of(name).is_none() {
                     let range = &pool.spec.range;
-                    let message = format!(
-                        "creating IPPool {name}: there is an object of this name whose spec.range is not {range}; delete it"
-                    );
-                    return Err(Trouble { code: Some(400), message });
+                    let why =
+                        format!("there is an object of this name whose spec.range is not {range}; delete it");
+                    return Err(CallError::refused(act(), why));
                 }
             }
             Err(trouble) => return Err(trouble),
@@ -93,7 +93,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn mark(&mut self, mark: &Mark) -> Result<(), Trouble> {
+    async fn mark(&mut self, mark: &Mark) -> Result<(), CallError> {
         let began = self.shared.clock.elapsed();
         let (act, patch) = (|| format!("marking IPPool {}", mark.name), mark.patch());
         match self.shared.write(act, calls::patch(&self.pools, &mark.name, &patch)).await {
@@ -201,7 +201,7 @@ impl Worker {
     }
 
     /// Somebody else was quicker: what is there is read, and who is late again and again begins at another place for a while.
-    async fn was_late(&mut self, write: &PoolWrite, trouble: Trouble) {
+    async fn was_late(&mut self, write: &PoolWrite, trouble: CallError) {
         if let Some(pool) = self.network.pool_of(&write.name).filter(|_| write.adds()) {
             self.spread.lost(pool, self.shared.clock.now());
         }
@@ -226,8 +226,7 @@ impl Worker {
         let mut due = Vec::new();
         for Unreserve { name, uid, .. } in plan.unreserve(outcome).cloned() {
             let (shared, reservations) = (Arc::clone(&self.shared), self.reservations.clone());
-            let preconditions = Preconditions { uid, resource_version: None };
-            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            let params = exactly(uid, None);
             due.push(async move {
                 let act = || format!("deleting OverlappingRangeIPReservation {name}");
                 let deleted = shared.write(act, reservations.delete(&name, &params)).await;
@@ -238,11 +237,7 @@ impl Worker {
             match deleted {
                 Err(trouble) if !trouble.is_missing() && !trouble.is_conflict() => {
                     // Its record is gone; the controller takes away what nobody uses.
-                    tracing::warn!(
-                        reservation = name,
-                        problem = trouble.message,
-                        "cannot take a reservation back"
-                    );
+                    tracing::warn!(%trouble, "cannot take a reservation back");
                 }
                 _ => self.network.forget_reservation(&name),
             }
@@ -255,7 +250,7 @@ async fn make(
     shared: &Shared,
     reservations: &Api<OverlappingRangeIPReservation>,
     reserve: &Reserve,
-) -> Result<Option<OverlappingRangeIPReservation>, Trouble> {
+) -> Result<Option<OverlappingRangeIPReservation>, CallError> {
     let act = || format!("creating OverlappingRangeIPReservation {}", reserve.name);
     let mut object = reserve.object.clone();
     // Another node's agent may not delete it.
@@ -263,7 +258,7 @@ async fn make(
     object.metadata.annotations.get_or_insert_default().extend([node]);
     match shared.write(act, reservations.create(&PostParams::default(), &object)).await {
         Ok(made) => return Ok(Some(made)),
-        Err(trouble) if trouble.is_hopeless() || trouble.is_missing() => return Err(trouble),
+        Err(trouble) if is_hopeless(&trouble) || trouble.is_missing() => return Err(trouble),
         Err(_) => {}
     }
     // It is somebody's, or nobody knows: what is there decides.

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use tenure_api::whereabouts::label;
+use tenure_watch::CallError;
 use tenure_whereabouts::ledger::{Act, Answer, Plan, PoolId, Request, State, Want};
 
-use super::calls::{self, Trouble};
+use super::calls;
 use super::worker::{Job, Purpose, Worker};
 
 /// What is known for longer is looked at before it decides which address is the lowest.
@@ -25,7 +26,7 @@ const RESERVATIONS_AT_ONCE: u32 = 2_000;
 
 impl Worker {
     /// Reads what these requests need before they are planned.
-    pub(super) async fn prepare(&mut self, jobs: &[Job], requests: &[Request]) -> Result<(), Trouble> {
+    pub(super) async fn prepare(&mut self, jobs: &[Job], requests: &[Request]) -> Result<(), CallError> {
         if self.read.is_none() || self.network.take_moved() {
             return self.read_all().await;
         }
@@ -81,7 +82,7 @@ impl Worker {
     ///
     /// Objects that say that they are another network's are left out by the server: there may be a slice for each node and
     /// network.
-    pub(super) async fn read_all(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn read_all(&mut self) -> Result<(), CallError> {
         self.read = None;
         let began = self.shared.clock.elapsed();
         let mut found = BTreeSet::new();
@@ -103,7 +104,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn read_reservations(&mut self) -> Result<(), Trouble> {
+    async fn read_reservations(&mut self) -> Result<(), CallError> {
         let mut listed = Vec::new();
         for labels in self.selectors() {
             let act = "listing OverlappingRangeIPReservations";
@@ -127,7 +128,7 @@ impl Worker {
     }
 
     /// Reads one object, whole.
-    pub(super) async fn read_one(&mut self, name: &str) -> Result<(), Trouble> {
+    pub(super) async fn read_one(&mut self, name: &str) -> Result<(), CallError> {
         let began = self.shared.clock.elapsed();
         let act = || format!("reading IPPool {name}");
         match self.shared.call(act, self.pools.get_opt(name)).await? {
@@ -138,7 +139,7 @@ impl Worker {
     }
 
     /// Looks whether objects are as they are known, and reads those that are not. Says whether there were any.
-    async fn confirm(&mut self, names: Vec<String>) -> Result<bool, Trouble> {
+    async fn confirm(&mut self, names: Vec<String>) -> Result<bool, CallError> {
         let began = self.shared.clock.elapsed();
         let mut looks = Vec::new();
         for name in names {
@@ -198,7 +199,7 @@ impl Worker {
     }
 
     /// For those who only look: the objects in which their records are, or should be.
-    async fn read_for_looks(&mut self, jobs: &[Job], requests: &[Request]) -> Result<(), Trouble> {
+    async fn read_for_looks(&mut self, jobs: &[Job], requests: &[Request]) -> Result<(), CallError> {
         let mut names = BTreeSet::new();
         for (_, request) in jobs.iter().zip(requests).filter(|(job, _)| job.purpose == Purpose::Look) {
             for (pool, address) in self.network.held_by(&request.who) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::Api;
 use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
 use tenure_cni::{Code, Failure};
+use tenure_watch::{Backoff, CallError, ErrorKind};
 use tenure_whereabouts::ledger::{
     Act, Answer, Network, Outcome, Plan, PoolId, Request, Settled, Spread, Who,
 };
@@ -15,14 +16,14 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::calls::Trouble;
+use super::calls::is_hopeless;
 
 /// How many requests one batch has at most: a JSON patch may have 10,000 operations, and each takes a few.
 const MOST_AT_ONCE: usize = 500;
 /// After so long without a request what is known of a network is forgotten: it may be megabytes, and old.
 const IDLE: Duration = Duration::from_mins(10);
-/// How long to wait after a round that met trouble, at first and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
+/// How long to wait at most after a round that met trouble: pods wait for the next.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// So many ADDs that were given up are remembered until they are taken back.
 const MOST_LEFTOVERS: usize = 1_000;
 
@@ -70,13 +71,14 @@ pub(super) struct Worker {
     leftovers: BTreeSet<Who>,
     inbox: mpsc::UnboundedReceiver<Job>,
     /// Since when every round meets trouble, and which.
-    pub(super) trouble: Option<(Duration, Trouble)>,
+    pub(super) trouble: Option<(Duration, CallError)>,
     failures: u32,
+    backoff: Backoff,
 }
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, name: &str, inbox: mpsc::UnboundedReceiver<Job>) -> Self {
-        let (client, options) = (shared.client.clone(), &shared.options);
+        let (client, options) = (shared.connection.client(), &shared.options);
         Self {
             name: name.to_owned(),
             pools: Api::namespaced(client.clone(), &options.namespace),
@@ -91,6 +93,7 @@ impl Worker {
             inbox,
             trouble: None,
             failures: 0,
+            backoff: shared.connection.backoff().at_most(LONGEST_PAUSE),
             shared,
         }
     }
@@ -183,7 +186,7 @@ impl Worker {
         for job in waiting.drain(..) {
             let waited = now.saturating_sub(job.arrived);
             let troubled = self.trouble.as_ref().is_some_and(|(since, trouble)| {
-                trouble.is_hopeless() || now.saturating_sub(job.arrived.max(*since)) > options.patience
+                is_hopeless(trouble) || now.saturating_sub(job.arrived.max(*since)) > options.patience
             });
             let alone = job.answer.as_ref().is_some_and(oneshot::Sender::is_closed);
             let too_long = job.tried && (troubled || waited > options.longest);
@@ -202,7 +205,7 @@ impl Worker {
             let failure = self.too_late(&job);
             job.tell(Err(failure));
         }
-        if self.trouble.as_ref().is_some_and(|(_, trouble)| trouble.is_hopeless()) {
+        if self.trouble.as_ref().is_some_and(|(_, trouble)| is_hopeless(trouble)) {
             // Whoever comes next asks anew.
             self.trouble = None;
         }
@@ -216,7 +219,7 @@ impl Worker {
         };
         let (why, detail) = match &self.trouble {
             Some((_, trouble)) => {
-                (trouble.message.clone(), "the API server must answer before shared ranges can be changed")
+                (trouble.to_string(), "the API server must answer before shared ranges can be changed")
             }
             None => (
                 format!("other nodes were quicker for {} s", self.shared.options.longest.as_secs()),
@@ -249,8 +252,8 @@ impl Worker {
     }
 
     /// Remembers trouble; what follows waits for it to pass.
-    pub(super) fn meet(&mut self, trouble: Trouble) {
-        debug!(network = self.name, problem = trouble.message, "a round met trouble");
+    pub(super) fn meet(&mut self, trouble: CallError) {
+        debug!(network = self.name, %trouble, "a round met trouble");
         self.failures = self.failures.saturating_add(1);
         let since = self.trouble.take().map_or_else(|| self.shared.clock.elapsed(), |(since, _)| since);
         self.trouble = Some((since, trouble));
@@ -264,13 +267,13 @@ impl Worker {
     }
 
     async fn pause(&mut self, waiting: &[Job]) {
-        if self.failures == 0 || (waiting.is_empty() && self.leftovers.is_empty()) {
-            return;
+        if self.failures == 0 {
+            self.backoff.reset();
+        } else if !waiting.is_empty() || !self.leftovers.is_empty() {
+            let kind = self.trouble.as_ref().map(|(_, trouble)| trouble.kind());
+            let least = if let Some(ErrorKind::Retry(least)) = kind { least } else { Duration::ZERO };
+            tokio::time::sleep(self.backoff.fail().max(least)).await;
         }
-        let since = self.trouble.as_ref().map_or(Duration::ZERO, |(since, _)| *since);
-        // About as long again as it has lasted.
-        let lasted = self.shared.clock.elapsed().saturating_sub(since);
-        tokio::time::sleep(lasted.clamp(PAUSES.0, PAUSES.1)).await;
     }
 
     fn forget_all(&mut self) {

@@ -13,14 +13,13 @@ use kube::Api;
 use kube::api::PostParams;
 use tenure_api::release::RELEASING;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
+use tenure_watch::{CallError, Heard, Identity};
 use tenure_whereabouts::ledger::{PoolId, State, owned_object};
 
 use super::Shared;
 use super::known::SeenPool;
 use crate::node::Node;
-use crate::objects::calls::Trouble;
 use crate::objects::lock;
-use crate::objects::mirror::{Heard, Identity};
 
 /// A slice that this node is to take.
 pub(super) struct Offer {
@@ -72,28 +71,30 @@ impl Offer {
 
 impl Shared {
     /// The slice's object, which says that the slice is this node's. One that says so already costs no write.
-    pub(super) async fn claim(&self, offer: &Offer) -> Result<IPPool, Trouble> {
+    pub(super) async fn claim(&self, offer: &Offer) -> Result<IPPool, CallError> {
         let records: Api<IPPool> = self.api();
         let (object, plain) = (offer.object.as_str(), PostParams::default());
-        let said = match self.insist(|| records.get_opt(object)).await? {
-            None => self.insist(|| records.create(&plain, &offer.new)).await?,
+        let act = |act: &'static str| move || format!("{act} IPPool {object:?}");
+        let said = match self.insist(act("reading"), || records.get_opt(object)).await? {
+            None => self.insist(act("creating"), || records.create(&plain, &offer.new)).await?,
             Some(found) => {
                 let said = offer.said_by(&found);
                 if said == found {
                     found
                 } else {
-                    self.insist(|| records.replace(object, &plain, &said)).await?
+                    self.insist(act("replacing"), || records.replace(object, &plain, &said)).await?
                 }
             }
         };
-        lock(&self.state).records.hear(Heard::Applied(Identity::of(&said), Some(said.clone())));
+        lock(&self.state).records.hear(Heard::Applied(Identity::named(&said.metadata), Some(said.clone())));
         Ok(said)
     }
 
     /// Whether the same pool gives this node the same slice, live.
-    pub(super) async fn is_given(&self, offer: &Offer) -> Result<bool, Trouble> {
+    pub(super) async fn is_given(&self, offer: &Offer) -> Result<bool, CallError> {
         let pools: Api<NodeSlicePool> = self.api();
-        let found = self.insist(|| pools.get_opt(&offer.name)).await?;
+        let act = || format!("reading NodeSlicePool {:?}", offer.name);
+        let found = self.insist(act, || pools.get_opt(&offer.name)).await?;
         Ok(found.is_some_and(|found| {
             let now = SeenPool::of(&found, &self.options.node);
             found.metadata.uid.as_ref() == Some(&offer.uid)
@@ -114,7 +115,7 @@ impl Shared {
         if self.current(&state).contains(&offer.object) {
             return;
         }
-        if let Some(left) = state.records.get(&offer.object).cloned()
+        if let Some(left) = state.records.facts(&offer.object).cloned()
             && !state.managed.contains(&offer.object)
         {
             self.tell_leftover(&mut state, offer.object.clone(), &left);

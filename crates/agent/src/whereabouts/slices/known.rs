@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_ipam::{Address, Cidr};
+use tenure_watch::{Change, Heard};
 use tenure_whereabouts::ledger::PoolId;
 use tenure_whereabouts::slices::{network_of, slice_of};
 
 use super::{Shared, pool_of};
 use crate::node::Event;
 use crate::objects::lock;
-use crate::objects::mirror::{Change, Heard};
 
 /// What is kept of a `NodeSlicePool`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ impl Shared {
         let mut state = lock(&self.state);
         for change in state.pools.hear(heard) {
             let (name, seen) = match change {
-                Change::Seen { name, uid, value } => (name, Some((uid, value))),
-                Change::Gone { name, .. } => (name, None),
+                Change::Seen { key, uid, value } => (key, Some((uid, value))),
+                Change::Gone { key, .. } => (key, None),
             };
             let same = |taken: &super::Taken| {
                 seen.as_ref().is_some_and(|(uid, pool)| {
@@ -104,6 +104,6 @@ impl Shared {
     /// Whether the pool is still as it was seen.
     pub(super) fn is_current(&self, name: &str, uid: &str, pool: &SeenPool) -> bool {
         let state = lock(&self.state);
-        state.pools.uid(name) == Some(uid) && state.pools.get(name) == Some(pool)
+        state.pools.uid(name) == Some(uid) && state.pools.facts(name) == Some(pool)
     }
 }

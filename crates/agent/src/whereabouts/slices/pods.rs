@@ -69,8 +69,9 @@ impl Shared {
         if pod.namespace.is_empty() || pod.name.is_empty() {
             return None;
         }
-        let pods: Api<v1::Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-        match self.insist(|| pods.get_opt(&pod.name)).await {
+        let pods: Api<v1::Pod> = Api::namespaced(self.connection.client(), &pod.namespace);
+        let act = || format!("reading Pod {pod}");
+        match self.insist(act, || pods.get_opt(&pod.name)).await {
             Ok(None) => Some(true),
             Ok(Some(found)) => {
                 let node = found.spec.and_then(|spec| spec.node_name);
@@ -84,8 +85,8 @@ impl Shared {
                 let elsewhere = node.is_some_and(|node| node != self.options.node);
                 Some(replaced || elsewhere || phase == "Succeeded" || phase == "Failed")
             }
-            Err(trouble) => {
-                tracing::warn!(pod = %pod, %trouble, "it is not known whether a pod still runs");
+            Err(error) => {
+                tracing::warn!(%error, "it is not known whether a pod still runs");
                 None
             }
         }

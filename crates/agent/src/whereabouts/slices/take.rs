@@ -9,6 +9,7 @@ use kube::{Api, ResourceExt};
 use tenure_api::release::mark_of;
 use tenure_api::whereabouts::{IPPool, Reservation, label};
 use tenure_ipam::{Cidr, Exclusion, Subnet};
+use tenure_watch::CallError;
 use tenure_whereabouts::ledger::{Adopted, PoolId, adopt};
 
 use super::claim::Offer;
@@ -16,9 +17,7 @@ use super::known::{SeenPool, Taken};
 use super::{Shared, State, pool_of, realm_of};
 use crate::key::Pod;
 use crate::node::{Event, Node, PoolFacts, Recorded, SeenBlock, SeenSlice};
-use crate::objects::calls::Trouble;
 use crate::objects::lock;
-use crate::objects::waits::Waits;
 
 /// What was read of a slice.
 struct Read {
@@ -32,7 +31,7 @@ impl Shared {
     pub(super) async fn take(self: Arc<Self>, name: String, uid: String, pool: SeenPool) {
         let Some(offer) = Offer::of(&self, name, uid, pool) else { return };
         let (pool, slice) = (&offer.name, offer.id.range);
-        let mut waits = Waits::default();
+        let mut backoff = self.connection.backoff();
         loop {
             if !self.is_current(&offer.name, &offer.uid, &offer.pool) {
                 return self.let_go(&offer).await;
@@ -40,19 +39,19 @@ impl Shared {
             match self.try_take(&offer).await {
                 Ok(true) => break,
                 Ok(false) => tracing::info!(pool, %slice, "a slice was withdrawn while it was being taken"),
-                Err(trouble) => {
-                    tracing::warn!(pool, %slice, %trouble, "a slice cannot be taken yet");
-                    self.set_aside(&offer, &trouble).await;
+                Err(error) => {
+                    tracing::warn!(pool, %slice, %error, "a slice cannot be taken yet");
+                    self.set_aside(&offer, &error).await;
                 }
             }
-            waits.pass().await;
+            backoff.wait().await;
         }
         self.changed.send_modify(|version| *version += 1);
         self.tell_if_all_read();
     }
 
     /// Whether the node was told; not if the slice is not its any more.
-    async fn try_take(&self, offer: &Offer) -> Result<bool, Trouble> {
+    async fn try_take(&self, offer: &Offer) -> Result<bool, CallError> {
         // Until the node has it, the writer would take the object back.
         let _unwritten = self.writing.read().await;
         let own = self.claim(offer).await?;
@@ -66,10 +65,10 @@ impl Shared {
 
     /// Lets the others go on without this slice. If the node has had it, it is told that it has it still, so that what is held in it stays
     /// held, and that nothing is handed out of it.
-    async fn set_aside(&self, offer: &Offer, trouble: &Trouble) {
+    async fn set_aside(&self, offer: &Offer, error: &CallError) {
         let had = self.had(&offer.object, &offer.pool.network).await;
         let mut state = lock(&self.state);
-        if state.pools.get(&offer.name) != Some(&offer.pool) {
+        if state.pools.facts(&offer.name) != Some(&offer.pool) {
             return;
         }
         if let Some(uid) = offer.same(&had).filter(|_| !state.told) {
@@ -78,7 +77,7 @@ impl Shared {
             let realm = realm_of(&offer.id.network);
             self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records: Vec::new() }));
         }
-        state.aside.insert(offer.name.clone(), format!("IPPool {}: {trouble}", offer.object));
+        state.aside.insert(offer.name.clone(), error.to_string());
         drop(state);
         self.tell_if_all_read();
     }
@@ -89,7 +88,7 @@ impl Shared {
         let mut state = lock(&self.state);
         let State { taken, records, .. } = &mut *state;
         for (name, taken) in taken {
-            let marked = records.get(&taken.object).is_none_or(|record| mark_of(record).is_some());
+            let marked = records.facts(&taken.object).is_none_or(|record| mark_of(record).is_some());
             if std::mem::replace(&mut taken.marked, marked) == marked {
                 continue;
             }
@@ -114,7 +113,7 @@ impl Shared {
         }
     }
 
-    async fn read(&self, id: &PoolId, own: &IPPool) -> Result<Read, Trouble> {
+    async fn read(&self, id: &PoolId, own: &IPPool) -> Result<Read, CallError> {
         let others = self.read_shared(id).await?;
         let adopted = adopt(id, Some(own), &others);
         for refused in &adopted.refused {
@@ -130,12 +129,13 @@ impl Shared {
 
     /// The objects of shared ranges of the network, whatever their sizes, that may have records of addresses of the slice. All
     /// of them are sealed before a slice is given, so no such record is added after this look.
-    async fn read_shared(&self, id: &PoolId) -> Result<Vec<IPPool>, Trouble> {
+    async fn read_shared(&self, id: &PoolId) -> Result<Vec<IPPool>, CallError> {
         let records: &Api<IPPool> = &self.api();
         let mut names = Vec::new();
         for labels in shared_of(&id.network) {
             let params = ListParams::default().labels(&labels);
-            let listed = self.insist(|| records.list_metadata(&params)).await?;
+            let listed =
+                self.insist(|| "listing IPPools".to_owned(), || records.list_metadata(&params)).await?;
             names.extend(listed.items.iter().map(ResourceExt::name_any));
         }
         names.retain(|name| PoolId::may_hold(&id.network, name, &id.range));
@@ -143,9 +143,11 @@ impl Shared {
     }
 
     /// Those of the objects that exist.
-    async fn read_all(&self, names: &[String]) -> Result<Vec<IPPool>, Trouble> {
+    async fn read_all(&self, names: &[String]) -> Result<Vec<IPPool>, CallError> {
         let records: &Api<IPPool> = &self.api();
-        let reads = names.iter().map(|name| self.insist(move || records.get_opt(name)));
+        let reads = names.iter().map(|name| {
+            self.insist(move || format!("reading IPPool {name:?}"), move || records.get_opt(name))
+        });
         let mut found = Vec::new();
         for read in join_all(reads).await {
             found.extend(read?);
@@ -168,7 +170,7 @@ impl Shared {
     fn tell_slice(&self, offer: &Offer, read: Read, had: &[String]) -> bool {
         let Offer { name, uid: pool_uid, pool, id, object, .. } = offer;
         let mut state = lock(&self.state);
-        if state.pools.uid(name) != Some(pool_uid) || state.pools.get(name) != Some(pool) {
+        if state.pools.uid(name) != Some(pool_uid) || state.pools.facts(name) != Some(pool) {
             return false;
         }
         let (front, back) = offer.ends();
@@ -211,7 +213,7 @@ impl Shared {
         let current = self.current(&state);
         let records: Vec<(String, IPPool)> = state
             .records
-            .iter()
+            .all_facts()
             .filter(|(name, _)| !current.contains(*name))
             .map(|(name, record)| (name.to_owned(), record.clone()))
             .collect();
@@ -226,7 +228,7 @@ impl Shared {
             let slice = pool.slice.as_ref().ok()?;
             PoolId::of_node(&pool.network, &self.options.node, *slice).name().ok()
         };
-        state.pools.iter().filter_map(|(_, pool)| name_of(pool)).collect()
+        state.pools.iter().filter_map(|pool| name_of(&pool.facts)).collect()
     }
 
     pub(super) fn tell_leftover(&self, state: &mut State, name: String, record: &IPPool) {

@@ -8,19 +8,17 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::PostParams;
 use tenure_api::release::RELEASING;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, Reservation};
+use tenure_watch::{CallError, Heard, Identity, exactly};
 use tenure_whereabouts::ledger::{PoolId, State, owned_object};
 
 use super::known::SeenPool;
 use super::{POOLS, Shared};
 use crate::key::Pod;
 use crate::node::{Node, SliceHold, SliceView};
-use crate::objects::calls::Trouble;
-use crate::objects::mirror::{Heard, Identity};
-use crate::objects::waits::Waits;
-use crate::objects::{Watched, lock};
+use crate::objects::{lock, watched};
 
 /// How often in a row somebody else may change an object while it is being written, before it is left for later.
 const TRIES: usize = 5;
@@ -42,7 +40,7 @@ enum Tried {
 
 impl Shared {
     pub(super) async fn write_behind(self: Arc<Self>) {
-        let mut waits = Waits::default();
+        let mut backoff = self.connection.backoff();
         loop {
             self.dirty.notified().await;
             tokio::time::sleep(self.options.debounce).await;
@@ -58,13 +56,14 @@ impl Shared {
             drop(alone);
             match written {
                 Ok(()) => {
-                    waits = Waits::default();
-                    self.gauge.heard(Watched::RecordWrites);
+                    backoff.reset();
+                    self.connection.health().heard(watched::RECORD_WRITES);
                 }
                 Err(problem) => {
                     tracing::warn!(problem, "the records of slices cannot be written yet");
-                    self.gauge.failed(Watched::RecordWrites, problem);
-                    waits.pass().await;
+                    let wait = backoff.fail();
+                    self.connection.health().failed(watched::RECORD_WRITES, problem, wait);
+                    tokio::time::sleep(wait).await;
                     self.dirty.notify_one();
                 }
             }
@@ -80,7 +79,7 @@ impl Shared {
                 return Err("not all slices are read yet".to_owned());
             }
             state.managed.extend(wanted.keys().cloned());
-            let known: Vec<String> = state.records.iter().map(|(name, _)| name.to_owned()).collect();
+            let known: Vec<String> = state.records.all_facts().map(|(name, _)| name.to_owned()).collect();
             // What somebody else put there in this node's name is not ours to delete.
             let known = known.into_iter().filter(|name| state.managed.contains(name));
             known.chain(wanted.keys().cloned()).collect()
@@ -97,7 +96,7 @@ impl Shared {
 
     async fn write(self: &Arc<Self>, name: &str, want: Option<&Want>) -> Result<(), String> {
         for _ in 0..TRIES {
-            let base = lock(&self.state).records.get(name).cloned();
+            let base = lock(&self.state).records.facts(name).cloned();
             let tried = match self.desired(want, base.as_ref())? {
                 None => match base {
                     None => return Ok(()),
@@ -112,7 +111,7 @@ impl Shared {
             match tried {
                 Ok(Tried::Done) => return Ok(()),
                 Ok(Tried::Again) => {}
-                Err(trouble) => return Err(trouble.to_string()),
+                Err(error) => return Err(error.to_string()),
             }
         }
         Err("somebody else changes it again and again".to_owned())
@@ -140,22 +139,22 @@ impl Shared {
         Ok((!nothing).then_some(object))
     }
 
-    async fn create(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
+    async fn create(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, CallError> {
         let records: Api<IPPool> = self.api();
         let plain = PostParams::default();
-        match self.insist(|| records.create(&plain, object)).await {
+        match self.insist(act("creating", name), || records.create(&plain, object)).await {
             Ok(made) => {
                 self.look_whether_given(name).await?;
                 Ok(self.written(made))
             }
-            Err(Trouble::Refused(409, _)) => self.read_again(name).await,
-            Err(trouble) => Err(trouble),
+            Err(error) if error.code() == Some(409) => self.read_again(name).await,
+            Err(error) => Err(error),
         }
     }
 
     /// An object that was gone is made again: whoever deleted it may be about to give the slice away, and looks for the object
     /// before that.
-    async fn look_whether_given(self: &Arc<Self>, object: &str) -> Result<(), Trouble> {
+    async fn look_whether_given(self: &Arc<Self>, object: &str) -> Result<(), CallError> {
         let pools: Api<NodeSlicePool> = self.api();
         let taken: Vec<String> = {
             let state = lock(&self.state);
@@ -163,52 +162,51 @@ impl Shared {
             of_object.map(|(name, _)| name.clone()).collect()
         };
         for name in taken {
-            let found = self.insist(|| pools.get_opt(&name)).await?;
+            let act = || format!("reading NodeSlicePool {name:?}");
+            let found = self.insist(act, || pools.get_opt(&name)).await?;
             if let Some(found) = found {
                 let seen = SeenPool::of(&found, &self.options.node);
-                self.hear_pool(Heard::Applied(Identity::of(&found), Some(seen)));
+                self.hear_pool(Heard::Applied(Identity::named(&found.metadata), Some(seen)));
             }
         }
         Ok(())
     }
 
-    async fn replace(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, Trouble> {
+    async fn replace(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, CallError> {
         let records: Api<IPPool> = self.api();
         let plain = PostParams::default();
-        match self.insist(|| records.replace(name, &plain, object)).await {
+        match self.insist(act("replacing", name), || records.replace(name, &plain, object)).await {
             Ok(made) => Ok(self.written(made)),
-            Err(Trouble::Refused(404 | 409, _)) => self.read_again(name).await,
-            Err(trouble) => Err(trouble),
+            Err(error) if error.is_stale() => self.read_again(name).await,
+            Err(error) => Err(error),
         }
     }
 
-    async fn delete(self: &Arc<Self>, name: &str, base: &IPPool) -> Result<Tried, Trouble> {
+    async fn delete(self: &Arc<Self>, name: &str, base: &IPPool) -> Result<Tried, CallError> {
         let records: Api<IPPool> = self.api();
-        let (uid, resource_version) = (base.metadata.uid.clone(), base.metadata.resource_version.clone());
-        let exactly =
-            DeleteParams::default().preconditions(Preconditions { uid: uid.clone(), resource_version });
-        match self.insist(|| records.delete(name, &exactly)).await {
+        let exactly = exactly(base.metadata.uid.clone(), base.metadata.resource_version.clone());
+        match self.insist(act("deleting", name), || records.delete(name, &exactly)).await {
             Ok(_) => {
                 self.is_gone(name, base);
                 Ok(Tried::Done)
             }
-            Err(Trouble::Refused(404 | 409, _)) => self.read_again(name).await,
-            Err(trouble) => Err(trouble),
+            Err(error) if error.is_stale() => self.read_again(name).await,
+            Err(error) => Err(error),
         }
     }
 
     fn written(&self, made: IPPool) -> Tried {
-        lock(&self.state).records.hear(Heard::Applied(Identity::of(&made), Some(made)));
+        lock(&self.state).records.hear(Heard::Applied(Identity::named(&made.metadata), Some(made)));
         self.mind_marks();
         Tried::Done
     }
 
-    async fn read_again(self: &Arc<Self>, name: &str) -> Result<Tried, Trouble> {
+    async fn read_again(self: &Arc<Self>, name: &str) -> Result<Tried, CallError> {
         let records: Api<IPPool> = self.api();
-        let found = self.insist(|| records.get_opt(name)).await?;
-        let known = lock(&self.state).records.get(name).cloned();
+        let found = self.insist(act("reading", name), || records.get_opt(name)).await?;
+        let known = lock(&self.state).records.facts(name).cloned();
         if let Some(found) = found {
-            lock(&self.state).records.hear(Heard::Applied(Identity::of(&found), Some(found)));
+            lock(&self.state).records.hear(Heard::Applied(Identity::named(&found.metadata), Some(found)));
         } else if let Some(known) = known {
             self.is_gone(name, &known);
         }
@@ -219,6 +217,11 @@ impl Shared {
         let uid = object.metadata.uid.clone().unwrap_or_default();
         lock(&self.state).records.hear(Heard::Gone(name.to_owned(), uid));
     }
+}
+
+/// What is done with an object, for errors.
+fn act(act: &'static str, name: &str) -> impl Fn() -> String {
+    move || format!("{act} IPPool {name:?}")
 }
 
 /// What each object should say. A slice that was taken away and given again may be there twice for a moment.

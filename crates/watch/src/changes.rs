@@ -10,7 +10,7 @@ const REMEMBERED: usize = 16_384;
 
 /// Keys of objects in the order in which they changed.
 #[derive(Debug, Default)]
-pub(crate) struct ChangeLog {
+pub struct ChangeLog {
     /// The number of the first change that is remembered.
     first: u64,
     keys: VecDeque<Arc<str>>,
@@ -31,12 +31,12 @@ pub enum Changed {
 
 impl ChangeLog {
     /// How many changes there were.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.first + self.keys.len() as u64
     }
 
     /// An object has changed, has come or is gone.
-    pub(crate) fn note(&mut self, key: &str) {
+    pub fn note(&mut self, key: &str) {
         if self.keys.len() >= REMEMBERED {
             self.keys.pop_front();
             self.first += 1;
@@ -45,13 +45,13 @@ impl ChangeLog {
     }
 
     /// Anything may have changed.
-    pub(crate) fn note_all(&mut self) {
+    pub fn note_all(&mut self) {
         self.first = self.count() + 1;
         self.keys.clear();
     }
 
     /// What has changed since `cursor` was here.
-    pub(crate) fn since(&self, cursor: &mut Cursor) -> Changed {
+    pub fn since(&self, cursor: &mut Cursor) -> Changed {
         let before = cursor.0.replace(self.count());
         let unread = before.and_then(|before| usize::try_from(before.checked_sub(self.first)?).ok());
         match unread {

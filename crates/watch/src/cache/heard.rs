@@ -1,0 +1,146 @@
+//! A cache for those who are told what is different the moment that it is heard.
+//!
+//! Whatever the order in which a watch, its lists and the answers to calls are heard, each object's changes come out in its own,
+//! and another object under the same name is the old one's end and a new one's beginning.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::runtime::watcher::Event;
+use tenure_api::read::Read;
+
+use super::{Cache, Identity, NEVER_AGAIN, Seen, place};
+
+/// What is heard of objects; `None` in place of what is kept means that the object is none of ours.
+#[derive(Clone, Debug)]
+pub enum Heard<V> {
+    /// A list is about to be asked for.
+    Begin,
+    /// An object of the list.
+    Listed(Identity, Option<V>),
+    /// The list is complete.
+    Finish,
+    /// An object, of a list or not, is there and cannot be read: what was last read of it stays.
+    Unread(Identity),
+    /// An object as a watch or the answer to a call shows it.
+    Applied(Identity, Option<V>),
+    /// An object is gone at this version, or is none of ours any more and may become so again.
+    Left(Identity),
+    /// The object of this name and UID is gone for good.
+    Gone(String, String),
+}
+
+impl<V> Heard<V> {
+    /// What an event of a watch says, where `keep` says what is kept of an object, and `identity` under which name.
+    pub fn of<K: Resource<DynamicType = ()>>(
+        event: Event<Read<K>>,
+        identity: fn(&ObjectMeta) -> Identity,
+        keep: impl Fn(&K) -> Option<V>,
+    ) -> Self {
+        match event {
+            Event::Init => Self::Begin,
+            Event::InitApply(Read::Is(object)) => Self::Listed(identity(object.meta()), keep(&object)),
+            Event::InitDone => Self::Finish,
+            Event::Apply(Read::Is(object)) => Self::Applied(identity(object.meta()), keep(&object)),
+            Event::InitApply(Read::Unreadable(it)) | Event::Apply(Read::Unreadable(it)) => {
+                Self::Unread(identity(&it.metadata))
+            }
+            Event::Delete(object) => Self::Left(identity(object.meta())),
+        }
+    }
+}
+
+/// What is different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<V> {
+    /// An object is there, or what is kept of it is different.
+    Seen {
+        /// What it is kept under.
+        key: String,
+        /// Its UID.
+        uid: String,
+        /// What is kept of it.
+        value: V,
+    },
+    /// An object is gone.
+    Gone {
+        /// What it was kept under.
+        key: String,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+impl<V: Clone + PartialEq> Cache<Seen<V>> {
+    /// Takes in what is heard, and says what is different.
+    pub fn hear(&mut self, heard: Heard<V>) -> Vec<Change<V>> {
+        match heard {
+            Heard::Begin => {
+                self.begin();
+                Vec::new()
+            }
+            Heard::Listed(identity, Some(value)) => self.take(identity, value, true),
+            Heard::Applied(identity, Some(value)) => self.take(identity, value, false),
+            Heard::Listed(Identity { key, uid, .. }, None) => self.let_go(key, uid),
+            Heard::Applied(Identity { key, uid, version }, None) => {
+                let newer = self.get(&key).is_some_and(|known| known.identity.version > version);
+                if newer { Vec::new() } else { self.let_go(key, uid) }
+            }
+            Heard::Unread(Identity { key, uid, .. }) => {
+                let ended = self.keep_unread(&key, &uid).ended;
+                ended.map(|uid| Change::Gone { key, uid }).into_iter().collect()
+            }
+            Heard::Finish => {
+                let ended = self.end_list().into_iter();
+                ended.filter_map(|(key, uid)| Some(Change::Gone { key, uid: uid? })).collect()
+            }
+            Heard::Left(Identity { key, uid, version }) => self.leave(key, uid, version),
+            Heard::Gone(key, uid) => self.leave(key, uid, NEVER_AGAIN),
+        }
+    }
+
+    fn take(&mut self, identity: Identity, value: V, listed: bool) -> Vec<Change<V>> {
+        let Identity { key, uid, .. } = identity.clone();
+        let known = self.get(&key);
+        let is_same = known.is_some_and(|known| known.identity.uid == uid && known.facts == value);
+        let difference = self.show(&key, Seen { facts: value.clone(), identity }, listed);
+        let ended = difference.ended.map(|uid| Change::Gone { key: key.clone(), uid });
+        let seen = (difference.taken && !is_same).then_some(Change::Seen { key, uid, value });
+        ended.into_iter().chain(seen).collect()
+    }
+
+    fn leave(&mut self, key: String, uid: String, version: u128) -> Vec<Change<V>> {
+        let was_known = self.uid(&key) == Some(&uid);
+        self.end(&key, &uid, version);
+        if was_known { vec![Change::Gone { key, uid }] } else { Vec::new() }
+    }
+
+    /// The object is there, but none of ours any more; it may become so again.
+    pub fn let_go(&mut self, key: String, uid: String) -> Vec<Change<V>> {
+        if self.drop_known(&key, &uid) { vec![Change::Gone { key, uid }] } else { Vec::new() }
+    }
+
+    /// What is kept of the object of that name.
+    pub fn facts(&self, key: &str) -> Option<&V> {
+        self.get(key).map(|seen| &seen.facts)
+    }
+
+    /// The UID of the object of that name.
+    pub fn uid(&self, key: &str) -> Option<&str> {
+        self.get(key).map(|seen| seen.identity.uid.as_str())
+    }
+
+    /// What is kept of every object, by name.
+    pub fn all_facts(&self) -> impl Iterator<Item = (&str, &V)> {
+        self.objects.iter().map(|(key, seen)| (key.as_str(), &seen.facts))
+    }
+
+    /// What is kept of every object of a namespace, where objects of all are kept.
+    pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &V> {
+        let first = place(namespace, "");
+        let from = self.objects.range(first.clone()..);
+        from.take_while(move |(key, _)| key.starts_with(&first)).map(|(_, seen)| &seen.facts)
+    }
+}
+
+#[cfg(test)]
+mod tests;
