@@ -110,22 +110,6 @@ impl Pool {
         })
     }
 
-    /// The numbers of the blocks that have an address in common with any of `taken`, which are addresses of a family as numbers.
-    pub fn indexes_among(&self, taken: &IntervalSet, family: Family) -> IntervalSet {
-        let mut indexes = IntervalSet::new();
-        for part in &self.parts {
-            let Some(slices) = part.slices(family) else { continue };
-            let whole = slices.whole();
-            let index = |bits: u128| slices.index_of_address(Address::new(family, bits)?);
-            for shared in taken.within(whole.first().bits(), whole.last().bits()) {
-                if let (Some(first), Some(last)) = (index(*shared.start()), index(*shared.end())) {
-                    indexes.insert(part.first_index + first, part.first_index + last);
-                }
-            }
-        }
-        indexes
-    }
-
     /// The lowest block number that is not taken, found without walking the taken ones.
     pub fn lowest_free(&self, taken: &IntervalSet) -> Option<u128> {
         taken.next_gap(0).filter(|index| *index <= self.last_index())
