@@ -3,40 +3,48 @@
 mod carved;
 mod create;
 mod events;
+mod facts;
+mod index;
 mod locks;
 mod metrics;
 mod missing_nodes;
+mod pending;
 mod perform;
 mod pools;
 mod release;
 mod requests;
 mod share;
+mod subnets;
 mod write;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
-use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
-use tenure_api::overlap::{Overlaps, overlaps};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, split_block_name};
+use tenure_api::overlap::Overlaps;
 use tenure_handles::Timestamp;
 
 use crate::cache::Cache;
 use crate::changes::Changed;
 use crate::kind::{Cached, cached_kind};
 use crate::part::{Board, Count, Part, Perform, Plan};
-use crate::release::{MISSING_NODE_REST, Releases};
+use crate::release::MISSING_NODE_REST;
 use crate::suspicions::Suspicions;
 use crate::watch::{Watch, Watches};
 use crate::world::World;
 use crate::write::Write;
 pub(crate) use carved::{Carved, belongs_to};
+use index::Index;
 #[cfg(test)]
 pub(crate) use locks::locks;
+use missing_nodes::MissingNodes;
 #[cfg(test)]
 pub(crate) use missing_nodes::release as release_block;
+use pending::Pending;
 pub use write::{Because, BlockWrite};
 
 /// How long a pool has to be missing before a request for it is refused: pools and requests arrive by two watches, so
@@ -81,8 +89,8 @@ impl Part for Coil {
 /// What of pools can be carved, for parts that carve blocks, too.
 #[derive(Debug)]
 pub(crate) struct Carving {
-    pub(crate) overlaps: Overlaps,
-    pub(crate) carved: Carved,
+    pub(crate) overlaps: Arc<Overlaps>,
+    pub(crate) carved: Arc<Carved>,
     /// The names of blocks that this plan promises or creates for nodes.
     pub(crate) promised: Vec<String>,
     /// Pools of which other blocks can be carved than at the plan before.
@@ -90,49 +98,94 @@ pub(crate) struct Carving {
 }
 
 /// Plans for pools, blocks and requests.
+///
+/// Every plan looks at all requests that wait: they are served in order, and what one is promised the next cannot have. Pools
+/// and blocks are looked at when something has changed that matters to them, and until they need no write.
 #[derive(Debug)]
 pub(crate) struct CoilPlanner {
-    blocks_without_node: Releases,
+    index: Index,
+    pending: Pending,
+    missing_nodes: MissingNodes,
     requests_without_pool: Suspicions,
+    /// The names of blocks that the last plan has promised or created for nodes.
+    promised: BTreeSet<String>,
+    /// When the last plan was made.
+    planned: Timestamp,
     #[cfg(test)]
     pub(crate) planted: Option<crate::plan::Planted>,
+    /// How many objects the last plan has read or looked at.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 impl CoilPlanner {
     pub(crate) fn new(missing_node_rest: Duration) -> Self {
         Self {
-            blocks_without_node: Releases::resting(missing_node_rest),
+            index: Index::default(),
+            pending: Pending::default(),
+            missing_nodes: MissingNodes::resting(missing_node_rest),
             requests_without_pool: Suspicions::lasting(MISSING_POOL),
+            promised: BTreeSet::new(),
+            planned: Timestamp::default(),
             #[cfg(test)]
             planted: None,
+            #[cfg(test)]
+            looked_at: 0,
         }
+    }
+
+    /// Puts what can be carved on the board; `changed` are pools of which something else is taken than before.
+    fn tell(&mut self, board: &mut Board, writes: &[BlockWrite], changed: Option<BTreeSet<Arc<str>>>) {
+        let promised: Vec<String> = writes.iter().filter_map(BlockWrite::block).map(str::to_owned).collect();
+        let before = std::mem::replace(&mut self.promised, promised.iter().cloned().collect());
+        let changed_pools = changed.map_or(Changed::All, |mut pools| {
+            let different = before.symmetric_difference(&self.promised);
+            pools.extend(different.filter_map(|block| Some(split_block_name(block)?.0.into())));
+            Changed::Keys(pools)
+        });
+        let (overlaps, carved) = (Arc::clone(&self.index.overlaps), Arc::clone(&self.index.carved));
+        board.put(Carving { overlaps, carved, promised, changed_pools });
     }
 }
 
 impl Plan for CoilPlanner {
     fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write> {
-        let overlaps = overlaps(world.pools.iter());
-        let carved = Carved::of(world);
+        if now < self.planned {
+            // What was due may not be so after all.
+            self.look_at_all();
+        }
+        self.planned = now;
+        let updated = self.index.update(world, &mut self.pending);
+        let changed = self.index.carved().take_changed();
         #[cfg(test)]
-        let carved = if self.planted == Some(crate::plan::Planted::OwnNumbersOnly) {
-            carved.by_numbers()
-        } else {
-            carved
-        };
-        let mut writes = requests::serve(world, &overlaps, &carved, &mut self.requests_without_pool, now);
-        writes.extend(pools::keep(world, &overlaps, &carved, now));
-        let released = missing_nodes::release_blocks(world, &mut self.blocks_without_node, now);
+        if self.planted == Some(crate::plan::Planted::OwnNumbersOnly) {
+            self.index.carved().forget_others();
+        }
+        let due = self.missing_nodes.look_again(updated.all, now);
+        let Self { index, pending, missing_nodes, .. } = self;
+        pending.pools.0.extend(changed.iter().cloned());
+        pending.blocks.0.extend(due.map(Arc::from));
+        #[cfg(test)]
+        {
+            self.looked_at = updated.objects + index.waiting().len() + pending.len();
+        }
+        let mut writes = requests::serve(world, index, &mut self.requests_without_pool, now);
+        writes.extend(pending.pools.look(|name| pools::keep(world, index, name, now)));
+        let released = pending.blocks.look(|name| missing_nodes.look_at(world, name, now));
         #[cfg(test)]
         let released = crate::plan::plant(self.planted, world, released);
         writes.extend(released);
-        writes.extend(locks::unlock(world));
-        let promised = writes.iter().filter_map(BlockWrite::block).map(str::to_owned).collect();
-        board.put(Carving { overlaps, carved, promised, changed_pools: Changed::All });
+        writes.extend(pending.locks.look(|name| locks::unlock(world, index, name)));
+        self.tell(board, &writes, (!updated.all).then_some(changed));
         writes.into_iter().map(Write::from).collect()
     }
 
+    fn look_at_all(&mut self) {
+        self.index = Index::default();
+    }
+
     fn next_look(&self) -> Option<Timestamp> {
-        [self.blocks_without_node.next(), self.requests_without_pool.next()].into_iter().flatten().min()
+        [self.missing_nodes.next(), self.requests_without_pool.next()].into_iter().flatten().min()
     }
 }
 
@@ -175,3 +228,8 @@ impl Cached for BlockRequest {
 cached_kind!(AddressPool, "AddressPool");
 cached_kind!(AddressBlock, "AddressBlock");
 cached_kind!(BlockRequest, "BlockRequest");
+
+#[cfg(test)]
+mod proptests;
+#[cfg(test)]
+mod tests;

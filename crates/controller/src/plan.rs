@@ -25,6 +25,9 @@ pub struct Planner {
     /// One that always looks at everything, to compare each plan with.
     #[cfg(test)]
     full: Option<Box<Planner>>,
+    /// The world that it was last shown.
+    #[cfg(test)]
+    world: Option<WorldIdentity>,
 }
 
 impl Planner {
@@ -40,6 +43,8 @@ impl Planner {
             overlooked: 0,
             #[cfg(test)]
             full: None,
+            #[cfg(test)]
+            world: None,
         }
     }
 
@@ -52,6 +57,8 @@ impl Planner {
         if !world.is_complete() {
             return Vec::new();
         }
+        #[cfg(test)]
+        self.recognize(world);
         let mut writes = self.plan_parts(world, now);
         #[cfg(test)]
         self.compare(world, &writes, now);
@@ -125,4 +132,4 @@ mod races;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use planted::{Planted, plant};
+pub(crate) use planted::{Planted, WorldIdentity, plant};

@@ -49,6 +49,9 @@ pub struct World {
     /// A bug that a test plants, to see that checkers find it.
     #[cfg(test)]
     pub(crate) planted: Option<crate::claims::Planted>,
+    /// Tells the worlds of tests apart.
+    #[cfg(test)]
+    pub(crate) identity: crate::plan::WorldIdentity,
     /// Kinds that the API server does not know.
     lacking: BTreeSet<&'static str>,
     nodes: Cache<Node>,

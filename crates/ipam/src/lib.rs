@@ -10,6 +10,7 @@
 //! | [`Address`], [`Cidr`] | arithmetic in all 128 bits |
 //! | [`parse`] | text, strictly or as Whereabouts reads it |
 //! | [`IntervalSet`] | sets of numbers as intervals: exclusions, reservations, what is full |
+//! | [`CountedIntervals`] | the same where intervals overlap: what is taken, and by how many |
 //! | [`Range`] | the addresses of one network that may be handed out |
 //! | [`Space`] | one range, or an IPv4 and an IPv6 range side by side: offsets |
 //! | [`Slices`] | a network in equal parts |
@@ -45,6 +46,7 @@
 mod address;
 pub mod block;
 mod cidr;
+mod counted;
 mod hash;
 mod intervals;
 pub mod ledger;
@@ -60,6 +62,7 @@ pub use block::{
     Block, Choice, Counts, Granted, Hold, HoldError, Release, ReplayError, ReserveError, Sequence, State,
 };
 pub use cidr::Cidr;
+pub use counted::CountedIntervals;
 pub use intervals::IntervalSet;
 pub use parse::{Notation, ParseError, RangeText};
 pub use pool::{Pool, PoolError, Subnet};

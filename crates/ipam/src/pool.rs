@@ -92,29 +92,22 @@ impl Pool {
     /// The numbers of the blocks that have an address in common with `cidr`: one interval for each entry of
     /// the list. With these among the taken ones, nothing is handed out of an overlap with another pool.
     pub fn indexes_overlapping(&self, cidr: &Cidr) -> impl Iterator<Item = RangeInclusive<u128>> {
-        self.parts.iter().filter_map(move |part| {
-            let slices = part.slices(cidr.family())?;
-            let common = if cidr.covers(&slices.whole()) { slices.whole() } else { *cidr };
-            let first = slices.index_of_address(common.first())?;
-            let last = slices.index_of_address(common.last())?;
-            Some(part.first_index + first..=part.first_index + last)
-        })
+        self.indexes_between(cidr.first(), cidr.last())
     }
 
-    /// The numbers of the blocks that have an address in common with any of `taken`, which are addresses of a family as numbers.
-    pub fn indexes_among(&self, taken: &IntervalSet, family: Family) -> IntervalSet {
-        let mut indexes = IntervalSet::new();
-        for part in &self.parts {
-            let Some(slices) = part.slices(family) else { continue };
-            let whole = slices.whole();
-            let index = |bits: u128| slices.index_of_address(Address::new(family, bits)?);
-            for shared in taken.within(whole.first().bits(), whole.last().bits()) {
-                if let (Some(first), Some(last)) = (index(*shared.start()), index(*shared.end())) {
-                    indexes.insert(part.first_index + first, part.first_index + last);
-                }
-            }
-        }
-        indexes
+    /// The numbers of the blocks that have an address from `first` to `last`, which are of one family: one interval for each
+    /// entry of the list.
+    pub fn indexes_between(
+        &self,
+        first: Address,
+        last: Address,
+    ) -> impl Iterator<Item = RangeInclusive<u128>> {
+        self.parts.iter().filter_map(move |part| {
+            let slices = part.slices(first.family())?;
+            let (first, last) = (first.max(slices.whole().first()), last.min(slices.whole().last()));
+            let index = |address| Some(part.first_index + slices.index_of_address(address)?);
+            if first <= last { Some(index(first)?..=index(last)?) } else { None }
+        })
     }
 
     /// The lowest block number that is not taken, found without walking the taken ones.

@@ -64,7 +64,7 @@ impl EnginePool {
         let bits = u32::from(self.pool.block_bits());
         let within = (1_u128 << bits) - 1;
         let mut blocks = IntervalSet::new();
-        for (first_index, _, subnet) in self.parts() {
+        for (first_index, subnet) in self.parts() {
             for interval in self.excluded_offsets(&subnet).iter() {
                 let first = (interval.start() >> bits) + u128::from(interval.start() & within != 0);
                 let behind_last = interval.end() & within != within;
@@ -98,9 +98,8 @@ impl EnginePool {
     pub fn usage(&self, carved: &IntervalSet, withheld: &IntervalSet) -> (PoolUsage, PoolUsage) {
         let mut kept_back = self.excluded_blocks();
         kept_back.extend(withheld.iter());
-        for interval in carved.iter() {
-            kept_back.remove(*interval.start(), *interval.end());
-        }
+        let kept_back: IntervalSet =
+            kept_back.iter().flat_map(|kept| carved.gaps_within(*kept.start(), *kept.end())).collect();
         let blocks = self.pool.block_count();
         let free = blocks.saturating_sub(carved.len()).saturating_sub(kept_back.len());
         let in_carved = self.usable_in(carved);
@@ -116,33 +115,34 @@ impl EnginePool {
         )
     }
 
-    /// How many addresses can be handed out of these blocks together.
+    /// How many addresses can be handed out of these blocks together. Costs what is excluded, however many blocks there are.
     fn usable_in(&self, blocks: &IntervalSet) -> u128 {
         let bits = u32::from(self.pool.block_bits());
         let within = (1_u128 << bits) - 1;
         let mut usable = blocks.len().saturating_mul(1 << bits);
-        for (first_index, last_index, subnet) in self.parts() {
-            let excluded = self.excluded_offsets(&subnet);
-            for part in blocks.within(first_index, last_index) {
-                let first = (part.start() - first_index) << bits;
-                let last = ((part.end() - first_index) << bits) | within;
-                for gap in excluded.within(first, last) {
-                    usable = usable.saturating_sub((gap.end() - gap.start()).saturating_add(1));
+        for (first_index, subnet) in self.parts() {
+            for excluded in self.excluded_offsets(&subnet).iter() {
+                let (first, last) =
+                    (first_index + (excluded.start() >> bits), first_index + (excluded.end() >> bits));
+                for part in blocks.within(first, last) {
+                    let from = ((part.start() - first_index) << bits).max(*excluded.start());
+                    let to = (((part.end() - first_index) << bits) | within).min(*excluded.end());
+                    usable = usable.saturating_sub((to - from).saturating_add(1));
                 }
             }
         }
         usable
     }
 
-    /// The entries of the list, each with the numbers of its first and last block.
-    fn parts(&self) -> impl Iterator<Item = (u128, u128, Subnet)> {
+    /// The entries of the list, each with the number of its first block.
+    fn parts(&self) -> impl Iterator<Item = (u128, Subnet)> {
         let bits = u32::from(self.pool.block_bits());
         let mut next = 0_u128;
         self.pool.subnets().map(move |subnet| {
             let last_offset = subnet.ipv4.or(subnet.ipv6).map_or(0, |cidr| cidr.last_offset());
-            let (first, last) = (next, next.saturating_add(last_offset >> bits));
-            next = last.saturating_add(1);
-            (first, last, subnet)
+            let first = next;
+            next = first.saturating_add(last_offset >> bits).saturating_add(1);
+            (first, subnet)
         })
     }
 

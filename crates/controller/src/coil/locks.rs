@@ -19,6 +19,7 @@ use tenure_api::coil::{AddressBlock, AddressPool, EnginePool};
 use tenure_api::overlap::is_older;
 use tenure_ipam::Cidr;
 
+use super::index::Index;
 use super::write::BlockWrite;
 use crate::world::World;
 use crate::write::At;
@@ -77,20 +78,16 @@ pub(crate) fn locks(pools: &[AddressPool], block: &AddressBlock) -> Result<Vec<A
     Ok(locks)
 }
 
-/// Gives names back that are occupied for pools which are gone.
-pub(super) fn unlock(world: &World) -> Vec<BlockWrite> {
-    let held = world.blocks.iter().filter(|block| block.is_withheld());
-    let exists = |uid: &str| world.pools.iter().any(|pool| pool.uid().as_deref() == Some(uid));
-    let unlock = |block: &AddressBlock| {
-        let own = block.owner_references().first().map(|pool| pool.uid.clone());
-        let pools = match own.filter(|own| !exists(own)) {
-            Some(own) => vec![own],
-            None if block.withheld_for().any(exists) => return None,
-            None => block.withheld_for().map(str::to_owned).collect(),
-        };
-        Some(BlockWrite::Unlock { block: At::of(block), pools })
+/// Gives a name back that is occupied for pools which are gone.
+pub(super) fn unlock(world: &World, index: &Index, name: &str) -> Option<BlockWrite> {
+    let block = world.blocks.get(name).filter(|block| block.is_withheld())?;
+    let own = block.owner_references().first().map(|pool| pool.uid.clone());
+    let pools = match own.filter(|own| !index.has_pool(own)) {
+        Some(own) => vec![own],
+        None if block.withheld_for().any(|uid| index.has_pool(uid)) => return None,
+        None => block.withheld_for().map(str::to_owned).collect(),
     };
-    held.filter_map(unlock).collect()
+    Some(BlockWrite::Unlock { block: At::of(block), pools })
 }
 
 #[cfg(test)]

@@ -3,45 +3,86 @@
 //! Blocks of a missing node go by the rule of [`crate::release`]: two observations, a rest between them, and a mark that their
 //! owner can remove.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use kube::ResourceExt;
 use tenure_api::coil::{AddressBlock, FINALIZER};
 use tenure_api::release::mark_of;
 use tenure_handles::Timestamp;
 
+use super::facts::NodeState;
 use super::write::{Because, BlockWrite};
-use crate::nodes::is_out_of_service;
 use crate::release::{Releases, Step, mark_at};
 use crate::world::World;
 use crate::write::At;
 
-/// Marks what a missing node has left, releases it after the rest, and takes the mark off where the node is back.
-pub(super) fn release_blocks(world: &World, releases: &mut Releases, now: Timestamp) -> Vec<BlockWrite> {
-    releases.look_again();
-    let mut writes = Vec::new();
-    for block in world.blocks.iter().filter(|block| !block.is_reserved() && !is_on_its_way(block)) {
-        let Some(node) = block.node() else { continue };
-        match world.nodes().get(node) {
-            // One that cannot be read is there.
-            None if world.nodes().is_unreadable(node) => {}
-            None => match releases.step(&block.uid().unwrap_or_default(), mark_of(block), now) {
-                Step::Mark => {
-                    let (block, node) = (At::of(block), node.to_owned());
-                    writes.push(BlockWrite::MarkBlock { block, node, mark: mark_at(now) });
+/// Since when blocks of missing nodes have been seen with their marks.
+#[derive(Debug)]
+pub(super) struct MissingNodes {
+    releases: Releases,
+    /// By which UID each block was asked about at the last look at it.
+    asked: HashMap<String, String>,
+    /// Whether this look is one at all blocks.
+    all: bool,
+}
+
+impl MissingNodes {
+    /// Nothing was seen yet; `rest` lies between the two observations.
+    pub(super) fn resting(rest: Duration) -> Self {
+        Self { releases: Releases::resting(rest), asked: HashMap::new(), all: false }
+    }
+
+    /// A look begins, maybe one at all blocks. The names of those that are due.
+    pub(super) fn look_again(&mut self, all: bool, now: Timestamp) -> impl Iterator<Item = String> + use<> {
+        self.all = all;
+        if all {
+            self.releases.look_again();
+            self.asked.clear();
+        }
+        // No UID and no name has a slash.
+        self.releases.due(now).filter_map(|key| key.split_once('/').map(|(_, name)| name.to_owned()))
+    }
+
+    /// Marks a block that a missing node has left, releases it after the rest, and takes the mark off where the node is back.
+    pub(super) fn look_at(&mut self, world: &World, name: &str, now: Timestamp) -> Option<BlockWrite> {
+        let block = world.blocks.get(name);
+        let key = block.map(|block| format!("{}/{name}", block.uid().unwrap_or_default()));
+        if !self.all {
+            let before = self.asked.remove(name).filter(|before| Some(before) != key.as_ref());
+            before.iter().chain(&key).for_each(|key| self.releases.look_again_at(key));
+        }
+        let block = block.filter(|block| !block.is_reserved() && !is_on_its_way(block))?;
+        let node = block.node()?;
+        match NodeState::of(world, node) {
+            NodeState::Missing => {
+                let key = key?;
+                let step = self.releases.step(&key, mark_of(block), now);
+                self.asked.insert(name.to_owned(), key);
+                match step {
+                    Step::Mark => {
+                        let (block, node) = (At::of(block), node.to_owned());
+                        Some(BlockWrite::MarkBlock { block, node, mark: mark_at(now) })
+                    }
+                    Step::Wait => None,
+                    Step::Release => Some(release(block, node, Because::NodeIsGone)),
                 }
-                Step::Wait => {}
-                Step::Release => writes.push(release(block, node, Because::NodeIsGone)),
-            },
-            Some(known) if is_out_of_service(known) => {
+            }
+            NodeState::OutOfService => {
                 let addresses = block.spec.to_subnet().ok();
-                writes.push(release(block, node, Because::OutOfService { addresses }));
+                Some(release(block, node, Because::OutOfService { addresses }))
             }
-            Some(_) if mark_of(block).is_some() => {
-                writes.push(BlockWrite::UnmarkBlock { block: At::of(block) });
+            NodeState::InService if mark_of(block).is_some() => {
+                Some(BlockWrite::UnmarkBlock { block: At::of(block) })
             }
-            Some(_) => {}
+            NodeState::InService | NodeState::Unreadable => None,
         }
     }
-    writes
+
+    /// When the next rest is over.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.releases.next()
+    }
 }
 
 /// Whether it is being deleted and waits for others than us.

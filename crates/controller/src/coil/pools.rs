@@ -4,27 +4,27 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use tenure_api::coil::condition::{self, reason};
 use tenure_api::coil::{AddressPool, AddressPoolStatus, EnginePool, FINALIZER, PoolUsage};
-use tenure_api::overlap::Overlaps;
 use tenure_handles::Timestamp;
 use tenure_ipam::IntervalSet;
 
-use super::carved::{Carved, Taken};
+use super::carved::Taken;
+use super::index::Index;
 use super::write::BlockWrite;
 use crate::plan::time;
 use crate::world::World;
 use crate::write::At;
 
-/// The writes that pools need.
-pub(super) fn keep(world: &World, overlaps: &Overlaps, carved: &Carved, now: Timestamp) -> Vec<BlockWrite> {
-    let next = |pool| finalizer(carved, pool).or_else(|| status(overlaps, carved, pool, now));
-    world.pools.iter().filter_map(next).collect()
+/// The write that a pool needs.
+pub(super) fn keep(world: &World, index: &Index, name: &str, now: Timestamp) -> Option<BlockWrite> {
+    let pool = world.pools.get(name)?;
+    finalizer(index, pool).or_else(|| status(index, pool, now))
 }
 
 /// Ours is on a pool that lives, and comes off one that is being deleted when its last block is gone.
-fn finalizer(carved: &Carved, pool: &AddressPool) -> Option<BlockWrite> {
+fn finalizer(index: &Index, pool: &AddressPool) -> Option<BlockWrite> {
     let has = pool.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
     let deleting = pool.metadata.deletion_timestamp.is_some();
-    let used = carved.from(&pool.name_any()).is_some_and(Taken::keeps_pool);
+    let used = index.carved.keeps_pool(&pool.name_any());
     let mut finalizers = pool.finalizers().to_vec();
     match (has, deleting, used) {
         (false, false, _) => finalizers.push(FINALIZER.to_owned()),
@@ -35,21 +35,15 @@ fn finalizer(carved: &Carved, pool: &AddressPool) -> Option<BlockWrite> {
 }
 
 /// The status, where it says something else than before.
-fn status(overlaps: &Overlaps, carved: &Carved, pool: &AddressPool, now: Timestamp) -> Option<BlockWrite> {
+fn status(index: &Index, pool: &AddressPool, now: Timestamp) -> Option<BlockWrite> {
     let before = pool.status.clone().unwrap_or_default();
     let mut after = before.clone();
     after.observed_generation = pool.metadata.generation;
-    describe(overlaps, carved, pool, &mut after, now);
+    describe(index, pool, &mut after, now);
     (after != before).then(|| BlockWrite::PoolStatus { pool: At::of(pool), status: Box::new(after) })
 }
 
-fn describe(
-    overlaps: &Overlaps,
-    carved: &Carved,
-    pool: &AddressPool,
-    status: &mut AddressPoolStatus,
-    now: Timestamp,
-) {
+fn describe(index: &Index, pool: &AddressPool, status: &mut AddressPoolStatus, now: Timestamp) {
     let name = pool.name_any();
     let mut set = |type_: &str, is: bool, reason: &str, message: String| {
         status.set_condition(Condition {
@@ -66,10 +60,11 @@ fn describe(
         Err(error) => return set(condition::READY, false, reason::INVALID, error.to_string()),
     };
     let none = IntervalSet::new();
+    let Index { carved, overlaps, .. } = index;
     let overlap = overlaps.younger.get(&name);
     let kept_back = carved.kept_back(&name, &engine, overlaps);
     let floating = carved.from(&name).map_or(0, |taken| taken.floating);
-    let carved = carved.from(&name).map_or(&none, |taken| &taken.carved);
+    let carved = carved.from(&name).map_or(&none, Taken::carved);
     let (blocks, addresses) = engine.usage(carved, &kept_back);
     let exhausted = blocks.free == "0";
     match overlap {

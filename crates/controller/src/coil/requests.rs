@@ -12,12 +12,12 @@ use tenure_api::coil::{
     AddressBlock, AddressPool, BlockRequest, BlockRequestStatus, EnginePool, RequestOutcome, block_name,
     split_block_name,
 };
-use tenure_api::overlap::Overlaps;
 use tenure_handles::Timestamp;
 use tenure_ipam::IntervalSet;
 
-use super::carved::Carved;
-use super::share::Shares;
+use super::carved::Taken;
+use super::index::Index;
+use super::share::PromisedShares;
 use super::write::BlockWrite;
 use crate::plan::time;
 use crate::suspicions::Suspicions;
@@ -27,17 +27,15 @@ use crate::write::At;
 /// The next write for every request that waits, the oldest request first.
 pub(super) fn serve(
     world: &World,
-    overlaps: &Overlaps,
-    carved: &Carved,
+    index: &Index,
     without_pool: &mut Suspicions,
     now: Timestamp,
 ) -> Vec<BlockWrite> {
     without_pool.look_again();
-    let mut waiting: Vec<&BlockRequest> = world.requests.iter().filter(|request| waits(request)).collect();
-    waiting.sort_by_cached_key(|request| (request.creation_timestamp(), request.name_any()));
-    let shares = if waiting.is_empty() { Shares::default() } else { Shares::of(world) };
-    let mut allocator = Allocator { world, overlaps, carved, now, shares, pools: BTreeMap::new() };
-    let of_live_nodes = waiting.into_iter().filter(|request| !world.saw_deletion_of(&request.spec.node_name));
+    let waiting = || index.waiting().filter_map(|name| world.requests.get(name));
+    let shares = index.shares.with_promises(world, waiting());
+    let mut allocator = Allocator { world, index, now, shares, pools: BTreeMap::new() };
+    let of_live_nodes = waiting().filter(|request| !world.saw_deletion_of(&request.spec.node_name));
     of_live_nodes
         .filter_map(|request| match allocator.next_step(request) {
             Ok(write) => write,
@@ -64,10 +62,9 @@ pub(super) fn waits(request: &BlockRequest) -> bool {
 /// What of each pool can still be promised.
 struct Allocator<'a> {
     world: &'a World,
-    overlaps: &'a Overlaps,
-    carved: &'a Carved,
+    index: &'a Index,
     now: Timestamp,
-    shares: Shares<'a>,
+    shares: PromisedShares<'a>,
     pools: BTreeMap<&'a str, Result<Inventory<'a>, Refusal>>,
 }
 
@@ -75,7 +72,12 @@ struct Allocator<'a> {
 struct Inventory<'a> {
     pool: &'a AddressPool,
     engine: EnginePool,
+    /// Those that exist.
+    carved: Option<&'a IntervalSet>,
+    /// Others that are not free.
     taken: IntervalSet,
+    /// None below is free.
+    next: u128,
     /// Those of them that are not to be carved, whatever was promised.
     kept_back: IntervalSet,
     /// What this plan creates: two leaders may have promised one block to two requests.
@@ -93,7 +95,7 @@ impl<'a> Allocator<'a> {
     /// The next write that serves this request, if it is its turn.
     fn next_step(&mut self, request: &'a BlockRequest) -> Result<Option<BlockWrite>, Refusal> {
         let uid = request.uid().unwrap_or_default();
-        if let Some(block) = self.carved.answers.get(uid.as_str()) {
+        if let Some(block) = self.index.answer_to(&uid) {
             let status = BlockRequestStatus::carved(block, &time(self.now));
             return Ok(Some(BlockWrite::Answer { request: At::of(request), status, unless_exists: None }));
         }
@@ -138,15 +140,14 @@ impl<'a> Allocator<'a> {
     }
 
     fn inventory(&mut self, name: &'a str) -> Result<&mut Inventory<'a>, Refusal> {
-        let (world, overlaps, carved) = (self.world, self.overlaps, self.carved);
-        let inventory =
-            self.pools.entry(name).or_insert_with(|| Inventory::open(world, overlaps, carved, name));
+        let (world, index) = (self.world, self.index);
+        let inventory = self.pools.entry(name).or_insert_with(|| Inventory::open(world, index, name));
         inventory.as_mut().map_err(|refusal| refusal.clone())
     }
 }
 
 impl<'a> Inventory<'a> {
-    fn open(world: &'a World, overlaps: &Overlaps, carved: &Carved, name: &str) -> Result<Self, Refusal> {
+    fn open(world: &'a World, index: &'a Index, name: &str) -> Result<Self, Refusal> {
         let pool = world.pools.get(name).ok_or_else(|| Refusal {
             reason: reason::POOL_NOT_FOUND,
             message: match world.unreadable.why("AddressPool", name) {
@@ -157,9 +158,11 @@ impl<'a> Inventory<'a> {
             },
         })?;
         let engine = EnginePool::try_from(&pool.spec).map_err(Refusal::invalid)?;
+        let Index { carved, overlaps, .. } = index;
         let taken = carved.not_free(name, &engine, overlaps);
         let kept_back = carved.kept_back(name, &engine, overlaps);
-        Ok(Self { pool, engine, taken, kept_back, created: IntervalSet::new() })
+        let carved = carved.from(name).map(Taken::carved);
+        Ok(Self { pool, engine, carved, taken, next: 0, kept_back, created: IntervalSet::new() })
     }
 
     /// Promises the lowest free block.
@@ -169,7 +172,7 @@ impl<'a> Inventory<'a> {
             let message = format!("pool \"{name}\" is being deleted and gives no more blocks");
             return Err(Refusal { reason: reason::DELETING, message });
         }
-        let index = self.engine.pool().lowest_free(&self.taken).ok_or_else(|| Refusal {
+        let index = self.lowest_free().ok_or_else(|| Refusal {
             reason: reason::OUT_OF_BLOCKS,
             message: format!(
                 "pool \"{name}\" has no free block; append a subnet to spec.subnets, or free addresses so that nodes \
@@ -178,6 +181,18 @@ impl<'a> Inventory<'a> {
         })?;
         self.taken.insert(index, index);
         Ok(BlockWrite::Reserve { request: At::of(request), block: block_name(name, index) })
+    }
+
+    /// The lowest number that is neither taken nor exists, found without copying what exists.
+    fn lowest_free(&mut self) -> Option<u128> {
+        loop {
+            let not_taken = self.taken.next_gap(self.next)?;
+            let free = self.carved.map_or(Some(not_taken), |carved| carved.next_gap(not_taken))?;
+            if free == self.next {
+                return Some(free).filter(|free| *free <= self.engine.pool().last_index());
+            }
+            self.next = free;
+        }
     }
 }
 

@@ -3,10 +3,13 @@
 //! A node needs an address for each interface of each pod, and some that cool. What it may have at most is far above that, and
 //! still a small part of a pool that serves many nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use tenure_api::coil::{BlockRequest, block_name};
 
+use super::carved::Change;
 use super::requests::promise_of;
 use crate::world::World;
 
@@ -17,39 +20,60 @@ const PODS: u128 = 256;
 /// So many blocks a node may have in any case.
 const LEAST: u128 = 4;
 
-/// The blocks that each node has, or was promised, of each pool.
+/// How many blocks each node has, by pool and node.
 #[derive(Debug, Default)]
-pub(super) struct Shares<'a> {
-    counts: BTreeMap<(&'a str, &'a str), u128>,
+pub(super) struct Shares {
+    counts: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
 }
 
-impl<'a> Shares<'a> {
-    pub(super) fn of(world: &'a World) -> Self {
-        let mut shares = Self::default();
-        for block in world.blocks.iter() {
-            if let (Some(pool), Some(node)) = (block.pool(), block.node()) {
-                shares.add(pool, node);
-            }
+/// The same with the blocks that were promised, by pool and node.
+#[derive(Debug)]
+pub(super) struct PromisedShares<'a> {
+    of_blocks: &'a Shares,
+    promised: BTreeMap<(&'a str, &'a str), usize>,
+}
+
+impl Shares {
+    /// A node has a block more, or less.
+    pub(super) fn change(&mut self, pool: &Arc<str>, node: &Arc<str>, change: Change) {
+        let nodes = self.counts.entry(Arc::clone(pool)).or_default();
+        let count = nodes.entry(Arc::clone(node)).or_default();
+        change.count(count);
+        if *count == 0 {
+            nodes.remove(node);
         }
-        for request in world.requests.iter() {
+    }
+
+    /// With what `waiting` requests were promised and does not exist yet.
+    pub(super) fn with_promises<'a>(
+        &'a self,
+        world: &World,
+        waiting: impl Iterator<Item = &'a BlockRequest>,
+    ) -> PromisedShares<'a> {
+        let mut shares = PromisedShares { of_blocks: self, promised: BTreeMap::new() };
+        for request in waiting {
             if let Some((pool, index)) = promise_of(request)
-                && world.blocks.get(&tenure_api::coil::block_name(pool, index)).is_none()
+                && world.blocks.get(&block_name(pool, index)).is_none()
             {
                 shares.add(pool, &request.spec.node_name);
             }
         }
         shares
     }
+}
 
+impl<'a> PromisedShares<'a> {
     /// One more is promised.
     pub(super) fn add(&mut self, pool: &'a str, node: &'a str) {
-        *self.counts.entry((pool, node)).or_default() += 1;
+        *self.promised.entry((pool, node)).or_default() += 1;
     }
 
     /// How many the node has, if it may not have more. `size` is the number of addresses in a block of this pool.
-    pub(super) fn is_full(&self, world: &World, pool: &str, node: &str, size: u128) -> Option<u128> {
-        let count = self.counts.get(&(pool, node)).copied().unwrap_or_default();
-        (count >= most(world.nodes().get(node), size)).then_some(count)
+    pub(super) fn is_full(&self, world: &World, pool: &str, node: &str, size: u128) -> Option<usize> {
+        let there = self.of_blocks.counts.get(pool).and_then(|nodes| nodes.get(node));
+        let promised = self.promised.get(&(pool, node));
+        let count = there.into_iter().chain(promised).sum();
+        (count as u128 >= most(world.nodes().get(node), size)).then_some(count)
     }
 }
 

@@ -513,18 +513,21 @@ impl Server {
 
     /// The same where a write may conflict with what stands in its way.
     pub(crate) fn try_to_settle(&mut self, planner: &mut super::Planner) {
+        let (mut world, mut heard) = (self.world(), self.log.len());
         for _ in 0..20 {
-            for write in planner.plan(&self.world(), self.timestamp()) {
+            for write in planner.plan(&world, self.timestamp()) {
                 self.write(&write);
             }
+            heard = self.catch_up(&mut world, heard);
         }
     }
 
     /// Plans and writes with one leader that knows everything, until there is nothing to do.
     pub(crate) fn settle(&mut self, planner: &mut super::Planner) -> Vec<Write> {
         let mut done = Vec::new();
+        let (mut world, mut heard) = (self.world(), self.log.len());
         for _ in 0..20 {
-            let writes = planner.plan(&self.world(), self.timestamp());
+            let writes = planner.plan(&world, self.timestamp());
             if writes.is_empty() {
                 return done;
             }
@@ -532,7 +535,14 @@ impl Server {
                 assert_eq!(self.write(&write), Outcome::Done, "{write:?}");
                 done.push(write);
             }
+            heard = self.catch_up(&mut world, heard);
         }
-        panic!("there is always something to do: {:?}", planner.plan(&self.world(), self.timestamp()));
+        panic!("there is always something to do: {:?}", planner.plan(&world, self.timestamp()));
+    }
+
+    /// Tells a world that has heard so much of the log the rest of it.
+    fn catch_up(&self, world: &mut World, heard: usize) -> usize {
+        self.log[heard..].iter().cloned().for_each(|news| tell(world, news));
+        self.log.len()
     }
 }

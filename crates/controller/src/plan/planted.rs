@@ -1,5 +1,7 @@
 //! Defects that tests switch on, to see whether the checkers find them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tenure_api::coil::AddressBlock;
 use tenure_handles::Timestamp;
 
@@ -50,6 +52,14 @@ impl Planner {
         Self { full: Some(Box::new(planner())), ..planner() }
     }
 
+    /// A program knows one world for as long as it runs. A test that shows a planner a world made anew means one in which
+    /// anything may have changed.
+    pub(super) fn recognize(&mut self, world: &World) {
+        if self.world.replace(world.identity) != Some(world.identity) {
+            self.look_at_all();
+        }
+    }
+
     /// A plan of what has changed must be the plan of everything.
     pub(super) fn compare(&mut self, world: &World, writes: &[Write], now: Timestamp) {
         let Some(full) = &mut self.full else { return };
@@ -61,6 +71,18 @@ impl Planner {
             texts
         };
         assert_eq!(sorted(writes), sorted(&all), "what changed, and everything, at {now:?}");
+    }
+}
+
+/// Tells worlds apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorldIdentity(u64);
+
+impl Default for WorldIdentity {
+    /// Another one each time.
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 

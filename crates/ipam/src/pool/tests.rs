@@ -89,6 +89,13 @@ fn blocks_that_overlap_another_network_are_told_apart() {
     assert_eq!(overlap("10.1.0.33/32"), [9..=9]);
     assert_eq!(overlap("fd00::80/121"), [12..=15]);
     assert_eq!(overlap("10.2.0.0/16"), []);
+    let between = |first: &str, last: &str| {
+        pool.indexes_between(first.parse().unwrap(), last.parse().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(between("10.0.0.255", "10.1.0.31"), [7..=7, 8..=8]);
+    assert_eq!(between("9.0.0.0", "10.0.0.0"), [0..=0]);
+    assert_eq!(between("10.0.1.0", "10.0.255.255"), []);
+    assert_eq!(between("fd00::1f", "fd00::20"), [8..=9]);
 }
 
 #[test]

@@ -1,0 +1,380 @@
+//! What is remembered of all objects between two plans, kept up to date by those that have changed.
+//!
+//! Each object's part in it is remembered ([`super::facts`]), so that it can be taken back. An object that changes in nothing that
+//! matters changes nothing here, and nobody looks at anything because of it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use tenure_api::coil::AddressPool;
+use tenure_api::overlap::{Overlaps, overlaps};
+use tenure_ipam::Address;
+
+use super::carved::{By, Carved, Change, Number, networks};
+use super::facts::{BlockFacts, NodeState, NumberFacts, PoolFacts, RequestFacts};
+use super::pending::Pending;
+use super::requests::waits;
+use super::share::Shares;
+use crate::cache::Known;
+use crate::changes::{Changed, Cursor};
+use crate::world::World;
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    cursors: Cursors,
+    pub(super) carved: Arc<Carved>,
+    pub(super) overlaps: Arc<Overlaps>,
+    pub(super) shares: Shares,
+    /// Requests that wait, the oldest first.
+    waiting: BTreeSet<(Option<Time>, Arc<str>)>,
+    /// Names of blocks by the UID of the request that they answer.
+    answers: HashMap<Arc<str>, Vec<Arc<str>>>,
+    pool_uids: HashSet<String>,
+    pools: HashMap<Arc<str>, PoolFacts>,
+    blocks: HashMap<Arc<str>, BlockFacts>,
+    unreadable: HashMap<Arc<str>, NumberFacts>,
+    requests: HashMap<Arc<str>, RequestFacts>,
+    /// What ledgers hold of addresses that are unique in the cluster.
+    ledgers: HashMap<Arc<str>, Vec<(Address, Address)>>,
+    /// Nodes that have blocks, as they were when last looked at.
+    nodes: HashMap<Arc<str>, (NodeState, BTreeSet<Arc<str>>)>,
+    /// Blocks that only occupy a name.
+    withheld: BTreeSet<Arc<str>>,
+}
+
+/// How far changes were read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursors {
+    pools: Cursor,
+    blocks: Cursor,
+    requests: Cursor,
+    ledgers: Cursor,
+    nodes: Cursor,
+}
+
+/// Objects that have changed, by their keys.
+#[derive(Debug, Default)]
+struct Keys {
+    pools: BTreeSet<Arc<str>>,
+    blocks: BTreeSet<Arc<str>>,
+    requests: BTreeSet<Arc<str>>,
+    ledgers: BTreeSet<Arc<str>>,
+    nodes: BTreeSet<Arc<str>>,
+}
+
+/// What an update has come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Updated {
+    /// Whether everything was read anew, and is to be looked at.
+    pub(super) all: bool,
+    /// How many objects were read.
+    #[cfg(test)]
+    pub(super) objects: usize,
+}
+
+impl Index {
+    /// Takes in what has changed in `world` since the last time, and notes what to look at because of it.
+    pub(super) fn update(&mut self, world: &World, pending: &mut Pending) -> Updated {
+        let changed = self.cursors.read(world);
+        let all = changed.is_none();
+        if all {
+            *self = Self { cursors: self.cursors, ..Self::default() };
+        }
+        let changed = changed.unwrap_or_else(|| Keys::of(world));
+        self.take_pools(world, &changed.pools, pending);
+        for name in &changed.blocks {
+            self.take_block(world, name, pending);
+        }
+        for name in &changed.requests {
+            self.take_request(world, name);
+        }
+        for name in &changed.ledgers {
+            self.take_ledger(world, name);
+        }
+        for name in &changed.nodes {
+            self.take_node(world, name, pending);
+        }
+        self.carved().set_in_flight(&world.in_flight);
+        Updated {
+            all,
+            #[cfg(test)]
+            objects: changed.len(),
+        }
+    }
+
+    /// A planted defect: what has changed in `world` is overlooked.
+    #[cfg(test)]
+    pub(super) fn overlook(&mut self, world: &World) {
+        self.cursors.read(world);
+    }
+
+    /// What is taken, to be changed. It is copied only if somebody still reads that of an earlier plan.
+    pub(super) fn carved(&mut self) -> &mut Carved {
+        Arc::make_mut(&mut self.carved)
+    }
+
+    /// The names of requests that wait, the oldest first.
+    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.waiting.iter().map(|(_, name)| name.as_ref())
+    }
+
+    /// The block that answers a request.
+    pub(super) fn answer_to(&self, request_uid: &str) -> Option<&str> {
+        self.answers.get(request_uid)?.iter().max().map(AsRef::as_ref)
+    }
+
+    /// Whether there is a pool with this UID.
+    pub(super) fn has_pool(&self, uid: &str) -> bool {
+        self.pool_uids.contains(uid)
+    }
+
+    fn take_pools(&mut self, world: &World, names: &BTreeSet<Arc<str>>, pending: &mut Pending) {
+        let (mut reshaped, mut compare, mut other_uids) = (BTreeSet::new(), false, false);
+        for name in names {
+            pending.pools.0.insert(Arc::clone(name));
+            let now = world.pools.get(name).map(PoolFacts::of);
+            let before = self.pools.remove(name);
+            if now == before {
+                self.pools.extend(now.map(|now| (Arc::clone(name), now)));
+                continue;
+            }
+            self.carved().note_change(name);
+            let [is, was] = [now.as_ref(), before.as_ref()];
+            let [engine, other_engine] = [is, was].map(|facts| facts.and_then(|it| it.engine.as_ref().ok()));
+            if engine != other_engine {
+                self.carved().shape(name, engine.cloned());
+                reshaped.insert(Arc::clone(name));
+            }
+            let [overlapping, other] = [is, was].map(|facts| facts.map(|it| (&it.created, &it.engine)));
+            compare |= overlapping != other;
+            let [uid, other_uid] = [is, was].map(|facts| facts.and_then(|it| it.uid.as_ref()));
+            if uid != other_uid {
+                other_uids = true;
+                if let Some(uid) = other_uid {
+                    self.pool_uids.remove(uid);
+                }
+                self.pool_uids.extend(uid.cloned());
+            }
+            self.pools.extend(now.map(|now| (Arc::clone(name), now)));
+        }
+        if !reshaped.is_empty() {
+            self.reshape(world, &reshaped);
+        }
+        if compare {
+            self.compare_pools(world.pools.iter());
+        }
+        if other_uids {
+            pending.locks.0.extend(self.withheld.iter().cloned());
+        }
+    }
+
+    /// Finds again what everything has of these pools, which are cut into other blocks than before. Walks over all that is taken:
+    /// pools are reshaped by people.
+    fn reshape(&mut self, world: &World, reshaped: &BTreeSet<Arc<str>>) {
+        let carved = Arc::make_mut(&mut self.carved);
+        carved.find_subnets();
+        for facts in self.blocks.values().filter(|facts| !facts.withheld) {
+            let own = facts.number.as_ref();
+            carved.take_addresses(own, networks(facts.subnet), (By::Object, Change::Add), Some(reshaped));
+        }
+        for held in self.ledgers.values() {
+            carved.take_addresses(None, held.iter().copied(), (By::Object, Change::Add), Some(reshaped));
+        }
+        let promises = self.requests.values().filter_map(|facts| facts.promise.as_ref());
+        let unreadable = self.unreadable.values().map(|facts| (facts, By::Object));
+        for (facts, by) in unreadable.chain(promises.map(|facts| (facts, By::Promise))) {
+            let own = Some(&facts.number);
+            carved.take_addresses(own, networks(facts.subnet), (by, Change::Add), Some(reshaped));
+        }
+        // The addresses of these are what their pools say.
+        let is_of = |number: &Number| reshaped.contains(&number.pool);
+        let unreadable = self.unreadable.iter().filter(|(_, facts)| is_of(&facts.number));
+        let unreadable: Vec<Arc<str>> = unreadable.map(|(name, _)| Arc::clone(name)).collect();
+        let promised = |facts: &RequestFacts| facts.promise.as_ref().is_some_and(|it| is_of(&it.number));
+        let promised = self.requests.iter().filter(|(_, facts)| promised(facts));
+        let promised: Vec<Arc<str>> = promised.map(|(name, _)| Arc::clone(name)).collect();
+        unreadable.iter().for_each(|name| self.take_unreadable(world, name));
+        promised.iter().for_each(|name| self.take_request(world, name));
+    }
+
+    /// Which pools overlap which, and which of them that is news for.
+    fn compare_pools<'a>(&mut self, pools: impl Iterator<Item = &'a AddressPool>) {
+        let now = overlaps(pools);
+        let before = std::mem::replace(&mut self.overlaps, Arc::new(now));
+        let now = Arc::clone(&self.overlaps);
+        for (name, overlap) in before.younger.iter().chain(&now.younger) {
+            if before.younger.get(name) != now.younger.get(name) {
+                let carved = self.carved();
+                carved.note_change(name);
+                overlap.older.keys().for_each(|older| carved.note_change(older));
+            }
+        }
+    }
+
+    fn take_block(&mut self, world: &World, name: &Arc<str>, pending: &mut Pending) {
+        pending.blocks.0.insert(Arc::clone(name));
+        let now = world.blocks.get(name).map(BlockFacts::of);
+        if now.as_ref().is_some_and(|facts| facts.withheld) {
+            pending.locks.0.insert(Arc::clone(name));
+        }
+        if self.blocks.get(name) != now.as_ref() {
+            if let Some(before) = self.blocks.remove(name) {
+                self.change_block(world, name, &before, Change::Remove);
+            }
+            if let Some(now) = now {
+                self.change_block(world, name, &now, Change::Add);
+                self.blocks.insert(Arc::clone(name), now);
+            }
+        }
+        self.take_unreadable(world, name);
+    }
+
+    fn change_block(&mut self, world: &World, name: &Arc<str>, facts: &BlockFacts, change: Change) {
+        let carved = Arc::make_mut(&mut self.carved);
+        let own = facts.number.as_ref();
+        if facts.withheld {
+            own.into_iter().for_each(|number| carved.occupy(number, change));
+            change_set(&mut self.withheld, name, change);
+        } else {
+            own.into_iter().for_each(|number| carved.carve(number, facts.floating, change));
+            facts.owner().into_iter().for_each(|pool| carved.count_object(pool, change));
+            carved.take_addresses(own, networks(facts.subnet), (By::Object, change), None);
+            if let Some(uid) = &facts.request {
+                let blocks = self.answers.entry(Arc::clone(uid)).or_default();
+                match change {
+                    Change::Add => blocks.push(Arc::clone(name)),
+                    Change::Remove => blocks.retain(|block| block != name),
+                }
+                if blocks.is_empty() {
+                    self.answers.remove(uid);
+                }
+            }
+        }
+        if let Some(node) = &facts.node {
+            if let Some(pool) = &facts.pool {
+                self.shares.change(pool, node, change);
+            }
+            let known = self.nodes.entry(Arc::clone(node));
+            let (_, blocks) = known.or_insert_with(|| (NodeState::of(world, node), BTreeSet::new()));
+            change_set(blocks, name, change);
+            if blocks.is_empty() {
+                self.nodes.remove(node);
+            }
+        }
+    }
+
+    fn take_unreadable(&mut self, world: &World, name: &Arc<str>) {
+        let carved = Arc::make_mut(&mut self.carved);
+        let now = NumberFacts::of_unreadable(world, name, carved);
+        if self.unreadable.get(name) == now.as_ref() {
+            return;
+        }
+        let before = self.unreadable.remove(name);
+        for (facts, change) in [(&before, Change::Remove), (&now, Change::Add)] {
+            let Some(NumberFacts { number, subnet }) = facts else { continue };
+            carved.carve(number, false, change);
+            carved.count_object(&number.pool, change);
+            carved.take_addresses(Some(number), networks(*subnet), (By::Object, change), None);
+        }
+        self.unreadable.extend(now.map(|now| (Arc::clone(name), now)));
+    }
+
+    fn take_request(&mut self, world: &World, name: &Arc<str>) {
+        let carved = Arc::make_mut(&mut self.carved);
+        let waiting = world.requests.get(name).filter(|request| waits(request));
+        let now = waiting.map(|request| RequestFacts::of(request, carved));
+        if self.requests.get(name) == now.as_ref() {
+            return;
+        }
+        let before = self.requests.remove(name);
+        for (facts, change) in [(&before, Change::Remove), (&now, Change::Add)] {
+            let Some(RequestFacts { created, promise }) = facts else { continue };
+            match change {
+                Change::Add => self.waiting.insert((created.clone(), Arc::clone(name))),
+                Change::Remove => self.waiting.remove(&(created.clone(), Arc::clone(name))),
+            };
+            let Some(NumberFacts { number, subnet }) = promise else { continue };
+            carved.promise(number, change);
+            carved.take_addresses(Some(number), networks(*subnet), (By::Promise, change), None);
+        }
+        self.requests.extend(now.map(|now| (Arc::clone(name), now)));
+    }
+
+    fn take_ledger(&mut self, world: &World, name: &Arc<str>) {
+        let ledger = world.ledgers.pools.get(name).filter(|ledger| ledger.is_of_the_cluster());
+        let mut now = ledger.map(|ledger| ledger.held.to_vec()).unwrap_or_default();
+        now.sort_unstable();
+        now.dedup();
+        let before = self.ledgers.remove(name).unwrap_or_default();
+        let carved = Arc::make_mut(&mut self.carved);
+        for (held, others, change) in [(&before, &now, Change::Remove), (&now, &before, Change::Add)] {
+            let different = held.iter().filter(|interval| others.binary_search(interval).is_err());
+            carved.take_addresses(None, different.copied(), (By::Object, change), None);
+        }
+        if !now.is_empty() {
+            self.ledgers.insert(Arc::clone(name), now);
+        }
+    }
+
+    fn take_node(&mut self, world: &World, name: &Arc<str>, pending: &mut Pending) {
+        let Some((before, blocks)) = self.nodes.get_mut(name) else { return };
+        let now = NodeState::of(world, name);
+        if std::mem::replace(before, now) != now {
+            pending.blocks.0.extend(blocks.iter().cloned());
+        }
+    }
+}
+
+fn change_set(set: &mut BTreeSet<Arc<str>>, name: &Arc<str>, change: Change) {
+    match change {
+        Change::Add => set.insert(Arc::clone(name)),
+        Change::Remove => set.remove(name),
+    };
+}
+
+impl Cursors {
+    /// What has changed; nothing if that may be anything.
+    fn read(&mut self, world: &World) -> Option<Keys> {
+        let pools = world.pools.changed(&mut self.pools);
+        let blocks = world.blocks.changed(&mut self.blocks);
+        let requests = world.requests.changed(&mut self.requests);
+        let ledgers = world.ledgers.pools.changed(&mut self.ledgers);
+        let nodes = world.nodes().changed(&mut self.nodes);
+        let keys = |changed| match changed {
+            Changed::All => None,
+            Changed::Keys(keys) => Some(keys),
+        };
+        Some(Keys {
+            pools: keys(pools)?,
+            blocks: keys(blocks)?,
+            requests: keys(requests)?,
+            ledgers: keys(ledgers)?,
+            nodes: keys(nodes)?,
+        })
+    }
+}
+
+impl Keys {
+    /// All there are, but for nodes, which nothing is remembered of but what their blocks say.
+    fn of(world: &World) -> Self {
+        let blocks = world.blocks.iter().map(|block| block.name_any().into());
+        Self {
+            pools: world.pools.iter().map(|pool| pool.name_any().into()).collect(),
+            blocks: blocks.chain(world.blocks.unreadable().map(Arc::from)).collect(),
+            requests: world.requests.iter().map(|request| request.name_any().into()).collect(),
+            ledgers: world.ledgers.pools.iter().map(|ledger| ledger.key().into()).collect(),
+            nodes: BTreeSet::new(),
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        [&self.pools, &self.blocks, &self.requests, &self.ledgers, &self.nodes]
+            .map(BTreeSet::len)
+            .iter()
+            .sum()
+    }
+}
