@@ -25,6 +25,9 @@ pub struct Planner {
     /// One that always looks at everything, to compare each plan with.
     #[cfg(test)]
     full: Option<Box<Planner>>,
+    /// The world of the last plan.
+    #[cfg(test)]
+    world: Option<crate::world::Number>,
 }
 
 impl Planner {
@@ -40,6 +43,8 @@ impl Planner {
             overlooked: 0,
             #[cfg(test)]
             full: None,
+            #[cfg(test)]
+            world: None,
         }
     }
 
@@ -51,6 +56,10 @@ impl Planner {
     pub fn plan(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
         if !world.is_complete() {
             return Vec::new();
+        }
+        #[cfg(test)]
+        if self.world.replace(world.number) != Some(world.number) {
+            self.look_at_all();
         }
         let mut writes = self.plan_parts(world, now);
         #[cfg(test)]

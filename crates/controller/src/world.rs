@@ -10,7 +10,7 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::IPPool;
 
 use crate::cache::Cache;
-use crate::claims::{Claims, Owners};
+use crate::claims::{Claims, Owners, Persistence};
 use crate::kind::Kind;
 use crate::nodes::is_out_of_service;
 use crate::release::MissingNodeRest;
@@ -42,10 +42,15 @@ pub struct World {
     pub missing_node_rest: MissingNodeRest,
     /// Writes that are in flight.
     pub in_flight: Vec<Write>,
+    /// What lets addresses outlive pods.
+    pub(crate) persistence: Persistence,
     /// What parts keep of objects that only they watch.
     states: States,
     /// Objects that are there and cannot be read.
     pub(crate) unreadable: Unreadables,
+    /// Which of the worlds of a test it is: what has changed in one says nothing of another.
+    #[cfg(test)]
+    pub(crate) number: Number,
     /// A bug that a test plants, to see that checkers find it.
     #[cfg(test)]
     pub(crate) planted: Option<crate::claims::Planted>,
@@ -54,6 +59,19 @@ pub struct World {
     nodes: Cache<Node>,
     /// Nodes whose deletion was seen, and not only their absence.
     deleted_nodes: BTreeSet<String>,
+}
+
+/// The number of a world.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number(u64);
+
+#[cfg(test)]
+impl Default for Number {
+    fn default() -> Self {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+    }
 }
 
 /// What parts keep, by its type.

@@ -513,26 +513,31 @@ impl Server {
 
     /// The same where a write may conflict with what stands in its way.
     pub(crate) fn try_to_settle(&mut self, planner: &mut super::Planner) {
+        let mut world = self.world();
         for _ in 0..20 {
-            for write in planner.plan(&self.world(), self.timestamp()) {
+            for write in planner.plan(&world, self.timestamp()) {
+                let before = self.log.len();
                 self.write(&write);
+                self.log[before..].iter().cloned().for_each(|news| tell(&mut world, news));
             }
         }
     }
 
     /// Plans and writes with one leader that knows everything, until there is nothing to do.
     pub(crate) fn settle(&mut self, planner: &mut super::Planner) -> Vec<Write> {
-        let mut done = Vec::new();
+        let (mut done, mut world) = (Vec::new(), self.world());
         for _ in 0..20 {
-            let writes = planner.plan(&self.world(), self.timestamp());
+            let writes = planner.plan(&world, self.timestamp());
             if writes.is_empty() {
                 return done;
             }
             for write in writes {
+                let before = self.log.len();
                 assert_eq!(self.write(&write), Outcome::Done, "{write:?}");
+                self.log[before..].iter().cloned().for_each(|news| tell(&mut world, news));
                 done.push(write);
             }
         }
-        panic!("there is always something to do: {:?}", planner.plan(&self.world(), self.timestamp()));
+        panic!("there is always something to do: {:?}", planner.plan(&world, self.timestamp()));
     }
 }
