@@ -2,13 +2,16 @@
 //! claims are made.
 
 mod events;
+mod index;
 mod known;
 mod metrics;
 mod owners;
 mod perform;
+mod persistence;
 mod plan;
 mod planner;
 mod records;
+mod sets;
 mod users;
 mod write;
 
@@ -35,6 +38,7 @@ pub use owners::{
     MachineSeen, Owners, StatefulSeen, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec,
     VirtualMachineSpec, WebhookFacts, WebhookSeen,
 };
+pub(crate) use persistence::Persistence;
 pub use plan::ClaimSettings;
 pub(crate) use plan::speaks_for_cluster;
 pub(crate) use planner::ClaimsPlanner;

@@ -10,7 +10,7 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::IPPool;
 
 use crate::cache::Cache;
-use crate::claims::{Claims, Owners};
+use crate::claims::{Claims, Owners, Persistence};
 use crate::kind::Kind;
 use crate::nodes::is_out_of_service;
 use crate::release::MissingNodeRest;
@@ -42,6 +42,8 @@ pub struct World {
     pub missing_node_rest: MissingNodeRest,
     /// Writes that are in flight.
     pub in_flight: Vec<Write>,
+    /// What lets addresses outlive pods.
+    pub(crate) persistence: Persistence,
     /// What parts keep of objects that only they watch.
     states: States,
     /// Objects that are there and cannot be read.

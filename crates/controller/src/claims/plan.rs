@@ -6,7 +6,8 @@
 //! ```
 //!
 //! All of it from what is known, and nothing from what happened: a claim without a record is given one, a record whose claim
-//! is gone goes, and a status that does not say what is on record is written. So it does not matter what was missed.
+//! is gone goes, and a status that does not say what is on record is written. So it does not matter what was missed. What has
+//! happened only says which claims a plan need not look at: those of which nothing has changed since nothing was to be done.
 //!
 //! - The oldest claim is served first; those that wish for certain addresses before those that take any.
 //! - A claim keeps what it has on record, whatever becomes of its network. If `spec.network` is changed so that the addresses
@@ -16,51 +17,50 @@
 //!   add to that.
 
 mod blocks;
+mod freed;
+mod ledgers;
+mod line;
 mod moves;
 mod networks;
 mod owners;
 mod ranges;
 mod recorded;
+mod served;
 mod slices;
 mod wishes;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt;
-use tenure_api::claims::PodRecord;
-use tenure_api::coil::{ClaimRecord, DEFAULT_POOL};
-use tenure_claims::status::{self, Reason, RecordLocation};
+use tenure_claims::status::{Reason, RecordLocation};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 use tenure_whereabouts::slices::Floating;
 
-use super::known::Claim;
-use super::users::Users;
-use super::write::ClaimWrite;
+use super::index::{Index, Look};
+use super::records::Place;
+use super::sets::Names;
 use crate::coil::Carving;
 use crate::suspicions::Suspicions;
-use crate::whereabouts::Rest;
 use crate::world::World;
-use crate::write::{At, Write};
-use blocks::Blocks;
+use crate::write::Write;
+use blocks::{Blocks, KnownBlocks};
+use ledgers::LedgerIndex;
+use line::Line;
 pub(super) use moves::MovePlanner;
 use moves::Naming;
+pub(super) use networks::Networks;
 pub(crate) use networks::speaks_for_cluster;
-use networks::{Network, Networks, Source};
 pub(super) use owners::OwnerPlanner;
-use ranges::{RangeRecord, Resting, Shared};
-use recorded::{came_later, gather, is_used, keep, next_pods};
-use slices::ClaimSlices;
+use ranges::{RangeRecord, Resting};
+use slices::{ClaimSlices, KnownSlices};
 
 /// How long a claim has to be gone before its addresses are freed: pods and claims are heard of by two watches, so that a pod which
 /// uses it may be heard of a little later.
 const GONE: Duration = Duration::from_secs(2);
 /// How long a network, a slice or a namespace has to be missing before a claim says so: it may only be late.
 const MISSING: Duration = Duration::from_secs(3);
-
-/// Everything is thought through this often even if nothing that matters seems to have changed.
-const ANYWAY: Duration = Duration::from_secs(5);
 
 /// How claims are looked after.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,15 @@ impl Default for ClaimSettings {
     fn default() -> Self {
         Self { empty_after: Duration::from_mins(5), cooling: Duration::from_secs(30) }
     }
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inputs<'a> {
+    pub(super) world: &'a World,
+    pub(super) index: &'a Index,
+    pub(super) look: &'a Look,
+    pub(super) now: Timestamp,
 }
 
 /// Why a claim has no addresses.
@@ -96,17 +105,22 @@ pub(super) struct RecordPlanner {
     settings: ClaimSettings,
     /// Whether pods are in this API. Where they are not, none can use a claim.
     pods_are_known: bool,
+    /// Records whose claims are gone; and which of them, by the name of the claim.
     gone: Suspicions,
+    suspected: HashMap<Arc<str>, Names>,
+    /// Claims for which something is missing, by UID; and which, by name.
     missing: Suspicions,
+    lacking: HashMap<Arc<str>, String>,
+    /// Ledgers of slices that are empty.
     idle: Suspicions,
     resting: Resting,
-    wake: Option<Timestamp>,
-    /// Whether addresses of claims that are gone are kept for pods: no event may tell of their end.
-    kept: bool,
-    /// What is needed of slices.
-    needs: BTreeMap<String, Floating>,
-    /// The state of the world, and when, in which there was nothing to do.
-    settled: Option<([u64; 10], Timestamp)>,
+    line: Line,
+    blocks: KnownBlocks,
+    ledgers: LedgerIndex,
+    slices: KnownSlices,
+    /// How many claims the last plan has looked at because of what they wait for, and how many blocks and ledgers.
+    #[cfg(test)]
+    pub(super) looked_at: usize,
 }
 
 /// What becomes of a claim.
@@ -118,334 +132,150 @@ enum Verdict {
     No(Refused),
 }
 
+/// One plan, as far as it has come.
+struct Round<'a> {
+    inputs: Inputs<'a>,
+    blocks: Blocks<'a>,
+    cut: ClaimSlices<'a>,
+    /// Records that claims have and do not need.
+    strays: Vec<RangeRecord<'a>>,
+    writes: Vec<Write>,
+    /// The names of claims for which something is planned.
+    pending: &'a mut Names,
+}
+
+impl Round<'_> {
+    /// Something is planned for the claim of this name.
+    fn is_pending(&mut self, name: &str) {
+        self.pending.insert(name.into());
+    }
+}
+
 impl RecordPlanner {
     pub(super) fn new(settings: &ClaimSettings, pods_are_known: bool) -> Self {
         Self {
             settings: settings.clone(),
             pods_are_known,
             gone: Suspicions::lasting(GONE),
+            suspected: HashMap::new(),
             missing: Suspicions::lasting(MISSING),
+            lacking: HashMap::new(),
             idle: Suspicions::lasting(settings.empty_after),
             resting: Resting::default(),
-            wake: None,
-            kept: false,
-            needs: BTreeMap::new(),
-            settled: None,
+            line: Line::default(),
+            blocks: KnownBlocks::default(),
+            ledgers: LedgerIndex::default(),
+            slices: KnownSlices::default(),
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
     /// When to plan again even if nothing is heard until then.
     pub(super) fn next(&self) -> Option<Timestamp> {
         let looks = [&self.gone, &self.missing, &self.idle].map(Suspicions::next);
-        looks.into_iter().chain([self.wake]).flatten().min()
+        looks.into_iter().chain([self.blocks.next(), self.slices.next()]).flatten().min()
     }
 
     /// What claims need of slices.
     pub(super) fn needs(&self) -> &BTreeMap<String, Floating> {
-        &self.needs
+        self.slices.needs()
     }
 
-    /// The writes that claims need. Nothing while claims are not known.
+    /// Adds the names of claims that are to be looked at because it is time.
+    pub(super) fn note_due(&mut self, index: &Index, names: &mut Names, now: Timestamp) {
+        names.extend(self.gone.due(now).map(|key| key.split_once('\0').unwrap_or_default().0.into()));
+        names.extend(self.missing.due(now).filter_map(|uid| index.claims.of_uid(&uid).cloned()));
+    }
+
+    /// The writes that claims need. Nothing while claims are not known. The names of claims for which something is planned are
+    /// added to `pending`.
     pub(super) fn plan(
         &mut self,
-        world: &World,
-        (users, naming): (&Users<'_>, &Naming),
-        carving: &Carving,
-        now: Timestamp,
-    ) -> Vec<Write> {
-        if !world.claims.all.is_complete()
-            || (!world.ledgers.pools.is_complete() && !world.ledgers.pools.is_empty())
-        {
-            return Vec::new();
-        }
-        let state = state(world);
-        let due = self.next().is_some_and(|next| next <= now);
-        if !due
-            && naming.is_empty()
-            && self.settled.is_some_and(|(known, at)| known == state && at <= now && now.since(at) < ANYWAY)
-        {
-            return Vec::new();
-        }
-        let writes = self.think(world, (users, naming), carving, now);
-        self.settled = writes.is_empty().then_some((state, now));
-        writes
-    }
-
-    fn think(
-        &mut self,
-        world: &World,
-        (users, naming): (&Users<'_>, &Naming),
-        carving: &Carving,
-        now: Timestamp,
-    ) -> Vec<Write> {
-        let (rest, networks) = (self.settings.cooling, Networks::of(world));
-        self.resting.advance(rest, now);
-        let mut blocks = Blocks::of(world, carving, rest, now);
-        let mut cut = ClaimSlices::of(world, rest, now);
-        let of_ranges = ranges::records(world);
-        let mut writes: Vec<Write> = Vec::new();
-        writes.extend(self.free(world, users, &of_ranges, &mut blocks, &mut cut, now));
-        writes.extend(self.name(world, naming, &of_ranges, &mut blocks, &mut cut, now));
-        let recorded = gather(world, &blocks, of_ranges, now);
-        let mut shared = Shared::new(world, rest, now);
-        let mut claims: Vec<&Claim> = world.claims.all.iter().collect();
-        claims.sort_by_key(|claim| {
-            (claim.facts.created, claim.facts.namespace.as_str(), claim.facts.name.as_str())
-        });
-        let found: HashMap<(&str, &str), Option<Network>> = claims
-            .iter()
-            .map(|claim| (claim.facts.network.as_str(), claim.facts.namespace.as_str()))
-            .map(|(name, namespace)| ((name, namespace), networks.get(name, namespace)))
-            .collect();
-        self.missing.look_again();
-        let (mut line, mut strays) = (Vec::new(), Vec::new());
-        for claim in claims {
-            let of = (claim.facts.network.as_str(), claim.facts.namespace.as_str());
-            let network = found.get(&of).and_then(Option::as_ref);
-            let has = recorded.get(claim.facts.uid.as_str());
-            if let Some(has) = has.filter(|has| came_later(claim, has)) {
-                // It is given what it wishes for when this is gone.
-                has.blocks.iter().for_each(|(block, offset, _)| blocks.free(block, offset, false));
-                strays.extend(has.ranges.iter().cloned());
-                continue;
-            }
-            let verdict = match has.map(|has| keep(claim, network, has, &mut blocks, &mut strays)) {
-                Some(Some(verdict)) => verdict,
-                None | Some(None) if claim.facts.deleting => Verdict::Waits,
-                None | Some(None) => match self.source(world, network, claim, now) {
-                    Err(verdict) => verdict,
-                    Ok(source) => match wishes::of(world, users, claim) {
-                        Err(refused) => Verdict::No(refused),
-                        Ok(wishes) => {
-                            line.push((claim, source, wishes));
-                            Verdict::Waits
-                        }
-                    },
-                },
-            };
-            writes.extend(says(claim, verdict, now));
-        }
-        // A stable sort: among those who wish, and among those who do not, the oldest is first.
-        line.sort_by_key(|(_, _, wishes)| wishes.is_empty());
-        for (claim, source, wishes) in line {
-            let given = match source {
-                Source::Pool(pool) => match self.pool_of(world, claim, pool.as_deref(), now) {
-                    Ok(pool) => blocks.give(&pool, &claim.facts, &wishes),
-                    Err(Verdict::No(refused)) => Err(refused),
-                    Err(_) => Ok(()),
-                },
-                Source::Ranges(_) if !knows_ranges(world) => Ok(()),
-                Source::Ranges(config) if config.is_sliced() => {
-                    match cut.give(config, &claim.facts, &wishes, &self.resting) {
-                        Ok(true) => Ok(()),
-                        Ok(false) => self.late(claim, now),
-                        Err(refused) => Err(refused),
-                    }
-                }
-                Source::Ranges(config) => shared.give(config, &claim.facts, &wishes),
-            };
-            if let Err(refused) = given {
-                // All or nothing: what it has of it goes.
-                let partly = recorded.get(claim.facts.uid.as_str()).filter(|has| !has.in_use);
-                strays.extend(partly.into_iter().flat_map(|has| &has.ranges).cloned());
-                writes.extend(says(claim, Verdict::No(refused), now));
-            }
-        }
-        let (holds, refused) = shared.into_writes(&self.resting);
-        writes.extend(holds);
-        for (facts, refused) in refused {
-            let partly = recorded.get(facts.uid.as_str()).filter(|has| !has.in_use);
-            strays.extend(partly.into_iter().flat_map(|has| &has.ranges).cloned());
-            let claim = world.claims.get(&facts.namespace, &facts.name);
-            writes.extend(claim.and_then(|claim| says(claim, Verdict::No(refused), now)));
-        }
-        strays.retain(|record| !cut.free(record, false));
-        writes.extend(ranges::forget(&strays, &BTreeSet::new(), Rest { from: now, lasts: rest }));
-        let (of_slices, needs) = cut.into_writes(&mut self.idle);
-        writes.extend(of_slices);
-        self.needs = needs;
-        let (of_blocks, wake) = blocks.into_writes(self.settings.empty_after);
-        writes.extend(of_blocks);
-        let again = self.kept.then(|| now.plus(ANYWAY));
-        self.wake = [wake, again].into_iter().flatten().min();
-        writes
-    }
-
-    /// Writes down which pods are to be given addresses, and which are gone together with their node.
-    fn name(
-        &self,
-        world: &World,
+        inputs: Inputs<'_>,
         naming: &Naming,
-        of_ranges: &[RangeRecord<'_>],
-        blocks: &mut Blocks<'_>,
-        cut: &mut ClaimSlices<'_>,
-        now: Timestamp,
+        carving: &Carving,
+        pending: &mut Names,
     ) -> Vec<Write> {
-        if !self.pods_are_known || !world.knows_users() {
+        let Inputs { world, look, now, .. } = inputs;
+        if !world.claims.all.is_complete() || !knows_records(world) {
             return Vec::new();
         }
-        let claims: HashMap<&str, &Claim> =
-            world.claims.all.iter().map(|claim| (claim.facts.uid.as_str(), claim)).collect();
-        let next = |namespace: &str, uid: &str, pods: &[PodRecord]| {
-            let more = naming.get(uid).map(Vec::as_slice).unwrap_or_default();
-            let claim = claims.get(uid);
-            let matters = |pod: &str| claim.is_none_or(|claim| claim.facts.slots.has(pod));
-            next_pods(world, (namespace, pods), more, matters, now)
+        let rest = self.settings.cooling;
+        self.resting.advance(rest, now);
+        if look.all {
+            self.forget();
+        }
+        let mut names = look.names.clone();
+        self.refresh(inputs, carving, &mut names);
+        let places = places_of(inputs, &names);
+        let ledgers = std::mem::take(&mut self.ledgers);
+        let mut round = Round {
+            inputs,
+            blocks: Blocks::of(inputs, carving, rest, std::mem::take(&mut self.blocks)),
+            cut: ClaimSlices::of(inputs, &ledgers, rest, std::mem::take(&mut self.slices)),
+            strays: Vec::new(),
+            writes: Vec::new(),
+            pending,
         };
-        blocks.rename(next);
-        let renamed = of_ranges.iter().filter_map(|record| {
-            let pods = next(record.namespace(), record.uid(), &record.record.pods)?;
-            (!cut.rename(record, &pods)).then_some((record, pods))
-        });
-        ranges::rename(renamed.collect())
+        self.free(&mut round, &names, &places);
+        self.name(&mut round, naming, &places);
+        let served = self.serve(&mut round, &ledgers, names);
+        let Round { blocks, cut, mut writes, .. } = round;
+        let (of_slices, slices) = cut.into_writes(&mut self.idle, &mut self.line);
+        writes.extend(of_slices);
+        self.slices = slices;
+        let (of_blocks, blocks) = blocks.into_writes(self.settings.empty_after);
+        writes.extend(of_blocks);
+        self.blocks = blocks;
+        self.ledgers = ledgers;
+        #[cfg(test)]
+        {
+            self.looked_at = served - look.names.len() + self.blocks.looked_at + self.slices.looked_at;
+        }
+        _ = served;
+        writes
     }
 
-    /// Frees what belongs to claims that are gone and that no pod uses.
-    fn free(
-        &mut self,
-        world: &World,
-        users: &Users<'_>,
-        of_ranges: &[RangeRecord<'_>],
-        blocks: &mut Blocks<'_>,
-        cut: &mut ClaimSlices<'_>,
-        now: Timestamp,
-    ) -> Vec<Write> {
-        self.gone.look_again();
-        self.kept = false;
-        if self.pods_are_known && !world.knows_users() {
-            return Vec::new();
+    /// Nothing is relied on but since when what was suspected.
+    fn forget(&mut self) {
+        for suspicions in [&mut self.gone, &mut self.missing, &mut self.idle] {
+            suspicions.look_again();
         }
-        let living: BTreeSet<&str> = world.claims.all.iter().map(|claim| claim.facts.uid.as_str()).collect();
-        let pods_are_known = self.pods_are_known;
-        let used = |claim: (&str, &str), pods: &[PodRecord], addresses: &[Address]| {
-            pods_are_known && is_used((world, users), claim, pods, addresses, now)
-        };
-        let of_record = |record: &ClaimRecord, addresses: &[Address]| {
-            used((&record.namespace, &record.name), &record.pods, addresses)
-        };
-        blocks
-            .keep(|record, addresses| !living.contains(record.uid.as_str()) && of_record(record, addresses));
-        let mut free = Vec::new();
-        for (block, offset, addresses, record) in blocks.held() {
-            if living.contains(record.uid.as_str()) {
-                continue;
-            }
-            if of_record(record, &addresses) {
-                self.kept = true;
-            } else {
-                free.push((block.to_owned(), offset.to_owned(), record.uid.clone()));
-            }
-        }
-        for (block, offset, uid) in free {
-            if self.gone.suspect(format!("{block}/{offset}/{uid}"), now) {
-                blocks.free(&block, &offset, !world.claims.all.is_gone(&uid));
-            }
-        }
-        let (mut forget, mut doubtful) = (Vec::new(), BTreeSet::new());
-        for record in of_ranges.iter().filter(|record| !living.contains(record.uid())) {
-            let claim = record.claim();
-            if used((&claim.namespace, &claim.name), &record.record.pods, &[record.address]) {
-                self.kept = true;
-                continue;
-            }
-            let place = format!("{}/{}/{}", record.ledger.pool.name_any(), record.key, claim.uid);
-            if !self.gone.suspect(place, now) {
-                continue;
-            }
-            let doubt = !world.claims.all.is_gone(&claim.uid);
-            self.resting.freed(&ranges::network_of(record), record.address, now);
-            if !cut.free(record, doubt) {
-                forget.push(record.clone());
-                if doubt {
-                    doubtful.insert(record.uid());
-                }
-            }
-        }
-        ranges::forget(&forget, &doubtful, Rest { from: now, lasts: self.settings.cooling })
+        self.suspected.clear();
+        self.lacking.clear();
+        self.line = Line::default();
+        self.blocks = KnownBlocks::default();
+        self.ledgers = LedgerIndex::default();
+        self.slices = KnownSlices::default();
     }
 
-    /// Where the addresses of a claim's network come from, or what else there is to say.
-    fn source<'n>(
-        &mut self,
-        world: &World,
-        network: Option<&'n Network>,
-        claim: &Claim,
-        now: Timestamp,
-    ) -> Result<&'n Source, Verdict> {
-        let name = &claim.facts.network;
-        match network.map(|network| network.source(name)) {
-            Some(Some(Ok(source))) => Ok(source),
-            Some(Some(Err(refused))) => Err(Verdict::No(refused)),
-            Some(None) => Err(Verdict::Waits),
-            None => {
-                let lasted = self.missing.suspect(claim.facts.uid.clone(), now) && world.knows_networks();
-                // Somebody else's, whose definition is gone or somewhere else: theirs to write.
-                let of_others = !claim.facts.held && !claim.facts.addresses.is_empty();
-                if !lasted || of_others {
-                    return Err(Verdict::Waits);
-                }
-                let words = format!(
-                    "there is no network \"{name}\": spec.network has to be the \"name\" in the configuration of a \
-                     NetworkAttachmentDefinition, or that of the cluster's network (--cluster-network of tenure-controller)"
-                );
-                Err(Verdict::No(Refused::new(Reason::NetworkNotFound, words)))
-            }
+    /// Takes in what has changed, and adds the names of claims that wait for it.
+    fn refresh(&mut self, inputs: Inputs<'_>, carving: &Carving, names: &mut Names) {
+        let Inputs { world, look, now, .. } = inputs;
+        self.blocks.refresh(look);
+        self.line.pools_changed(world, look, carving);
+        self.line.namespaces_changed(&look.namespaces);
+        self.ledgers.refresh(world, &look.ledgers, &mut self.line);
+        if look.reservations || !look.nodes.is_empty() || !look.slices.is_empty() {
+            self.line.all_shared_changed();
         }
-    }
-
-    /// The pool of a claim's network: as its configuration says, or its namespace.
-    fn pool_of(
-        &mut self,
-        world: &World,
-        claim: &Claim,
-        pool: Option<&str>,
-        now: Timestamp,
-    ) -> Result<String, Verdict> {
-        if let Some(pool) = pool {
-            return Ok(pool.to_owned());
-        }
-        if !self.pods_are_known {
-            return Ok(DEFAULT_POOL.to_owned());
-        }
-        if let Some(namespace) = world.claims.namespaces.get(&claim.facts.namespace) {
-            return Ok(namespace.facts.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned()));
-        }
-        let lasted = self.missing.suspect(claim.facts.uid.clone(), now);
-        if lasted && world.claims.namespaces.is_complete() {
-            let words = format!("there is no namespace \"{}\"", claim.facts.namespace);
-            return Err(Verdict::No(Refused::new(Reason::InternalError, words)));
-        }
-        Err(Verdict::Waits)
-    }
-
-    /// A claim waits for a slice: after a while it says so.
-    fn late(&mut self, claim: &Claim, now: Timestamp) -> Result<(), Refused> {
-        if !self.missing.suspect(claim.facts.uid.clone(), now) {
-            return Ok(());
-        }
-        let words = format!(
-            "waiting for a slice of network \"{}\" that no node has: its NodeSlicePool says why there is none",
-            claim.facts.network
-        );
-        Err(Refused::new(Reason::SubnetExhausted, words))
+        self.slices.refresh(world, look, &mut self.line, now);
+        self.line.take_changed(names);
     }
 }
 
-/// How often each thing has changed that claims depend on.
-fn state(world: &World) -> [u64; 10] {
-    let ledgers = &world.ledgers;
-    [
-        world.claims.all.changes(),
-        world.claims.namespaces.changes(),
-        world.pools.changes(),
-        world.blocks.changes(),
-        world.requests.changes(),
-        ledgers.attachments.changes(),
-        ledgers.slices.changes(),
-        ledgers.pools.changes(),
-        ledgers.reservations.changes(),
-        ledgers.pods.changes(),
-    ]
+/// Where anything is on record under these names.
+fn places_of(inputs: Inputs<'_>, names: &Names) -> Vec<Place> {
+    let records = &inputs.index.records;
+    let mut places: Vec<Place> = names.iter().flat_map(|name| records.of_name(name)).cloned().collect();
+    places.sort_unstable();
+    places
+}
+
+/// Whether it is known what is on record.
+pub(super) fn knows_records(world: &World) -> bool {
+    world.ledgers.pools.is_complete() || world.ledgers.pools.is_empty()
 }
 
 /// Whether all that ranges depend on has come in.
@@ -453,36 +283,6 @@ fn knows_ranges(world: &World) -> bool {
     world.ledgers.pools.is_complete()
         && world.ledgers.reservations.is_complete()
         && world.ledgers.slices.is_complete()
-}
-
-/// The write that makes the status say it, unless it does.
-fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
-    let object = &claim.object;
-    let status = match verdict {
-        Verdict::Waits => return None,
-        Verdict::Has(addresses, places) => {
-            let active = claim.facts.slots.active.as_ref().map(|slot| slot.pod.as_str());
-            status::set_owner(status::allocated(object, &addresses, &places, now), active)
-        }
-        Verdict::No(refused) => {
-            let mut unproven = object.clone();
-            // What it says it has is what it wishes from now on.
-            if let Some(status) = &mut unproven.status {
-                status.conditions.retain(|it| it.type_ != tenure_api::claims::condition::HELD);
-            }
-            status::failed(&unproven, refused.reason, &refused.words, now)
-        }
-    };
-    if object.status.as_ref() == Some(&status) {
-        return None;
-    }
-    let at = At {
-        name: claim.facts.name.clone(),
-        uid: claim.facts.uid.clone(),
-        version: object.resource_version().unwrap_or_default(),
-    };
-    let namespace = claim.facts.namespace.clone();
-    Some(ClaimWrite::Status { claim: at, namespace, status: Box::new(status) }.into())
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 use tenure_handles::Timestamp;
 
-use super::plan::{ClaimSettings, MovePlanner, OwnerPlanner, RecordPlanner};
-use super::records::Records;
-use super::users::Users;
+use super::index::Index;
+use super::owners::{CLAIM, INSTANCE, MACHINE, STATEFUL_SET, WEBHOOK};
+use super::plan::{ClaimSettings, Inputs, MovePlanner, OwnerPlanner, RecordPlanner, knows_records};
+use super::sets::Names;
 use crate::coil::Carving;
 use crate::events::Note;
 use crate::part::{Board, Plan};
+use crate::sightings::Sightings;
 use crate::whereabouts::SliceNeeds;
 use crate::world::World;
 use crate::write::Write;
@@ -15,35 +17,90 @@ use crate::write::Write;
 /// Plans for claims: who has them, for whom they are made, and what each has on record.
 #[derive(Debug)]
 pub(crate) struct ClaimsPlanner {
+    index: Index,
+    /// The names of claims for which something was planned, which is looked at again until it is seen done.
+    pending: Names,
+    /// When what is left of a pod that a record names becomes something else by time alone, by the name of the claim.
+    traces: Sightings<()>,
+    /// Of which kinds all objects are known.
+    known: Vec<bool>,
+    /// When the last plan was made; `None` if the next one looks at everything.
+    planned: Option<Timestamp>,
     moves: MovePlanner,
     owners: OwnerPlanner,
     records: RecordPlanner,
+    /// How many claims the last plan has looked at.
+    #[cfg(test)]
+    pub(crate) looked_at: usize,
 }
 
 impl ClaimsPlanner {
     pub(crate) fn new(settings: &ClaimSettings, pods_are_known: bool) -> Self {
         Self {
+            index: Index::default(),
+            pending: Names::new(),
+            traces: Sightings::default(),
+            known: Vec::new(),
+            planned: None,
             moves: MovePlanner::default(),
             owners: OwnerPlanner::default(),
             records: RecordPlanner::new(settings, pods_are_known),
+            #[cfg(test)]
+            looked_at: 0,
+        }
+    }
+
+    /// Remembers when to look again at what is left of pods.
+    fn note_traces(&mut self, world: &World, names: &Names, all: bool, now: Timestamp) {
+        if all {
+            self.traces.look_again();
+        }
+        let records = &self.index.records;
+        for name in names {
+            if !all {
+                self.traces.look_again_at(name);
+            }
+            let pods = records.of_name(name).filter_map(|place| records.get(place));
+            let ends = pods.flat_map(|record| record.pods()).filter_map(|pod| world.trace_ends(pod));
+            if let Some(next) = ends.filter(|end| *end > now).min() {
+                self.traces.note(name.to_string(), (), next, now);
+            }
         }
     }
 }
 
 impl Plan for ClaimsPlanner {
     fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write> {
-        let (users, records) = (Users::of(world), Records::of(world));
-        let mut writes = self.moves.plan(world, &users, &records, now);
-        writes.extend(self.owners.plan(world));
+        let known = known(world);
+        // Where the clock was set back, what was due by time is not any more.
+        let all = self.planned.replace(now).is_none_or(|planned| planned > now) || self.known != known;
+        self.known = known;
+        let mut look = self.index.look(world, all);
+        look.names.append(&mut self.pending);
+        look.names.extend(self.traces.due(now).map(Into::into));
+        self.records.note_due(&self.index, &mut look.names, now);
+        self.index.complete(&mut look.names);
+        let inputs = Inputs { world, index: &self.index, look: &look, now };
+        let mut writes = self.moves.plan(inputs, &mut self.pending);
+        writes.extend(self.owners.plan(inputs));
         if let Some(carving) = board.get::<Carving>() {
-            writes.extend(self.records.plan(world, (&users, self.moves.naming()), carving, now));
+            writes.extend(self.records.plan(inputs, self.moves.naming(), carving, &mut self.pending));
         }
         board.put(SliceNeeds(self.records.needs().clone()));
+        self.note_traces(world, &look.names, look.all, now);
+        #[cfg(test)]
+        {
+            self.looked_at = look.names.len() + self.records.looked_at + self.owners.looked_at;
+        }
         writes
     }
 
+    fn look_at_all(&mut self) {
+        self.planned = None;
+    }
+
     fn next_look(&self) -> Option<Timestamp> {
-        [self.records.next(), self.moves.next()].into_iter().flatten().min()
+        [self.records.next(), self.traces.next()].into_iter().flatten().min()
     }
 
     fn take_notes(&mut self, _: &World) -> Vec<Note> {
@@ -51,4 +108,26 @@ impl Plan for ClaimsPlanner {
         notes.extend(self.owners.take_notes());
         notes
     }
+}
+
+/// Of which kinds that claims depend on all objects are known. When that changes, absence means something else than before.
+fn known(world: &World) -> Vec<bool> {
+    let (ledgers, owners) = (&world.ledgers, &world.owners);
+    let complete = [
+        world.claims.all.is_complete(),
+        world.claims.namespaces.is_complete(),
+        world.nodes().is_complete(),
+        ledgers.attachments.is_complete(),
+        ledgers.pods.is_complete(),
+        ledgers.pools.is_complete(),
+        knows_records(world),
+        ledgers.reservations.is_complete(),
+        ledgers.slices.is_complete(),
+        owners.machines.is_complete(),
+        owners.instances.is_complete(),
+        owners.stateful_sets.is_complete(),
+        owners.webhooks.is_complete(),
+    ];
+    let kinds = [CLAIM, MACHINE, INSTANCE, STATEFUL_SET, WEBHOOK, "NetworkAttachmentDefinition"];
+    complete.into_iter().chain(kinds.map(|kind| world.lacks(kind))).collect()
 }

@@ -1,95 +1,224 @@
 //! Which living pods use which claim, by the same pure function that agents ask ([`tenure_claims::references`]), with the
 //! networks that attachment definitions and the setting for the cluster's network say.
 //!
-//! Made once a plan, for all claims at once: asking each pod for each claim would be claims times pods.
+//! Kept for all claims at once, by what each pod refers to: a pod, a claim or a definition that changes concerns only the pods
+//! that have to do with it.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use tenure_claims::{CLUSTER_NETWORK, ClaimFacts, PodFacts, Reference, references};
+use tenure_claims::{CLUSTER_NETWORK, ClaimFacts, PodFacts, Reference, Wanted, references};
 use tenure_ipam::Address;
 
 use super::known::Claim;
+use super::records::owners_of;
+use super::sets::{Names, Sets};
+use crate::attachment::Attachment;
 use crate::world::World;
 
 /// The pods that use claims.
 #[derive(Debug, Default)]
-pub(crate) struct Users<'a> {
-    /// By `namespace/name` of claims that exist.
-    of_claims: HashMap<String, Vec<&'a PodFacts>>,
-    /// By namespace and name of claims, whether they exist or not: those that name them.
-    naming: HashMap<(&'a str, &'a str), Vec<&'a PodFacts>>,
-    /// By namespace and name of machines and replicas: their pods. The names of their claims begin so.
-    parts: HashMap<(&'a str, &'a str), Vec<&'a PodFacts>>,
+pub(crate) struct Users {
+    pods: HashMap<Arc<str>, User>,
+    /// By `namespace/name` of claims that exist: the pods that use them.
+    of_claims: Sets<Arc<str>>,
+    /// By `namespace/name` of claims, whether they exist or not: the pods that name them.
+    naming: Sets<Arc<str>>,
+    /// By `namespace/name` of machines and replicas: their pods. The names of their claims begin so.
+    parts: Sets<Arc<str>>,
+    /// By `namespace/name` of claims that pods look for by name, and of machines whose claims they look for: the pods.
+    looking: [Sets<Arc<str>>; 2],
+    /// By `namespace/name` of attachment definitions: the pods that are on their networks.
+    attached: Sets<Arc<str>>,
+    /// By `namespace/name` of machines: their claims.
+    machines: Sets<Arc<str>>,
+    machine_of: HashMap<Arc<str>, String>,
+    /// What matters of attachment definitions.
+    attachments: HashMap<Arc<str>, Attached>,
 }
 
-impl<'a> Users<'a> {
-    /// All of them. Means nothing unless [`World::knows_users`].
-    pub(crate) fn of(world: &'a World) -> Self {
-        let mut users = Self::default();
-        let mut of_machines: HashMap<(&str, &str), Vec<&Claim>> = HashMap::new();
-        for claim in world.claims.all.iter() {
-            if let Some(machine) = &claim.facts.vm {
-                of_machines.entry((&claim.facts.namespace, machine)).or_default().push(claim);
+/// What of a definition says who uses what: its network as it is written, and whether it is refused.
+type Attached = (Option<String>, Result<Option<String>, tenure_claims::opt_in::OptInError>, bool);
+
+/// What one pod has to do with.
+#[derive(Debug, Default)]
+struct User {
+    claims: Vec<Arc<str>>,
+    named: Vec<String>,
+    parts: Vec<String>,
+    looking: [Vec<String>; 2],
+    attached: Vec<String>,
+}
+
+/// What has changed, and what that concerns.
+pub(super) struct Refresh<'a> {
+    /// Pods that refer to a claim, or may, and claims and attachment definitions, that have changed.
+    pub(super) pods: &'a Names,
+    pub(super) claims: &'a Names,
+    pub(super) attachments: &'a Names,
+    /// The names of the claims that those pods use or may have.
+    pub(super) concerned: &'a mut Names,
+    /// Those whose claims they may have by the name of the owner.
+    pub(super) owners: &'a mut Names,
+    /// The pods that may have other claims, or may not have those that they had.
+    pub(super) users: &'a mut Names,
+}
+
+impl Users {
+    /// Takes in what has changed.
+    pub(super) fn refresh(&mut self, world: &World, refresh: Refresh<'_>) {
+        let Refresh { pods, claims, attachments, concerned, owners, users } = refresh;
+        users.extend(pods.iter().cloned());
+        for key in claims {
+            self.refresh_machine(world, key, users);
+            users.extend(self.looking[0].of(key).chain(self.naming.of(key)).cloned());
+        }
+        for key in attachments {
+            let known = world.ledgers.attachments.get(key);
+            let new = known.map(|it| (it.network.clone(), it.opted_in.clone(), world.is_refused(it)));
+            if self.attachments.get(key) == new.as_ref() {
+                continue;
+            }
+            match new {
+                Some(new) => _ = self.attachments.insert(key.clone(), new),
+                None => _ = self.attachments.remove(key),
+            }
+            users.extend(self.attached.of(key).cloned());
+        }
+        for podref in users.iter() {
+            let old = self.pods.remove(podref);
+            if let Some(user) = &old {
+                user.link(podref, self, |sets, key, podref| sets.remove(key, &podref));
+            }
+            let new = world.ledgers.pods.claim_user(podref).map(|pod| self.user(world, pod));
+            if let Some(user) = &new {
+                user.link(podref, self, Sets::add);
+            }
+            for user in old.iter().chain(&new) {
+                concerned.extend(user.claims.iter().cloned());
+                concerned.extend(user.named.iter().map(|name| name.as_str().into()));
+                owners.extend(user.parts.iter().map(|owner| owner.as_str().into()));
+            }
+            if let Some(user) = new {
+                self.pods.insert(podref.clone(), user);
             }
         }
-        for pod in world.ledgers.pods.claim_users() {
-            users.note(pod);
-            let network_of = |namespace: &str, name: &str| world.network(namespace, name).map(str::to_owned);
-            for (network, _, wanted) in references(pod, network_of) {
-                let named = match &wanted.reference {
-                    Reference::Named(name) => world.claims.get(&pod.namespace, name),
-                    Reference::Launcher { .. } => None,
-                };
-                let of_machine = match &wanted.reference {
-                    Reference::Named(_) => None,
-                    Reference::Launcher { vmi, .. } => {
-                        of_machines.get(&(pod.namespace.as_str(), vmi.as_str()))
-                    }
-                };
-                let candidates = named.into_iter().chain(of_machine.into_iter().flatten().copied());
-                let is = |claim: &&Claim| {
-                    wanted.reference.is(&claim.facts, &network) && may_have(&claim.facts, &wanted.ips)
-                };
-                for claim in candidates.filter(is) {
-                    users.of_claims.entry(claim.reference()).or_default().push(pod);
-                }
-            }
-        }
-        users
     }
 
     /// The living pods that refer to a claim that exists, on its network.
-    pub(crate) fn of_claim(&self, claim: &Claim) -> &[&'a PodFacts] {
-        self.of_claims.get(&claim.reference()).map(Vec::as_slice).unwrap_or_default()
+    pub(super) fn of_claim<'a>(
+        &'a self,
+        world: &'a World,
+        claim: &Claim,
+    ) -> impl Iterator<Item = &'a PodFacts> + use<'a> {
+        self.of_claims.of(&claim.reference()).filter_map(|podref| world.ledgers.pods.claim_user(podref))
     }
 
     /// The living pods that may have the addresses of a claim of this name, whether it still exists or not and whatever has
     /// become of its network since: those that name it, and those of its machine or of its replica.
-    pub(crate) fn by_name(&self, namespace: &str, claim: &str) -> impl Iterator<Item = &'a PodFacts> {
-        let naming = self.naming.get(&(namespace, claim));
-        // Names have dots of their own: the owner's ends at any of them.
-        let owners = claim.match_indices('.').filter_map(|(dot, _)| claim.get(..dot));
-        let parts = owners.filter_map(|owner| self.parts.get(&(namespace, owner)));
-        let mut found: Vec<&PodFacts> = naming.into_iter().chain(parts).flatten().copied().collect();
-        found.sort_by_key(|pod| &pod.uid);
-        found.dedup_by_key(|pod| &pod.uid);
-        found.into_iter()
+    pub(super) fn by_name<'a>(
+        &'a self,
+        world: &'a World,
+        claim: &str,
+    ) -> impl Iterator<Item = &'a PodFacts> + use<'a> {
+        let parts = owners_of(claim).flat_map(|owner| self.parts.of(owner));
+        let podrefs: Names = self.naming.of(claim).chain(parts).cloned().collect();
+        podrefs.into_iter().filter_map(|podref| world.ledgers.pods.claim_user(&podref))
     }
 
-    /// Remembers by which names a pod may have claims.
-    fn note(&mut self, pod: &'a PodFacts) {
+    fn refresh_machine(&mut self, world: &World, key: &Arc<str>, users: &mut Names) {
+        let machine = |claim: &Claim| Some(format!("{}/{}", claim.facts.namespace, claim.facts.vm.as_ref()?));
+        if let Some(old) = self.machine_of.remove(key) {
+            self.machines.remove(&old, key);
+            users.extend(self.looking[1].of(&old).cloned());
+        }
+        if let Some(new) = world.claims.all.get(key).and_then(machine) {
+            self.machines.add(&new, key.clone());
+            users.extend(self.looking[1].of(&new).cloned());
+            self.machine_of.insert(key.clone(), new);
+        }
+    }
+
+    /// What a pod has to do with.
+    fn user(&self, world: &World, pod: &PodFacts) -> User {
+        let namespace = pod.namespace.as_str();
+        let mut user = User::of(pod);
+        let asked = RefCell::new(Vec::new());
+        let network_of = |namespace: &str, name: &str| {
+            asked.borrow_mut().push(format!("{namespace}/{name}"));
+            world.network(namespace, name).map(str::to_owned)
+        };
+        let all = references(pod, network_of);
+        user.attached = asked.into_inner();
+        for (network, _, wanted) in all {
+            let candidates: Vec<Arc<str>> = match &wanted.reference {
+                Reference::Named(name) => {
+                    let key = format!("{namespace}/{name}");
+                    let found = vec![key.as_str().into()];
+                    user.looking[0].push(key);
+                    found
+                }
+                Reference::Launcher { vmi, .. } => {
+                    let key = format!("{namespace}/{vmi}");
+                    let found = self.machines.of(&key).cloned().collect();
+                    user.looking[1].push(key);
+                    found
+                }
+            };
+            let uses = |key: &Arc<str>| {
+                let claim = world.claims.all.get(key);
+                claim.is_some_and(|claim| is_wanted(&wanted, &claim.facts, &network))
+            };
+            user.claims.extend(candidates.into_iter().filter(uses));
+        }
+        user
+    }
+}
+
+impl User {
+    /// By which names a pod may have claims.
+    fn of(pod: &PodFacts) -> Self {
         let default = pod.default_network.as_ref().map(|network| &network.selection);
         let selected =
             pod.selections.iter().chain(default).filter_map(|selection| selection.claim.as_deref());
-        for claim in selected.chain(pod.default_claim.as_deref()) {
-            self.naming.entry((&pod.namespace, claim)).or_default().push(pod);
-        }
+        let named = selected.chain(pod.default_claim.as_deref());
         let machine = pod.launcher.as_ref().map(|launcher| launcher.vmi.as_str());
         let replica = pod.stateful_set.as_ref().map(|_| pod.name.as_str());
-        for owner in machine.into_iter().chain(replica) {
-            self.parts.entry((&pod.namespace, owner)).or_default().push(pod);
+        let full = |name: &str| format!("{}/{name}", pod.namespace);
+        Self {
+            named: named.map(full).collect(),
+            parts: machine.into_iter().chain(replica).map(full).collect(),
+            ..Self::default()
         }
     }
+
+    /// Puts a pod into every set that it belongs to, or takes it out.
+    fn link(
+        &self,
+        podref: &Arc<str>,
+        users: &mut Users,
+        change: impl Fn(&mut Sets<Arc<str>>, &str, Arc<str>),
+    ) {
+        let Users { of_claims, naming, parts, looking: [by_name, by_machine], attached, .. } = users;
+        let [names, machines] = &self.looking;
+        let lists = [
+            (naming, &self.named),
+            (parts, &self.parts),
+            (by_name, names),
+            (by_machine, machines),
+            (attached, &self.attached),
+        ];
+        for (sets, keys) in lists {
+            keys.iter().for_each(|key| change(sets, key, podref.clone()));
+        }
+        self.claims.iter().for_each(|key| change(of_claims, key, podref.clone()));
+    }
+}
+
+/// Whether an interface is to have this claim, and may.
+fn is_wanted(wanted: &Wanted, claim: &ClaimFacts, network: &str) -> bool {
+    wanted.reference.is(claim, network) && may_have(claim, &wanted.ips)
 }
 
 /// Whether a pod that asks for these addresses may have the claim. If not, agents refuse the pod for good, and it must not take
@@ -111,7 +240,7 @@ impl World {
 
     /// Whether a definition has the name of the cluster's own network and says something else of it. It has no say in that
     /// network, whoever made it, and its own users have no claims.
-    pub(crate) fn is_refused(&self, attachment: &crate::Attachment) -> bool {
+    pub(crate) fn is_refused(&self, attachment: &Attachment) -> bool {
         self.cluster_network.is_some()
             && attachment.network == self.cluster_network
             && !super::speaks_for_cluster(attachment)
@@ -119,14 +248,12 @@ impl World {
 
     /// Whether any network lets addresses outlive pods.
     pub(crate) fn has_persistent_networks(&self) -> bool {
-        let opted_in = |attachment: &crate::Attachment| matches!(attachment.opted_in, Ok(Some(_)));
-        self.cluster_network.is_some() || self.ledgers.attachments.iter().any(opted_in)
+        self.cluster_network.is_some() || self.persistence.look(self).has_networks()
     }
 
     /// Whether pods matter.
     pub(crate) fn needs_pods(&self) -> bool {
-        let floating = || self.blocks.iter().any(tenure_api::coil::AddressBlock::is_floating);
-        self.ledgers.needs_pods() || self.needs_owners() || floating()
+        self.ledgers.needs_pods() || self.needs_owners() || self.persistence.look(self).has_blocks()
     }
 
     /// Whether owners of claims matter.
@@ -188,9 +315,28 @@ mod tests {
         world.ledgers.pods.apply(PodSeen::of(&serde_json::from_value(pod).unwrap()));
     }
 
+    fn all(world: &World) -> Users {
+        let mut users = Users::default();
+        let claims = world.claims.all.iter().map(|claim| claim.reference().into()).collect();
+        let pods = world.ledgers.pods.claim_users();
+        let pods = pods.map(|pod| format!("{}/{}", pod.namespace, pod.name).into()).collect();
+        let [mut concerned, mut owners, mut found] = [Names::new(), Names::new(), Names::new()];
+        let refresh = Refresh {
+            pods: &pods,
+            claims: &claims,
+            attachments: &Names::new(),
+            concerned: &mut concerned,
+            owners: &mut owners,
+            users: &mut found,
+        };
+        users.refresh(world, refresh);
+        users
+    }
+
     fn users(world: &World, claim: &str) -> Vec<String> {
-        let users = Users::of(world);
-        users.of_claim(world.claims.get("ns", claim).unwrap()).iter().map(|pod| pod.name.clone()).collect()
+        let users = all(world);
+        let claim = world.claims.get("ns", claim).unwrap();
+        users.of_claim(world, claim).map(|pod| pod.name.clone()).collect()
     }
 
     #[test]
@@ -205,8 +351,8 @@ mod tests {
         pod(&mut world, "ns", "plain", &json!({NETWORKS: "nad"}), None);
         assert_eq!(users(&world, "c"), ["a"]);
         assert_eq!(users(&world, "d"), ["by-default"]);
-        let users = Users::of(&world);
-        let may: Vec<&str> = users.by_name("ns", "c").map(|pod| pod.name.as_str()).collect();
+        let users = all(&world);
+        let may: Vec<&str> = users.by_name(&world, "ns/c").map(|pod| pod.name.as_str()).collect();
         assert_eq!(may, ["a", "elsewhere"], "whatever has become of the network");
     }
 
@@ -227,12 +373,12 @@ mod tests {
             [users(&world, "vm.one"), users(&world, "vm.two"), users(&world, "vm2.one")],
             [vec!["a".to_owned()], vec!["b".to_owned()], vec![]]
         );
-        let users = Users::of(&world);
+        let users = all(&world);
         assert_eq!(
-            users.by_name("ns", "vm.gone").count(),
+            users.by_name(&world, "ns/vm.gone").count(),
             2,
             "a claim that is gone says no more of which interface it was"
         );
-        assert_eq!(users.by_name("ns", "vm2.one").count(), 0);
+        assert_eq!(users.by_name(&world, "ns/vm2.one").count(), 0);
     }
 }

@@ -1,16 +1,17 @@
 //! What stays worth telling for as long as it is so, and is told once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::mem;
 
 use super::Note;
 
-/// Notes about what is so at present. Each is told when it begins to be so; what has stopped is forgotten and would be told
-/// again.
+/// Notes about what is so at present, by the key of the object that was looked at. Each is told when it begins to be so; what
+/// has stopped is forgotten and would be told again.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    told: BTreeSet<String>,
-    now: BTreeSet<String>,
+    /// What the look before this one has found.
+    told: HashMap<String, BTreeSet<String>>,
+    now: HashMap<String, BTreeSet<String>>,
     new: Vec<Note>,
 }
 
@@ -20,14 +21,25 @@ impl Standing {
         self.told = mem::take(&mut self.now);
     }
 
-    /// This is so. Says whether that is new.
-    pub(crate) fn say(&mut self, note: Note) -> bool {
+    /// A look at one object begins.
+    pub(crate) fn look_again_at(&mut self, key: &str) {
+        self.told.remove(key);
+        if let Some((key, names)) = self.now.remove_entry(key) {
+            self.told.insert(key, names);
+        }
+    }
+
+    /// The look at this object has found that this is so. Says whether that is new.
+    pub(crate) fn say(&mut self, key: &str, note: Note) -> bool {
         let name = note.name(None);
-        let new = !self.told.contains(&name) && !self.now.contains(&name);
+        let told = self.told.get(key).is_some_and(|told| told.contains(&name));
+        if !self.now.contains_key(key) {
+            self.now.insert(key.to_owned(), BTreeSet::new());
+        }
+        let new = self.now.get_mut(key).is_some_and(|now| now.insert(name)) && !told;
         if new {
             self.new.push(note);
         }
-        self.now.insert(name);
         new
     }
 
@@ -43,19 +55,41 @@ mod tests {
 
     use super::*;
 
+    fn note() -> Note {
+        Note::warning(ObjectReference::default(), "Reason", "words")
+    }
+
     #[test]
     fn what_stays_so_is_told_once_and_again_after_it_had_stopped() {
-        let mut standing = Standing::default();
-        let note = || Note::warning(ObjectReference::default(), "Reason", "words");
-        let mut told = Vec::new();
-        for is_so in [true, true, false, true] {
-            standing.look_again();
-            if is_so {
-                standing.say(note());
-                standing.say(note());
+        for at_all in [true, false] {
+            let mut standing = Standing::default();
+            let mut told = Vec::new();
+            for is_so in [true, true, false, true] {
+                if at_all {
+                    standing.look_again();
+                } else {
+                    standing.look_again_at("a");
+                }
+                if is_so {
+                    standing.say("a", note());
+                    standing.say("a", note());
+                }
+                told.push(standing.take().len());
             }
-            told.push(standing.take().len());
+            assert_eq!(told, [1, 0, 0, 1]);
         }
-        assert_eq!(told, [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_not_looked_at_again_stays_told() {
+        let mut standing = Standing::default();
+        standing.look_again();
+        standing.say("a", note());
+        standing.say("b", note());
+        assert_eq!(standing.take().len(), 2);
+        standing.look_again_at("a");
+        standing.look_again_at("b");
+        standing.say("b", note());
+        assert_eq!(standing.take(), [], "it is still so");
     }
 }

@@ -9,25 +9,21 @@
 //! keeps those, and does not come in.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use tenure_api::claims::condition::reason;
 use tenure_api::claims::{PodRecord, annotation};
 use tenure_claims::{CLUSTER_NETWORK, PodFacts, Slots, Trace};
-use tenure_handles::Timestamp;
 
 use super::super::events::{crowded, definition_refused, not_allowed, unreadable_signal};
 use super::super::known::Claim;
 use super::super::records::Records;
-use super::super::users::Users;
+use super::super::sets::Names;
 use super::super::write::MoveWrite;
+use super::Inputs;
 use crate::attachment::Attachment;
 use crate::events::{Note, Standing};
 use crate::world::World;
 use crate::write::{At, Write};
-
-/// How soon is looked again at pods that no event tells of: those that stay in by the record alone.
-const AGAIN: Duration = Duration::from_secs(5);
 
 /// Why a definition is refused that has the name of the cluster's own network.
 const NETWORK_NAME_REFUSED: &str = "NetworkNameRefused";
@@ -40,130 +36,81 @@ pub(in crate::claims) type Naming = BTreeMap<String, Vec<PodRecord>>;
 pub(in crate::claims) struct MovePlanner {
     standing: Standing,
     naming: Naming,
-    again: Option<Timestamp>,
     /// By the UID of a claim, that of the pod which came in and was not the active one since. The slots do not say it: after a
     /// commit the pod that was active is where the other came from.
     coming: BTreeMap<String, String>,
 }
 
 impl MovePlanner {
-    /// The next step for each claim; nothing while it is not known who uses what.
-    pub(in crate::claims) fn plan(
-        &mut self,
-        world: &World,
-        users: &Users<'_>,
-        records: &Records<'_>,
-        now: Timestamp,
-    ) -> Vec<Write> {
+    /// The next step for each claim that is looked at; nothing while it is not known who uses what. The names of claims for which
+    /// something is to be done are added to `pending`.
+    pub(in crate::claims) fn plan(&mut self, inputs: Inputs<'_>, pending: &mut Names) -> Vec<Write> {
+        let Inputs { world, look, .. } = inputs;
         self.naming.clear();
-        self.again = None;
         if !world.knows_users() {
             return Vec::new();
         }
-        self.standing.look_again();
+        if look.all {
+            self.standing.look_again();
+        }
         let mut writes = Vec::new();
-        for claim in world.claims.all.iter() {
-            // Without a record no agent uses it, and there is nothing to have.
-            if !claim.facts.held || claim.facts.addresses.is_empty() || !records.has(&claim.facts) {
-                continue;
+        for name in &look.names {
+            if !look.all {
+                self.standing.look_again_at(name);
             }
-            let named = self.by_record(world, users, records, claim, now);
-            let pods: Vec<&PodFacts> = Self::users_of(users, records, claim).chain(&named).collect();
-            let next = claim.facts.slots.next(&pods);
-            let slots = next.as_ref().unwrap_or(&claim.facts.slots);
-            self.say_who_waits(claim, slots, &pods);
-            self.say_what_cannot_be_read(claim, &pods);
-            let unnamed = unnamed(records, claim, slots, &pods);
-            if !unnamed.is_empty() {
-                self.naming.insert(claim.facts.uid.clone(), unnamed);
-                continue;
+            let Some(claim) = world.claims.all.get(name) else { continue };
+            let write = self.step(inputs, name, claim);
+            if write.is_some() || self.naming.contains_key(&claim.facts.uid) {
+                pending.insert(name.clone());
             }
-            if let Some(slots) = next {
-                let (namespace, before) = (claim.facts.namespace.clone(), claim.facts.slots.clone());
-                let aborts = self.note_who_comes(&claim.facts.uid, &before, &slots);
-                let (claim, before, slots) = (At::of(&claim.object), Box::new(before), Box::new(slots));
-                writes.push(Write::from(MoveWrite::Hold { namespace, claim, before, slots, aborts }));
-            }
+            writes.extend(write);
         }
         self.coming.retain(|claim, _| !world.claims.all.is_gone(claim));
-        self.say_what_is_not_allowed(world);
-        for attachment in world.ledgers.attachments.iter().filter(|it| world.is_refused(it)) {
-            let note = definition_refused(attachment, NETWORK_NAME_REFUSED, &refused(attachment));
-            self.standing.say(note);
+        for podref in &look.users {
+            self.say_what_is_not_allowed(inputs, podref);
+        }
+        for key in &look.attachments {
+            let about = format!("definition {key}");
+            if !look.all {
+                self.standing.look_again_at(&about);
+            }
+            let known = world.ledgers.attachments.get(key);
+            if let Some(attachment) = known.filter(|it| world.is_refused(it)) {
+                let note = definition_refused(attachment, NETWORK_NAME_REFUSED, &refused(attachment));
+                self.standing.say(&about, note);
+            }
         }
         writes
+    }
+
+    /// The next step for one claim, which is looked at under its name.
+    fn step(&mut self, inputs: Inputs<'_>, name: &str, claim: &Claim) -> Option<Write> {
+        let records = &inputs.index.records;
+        // Without a record no agent uses it, and there is nothing to have.
+        if !claim.facts.held || claim.facts.addresses.is_empty() || !records.has(&claim.facts) {
+            return None;
+        }
+        let named = by_record(inputs, claim);
+        let pods: Vec<&PodFacts> = users_of(inputs, claim).chain(&named).collect();
+        let next = claim.facts.slots.next(&pods);
+        let slots = next.as_ref().unwrap_or(&claim.facts.slots);
+        self.say_who_waits(name, claim, slots, &pods);
+        self.say_what_cannot_be_read(name, claim, &pods);
+        let unnamed = unnamed(records, claim, slots, &pods);
+        if !unnamed.is_empty() {
+            self.naming.insert(claim.facts.uid.clone(), unnamed);
+            return None;
+        }
+        let slots = next?;
+        let (namespace, before) = (claim.facts.namespace.clone(), claim.facts.slots.clone());
+        let aborts = self.note_who_comes(&claim.facts.uid, &before, &slots);
+        let (claim, before, slots) = (At::of(&claim.object), Box::new(before), Box::new(slots));
+        Some(Write::from(MoveWrite::Hold { namespace, claim, before, slots, aborts }))
     }
 
     /// The pods that records have to name next.
     pub(in crate::claims) fn naming(&self) -> &Naming {
         &self.naming
-    }
-
-    /// When to plan again even if nothing is heard until then.
-    pub(in crate::claims) fn next(&self) -> Option<Timestamp> {
-        self.again
-    }
-
-    /// The pods that refer to a claim and were not given the addresses of one that had its name before.
-    fn users_of<'u, 'a: 'u>(
-        users: &'u Users<'a>,
-        records: &'u Records<'_>,
-        claim: &'u Claim,
-    ) -> impl Iterator<Item = &'a PodFacts> + use<'u, 'a> {
-        let facts = &claim.facts;
-        users
-            .of_claim(claim)
-            .iter()
-            .copied()
-            .filter(|pod| !records.name_of_predecessor(facts, &pod.uid) || records.name(facts, &pod.uid))
-    }
-
-    /// The pods that have a claim although they do not refer to it (any more): those that are in its slots or that its record
-    /// names, and that live; and those in its slots that are gone together with their node, until they count as ended.
-    fn by_record(
-        &mut self,
-        world: &World,
-        users: &Users<'_>,
-        records: &Records<'_>,
-        claim: &Claim,
-        now: Timestamp,
-    ) -> Vec<PodFacts> {
-        let facts = &claim.facts;
-        let mut found: Vec<PodFacts> = Vec::new();
-        // One that neither the record names nor a watch shows may be anything: whoever wrote the annotation made it up.
-        let of_slots = facts.slots.both().filter_map(|slot| {
-            let named = records.pods(facts).find(|pod| pod.uid == slot.uid).cloned();
-            let podref = format!("{}/{}", facts.namespace, slot.pod);
-            let guest = world.ledgers.pods.claim_user(&podref).filter(|it| it.uid == slot.uid);
-            named.or_else(|| guest.map(|guest| record_of(guest, &slot.node)))
-        });
-        for pod in of_slots.chain(records.pods(facts).cloned()) {
-            let known = users.of_claim(claim).iter().map(|user| &user.uid);
-            if known.chain(found.iter().map(|it| &it.uid)).any(|uid| *uid == pod.uid) {
-                continue;
-            }
-            let stays = match world.trace(&facts.namespace, &pod, now) {
-                Trace::Alive => true,
-                Trace::Lost => facts.slots.has(&pod.uid),
-                Trace::Ended => false,
-            };
-            if stays {
-                let podref = format!("{}/{}", facts.namespace, pod.name);
-                let guest = world.ledgers.pods.claim_user(&podref).filter(|it| it.uid == pod.uid);
-                // Nobody tells of the end of a pod that refers to nothing.
-                if guest.is_none() {
-                    self.again = Some(now.plus(AGAIN));
-                }
-                found.push(guest.cloned().unwrap_or_else(|| PodFacts {
-                    namespace: facts.namespace.clone(),
-                    name: pod.name.clone(),
-                    uid: pod.uid.clone(),
-                    node: Some(pod.node.clone()),
-                    ..PodFacts::default()
-                }));
-            }
-        }
-        found
     }
 
     /// What people should know and no write tells.
@@ -184,71 +131,120 @@ impl MovePlanner {
         stays && gone.is_some_and(|gone| came.as_ref() == Some(&gone.uid))
     }
 
-    fn say_who_waits(&mut self, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) {
+    fn say_who_waits(&mut self, name: &str, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) {
         let waits = |pod: &&&PodFacts| pod.node.is_some() && !pod.is_leaving() && !slots.has(&pod.uid);
         for pod in pods.iter().filter(waits) {
             for note in crowded(claim, slots, pod) {
-                self.standing.say(note);
+                self.standing.say(name, note);
             }
         }
     }
 
     /// A signal that cannot be read moves nothing, so that the pod waits for good: people must know.
-    fn say_what_cannot_be_read(&mut self, claim: &Claim, pods: &[&PodFacts]) {
+    fn say_what_cannot_be_read(&mut self, name: &str, claim: &Claim, pods: &[&PodFacts]) {
         for pod in pods {
             let signals = [annotation::KUBEVIRT_READY, annotation::ACTIVE];
             for problem in signals.iter().filter_map(|signal| pod.problems.get(signal)) {
                 let mut new = false;
                 for note in unreadable_signal(claim, pod, problem) {
-                    new |= self.standing.say(note);
+                    new |= self.standing.say(name, note);
                 }
                 if new {
-                    let (namespace, name) = (&pod.namespace, &pod.name);
-                    tracing::warn!(%namespace, pod = %name, claim = %claim.facts.name, problem, "a pod's signal to move cannot be read");
+                    let (namespace, pod) = (&pod.namespace, &pod.name);
+                    tracing::warn!(%namespace, %pod, claim = %claim.facts.name, problem, "a pod's signal to move cannot be read");
                 }
             }
         }
     }
 
     /// Agents refuse pods that name a claim on a network that does not opt in. People should know why.
-    fn say_what_is_not_allowed(&mut self, world: &World) {
-        for pod in world.ledgers.pods.claim_users() {
-            for (namespace, attachment, claim) in named(pod) {
-                let why = if (namespace, attachment) == CLUSTER_NETWORK {
-                    world.cluster_network.is_none().then(|| {
-                        let words = "the cluster's default network does not let addresses outlive pods; set allowPersistentIPs \
-                                     in its configuration (tenured --persistent-ips), and the controller's --cluster-network to \
-                                     its name";
-                        (reason::PERSISTENT_IPS_NOT_ALLOWED, words.to_owned())
-                    })
-                } else {
-                    let known = world.ledgers.attachments.get(&format!("{namespace}/{attachment}"));
-                    known.and_then(|known| match &known.opted_in {
-                        _ if world.is_refused(known) => Some((NETWORK_NAME_REFUSED, refused(known))),
-                        Ok(Some(_)) => None,
-                        Ok(None) => Some((
-                            reason::PERSISTENT_IPS_NOT_ALLOWED,
-                            format!(
-                                "NetworkAttachmentDefinition {namespace}/{attachment} does not let addresses outlive pods; set \
-                                 allowPersistentIPs to true in its configuration"
-                            ),
-                        )),
-                        Err(error) => Some((
-                            reason::INVALID_CONFIGURATION,
-                            format!("NetworkAttachmentDefinition {namespace}/{attachment}: {error}"),
-                        )),
-                    })
-                };
-                let Some((reason, why)) = why else { continue };
-                let message =
-                    format!("pod \"{}\" cannot have the addresses of claim \"{claim}\": {why}", pod.name);
-                let claim = world.claims.get(&pod.namespace, claim);
-                for note in not_allowed(claim, pod, reason, &message) {
-                    self.standing.say(note);
-                }
+    fn say_what_is_not_allowed(&mut self, Inputs { world, look, .. }: Inputs<'_>, podref: &str) {
+        let about = format!("pod {podref}");
+        if !look.all {
+            self.standing.look_again_at(&about);
+        }
+        let Some(pod) = world.ledgers.pods.claim_user(podref) else { return };
+        for (namespace, attachment, claim) in named(pod) {
+            let Some((reason, why)) = why_not(world, namespace, attachment) else { continue };
+            let message =
+                format!("pod \"{}\" cannot have the addresses of claim \"{claim}\": {why}", pod.name);
+            let claim = world.claims.get(&pod.namespace, claim);
+            for note in not_allowed(claim, pod, reason, &message) {
+                self.standing.say(&about, note);
             }
         }
     }
+}
+
+/// Why no pod can have a claim on the network of a definition, or on the cluster's own.
+fn why_not(world: &World, namespace: &str, attachment: &str) -> Option<(&'static str, String)> {
+    if (namespace, attachment) == CLUSTER_NETWORK {
+        let words = "the cluster's default network does not let addresses outlive pods; set allowPersistentIPs in its \
+                     configuration (tenured --persistent-ips), and the controller's --cluster-network to its name";
+        let lacks = world.cluster_network.is_none();
+        return lacks.then(|| (reason::PERSISTENT_IPS_NOT_ALLOWED, words.to_owned()));
+    }
+    let known = world.ledgers.attachments.get(&format!("{namespace}/{attachment}"))?;
+    match &known.opted_in {
+        _ if world.is_refused(known) => Some((NETWORK_NAME_REFUSED, refused(known))),
+        Ok(Some(_)) => None,
+        Ok(None) => {
+            let words = format!(
+                "NetworkAttachmentDefinition {namespace}/{attachment} does not let addresses outlive pods; set \
+                 allowPersistentIPs to true in its configuration"
+            );
+            Some((reason::PERSISTENT_IPS_NOT_ALLOWED, words))
+        }
+        Err(error) => {
+            let words = format!("NetworkAttachmentDefinition {namespace}/{attachment}: {error}");
+            Some((reason::INVALID_CONFIGURATION, words))
+        }
+    }
+}
+
+/// The pods that refer to a claim and were not given the addresses of one that had its name before.
+fn users_of<'a>(inputs: Inputs<'a>, claim: &'a Claim) -> impl Iterator<Item = &'a PodFacts> {
+    let (facts, records) = (&claim.facts, &inputs.index.records);
+    let users = inputs.index.users.of_claim(inputs.world, claim);
+    users.filter(|pod| !records.name_of_predecessor(facts, &pod.uid) || records.name(facts, &pod.uid))
+}
+
+/// The pods that have a claim although they do not refer to it (any more): those that are in its slots or that its record
+/// names, and that live; and those in its slots that are gone together with their node, until they count as ended.
+fn by_record(inputs: Inputs<'_>, claim: &Claim) -> Vec<PodFacts> {
+    let Inputs { world, index, now, .. } = inputs;
+    let (facts, records) = (&claim.facts, &index.records);
+    let mut found: Vec<PodFacts> = Vec::new();
+    let user_of = |pod: &str, uid: &str| {
+        let user = world.ledgers.pods.claim_user(&format!("{}/{pod}", facts.namespace));
+        user.filter(|user| user.uid == uid)
+    };
+    // One that neither the record names nor a watch shows may be anything: whoever wrote the annotation made it up.
+    let of_slots = facts.slots.both().filter_map(|slot| {
+        let named = records.pods(facts).find(|pod| pod.uid == slot.uid).cloned();
+        named.or_else(|| user_of(&slot.pod, &slot.uid).map(|user| record_of(user, &slot.node)))
+    });
+    for pod in of_slots.chain(records.pods(facts).cloned()) {
+        let mut known = index.users.of_claim(world, claim).map(|user| &user.uid);
+        if known.any(|uid| *uid == pod.uid) || found.iter().any(|it| it.uid == pod.uid) {
+            continue;
+        }
+        let stays = match world.trace(&facts.namespace, &pod, now) {
+            Trace::Alive => true,
+            Trace::Lost => facts.slots.has(&pod.uid),
+            Trace::Ended => false,
+        };
+        if stays {
+            found.push(user_of(&pod.name, &pod.uid).cloned().unwrap_or_else(|| PodFacts {
+                namespace: facts.namespace.clone(),
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+                node: Some(pod.node.clone()),
+                ..PodFacts::default()
+            }));
+        }
+    }
+    found
 }
 
 /// What is said of a definition that has the name of the cluster's own network.
@@ -278,7 +274,7 @@ fn named(pod: &PodFacts) -> impl Iterator<Item = (&str, &str, &str)> {
 }
 
 /// The pods of these slots that a record of the claim does not name yet.
-fn unnamed(records: &Records<'_>, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) -> Vec<PodRecord> {
+fn unnamed(records: &Records, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) -> Vec<PodRecord> {
     let missing = slots.both().filter(|slot| !records.name(&claim.facts, &slot.uid));
     missing
         .filter_map(|slot| {

@@ -5,13 +5,15 @@
 //! claim those definitions count that are in its own namespace, and of those elsewhere the oldest: who comes later and says
 //! something else changes nothing for others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use serde_json::Value;
 use tenure_claims::status::Reason;
 use tenure_handles::Timestamp;
 use tenure_whereabouts::config::{Arguments, Config, networks_of};
 
+use super::super::sets::Names;
 use super::Refused;
 use crate::attachment::Attachment;
 use crate::world::World;
@@ -23,9 +25,11 @@ const RANGES: &str = "whereabouts";
 
 /// Networks by name.
 #[derive(Debug, Default)]
-pub(super) struct Networks {
+pub(in crate::claims) struct Networks {
     /// What definitions say of each, the oldest first; for the cluster's own network its setting alone.
     by_name: BTreeMap<String, Vec<Said>>,
+    /// The networks of definitions.
+    of_definitions: HashMap<Arc<str>, String>,
 }
 
 /// A network that claims can name.
@@ -53,9 +57,9 @@ pub(super) enum Source {
 }
 
 /// What one definition says.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Said {
-    network: Network,
+    network: Arc<Network>,
     /// Empty for a setting.
     namespace: String,
     definition: String,
@@ -63,37 +67,61 @@ struct Said {
 }
 
 impl Networks {
-    /// All of them.
-    pub(super) fn of(world: &World) -> Self {
-        let mut by_name: BTreeMap<String, Vec<Said>> = BTreeMap::new();
-        for attachment in world.ledgers.attachments.iter().filter(|it| it.says_something()) {
-            let Some((name, network)) = read(attachment) else { continue };
-            by_name.entry(name).or_default().push(Said {
-                network,
-                namespace: attachment.definition.namespace.clone(),
-                definition: definition(attachment),
-                created: attachment.definition.created,
-            });
-        }
-        for said in by_name.values_mut() {
-            said.sort_by(|one, other| {
-                (one.created, &one.definition).cmp(&(other.created, &other.definition))
-            });
-        }
-        if let Some(name) = &world.cluster_network {
+    /// Takes in what has become of these definitions. The names of networks of which something else is said are added to `changed`.
+    pub(in crate::claims) fn refresh(&mut self, world: &World, definitions: &Names, changed: &mut Names) {
+        if let Some(name) = world.cluster_network.as_ref().filter(|name| !self.by_name.contains_key(*name)) {
             let setting = Said {
-                network: Network::Ours(Source::Pool(None)),
+                network: Arc::new(Network::Ours(Source::Pool(None))),
                 namespace: String::new(),
                 definition: "the setting of the cluster's network".to_owned(),
                 created: Timestamp::default(),
             };
-            by_name.insert(name.clone(), vec![setting]);
+            self.by_name.insert(name.clone(), vec![setting]);
         }
-        Self { by_name }
+        for key in definitions {
+            let known = world.ledgers.attachments.get(key).filter(|it| it.says_something());
+            let new = known.and_then(|attachment| {
+                let (name, network) = read(attachment)?;
+                let said = Said {
+                    network: Arc::new(network),
+                    namespace: attachment.definition.namespace.clone(),
+                    definition: definition(attachment),
+                    created: attachment.definition.created,
+                };
+                Some((name, said))
+            });
+            self.put(world, key, new, changed);
+        }
+    }
+
+    /// A definition says this of the network of that name, in place of what it said before.
+    fn put(&mut self, world: &World, key: &Arc<str>, new: Option<(String, Said)>, changed: &mut Names) {
+        // The cluster's name is the setting's alone.
+        let new = new.filter(|(name, _)| world.cluster_network.as_ref() != Some(name));
+        let mut before = None;
+        if let Some(name) = self.of_definitions.remove(key)
+            && let Some(all) = self.by_name.get_mut(&name)
+        {
+            let said = all.iter().position(|said| *said.definition == **key).map(|place| all.remove(place));
+            if all.is_empty() {
+                self.by_name.remove(&name);
+            }
+            before = said.map(|said| (name, said));
+        }
+        if before != new {
+            let names = before.iter().chain(&new).map(|(name, _)| name.as_str().into());
+            changed.extend(names);
+        }
+        if let Some((name, said)) = new {
+            let all = self.by_name.entry(name.clone()).or_default();
+            let order = |said: &Said| (said.created, said.definition.clone());
+            all.insert(all.partition_point(|other| order(other) <= order(&said)), said);
+            self.of_definitions.insert(key.clone(), name);
+        }
     }
 
     /// The network of this name for claims of a namespace.
-    pub(super) fn get(&self, name: &str, namespace: &str) -> Option<Network> {
+    pub(super) fn get(&self, name: &str, namespace: &str) -> Option<Arc<Network>> {
         let all = self.by_name.get(name)?;
         let own: Vec<&Said> = all.iter().filter(|said| said.namespace == namespace).collect();
         match &own[..] {
@@ -114,15 +142,15 @@ fn definition(attachment: &Attachment) -> String {
 }
 
 /// One network of all that define it, or words about what they disagree on.
-fn agreed(name: &str, all: &[&Said]) -> Network {
-    let Some(first) = all.last() else { return Network::Others };
+fn agreed(name: &str, all: &[&Said]) -> Arc<Network> {
+    let Some(first) = all.last() else { return Arc::new(Network::Others) };
     match all.iter().find(|other| !same(&other.network, &first.network)) {
         None => first.network.clone(),
-        Some(other) => Network::Unclear(format!(
+        Some(other) => Arc::new(Network::Unclear(format!(
             "{} and {} both define network \"{name}\" and say different things of its addresses: make them alike, or give one \
              of them another name",
             other.definition, first.definition
-        )),
+        ))),
     }
 }
 

@@ -15,7 +15,7 @@ use tenure_ipam::Address;
 use super::super::records::Planted;
 use super::super::write::ClaimWrite;
 use crate::plan::Planner;
-use crate::plan::model::{Leaders, Outcome, Server, Turn, turn};
+use crate::plan::model::{Leaders, Outcome, Server, Turn, tell, turn};
 use crate::pods::PodSeen;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -332,11 +332,17 @@ impl Run {
 fn one_leader(ops: &[Op], planted: Option<Planted>) -> Result<(), TestCaseError> {
     let mut run = Run::new(planted);
     let mut planner = Planner::default();
+    let (mut world, mut heard) = (run.server.world(), run.server.log.len());
     for op in ops {
         match op {
-            Op::Turn(Turn::Crash { .. }) => planner = Planner::default(),
+            Op::Turn(Turn::Crash { .. }) => {
+                planner = Planner::default();
+                (world, heard) = (run.server.world(), run.server.log.len());
+            }
             Op::Turn(Turn::Hear { .. } | Turn::Plan { .. } | Turn::Arrive { .. }) => {
-                for write in planner.plan(&run.server.world(), run.server.timestamp()) {
+                run.server.log[heard..].iter().cloned().for_each(|news| tell(&mut world, news));
+                heard = run.server.log.len();
+                for write in planner.plan(&world, run.server.timestamp()) {
                     prop_assert_eq!(run.server.write(&write), Outcome::Done, "{:?}", write);
                 }
             }

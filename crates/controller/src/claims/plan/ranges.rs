@@ -4,6 +4,7 @@
 //! container is called `claim/<uid>`. What is planned here from what is known is planned again from a live look when it is
 //! written; an address that was chosen here is then preferred.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -19,9 +20,13 @@ use tenure_whereabouts::config::{Config, RangeConfig};
 use tenure_whereabouts::ledger::{Act, Answer, LedgerRefusal, Network, Request, Spread, Want, Who};
 use tenure_whereabouts::slices::network_of_ledger;
 
+use super::super::known::Claim;
+use super::super::records::Place;
+use super::super::sets::Names;
 use super::super::write::{ClaimId, ClaimWrite, Gone, PodId, Renamed};
-use super::Refused;
+use super::ledgers::LedgerIndex;
 use super::recorded::names_more;
+use super::{Inputs, Refused};
 use crate::whereabouts::{Ledger, Rest};
 use crate::world::World;
 use crate::write::{At, Write};
@@ -61,18 +66,13 @@ impl<'a> RangeRecord<'a> {
     }
 }
 
-/// All records of claims in ledgers.
-pub(super) fn records(world: &World) -> Vec<RangeRecord<'_>> {
-    let whole = world.ledgers.pools.iter().filter(|ledger| ledger.whole);
-    let of = |ledger: &'_ Ledger| ledger.pool.spec.cidr().ok().map(|cidr| Offsets::of(&cidr));
-    let records = whole.filter_map(|ledger| Some((ledger, of(ledger)?))).flat_map(|(ledger, offsets)| {
-        let claimed = ledger.pool.spec.allocations.iter().filter(|(_, it)| it.id.starts_with(RECORD_PREFIX));
-        claimed.filter_map(move |(key, record)| {
-            let address = offsets.address(key.parse().ok()?).ok()?;
-            Some(RangeRecord { ledger, key, address, record })
-        })
-    });
-    records.collect()
+/// The record at a place, if it is that of a claim and has an address.
+pub(super) fn record_at<'a>(world: &'a World, place: &Place) -> Option<RangeRecord<'a>> {
+    let ledger = world.ledgers.pools.get(&place.object).filter(|ledger| ledger.whole)?;
+    let (key, record) = ledger.pool.spec.allocations.get_key_value(place.key.as_ref())?;
+    let offsets = Offsets::of(&ledger.pool.spec.cidr().ok()?);
+    let address = offsets.address(key.parse().ok()?).ok()?;
+    Some(RangeRecord { ledger, key, address, record })
 }
 
 /// A claim as ledgers know it.
@@ -151,28 +151,31 @@ impl Resting {
 
 /// Gives addresses of ranges that all nodes share.
 pub(super) struct Shared<'a> {
-    world: &'a World,
-    now: Timestamp,
+    inputs: Inputs<'a>,
+    ledgers: &'a LedgerIndex,
     rest: Duration,
     waiting: BTreeMap<String, Vec<Waiting<'a>>>,
 }
 
 struct Waiting<'a> {
-    claim: &'a ClaimFacts,
+    claim: &'a Claim,
     config: &'a Config,
     wants: Vec<Want>,
 }
 
+/// The writes, who is refused, and the names of those that are given something.
+type SharedOut<'a> = (Vec<Write>, Vec<(&'a Claim, Refused)>, Names);
+
 impl<'a> Shared<'a> {
-    pub(super) fn new(world: &'a World, rest: Duration, now: Timestamp) -> Self {
-        Self { world, now, rest, waiting: BTreeMap::new() }
+    pub(super) fn new(inputs: Inputs<'a>, ledgers: &'a LedgerIndex, rest: Duration) -> Self {
+        Self { inputs, ledgers, rest, waiting: BTreeMap::new() }
     }
 
     /// Puts a claim into the line.
     pub(super) fn give(
         &mut self,
         config: &'a Config,
-        claim: &'a ClaimFacts,
+        claim: &'a Claim,
         wishes: &[Address],
     ) -> Result<(), Refused> {
         let mut wants = Want::of(config, &[]);
@@ -185,31 +188,30 @@ impl<'a> Shared<'a> {
         Ok(())
     }
 
-    /// The writes, and who is refused.
-    pub(super) fn into_writes(self, resting: &Resting) -> (Vec<Write>, Vec<(&'a ClaimFacts, Refused)>) {
-        let (mut writes, mut refused) = (Vec::new(), Vec::new());
-        for (name, mut waiting) in self.waiting {
-            let network = known(self.world, &name);
+    /// What comes of it.
+    pub(super) fn into_writes(mut self, resting: &Resting) -> SharedOut<'a> {
+        let (mut writes, mut refused, mut held) = (Vec::new(), Vec::new(), Names::new());
+        for (name, mut waiting) in std::mem::take(&mut self.waiting) {
+            let network = self.known(&name);
             let mut spread = Spread::of("");
             for (freed, address) in resting.of(&name) {
                 spread.rest(address, freed, freed.plus(self.rest));
             }
-            let ask = |it: &Waiting<'_>| Request::hold(who(it.claim), it.wants.clone());
-            let plan = network.plan(waiting.iter().map(ask).collect(), &spread, self.now);
+            let ask = |it: &Waiting<'_>| Request::hold(who(&it.claim.facts), it.wants.clone());
+            let plan = network.plan(waiting.iter().map(ask).collect(), &spread, self.inputs.now);
             let mut requests = Vec::new();
             for (it, answer) in waiting.iter_mut().zip(&plan.answers) {
-                match answer {
-                    Answer::Refused(refusal) => {
-                        refused.push((it.claim, words(&network, it, refusal)));
-                    }
-                    Answer::Held(addresses) => {
-                        for (want, address) in it.wants.iter_mut().zip(addresses) {
-                            want.preferred = Some(*address);
-                        }
-                        requests.push(ask(it));
-                    }
-                    Answer::Wait | Answer::Released(_) => requests.push(ask(it)),
+                if let Answer::Refused(refusal) = answer {
+                    refused.push((it.claim, words(&network, it, refusal)));
+                    continue;
                 }
+                if let Answer::Held(addresses) = answer {
+                    for (want, address) in it.wants.iter_mut().zip(addresses) {
+                        want.preferred = Some(*address);
+                    }
+                }
+                held.insert(it.claim.reference().into());
+                requests.push(ask(it));
             }
             requests.truncate(AT_ONCE);
             if !requests.is_empty() {
@@ -217,22 +219,26 @@ impl<'a> Shared<'a> {
                 writes.push(ClaimWrite::Hold { subject, network: name, requests }.into());
             }
         }
-        (writes, refused)
+        (writes, refused, held)
     }
-}
 
-/// What is known of a network's ledgers.
-fn known(world: &World, name: &str) -> Network {
-    let mut network = Network::new(name);
-    let with_slices = world.ledgers.nodes_with_slices();
-    let is_node = |node: &str| world.nodes().get(node).is_some() || with_slices.contains(node);
-    for ledger in world.ledgers.pools.iter() {
-        network.see_pool(&ledger.pool, is_node);
+    /// What is known of a network's ledgers.
+    fn known(&self, name: &str) -> Network {
+        let Inputs { world, .. } = self.inputs;
+        let mut network = Network::new(name);
+        let with_slices = OnceCell::new();
+        let is_node = |node: &str| {
+            let has_slice = || with_slices.get_or_init(|| world.ledgers.nodes_with_slices()).contains(node);
+            world.nodes().get(node).is_some() || has_slice()
+        };
+        for ledger in self.ledgers.of_network(name).iter().filter_map(|it| world.ledgers.pools.get(it)) {
+            network.see_pool(&ledger.pool, is_node);
+        }
+        for reservation in world.ledgers.reservations.iter() {
+            network.see_reservation(reservation);
+        }
+        network
     }
-    for reservation in world.ledgers.reservations.iter() {
-        network.see_reservation(reservation);
-    }
-    network
 }
 
 fn words(network: &Network, waiting: &Waiting<'_>, refusal: &LedgerRefusal) -> Refused {
@@ -292,7 +298,7 @@ pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, res
 }
 
 /// Writes which pods were given addresses of shared ledgers.
-pub(super) fn rename(renamed: Vec<(&RangeRecord<'_>, Vec<PodRecord>)>) -> Vec<Write> {
+pub(super) fn rename(renamed: Vec<(RangeRecord<'_>, Vec<PodRecord>)>) -> Vec<Write> {
     let mut by_ledger: BTreeMap<String, (At, Vec<Renamed>, Vec<ClaimId>)> = BTreeMap::new();
     for (record, pods) in renamed {
         let name = record.ledger.pool.name_any();

@@ -1,68 +1,66 @@
 //! What claims have on record, and what becomes of a claim that has something.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 use tenure_api::claims::PodRecord;
 use tenure_claims::status::{Reason, RecordLocation};
 use tenure_claims::{ClaimFacts, Trace};
-use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 
 use super::super::known::Claim;
-use super::super::users::Users;
-use super::blocks::Blocks;
+use super::super::records::{In, Place, Record};
 use super::networks::{Network, Source};
 use super::ranges::{self, RangeRecord};
-use super::{Refused, Verdict};
-use crate::world::World;
+use super::{Inputs, Refused, Round, Verdict};
 
 /// What a claim has on record.
 #[derive(Default)]
 pub(super) struct Recorded<'a> {
-    /// In floating blocks: block, offset, addresses.
-    pub(super) blocks: Vec<(String, String, Vec<Address>)>,
+    /// In floating blocks, with the addresses.
+    pub(super) blocks: Vec<(Place, Vec<Address>)>,
     pub(super) ranges: Vec<RangeRecord<'a>>,
     /// Whether a pod that was given any of it may still use it: then none of it is taken away.
     pub(super) in_use: bool,
 }
 
-/// What each claim has on record, by UID.
-pub(super) fn gather<'a>(
-    world: &World,
-    blocks: &Blocks<'_>,
-    ranges: Vec<RangeRecord<'a>>,
-    now: Timestamp,
-) -> HashMap<String, Recorded<'a>> {
-    let mut recorded: HashMap<String, Recorded<'a>> = HashMap::new();
-    for (block, offset, addresses, record) in blocks.held() {
-        let has = recorded.entry(record.uid.clone()).or_default();
-        has.blocks.push((block.to_owned(), offset.to_owned(), addresses));
-        has.in_use |= may_be_used(world, &record.namespace, &record.pods, now);
+/// What a claim has on record, if anything.
+pub(super) fn recorded<'a>(round: &Round<'a>, claim: &Claim) -> Option<Recorded<'a>> {
+    let inputs = round.inputs;
+    let mut has = Recorded::default();
+    for place in inputs.index.records.of_uid(&claim.facts.uid) {
+        match place.kind {
+            In::Block => {
+                let Some(record) = round.blocks.record(place).filter(|record| record.freed.is_none()) else {
+                    continue;
+                };
+                has.in_use |= may_be_used(inputs, &record.namespace, &record.pods);
+                has.blocks.push((place.clone(), round.blocks.addresses(place)));
+            }
+            In::Ledger => {
+                let Some(record) = ranges::record_at(inputs.world, place) else { continue };
+                has.in_use |= may_be_used(inputs, record.namespace(), &record.record.pods);
+                has.ranges.push(record);
+            }
+        }
     }
-    for record in ranges {
-        let has = recorded.entry(record.uid().to_owned()).or_default();
-        has.in_use |= may_be_used(world, record.namespace(), &record.record.pods, now);
-        has.ranges.push(record);
-    }
-    recorded
+    (!has.blocks.is_empty() || !has.ranges.is_empty()).then_some(has)
 }
 
 /// Whether one of the pods that a record names may still use its address.
-pub(super) fn may_be_used(world: &World, namespace: &str, pods: &[PodRecord], now: Timestamp) -> bool {
-    pods.iter().any(|pod| world.trace(namespace, pod, now).may_use())
+fn may_be_used(inputs: Inputs<'_>, namespace: &str, pods: &[PodRecord]) -> bool {
+    pods.iter().any(|pod| inputs.world.trace(namespace, pod, inputs.now).may_use())
 }
 
 /// The pods that a record is to name next, if not those that it names: with `more` that are to be given its address, and
 /// without those that have ended. A pod that is gone with its node, and that `matters`, is marked when it is first seen so, and
 /// the mark goes when either is back.
 pub(super) fn next_pods(
-    world: &World,
+    Inputs { world, now, .. }: Inputs<'_>,
     (namespace, pods): (&str, &[PodRecord]),
     more: &[PodRecord],
     matters: impl Fn(&str) -> bool,
-    now: Timestamp,
 ) -> Option<Vec<PodRecord>> {
     let mut next = Vec::new();
     for pod in pods {
@@ -95,11 +93,10 @@ pub(super) fn names_more(before: &[PodRecord], after: &[PodRecord]) -> bool {
 
 /// What becomes of a claim that has something on record; `None` if that is not all that it needs.
 pub(super) fn keep<'a>(
+    round: &mut Round<'a>,
     claim: &Claim,
     network: Option<&Network>,
     has: &Recorded<'a>,
-    blocks: &mut Blocks<'_>,
-    strays: &mut Vec<RangeRecord<'a>>,
 ) -> Option<Verdict> {
     let facts = &claim.facts;
     let says: BTreeSet<Address> = facts.addresses.iter().map(|(address, _)| *address).collect();
@@ -119,7 +116,11 @@ pub(super) fn keep<'a>(
         };
         let kept: BTreeSet<Address> = complete.iter().map(|(address, _)| *address).collect();
         if facts.held && !has.in_use {
-            strays.extend(has.ranges.iter().filter(|it| !kept.contains(&it.address)).cloned());
+            let others: Vec<_> = has.ranges.iter().filter(|it| !kept.contains(&it.address)).collect();
+            if !others.is_empty() {
+                round.strays.extend(others.into_iter().cloned());
+                round.is_pending(&claim.reference());
+            }
         }
         let of = has.ranges.iter().filter(|it| kept.contains(&it.address));
         let mut places: Vec<RecordLocation> =
@@ -128,8 +129,8 @@ pub(super) fn keep<'a>(
         places.dedup();
         return Some(Verdict::Has(complete, places));
     }
-    let chosen = has.blocks.iter().find(|(_, _, all)| all.iter().any(|address| says.contains(address)));
-    let Some((block, offset, addresses)) = chosen.or(has.blocks.first()) else {
+    let chosen = has.blocks.iter().find(|(_, all)| all.iter().any(|address| says.contains(address)));
+    let Some((place, addresses)) = chosen.or(has.blocks.first()) else {
         // Ranges, and a network that does not say so (any more).
         let held: Vec<Address> = has.ranges.iter().map(|record| record.address).collect();
         return Some(if source.is_some() { changed(facts, &held) } else { Verdict::Waits });
@@ -139,11 +140,12 @@ pub(super) fn keep<'a>(
     }
     if facts.held && chosen.is_some() && !has.in_use {
         // A creation that arrived late may have given it a second one, which nobody was ever told of.
-        for (other, at, _) in has.blocks.iter().filter(|(other, at, _)| (other, at) != (block, offset)) {
-            blocks.free(other, at, false);
+        for (other, _) in has.blocks.iter().filter(|(other, _)| other != place) {
+            round.blocks.free(other, false);
+            round.is_pending(&claim.reference());
         }
     }
-    let places = vec![RecordLocation::Block(block.clone())];
+    let places = vec![RecordLocation::Block(place.object.to_string())];
     Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect(), places))
 }
 
@@ -154,7 +156,7 @@ pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
     let recorded: Vec<Address> = has
         .blocks
         .iter()
-        .flat_map(|(_, _, all)| all.clone())
+        .flat_map(|(_, all)| all.clone())
         .chain(has.ranges.iter().map(|it| it.address))
         .collect();
     let said = &facts.addresses;
@@ -168,30 +170,19 @@ pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
 /// Whether a pod may still use these addresses of a claim that is gone: one that the record names, whatever its annotations
 /// say. What annotations say only adds to it: a pod that refers to a claim of that name and says that it has one of the
 /// addresses. A pod that neither the record nor itself knows to have one was not given it: records name pods first.
-pub(super) fn is_used(
-    (world, users): (&World, &Users<'_>),
-    claim: (&str, &str),
-    pods: &[PodRecord],
-    addresses: &[Address],
-    now: Timestamp,
-) -> bool {
-    let (namespace, name) = claim;
+pub(super) fn is_used(inputs: Inputs<'_>, record: &Record, addresses: &[Address]) -> bool {
+    let (world, namespace) = (inputs.world, record.namespace());
+    let says = |pod: &tenure_claims::PodFacts| {
+        let known = world.ledgers.pods.get(&format!("{namespace}/{}", pod.name));
+        let known = known.and_then(|pod| pod.addresses);
+        known.map(|known| addresses.iter().any(|address| known.contains(address)))
+    };
+    let mut referring = inputs.index.users.by_name(world, &record.name());
     #[cfg(test)]
     if world.planted == Some(crate::claims::Planted::AnnotationsFree) {
-        return users.by_name(namespace, name).any(|pod| {
-            let known = world.ledgers.pods.get(&format!("{namespace}/{}", pod.name));
-            let known = known.and_then(|pod| pod.addresses);
-            known.is_none_or(|known| addresses.iter().any(|address| known.contains(address)))
-        });
+        return referring.any(|pod| says(pod).unwrap_or(true));
     }
-    if may_be_used(world, namespace, pods, now) {
-        return true;
-    }
-    users.by_name(namespace, name).any(|pod| {
-        let podref = format!("{namespace}/{}", pod.name);
-        let known = world.ledgers.pods.get(&podref).and_then(|pod| pod.addresses);
-        known.is_some_and(|known| addresses.iter().any(|address| known.contains(address)))
-    })
+    may_be_used(inputs, namespace, record.pods()) || referring.any(|pod| says(pod).unwrap_or(false))
 }
 
 /// The network is another one than that which the addresses are of.

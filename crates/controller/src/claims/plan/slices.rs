@@ -20,34 +20,39 @@ use tenure_whereabouts::config::{Config, RangeConfig};
 use tenure_whereabouts::ledger::{PoolId, State, adopt, cooling_after, cooling_of};
 use tenure_whereabouts::slices::{Floating, slice_pools};
 
+use super::super::sets::Names;
 use super::super::write::{ClaimId, ClaimWrite, Gone};
-use super::Refused;
+use super::ledgers::LedgerIndex;
+use super::line::{Awaited, Line};
 use super::ranges::{RangeRecord, Resting, by_range, who};
 use super::recorded::names_more;
+use super::{Inputs, Refused};
 use crate::suspicions::Suspicions;
 use crate::whereabouts::{Ledger, LedgerWrite};
-use crate::world::World;
 use crate::write::{At, Write};
+
+mod known;
+
+pub(super) use known::KnownSlices;
+use known::{Demand, Ours};
 
 /// Slices for claims, as they are to be.
 pub(super) struct ClaimSlices<'a> {
-    world: &'a World,
+    inputs: Inputs<'a>,
+    ledgers: &'a LedgerIndex,
     rest: Duration,
-    now: Timestamp,
-    /// The ledgers of slices that are for claims, by name.
+    known: KnownSlices,
+    /// The ledgers of slices that are for claims and are to be changed, by name.
     drafts: BTreeMap<String, Draft<'a>>,
-    /// The same by pool of slices.
+    /// The pools of slices for whose claims this plan decides, and those of which it gives.
+    served: BTreeSet<String>,
     pools: BTreeMap<String, Pool>,
-    /// Slices without a ledger, by the name that it would have; and their pool.
-    unmade: BTreeMap<String, (String, PoolId)>,
 }
 
 struct Draft<'a> {
     ledger: &'a Ledger,
-    pool: String,
-    slice: Cidr,
+    ours: Ours,
     records: BTreeMap<String, Allocation>,
-    changed: bool,
     gone: Gone,
     /// Claims that a live look has to confirm, because their records name more pods.
     named: Vec<ClaimId>,
@@ -56,8 +61,8 @@ struct Draft<'a> {
 /// What of a pool of slices is for claims.
 #[derive(Default)]
 struct Pool {
-    /// Slices that hand out: ledger and engine.
-    open: Vec<(String, Block<String>)>,
+    /// Slices that hand out, and the engine.
+    open: Vec<(Ours, Block<String>)>,
     need: Floating,
     /// How many claims wait for one more, and how many addresses one has.
     waiting: usize,
@@ -77,41 +82,47 @@ enum SlicePosition {
 }
 
 impl<'a> ClaimSlices<'a> {
-    /// Those of `world`.
-    pub(super) fn of(world: &'a World, rest: Duration, now: Timestamp) -> Self {
-        let mut cut = Self {
-            world,
-            rest,
-            now,
-            drafts: BTreeMap::new(),
-            pools: BTreeMap::new(),
-            unmade: BTreeMap::new(),
-        };
-        for pool in world.ledgers.slices.iter() {
-            let network = tenure_whereabouts::slices::network_of(pool);
-            for slice in ours(pool) {
-                let id = PoolId::floating(&network, slice);
-                let Ok(name) = id.name() else { continue };
-                match world.ledgers.pools.get(&name) {
-                    None => drop(cut.unmade.insert(name, (pool.name_any(), id))),
-                    Some(ledger) => {
-                        let records = ledger.pool.spec.allocations.clone();
-                        let pool = pool.name_any();
-                        let (gone, named) = (Gone::default(), Vec::new());
-                        let draft = Draft { ledger, pool, slice, records, changed: false, gone, named };
-                        cut.drafts.insert(name, draft);
-                    }
-                }
-            }
+    /// As they are.
+    pub(super) fn of(
+        inputs: Inputs<'a>,
+        ledgers: &'a LedgerIndex,
+        rest: Duration,
+        known: KnownSlices,
+    ) -> Self {
+        let (drafts, served, pools) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { inputs, ledgers, rest, known, drafts, served, pools }
+    }
+
+    /// This plan decides for all claims that wait for this pool of slices.
+    pub(super) fn serve(&mut self, pool: &str) {
+        self.served.insert(pool.to_owned());
+    }
+
+    /// The pools of slices whose ledgers are to be changed.
+    pub(super) fn changed_pools(&self) -> impl Iterator<Item = &str> {
+        self.drafts.values().map(|draft| draft.ours.pool.as_ref())
+    }
+
+    /// A ledger as it is to be, if it is one of a slice for claims.
+    fn draft(&mut self, name: &str) -> Option<&mut Draft<'a>> {
+        if !self.drafts.contains_key(name) {
+            let ours = self.known.of_ledger(name)?.clone();
+            let ledger = self.inputs.world.ledgers.pools.get(name)?;
+            let (records, gone) = (ledger.pool.spec.allocations.clone(), Gone::default());
+            self.drafts.insert(name.to_owned(), Draft { ledger, ours, records, gone, named: Vec::new() });
         }
-        cut
+        self.drafts.get_mut(name)
+    }
+
+    /// The records of a ledger, as they are to be.
+    fn records<'l>(&'l self, name: &str, ledger: &'l Ledger) -> &'l BTreeMap<String, Allocation> {
+        self.drafts.get(name).map_or(&ledger.pool.spec.allocations, |draft| &draft.records)
     }
 
     /// A record goes; `doubtful` is whether only a live look says that its claim is gone. Whether it is one of a slice.
     pub(super) fn free(&mut self, record: &RangeRecord<'_>, doubtful: bool) -> bool {
-        let Some(draft) = self.drafts.get_mut(&record.ledger.pool.name_any()) else { return false };
+        let Some(draft) = self.draft(&record.ledger.pool.name_any()) else { return false };
         if draft.records.remove(record.key).is_some() {
-            draft.changed = true;
             draft.gone.pods.extend(record.pods());
             if doubtful {
                 draft.gone.claims.push(record.claim());
@@ -122,13 +133,12 @@ impl<'a> ClaimSlices<'a> {
 
     /// A record gets these pods. Whether it is one of a slice.
     pub(super) fn rename(&mut self, record: &RangeRecord<'_>, pods: &[PodRecord]) -> bool {
-        let Some(draft) = self.drafts.get_mut(&record.ledger.pool.name_any()) else { return false };
+        let Some(draft) = self.draft(&record.ledger.pool.name_any()) else { return false };
         if let Some(known) = draft.records.get_mut(record.key) {
             if names_more(&known.pods, pods) {
                 draft.named.push(record.claim());
             }
             known.pods = pods.to_vec();
-            draft.changed = true;
         }
         true
     }
@@ -158,14 +168,19 @@ impl<'a> ClaimSlices<'a> {
         }
         for (pool, place) in places {
             let SlicePosition::Open(number, choice) = place else { continue };
-            let Some((ledger, block)) = self.pools.get_mut(&pool).and_then(|pool| pool.open.get_mut(number))
+            let Some((ours, block)) = self.pools.get_mut(&pool).and_then(|pool| pool.open.get_mut(number))
             else {
                 continue;
             };
-            let held = block.hold(id.clone(), choice, self.now);
+            let held = block.hold(id.clone(), choice, self.inputs.now);
             let hold =
                 held.map_err(|error| Refused::new(Reason::IpAddressConflict, error.to_string()))?.hold();
-            if let Some(draft) = self.drafts.get_mut(ledger) {
+            let (key, ledger) = (hold.offset.to_string(), ours.ledger.clone());
+            // What it has already it has with the pods that were given it.
+            if self.record(&ledger, &key).is_some_and(|known| known.id == id) {
+                continue;
+            }
+            if let Some(draft) = self.draft(&ledger) {
                 let who = who(claim);
                 let record = Allocation {
                     id: who.id,
@@ -173,15 +188,16 @@ impl<'a> ClaimSlices<'a> {
                     ifname: Some(who.ifname),
                     ..Allocation::default()
                 };
-                // What it has already it has with the pods that were given it.
-                let key = hold.offset.to_string();
-                if draft.records.get(&key).is_none_or(|known| known.id != record.id) {
-                    draft.records.insert(key, record);
-                    draft.changed = true;
-                }
+                draft.records.insert(key, record);
             }
         }
         Ok(true)
+    }
+
+    /// The record of a ledger, as it is to be.
+    fn record(&self, ledger: &str, key: &str) -> Option<&Allocation> {
+        let known = self.inputs.world.ledgers.pools.get(ledger)?;
+        self.records(ledger, known).get(key)
     }
 
     fn place(
@@ -193,7 +209,8 @@ impl<'a> ClaimSlices<'a> {
         wish: Option<Address>,
         id: &String,
     ) -> Result<SlicePosition, Refused> {
-        let known = self.world.ledgers.slices.get(name);
+        let known = self.inputs.world.ledgers.slices.get(name);
+        let unmade = self.known.unmade(self.inputs.world, name).next().is_some();
         let Some(pool) = self.pools.get_mut(name) else { return Ok(SlicePosition::Later) };
         if let Some(has) = pool.open.iter().position(|(_, block)| block.find(id).is_some()) {
             return Ok(SlicePosition::Open(has, Choice::LowestFree));
@@ -203,10 +220,9 @@ impl<'a> ClaimSlices<'a> {
                 return Ok(SlicePosition::Open(free, Choice::LowestFree));
             }
             let usable = |slice: &Cidr| range.within(*slice);
-            let free: Vec<Cidr> = known.map(of_nobody).unwrap_or_default();
-            let unmade = self.unmade.values().any(|(of, _)| of == name);
+            let mut free = known.into_iter().flat_map(|pool| slices_of(pool, ""));
             pool.make |= unmade;
-            let next = free.iter().find_map(usable);
+            let next = free.find_map(|slice| usable(&slice));
             if unmade || known.is_none() || next.is_some() {
                 let count = next.map_or(1, |range| range.count());
                 pool.addresses = usize::try_from(count).unwrap_or(usize::MAX).max(1);
@@ -230,19 +246,15 @@ impl<'a> ClaimSlices<'a> {
         let conflict = |words: String| Err(Refused::new(Reason::IpAddressConflict, words));
         match (slice, owner.as_deref()) {
             (Some(slice), Some(SLICE_OWNER)) => {
-                let drafts = &self.drafts;
-                let open = pool
-                    .open
-                    .iter()
-                    .position(|(ledger, _)| drafts.get(ledger).is_some_and(|draft| draft.slice == slice));
-                let Some(number) = open else {
+                let open = pool.open.iter().position(|(ours, _)| ours.slice == slice);
+                let Some((number, ledger)) =
+                    open.and_then(|number| Some((number, pool.open.get(number)?.0.ledger.clone())))
+                else {
                     pool.make = true;
                     return Ok(SlicePosition::Later);
                 };
                 let key = Offsets::of(&slice).offset(wish).unwrap_or_default().to_string();
-                let holder =
-                    pool.open.get(number).and_then(|(ledger, _)| drafts.get(ledger)?.records.get(&key));
-                match holder {
+                match self.record(&ledger, &key) {
                     Some(record) => conflict(format!(
                         "{wish} belongs to claim {}: delete that claim, or wish for another address",
                         record.podref
@@ -269,19 +281,20 @@ impl<'a> ClaimSlices<'a> {
         }
         let mut pool = Pool { addresses: 1, ..Pool::default() };
         let resting = resting.of(&config.network);
-        for (ledger, draft) in self.drafts.iter().filter(|(_, draft)| draft.pool == name) {
-            let Some(space) = range.within(draft.slice) else { continue };
-            let id = PoolId::floating(&config.network, draft.slice);
+        let Inputs { world, now, .. } = self.inputs;
+        for (ours, ledger) in self.known.made(world, name) {
+            let Some(space) = range.within(ours.slice) else { continue };
+            let id = PoolId::floating(&config.network, ours.slice);
             let mut block: Block<String> = Block::new(space, self.rest);
-            for (freed, address) in resting.iter().filter(|(_, address)| draft.slice.contains(*address)) {
+            for (freed, address) in resting.iter().filter(|(_, address)| ours.slice.contains(*address)) {
                 if let Ok(granted) = block.replay(address.to_string(), *address, None) {
                     block.release(&address.to_string(), granted.hold().sequence, *freed);
                 }
             }
-            for (until, address) in cooling_of(&draft.ledger.pool) {
+            for (until, address) in cooling_of(&ledger.pool) {
                 let known = resting.iter().any(|(_, known)| *known == address);
                 if !known
-                    && until > self.now
+                    && until > now
                     && let Ok(granted) = block.replay(address.to_string(), address, None)
                 {
                     let rest = u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX);
@@ -289,8 +302,8 @@ impl<'a> ClaimSlices<'a> {
                     block.release(&address.to_string(), granted.hold().sequence, freed);
                 }
             }
-            let offsets = Offsets::of(&draft.slice);
-            for (key, record) in &draft.records {
+            let offsets = Offsets::of(&ours.slice);
+            for (key, record) in self.records(&ours.ledger, ledger) {
                 let address = key.parse().ok().and_then(|offset| offsets.address(offset).ok());
                 if let Some(address) = address
                     && block.replay(record.id.clone(), address, None).is_err()
@@ -298,96 +311,118 @@ impl<'a> ClaimSlices<'a> {
                     _ = block.reserve(address, address);
                 }
             }
-            let others =
-                self.world.ledgers.pools.iter().filter(|it| it.whole && it.pool.name_any() != *ledger);
+            let others = self.ledgers.overlapping(ours.slice).filter(|other| **other != ours.ledger);
+            let others = others.filter_map(|other| world.ledgers.pools.get(other));
             for address in adopt(&id, None, others.map(|it| &it.pool)).reserved {
                 _ = block.reserve(address, address);
             }
-            block.advance(self.now);
-            pool.open.push((ledger.clone(), block));
+            block.advance(now);
+            pool.open.push((ours.clone(), block));
         }
         self.pools.insert(name.to_owned(), pool);
     }
 
-    /// Everything as writes, and what is needed of slices. `idle` knows since when a ledger has been empty.
-    pub(super) fn into_writes(self, idle: &mut Suspicions) -> (Vec<Write>, BTreeMap<String, Floating>) {
-        let (mut writes, mut needs) = (Vec::new(), BTreeMap::<String, Floating>::new());
-        // Made when somebody waits for it, and else given back.
-        for (name, (pool, id)) in self.unmade {
-            if !self.pools.get(&pool).is_some_and(|pool| pool.make) {
-                continue;
+    /// Everything as writes, and what is to be remembered. `idle` knows since when a ledger has been empty.
+    pub(super) fn into_writes(mut self, idle: &mut Suspicions, line: &mut Line) -> (Vec<Write>, KnownSlices) {
+        let Inputs { world, look, now, .. } = self.inputs;
+        let mut writes = Vec::new();
+        let pools = std::mem::take(&mut self.pools);
+        for (name, pool) in &pools {
+            // Made when somebody waits for it, and else given back.
+            for ours in self.known.unmade(world, name).filter(|_| pool.make) {
+                match ours.id.empty_object(0, State::Owned) {
+                    Ok(object) => writes.push(LedgerWrite::Guard { pool: Box::new(object) }.into()),
+                    Err(error) => {
+                        tracing::warn!(name = %ours.ledger, %error, "a ledger for claims cannot be made")
+                    }
+                }
+                line.note(Awaited::Slices(name.as_str().into()));
             }
-            match id.empty_object(0, State::Owned) {
-                Ok(object) => writes.push(LedgerWrite::Guard { pool: Box::new(object) }.into()),
-                Err(error) => tracing::warn!(name, %error, "a ledger for claims cannot be made"),
-            }
-            needs.entry(pool).or_default().slices.insert(id.range);
         }
-        let mut wanted = BTreeSet::new();
-        for (name, pool) in self.pools {
-            if pool.wanted {
-                wanted.insert(name.clone());
+        let demands = pools.into_iter().map(|(name, pool)| (name, pool.into_demand()));
+        self.known.demand(demands, &self.served, line, now);
+        let mut names: Names = self.drafts.keys().map(|name| name.as_str().into()).collect();
+        self.known.take_looks(self.inputs, self.ledgers, &mut names);
+        names.extend(idle.due(now).map(Into::into));
+        for name in &names {
+            if !look.all {
+                idle.look_again_at(name);
             }
-            let need = needs.entry(name).or_default();
-            need.slices.extend(pool.need.slices);
-            need.more = pool.waiting.div_ceil(pool.addresses);
-        }
-        idle.look_again();
-        for (name, draft) in self.drafts {
-            let empty = draft.records.is_empty() && !wanted.contains(&draft.pool);
-            let ledger = At::of(&draft.ledger.pool);
-            let lasted = empty && !draft.changed && idle.suspect(name, self.now);
-            if draft.changed {
-                let (slices, slice) = (draft.pool.clone(), draft.slice.to_string());
-                let before = &draft.ledger.pool.spec.allocations;
-                let offsets = Offsets::of(&draft.slice);
-                let freed = before.keys().filter(|key| !draft.records.contains_key(*key));
-                let freed: Vec<Address> =
-                    freed.filter_map(|key| offsets.address(key.parse().ok()?).ok()).collect();
-                let cooling = (!freed.is_empty())
-                    .then(|| cooling_after(&draft.ledger.pool, freed, self.rest, self.now))
-                    .flatten();
-                let (records, gone, named) = (draft.records, draft.gone, draft.named);
-                let write = ClaimWrite::Slice { ledger, slices, slice, records, gone, named, cooling };
-                writes.push(write.into());
-            } else if lasted {
-                writes.push(ClaimWrite::DropLedger { ledger }.into());
+            let Some(ledger) = world.ledgers.pools.get(name) else { continue };
+            let draft = self.drafts.remove(name.as_ref());
+            let write = match self.known.of_ledger(name) {
+                Some(ours) => {
+                    let wanted = self.known.is_wanted(&ours.pool);
+                    let empty = ledger.pool.spec.allocations.is_empty() && !wanted;
+                    match draft {
+                        Some(draft) => Some(self.write(draft)),
+                        None => (empty && idle.suspect(name.to_string(), now)).then(|| drop_ledger(ledger)),
+                    }
+                }
+                // What is left of slices that are not ours any more, or whose pool is gone.
+                None => None,
+            };
+            let left = || {
+                let is_left = self.ledgers.floating().contains(name) && ledger.whole && ledger.used == 0;
+                let slice = ledger.pool.spec.cidr().ok();
+                is_left && !slice.is_some_and(|slice| self.known.has(&slice))
+            };
+            let write = write
+                .or_else(|| (left() && idle.suspect(name.to_string(), now)).then(|| drop_ledger(ledger)));
+            if let Some(write) = write {
+                self.known.is_pending(name);
+                writes.push(write);
             }
-            needs.entry(draft.pool).or_default().slices.insert(draft.slice);
         }
-        // What is left of slices that are not ours any more, or whose pool is gone.
-        for ledger in self.world.ledgers.pools.iter().filter(|it| is_floating(it) && it.whole && it.used == 0)
+        #[cfg(test)]
         {
-            let name = ledger.pool.name_any();
-            let slice = ledger.pool.spec.cidr().ok();
-            let has = |pool: &NodeSlicePool| slice.is_some_and(|slice| ours(pool).any(|it| it == slice));
-            if !self.world.ledgers.slices.iter().any(has) && idle.suspect(name, self.now) {
-                writes.push(ClaimWrite::DropLedger { ledger: At::of(&ledger.pool) }.into());
-            }
+            self.known.looked_at = names.len();
         }
-        (writes, needs)
+        self.known.sum_up(world, look.all);
+        (writes, self.known)
+    }
+
+    fn write(&self, draft: Draft<'_>) -> Write {
+        let Draft { ledger, ours, records, gone, named } = draft;
+        let (slices, slice) = (ours.pool.to_string(), ours.slice.to_string());
+        let before = &ledger.pool.spec.allocations;
+        let offsets = Offsets::of(&ours.slice);
+        let freed = before.keys().filter(|key| !records.contains_key(*key));
+        let freed: Vec<Address> = freed.filter_map(|key| offsets.address(key.parse().ok()?).ok()).collect();
+        let cooling = (!freed.is_empty())
+            .then(|| cooling_after(&ledger.pool, freed, self.rest, self.inputs.now))
+            .flatten();
+        let ledger = At::of(&ledger.pool);
+        ClaimWrite::Slice { ledger, slices, slice, records, gone, named, cooling }.into()
     }
 }
 
-/// Whether a ledger is of a slice for claims.
-fn is_floating(ledger: &Ledger) -> bool {
-    let labels = ledger.pool.metadata.labels.as_ref();
-    labels.is_some_and(|labels| labels.contains_key(tenure_api::claims::label::FLOATING))
+impl Pool {
+    /// What its claims need, for plans in which nothing changes about them.
+    fn into_demand(self) -> Demand {
+        let rested = self.open.iter().filter_map(|(_, block)| Some(block.cooling().next()?.until));
+        Demand {
+            rested: rested.min(),
+            slices: self.need.slices,
+            more: self.waiting.div_ceil(self.addresses.max(1)),
+            make: self.make,
+            wanted: self.wanted,
+        }
+    }
 }
 
-fn allocations(pool: &NodeSlicePool) -> impl Iterator<Item = (&str, Cidr)> {
+fn drop_ledger(ledger: &Ledger) -> Write {
+    ClaimWrite::DropLedger { ledger: At::of(&ledger.pool) }.into()
+}
+
+/// The slices that a node has.
+fn slices_of(pool: &NodeSlicePool, node: &str) -> impl Iterator<Item = Cidr> {
     let all = pool.status.iter().flat_map(|status| &status.allocations);
-    all.filter_map(|slice| Some((slice.node_name.as_str(), slice.slice_range.parse().ok()?)))
-}
-
-fn ours(pool: &NodeSlicePool) -> impl Iterator<Item = Cidr> {
-    allocations(pool).filter(|(node, _)| *node == SLICE_OWNER).map(|(_, slice)| slice)
-}
-
-fn of_nobody(pool: &NodeSlicePool) -> Vec<Cidr> {
-    allocations(pool).filter(|(node, _)| node.is_empty()).map(|(_, slice)| slice).collect()
+    all.filter(move |slice| slice.node_name == node).filter_map(|slice| slice.slice_range.parse().ok())
 }
 
 fn owner_of(pool: &NodeSlicePool, slice: &Cidr) -> Option<String> {
-    allocations(pool).find(|(_, it)| it == slice).map(|(node, _)| node.to_owned())
+    let mut all = pool.status.iter().flat_map(|status| &status.allocations);
+    let found = all.find(|it| it.slice_range.parse::<Cidr>().is_ok_and(|it| it == *slice));
+    found.map(|it| it.node_name.clone())
 }

@@ -7,12 +7,10 @@ use tenure_claims::status::Reason;
 use tenure_ipam::{Address, Notation};
 
 use super::super::known::Claim;
-use super::super::users::Users;
-use super::Refused;
-use crate::world::World;
+use super::{Inputs, Refused};
 
 /// All of them, each once; words if one cannot be read.
-pub(super) fn of(world: &World, users: &Users<'_>, claim: &Claim) -> Result<Vec<Address>, Refused> {
+pub(super) fn of(Inputs { world, index, .. }: Inputs<'_>, claim: &Claim) -> Result<Vec<Address>, Refused> {
     let mut wishes = Vec::new();
     let annotated = claim.object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::IPS));
     let annotated = annotated.into_iter().flat_map(|text| text.split(',')).map(str::trim);
@@ -25,7 +23,7 @@ pub(super) fn of(world: &World, users: &Users<'_>, claim: &Claim) -> Result<Vec<
         wishes.push(read(text).map_err(|words| unreadable("status.ips", &words))?);
     }
     let network_of = |namespace: &str, name: &str| world.network(namespace, name).map(str::to_owned);
-    for pod in users.of_claim(claim) {
+    for pod in index.users.of_claim(world, claim) {
         for (network, _, wanted) in references(pod, network_of) {
             if wanted.reference.is(&claim.facts, &network) {
                 wishes.extend(wanted.ips);

@@ -1,90 +1,209 @@
 //! What a pool has for claims, and which address the next one gets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tenure_api::coil::{AddressPool, ClaimRecord, EnginePool, block_name};
+use tenure_api::coil::{
+    AddressBlock, AddressPool, AddressPoolSpec, ClaimRecord, EnginePool, block_name, split_block_name,
+};
 use tenure_claims::status::Reason;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Block, Choice, HoldError, IntervalSet, State};
 
 use super::super::Refused;
 use super::{Draft, MOST, addresses, freed};
+use crate::coil::Carving;
 use crate::world::World;
 
-/// What a pool has for claims.
-pub(super) struct PoolInventory<'a> {
-    pub(super) pool: &'a AddressPool,
-    pub(super) engine: EnginePool,
-    /// Numbers of blocks that cannot be carved.
-    pub(super) taken: IntervalSet,
-    pub(super) rest: Duration,
-    pub(super) blocks: BTreeMap<u128, Floating>,
-    /// Those of them that may have a free address.
-    pub(super) open: BTreeSet<u128>,
+/// What a pool has for claims. The engine's idea of a block stays from plan to plan, until the block changes.
+#[derive(Debug)]
+pub(super) struct PoolInventory {
+    name: String,
+    uid: Option<String>,
+    spec: AddressPoolSpec,
+    engine: EnginePool,
+    /// Numbers of blocks that belong to older pools.
+    withheld: IntervalSet,
+    rest: Duration,
+    blocks: BTreeMap<u128, Floating>,
+    /// Those of them that may have room for one more.
+    open: BTreeSet<u128>,
+    /// When the next address of a block has rested.
+    rested: BTreeSet<(Timestamp, u128)>,
+    /// Numbers of blocks that are not as they were restored.
+    stale: BTreeSet<u128>,
+    /// Numbers of blocks that cannot be carved, once this plan has asked.
+    taken: Option<IntervalSet>,
     /// Whether one was asked for in vain: nothing becomes free in the same plan.
-    pub(super) used_up: bool,
+    used_up: bool,
 }
 
 /// A block that hands out.
-pub(super) struct Floating {
-    pub(super) block: Block<String>,
+#[derive(Debug)]
+struct Floating {
+    block: Block<String>,
+    /// Until when the address rests that has rested longest.
+    until: Option<Timestamp>,
     /// The records of one that is to be made.
-    pub(super) made: Option<BTreeMap<String, ClaimRecord>>,
+    made: Option<BTreeMap<String, ClaimRecord>>,
 }
 
 impl Floating {
     /// Whether it has a free address, and not so many records that another block should have the next.
-    pub(super) fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         let counts = self.block.counts();
         counts.free > 0 && counts.held + counts.cooling < MOST
     }
 }
 
-impl PoolInventory<'_> {
+impl PoolInventory {
+    /// That of a pool, of which nothing is restored yet. `rest` is for how long addresses rest if the pool does not say.
+    pub(super) fn of(pool: &AddressPool, withheld: IntervalSet, rest: Duration) -> Result<Self, Refused> {
+        let name = pool.name_any();
+        let engine = EnginePool::try_from(&pool.spec).map_err(|error| {
+            let words = format!("AddressPool \"{name}\" cannot be used: {error}");
+            Refused::new(Reason::InternalError, words)
+        })?;
+        Ok(Self {
+            name,
+            uid: pool.uid(),
+            spec: pool.spec.clone(),
+            rest: engine.rest().unwrap_or(rest),
+            engine,
+            withheld,
+            blocks: BTreeMap::new(),
+            open: BTreeSet::new(),
+            rested: BTreeSet::new(),
+            stale: BTreeSet::new(),
+            taken: None,
+            used_up: false,
+        })
+    }
+
+    /// Whether it is that of this pool as it is now.
+    pub(super) fn is_of(&self, pool: &AddressPool, withheld: &IntervalSet) -> bool {
+        self.uid == pool.uid() && self.spec == pool.spec && self.withheld == *withheld
+    }
+
+    /// The block of this number is not as it was restored.
+    pub(super) fn is_stale(&mut self, index: u128) {
+        self.stale.insert(index);
+    }
+
+    /// A plan begins. The numbers of blocks that are to be restored, if they are there.
+    pub(super) fn begin(&mut self) -> BTreeSet<u128> {
+        (self.taken, self.used_up) = (None, false);
+        let stale = mem::take(&mut self.stale);
+        for index in &stale {
+            self.open.remove(index);
+            let old = self.blocks.remove(index);
+            if let Some(until) = old.and_then(|floating| floating.until) {
+                self.rested.remove(&(until, *index));
+            }
+        }
+        stale
+    }
+
     /// The engine's idea of a block, from its records: what was freed first is freed first again.
-    pub(super) fn restore(&self, draft: &Draft<'_>, now: Timestamp) -> Option<Block<String>> {
-        let space = self.engine.space(&draft.block.spec.to_subnet().ok()?).ok()?;
+    pub(super) fn restore(
+        &mut self,
+        index: u128,
+        of: &AddressBlock,
+        records: &BTreeMap<String, ClaimRecord>,
+        now: Timestamp,
+    ) {
+        let space = of.spec.to_subnet().ok().and_then(|subnet| self.engine.space(&subnet).ok());
+        let Some(space) = space else { return };
         let mut block = Block::new(space, self.rest);
-        let mut resting: Vec<(Timestamp, &String, &ClaimRecord)> = draft
-            .records
-            .iter()
-            .filter_map(|(offset, record)| Some((freed(record)?, offset, record)))
-            .collect();
+        let mut resting: Vec<(Timestamp, &String, &ClaimRecord)> =
+            records.iter().filter_map(|(offset, record)| Some((freed(record)?, offset, record))).collect();
         resting.sort_by_key(|(freed, ..)| *freed);
         for (freed, offset, record) in resting {
-            let Some(address) = addresses(draft.block, offset).first().copied() else { continue };
+            if freed > now {
+                // By another clock. Until ours is there, it was freed just now, whenever that is.
+                self.stale.insert(index);
+            }
+            let Some(address) = addresses(of, offset).first().copied() else { continue };
             if let Ok(granted) = block.replay(record.uid.clone(), address, None) {
                 block.release(&record.uid, granted.hold().sequence, freed.min(now));
             }
         }
-        for (offset, record) in draft.records.iter().filter(|(_, record)| record.freed.is_none()) {
-            let Some(address) = addresses(draft.block, offset).first().copied() else { continue };
+        for (offset, record) in records.iter().filter(|(_, record)| record.freed.is_none()) {
+            let Some(address) = addresses(of, offset).first().copied() else { continue };
             // One claim has two addresses of the block only if somebody wrote that by hand: both are taken all the same.
             if block.replay(record.uid.clone(), address, None).is_err() {
                 _ = block.reserve(address, address);
             }
         }
+        self.put(index, block, now);
+    }
+
+    /// Lets time pass: what has rested long enough is free.
+    pub(super) fn advance(&mut self, now: Timestamp) {
+        while let Some((_, index)) = self.rested.first().copied().filter(|(until, _)| *until <= now) {
+            self.rested.pop_first();
+            if let Some(floating) = self.blocks.remove(&index) {
+                self.put(index, floating.block, now);
+            }
+        }
+    }
+
+    fn put(&mut self, index: u128, mut block: Block<String>, now: Timestamp) {
         block.advance(now);
-        Some(block)
+        let until = block.cooling().next().map(|oldest| oldest.until);
+        self.rested.extend(until.map(|until| (until, index)));
+        self.open.insert(index);
+        self.blocks.insert(index, Floating { block, until, made: None });
+    }
+
+    /// The records of a block that this plan makes.
+    pub(super) fn made(&mut self, index: u128) -> Option<&mut BTreeMap<String, ClaimRecord>> {
+        self.blocks.get_mut(&index)?.made.as_mut()
+    }
+
+    /// The blocks that this plan makes, and their records.
+    pub(super) fn all_made(&self) -> impl Iterator<Item = (u128, &BTreeMap<String, ClaimRecord>)> {
+        let stale = self.stale.iter().filter_map(|index| Some((*index, self.blocks.get(index)?)));
+        let made = stale.filter_map(|(index, floating)| Some((index, floating.made.as_ref()?)));
+        made.filter(|(_, records)| !records.is_empty())
+    }
+
+    /// Numbers of blocks that cannot be carved.
+    fn taken(&mut self, carving: &Carving) -> &mut IntervalSet {
+        self.taken.get_or_insert_with(|| {
+            let mut taken = carving.carved.not_free_for_claims(&self.name, &self.engine, &carving.overlaps);
+            let promised = carving.promised.iter().filter_map(|block| split_block_name(block));
+            for (_, index) in promised.filter(|(pool, _)| *pool == self.name) {
+                taken.insert(index, index);
+            }
+            taken
+        })
     }
 
     /// What is free: of the lowest block that has few records, else of one more, else of any, else what has rested longest.
-    pub(super) fn next(&mut self, uid: String, now: Timestamp) -> Result<(u128, u128), Refused> {
+    pub(super) fn next(
+        &mut self,
+        carving: &Carving,
+        uid: String,
+        now: Timestamp,
+    ) -> Result<(u128, u128), Refused> {
         while let Some(index) = self.open.first().copied() {
-            match self.blocks.get_mut(&index).filter(|floating| floating.has_room()) {
-                Some(floating) => return hold(floating, index, uid, Choice::LowestFree, now),
-                None => _ = self.open.pop_first(),
+            if self.blocks.get(&index).is_some_and(Floating::has_room) {
+                return self.hold(index, uid, Choice::LowestFree, now);
             }
+            self.open.pop_first();
         }
         if self.used_up {
             return Err(self.exhausted());
         }
-        if let Some(index) = self.engine.pool().lowest_free(&self.taken)
-            && let Some(floating) = self.carve(index)
+        self.taken(carving);
+        let lowest = self.taken.as_ref().and_then(|taken| self.engine.pool().lowest_free(taken));
+        if let Some(index) = lowest
+            && self.carve(carving, index)
         {
-            return hold(floating, index, uid, Choice::LowestFree, now);
+            return self.hold(index, uid, Choice::LowestFree, now);
         }
         let free = self.blocks.iter().find(|(_, floating)| floating.block.counts().free > 0);
         let resting = || {
@@ -94,19 +213,15 @@ impl PoolInventory<'_> {
             });
             oldest.min().map(|(_, index)| index)
         };
-        match free.map(|(index, _)| *index).or_else(resting) {
-            Some(index) if let Some(floating) = self.blocks.get_mut(&index) => {
-                hold(floating, index, uid, Choice::LowestFree, now)
-            }
-            _ => {
-                self.used_up = true;
-                Err(self.exhausted())
-            }
-        }
+        let Some(index) = free.map(|(index, _)| *index).or_else(resting) else {
+            self.used_up = true;
+            return Err(self.exhausted());
+        };
+        self.hold(index, uid, Choice::LowestFree, now)
     }
 
     fn exhausted(&self) -> Refused {
-        let pool = self.pool.name_any();
+        let pool = &self.name;
         Refused::new(
             Reason::SubnetExhausted,
             format!(
@@ -116,25 +231,28 @@ impl PoolInventory<'_> {
         )
     }
 
-    /// One more block; `None` if the pool has none of that number.
-    fn carve(&mut self, index: u128) -> Option<&mut Floating> {
-        let space = self.engine.space(&self.engine.pool().block(index)?).ok()?;
-        self.taken.insert(index, index);
+    /// One more block; whether the pool has one of that number.
+    fn carve(&mut self, carving: &Carving, index: u128) -> bool {
+        let block = self.engine.pool().block(index);
+        let Some(space) = block.and_then(|block| self.engine.space(&block).ok()) else { return false };
+        self.taken(carving).insert(index, index);
         self.open.insert(index);
-        let made = Some(BTreeMap::new());
-        Some(self.blocks.entry(index).or_insert(Floating { block: Block::new(space, self.rest), made }))
+        self.stale.insert(index);
+        let (block, made) = (Block::new(space, self.rest), Some(BTreeMap::new()));
+        self.blocks.entry(index).or_insert(Floating { block, until: None, made });
+        true
     }
 
     /// These addresses and no others.
     pub(super) fn wished(
         &mut self,
-        world: &World,
+        (world, carving): (&World, &Carving),
         drafts: &BTreeMap<String, Draft<'_>>,
         uid: String,
         wishes: &[Address],
         now: Timestamp,
     ) -> Result<(u128, u128), Refused> {
-        let name = self.pool.name_any();
+        let name = self.name.clone();
         let mut places = Vec::new();
         for wish in wishes {
             let index = self.engine.pool().index_of_address(*wish).ok_or_else(|| {
@@ -171,18 +289,20 @@ impl PoolInventory<'_> {
                      this one is returned"
                 )));
             }
-            if self.taken.contains(index) {
+            if self.taken(carving).contains(index) {
                 return Err(conflict(format!(
                     "{wish} lies in block {index} of AddressPool \"{name}\", which is excluded, kept back for an older pool, \
                      or promised to a node"
                 )));
             }
-            self.carve(index);
+            self.carve(carving, index);
         }
-        let Some(floating) = self.blocks.get_mut(&index) else { return Err(self.exhausted()) };
+        let Some(floating) = self.blocks.get(&index) else { return Err(self.exhausted()) };
         let holder = match floating.block.state(wish) {
             Ok(State::Held(entry)) => {
-                let records = drafts.get(&block_name(&name, index)).map(|draft| &draft.records);
+                let block = block_name(&name, index);
+                let known = || Some(&world.blocks.get(&block)?.spec.claims);
+                let records = drafts.get(&block).map(|draft| &draft.records).or_else(known);
                 let records = records.into_iter().chain(&floating.made).flat_map(BTreeMap::values);
                 let record = records.into_iter().find(|record| record.uid == *entry.active.key);
                 Some(record.map_or_else(
@@ -197,25 +317,27 @@ impl PoolInventory<'_> {
                 "{wish} belongs to {holder}: delete that claim, or wish for another address"
             )));
         }
-        hold(floating, index, uid, Choice::Named(wish), now)
+        self.hold(index, uid, Choice::Named(wish), now)
     }
-}
 
-fn hold(
-    floating: &mut Floating,
-    index: u128,
-    uid: String,
-    choice: Choice,
-    now: Timestamp,
-) -> Result<(u128, u128), Refused> {
-    match floating.block.hold(uid, choice, now) {
-        Ok(granted) => Ok((index, granted.hold().offset)),
-        Err(error @ HoldError::Exhausted { .. }) => {
-            Err(Refused::new(Reason::SubnetExhausted, error.to_string()))
+    fn hold(
+        &mut self,
+        index: u128,
+        uid: String,
+        choice: Choice,
+        now: Timestamp,
+    ) -> Result<(u128, u128), Refused> {
+        let Some(floating) = self.blocks.get_mut(&index) else { return Err(self.exhausted()) };
+        self.stale.insert(index);
+        match floating.block.hold(uid, choice, now) {
+            Ok(granted) => Ok((index, granted.hold().offset)),
+            Err(error @ HoldError::Exhausted { .. }) => {
+                Err(Refused::new(Reason::SubnetExhausted, error.to_string()))
+            }
+            Err(
+                error @ (HoldError::Taken { .. } | HoldError::Reserved { .. } | HoldError::NotUsable { .. }),
+            ) => Err(Refused::new(Reason::IpAddressConflict, error.to_string())),
+            Err(error) => Err(Refused::new(Reason::InternalError, error.to_string())),
         }
-        Err(error @ (HoldError::Taken { .. } | HoldError::Reserved { .. } | HoldError::NotUsable { .. })) => {
-            Err(Refused::new(Reason::IpAddressConflict, error.to_string()))
-        }
-        Err(error) => Err(Refused::new(Reason::InternalError, error.to_string())),
     }
 }
