@@ -1,4 +1,4 @@
-//! What a node does: hand out addresses of its blocks, remember who holds them, and keep itself stocked.
+//! What a node does: assign addresses of its blocks, remember who holds them, and keep itself stocked.
 //!
 //! A state machine without I/O. [`Event`]s and the time go in, [`Action`]s come out; whoever carries actions out sends
 //! what became of them back as events. The same events give the same actions in every process, so that a run replays
@@ -19,15 +19,15 @@
 //!
 //! - An answer leaves only after what it says is committed to the journal, and the interface is in place or gone.
 //! - ADD is idempotent by key, also while the first is under way. DEL succeeds when there is nothing to do.
-//! - Nothing is handed out before journal, kernel and API have all been read ([`replay`]).
-//! - Nothing is handed out of a block any more once its object is gone, has another UID or names another node, and
+//! - Nothing is assigned before journal, kernel and API have all been read ([`replay`]).
+//! - Nothing is assigned from a block any more once its object is gone, has another UID or names another node, and
 //!   nothing ever again ([`fence`]).
 //! - Who waits for an address is served in order as addresses come, whatever makes them come: every event ends with
 //!   looking at who waits and what there is, so no wake-up can be lost ([`serve`]).
 //! - The addresses of claims are here as long as somebody uses them here, and packets for them arrive here exactly as
 //!   long as the claim says so ([`claim_use`], [`reach`]).
 //! - What was left over is put away, after it was seen twice ([`leaks`]).
-//! - Nothing is handed out of a block whose holds may be forgotten before others were asked who uses its addresses ([`doubt`]).
+//! - Nothing is assigned from a block whose holds may be forgotten before others were asked who uses its addresses ([`doubt`]).
 //! - Packets do not arrive at a pod that is gone for an address that may be somebody else's ([`bereft`]).
 //! - The API is needed for new blocks only.
 
@@ -147,7 +147,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that knows nothing yet and hands out nothing.
+    /// A node that knows nothing yet and assigns nothing.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,

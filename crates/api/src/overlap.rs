@@ -18,7 +18,7 @@ use crate::coil::{AddressPool, ConversionError, EnginePool, condition::reason};
 pub struct Overlaps {
     /// The younger pools, by name.
     pub younger: BTreeMap<String, Overlap>,
-    /// Pools that cannot be understood, by name. Nothing is known about their addresses, so nothing is handed out of them.
+    /// Pools that cannot be understood, by name. Nothing is known about their addresses, so nothing is assigned from them.
     pub invalid: BTreeMap<String, ConversionError>,
 }
 
@@ -56,7 +56,7 @@ impl Overlap {
     }
 }
 
-/// Which pools overlap which, and what the younger ones must not hand out.
+/// Which pools overlap which, and what the younger ones must not assign.
 pub fn overlaps<'a>(pools: impl IntoIterator<Item = &'a AddressPool>) -> Overlaps {
     let mut found = Overlaps::default();
     let mut valid = Vec::new();

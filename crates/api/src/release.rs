@@ -1,7 +1,7 @@
 //! The mark on an object whose node is missing: since when somebody means to release it.
 //!
 //! Whoever releases writes the mark first and deletes after a rest, on the version that was read. Whoever owns the object and
-//! is alive removes the mark before it hands out anything more of it. Each of the two writes conflicts with the other, so a
+//! is alive removes the mark before it assigns anything more of it. Each of the two writes conflicts with the other, so a
 //! node that comes back either keeps the object or knows that it is gone.
 
 use kube::ResourceExt;

@@ -26,7 +26,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes a block, and hands out its fields in order.
+    /// Decodes a block, and passes on its fields in order.
     pub(crate) fn decode(
         &mut self,
         block: &[u8],

@@ -36,13 +36,13 @@ struct Row {
     /// No node owns it: its addresses are for claims.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     floating: bool,
-    /// Nobody hands out of it.
+    /// Nobody assigns from it.
     reserved: bool,
     /// Its object is being deleted.
     deleting: bool,
     /// How many addresses are in which state; nothing if its agent does not say.
     addresses: Option<Counts>,
-    /// Why its agent does not say, or why nothing is handed out of it.
+    /// Why its agent does not say, or why nothing is assigned from it.
     problem: Option<String>,
 }
 

@@ -48,11 +48,11 @@ struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Use {
-    /// All that can be handed out; excluded ones are not among them.
+    /// All that can be assigned; excluded ones are not among them.
     size: String,
     /// Those that somebody has.
     used: String,
-    /// Those that rest before they are handed out again.
+    /// Those that rest before they are assigned again.
     cooling: String,
     /// The others.
     free: String,

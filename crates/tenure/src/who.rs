@@ -107,7 +107,7 @@ enum State {
     Free,
     /// Its pool excludes it.
     Excluded,
-    /// It is in a block that nothing is handed out of.
+    /// It is in a block that nothing is assigned from.
     KeptBack,
     /// It is in a pool, and in no block yet.
     Uncarved,

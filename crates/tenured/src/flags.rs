@@ -66,7 +66,7 @@ pub struct Flags {
     #[arg(long)]
     pub whereabouts_reserve_always: bool,
 
-    /// How long a freed address is not handed out again, where its pool does not say.
+    /// How long a freed address is not assigned again, where its pool does not say.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub cooling: Duration,
     /// How long an empty block rests before it is given back.

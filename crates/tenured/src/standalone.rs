@@ -9,7 +9,7 @@
 //! What it promises:
 //!
 //! - Pools and who owns which block are on disk under the state directory. After a reboot, when `/run` is empty, the
-//!   blocks are still this host's and are handed out of again.
+//!   blocks are still this host's and are assigned from again.
 //! - One process at a time uses a state directory; a second one says so and ends.
 //! - A restart leads at once: nobody but the process that holds the directory can have the lease.
 //! - A pool file that cannot be used changes nothing; see [`Mistake`].

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// How many blocks the node hands out of.
+    /// How many blocks the node assigns from.
     #[serde(default)]
     pub blocks: u64,
     /// The addresses of those.
@@ -44,10 +44,10 @@ pub struct Block {
     /// Its addresses.
     #[serde(default)]
     pub addresses: Counts,
-    /// Whether addresses are handed out of it.
+    /// Whether addresses are assigned from it.
     #[serde(default)]
     pub usable: bool,
-    /// Why nothing is handed out of it any more, if so.
+    /// Why nothing is assigned from it any more, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fenced: Option<String>,
 }
@@ -57,11 +57,11 @@ pub struct Block {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Counts {
-    /// All that may be handed out: excluded ones are not among them.
+    /// All that may be assigned: excluded ones are not among them.
     pub capacity: u64,
     /// Those that somebody has.
     pub held: u64,
-    /// Those that rest before they are handed out again.
+    /// Those that rest before they are assigned again.
     pub cooling: u64,
     /// Those that are kept back.
     pub reserved: u64,

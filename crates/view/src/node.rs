@@ -19,7 +19,7 @@ pub struct Node {
     /// When the agent was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
-    /// Whether all that is held was replayed, so that addresses are handed out.
+    /// Whether all that is held was replayed, so that addresses are assigned.
     #[serde(default)]
     pub ready: bool,
     /// Why a pod could not get an address now, if so: what CNI's STATUS answers.
@@ -40,7 +40,7 @@ pub struct Node {
     /// What is held, by network, container and interface.
     #[serde(default)]
     pub holds: Vec<Hold>,
-    /// What was freed and is not yet handed out again.
+    /// What was freed and is not yet assigned again.
     #[serde(default)]
     pub cooling: Vec<Cooling>,
     /// Who waits for an address.
@@ -78,7 +78,7 @@ pub struct Watch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Journal {
-    /// Why it cannot be written, if so. Nothing new is handed out then.
+    /// Why it cannot be written, if so. Nothing new is assigned then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -4,7 +4,7 @@
 //! is the network on the link, where pods of all blocks reach each other; ptp makes a route of it.
 //!
 //! On such a network some addresses of the subnet are not for pods: its first and its last, and its gateway. A pool for
-//! routed pods has no such addresses and hands out all, so it has to exclude them; a pool that does not is refused with
+//! routed pods has no such addresses and assigns all, so it has to exclude them; a pool that does not is refused with
 //! what to exclude, before the pod that gets the gateway's address takes everyone else down.
 
 use std::net::IpAddr;

@@ -17,7 +17,7 @@ impl Inspector {
     }
 
     /// Whether the plugin is answered, and new addresses can be remembered; what it says is for people. An API server
-    /// that is away is said, and does not count: addresses of owned blocks are handed out without.
+    /// that is away is said, and does not count: addresses of owned blocks are assigned without.
     pub async fn ready(&self) -> (bool, String) {
         let stage = (self.inner.parts.stage)();
         let mut text = format!("agent: {}\n", said(stage));

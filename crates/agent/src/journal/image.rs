@@ -32,7 +32,7 @@ pub struct Image {
 pub struct ImageBlock {
     /// What is known of it; nothing if the record that said so was damaged.
     pub facts: Option<BlockFacts>,
-    /// Whether nothing is handed out of it any more.
+    /// Whether nothing is assigned from it any more.
     pub fenced: bool,
     /// Whether addresses of it may be in use although no record says so.
     pub doubted: bool,

@@ -13,7 +13,7 @@ use crate::key::{HoldKey, Pod};
 pub enum Record {
     /// This node owns a block from now on.
     Owned(BlockFacts),
-    /// Nothing is handed out of a block from now on, for good.
+    /// Nothing is assigned from a block from now on, for good.
     Fenced {
         /// The block's UID.
         uid: String,

@@ -171,7 +171,7 @@ pub enum Urgency {
     Ahead,
 }
 
-/// Why nothing is handed out of a block any more.
+/// Why nothing is assigned from a block any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Its object is gone.
@@ -202,14 +202,14 @@ pub enum Leak {
 /// What people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// All that is held is known; addresses are handed out from now on.
+    /// All that is held is known; addresses are assigned from now on.
     Replayed {
         /// Blocks of this node.
         blocks: usize,
         /// Holds.
         holds: usize,
     },
-    /// Nothing is handed out of a block any more; its holds stay until they are released.
+    /// Nothing is assigned from a block any more; its holds stay until they are released.
     Fenced {
         /// The block's name.
         block: String,
@@ -222,7 +222,7 @@ pub enum Report {
         /// What is held in it.
         holds: Vec<Held>,
     },
-    /// A link uses addresses that are of no block of this node, or that somebody else holds. They are not handed out
+    /// A link uses addresses that are of no block of this node, or that somebody else holds. They are not assigned
     /// until it is released.
     Stray {
         /// Whose link.
@@ -257,7 +257,7 @@ pub enum Report {
         /// Its networks.
         subnet: Subnet,
     },
-    /// A block's networks overlap with another one's, so that nothing is handed out of it.
+    /// A block's networks overlap with another one's, so that nothing is assigned from it.
     Overlap {
         /// The block.
         block: String,
@@ -276,7 +276,7 @@ pub enum Report {
         /// The pool.
         pool: String,
     },
-    /// The journal cannot be written; nothing new is handed out until it can.
+    /// The journal cannot be written; nothing new is assigned until it can.
     JournalFailed {
         /// Why.
         message: String,

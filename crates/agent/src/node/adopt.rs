@@ -67,7 +67,7 @@ impl Node {
         self.dismiss(&seen.uid);
     }
 
-    /// An object that was given up and is there after all: nothing is handed out of it, it is given back.
+    /// An object that was given up and is there after all: nothing is assigned from it, it is given back.
     fn take_back(&mut self, seen: &SeenSlice) {
         let cooling = self.cooling(&seen.block.pool);
         let Some(mut block) = Owned::new(facts_of(seen), cooling, self.now) else { return };

@@ -16,25 +16,25 @@ pub(super) struct Owned {
     pub(super) facts: BlockFacts,
     pub(super) engine: Block<HolderId>,
     pub(super) object: Object,
-    /// Nobody hands out of it; but it is routed here.
+    /// Nobody assigns from it; but it is routed here.
     pub(super) reserved: bool,
     /// Its object is being deleted.
     pub(super) deleting: bool,
-    /// Somebody means to release it: nothing is handed out of it before that is taken back.
+    /// Somebody means to release it: nothing is assigned from it before that is taken back.
     pub(super) releasing: bool,
     /// When that was last asked for.
     pub(super) objected: Option<Timestamp>,
-    /// Set for good once nothing is handed out of it any more.
+    /// Set for good once nothing is assigned from it any more.
     pub(super) fence: Option<Fence>,
     /// Where the journal says so.
     pub(super) fence_position: u64,
     /// Addresses of it may be in use although nobody here knows.
     pub(super) doubted: bool,
-    /// And nothing is handed out of it before others were asked twice.
+    /// And nothing is assigned from it before others were asked twice.
     pub(super) withheld: bool,
     /// When they gave the first complete answer since.
     pub(super) observed: Option<Timestamp>,
-    /// Nothing is handed out of it before others gave one complete answer.
+    /// Nothing is assigned from it before others gave one complete answer.
     pub(super) unasked: bool,
     /// The UID of a block that has some of its addresses.
     pub(super) shadow: Option<String>,
@@ -79,7 +79,7 @@ impl Owned {
         })
     }
 
-    /// Whether addresses may be handed out of it, if its pool allows.
+    /// Whether addresses may be assigned from it, if its pool allows.
     pub(super) fn is_usable(&self) -> bool {
         self.fence.is_none()
             && self.object == Object::Ours

@@ -1,7 +1,7 @@
 //! Doubt: blocks of which holds may be forgotten, because a journal of this boot was lost or damaged while containers ran.
 //!
 //! The kernel's own list shows the links that we made, and nothing of the interfaces that other plugins made with addresses of
-//! ours. So nothing is handed out of a block of that time before others were asked who uses its addresses: every network namespace
+//! ours. So nothing is assigned from a block of that time before others were asked who uses its addresses: every network namespace
 //! that can be found, the pods of this node, and what the runtime remembers of its calls ([`Action::Consult`]).
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!                                        none of its addresses is used by somebody unknown any more
 //! ```
 //!
-//! New blocks are asked for meanwhile, and are handed out of as soon as there was one complete answer: what runs here may have
+//! New blocks are asked for meanwhile, and are assigned from as soon as there was one complete answer: what runs here may have
 //! addresses of any block. What is found in use is held where the runtime says whose it is, and kept back otherwise, until two
 //! complete answers say that nobody uses it; then it cools. A block goes back to nobody while it is doubted. The journal remembers
 //! that others are being asked, and which blocks are doubted, so that a restart does not make them trusted.
@@ -30,7 +30,7 @@ use crate::key::{HoldKey, Pod};
 
 /// How many times as long as between two looks it is between two consultations that only wait for somebody to go.
 const PATIENT: u32 = 4;
-/// And how much sooner others are asked again when nothing can be handed out before they answer.
+/// And how much sooner others are asked again when nothing can be assigned before they answer.
 const IMPATIENT: u32 = 10;
 
 /// What others say about who uses which addresses on this machine.
@@ -111,7 +111,7 @@ impl Node {
         self.consult();
     }
 
-    /// Nothing is handed out of a block before others were asked twice who uses its addresses.
+    /// Nothing is assigned from a block before others were asked twice who uses its addresses.
     fn withhold(&mut self, uid: &str) {
         self.doubt_block(uid);
         let Some(block) = self.blocks.get_mut(uid) else { return };
@@ -280,7 +280,7 @@ impl Node {
         }
     }
 
-    /// Hands out of what was withheld again, if two complete answers lie as far apart as addresses cool: what was freed just before
+    /// Assigns from what was withheld again, if two complete answers lie as far apart as addresses cool: what was freed just before
     /// the journal was lost has cooled by then.
     fn lift(&mut self) {
         let (now, apart) = (self.now, self.settings.look_apart);

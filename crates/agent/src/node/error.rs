@@ -98,7 +98,7 @@ pub enum PoolError {
         /// What was last said about it.
         trouble: Option<String>,
     },
-    /// There is no pool to hand out of.
+    /// There is no pool to assign from.
     NoneAtAll,
     /// No pool has an address left; for each, why.
     NothingLeft(Vec<String>),

@@ -197,7 +197,7 @@ pub enum Event {
 pub struct Attach {
     /// Whose the hold will be.
     pub key: HoldKey,
-    /// The pool to hand out of.
+    /// The pool to assign from.
     pub pool: String,
     /// The pod that it is for.
     pub pod: Pod,
@@ -235,7 +235,7 @@ pub struct Wish {
     pub only: Vec<Address>,
     /// This one, if it is free.
     pub preferred: Option<Address>,
-    /// The lowest free one; else the next after the one that was handed out last.
+    /// The lowest free one; else the next after the one that was assigned last.
     pub lowest: bool,
 }
 
@@ -294,7 +294,7 @@ pub struct PoolFacts {
     pub block_bits: u8,
     /// How long a freed address cools; else the node's own setting.
     pub cooling: Option<Duration>,
-    /// What is never handed out.
+    /// What is never assigned.
     pub exclusions: Vec<Exclusion>,
     /// Whether it is being deleted.
     pub deleting: bool,
@@ -336,7 +336,7 @@ pub struct SeenBlock {
     pub pool: String,
     /// Its networks.
     pub subnet: Subnet,
-    /// Whether nobody hands out of it.
+    /// Whether nobody assigns from it.
     pub reserved: bool,
     /// Whether it is being deleted.
     pub deleting: bool,

@@ -1,4 +1,4 @@
-//! Fences: when a block is no longer this node's, nothing is handed out of it, at once and for good.
+//! Fences: when a block is no longer this node's, nothing is assigned from it, at once and for good.
 //!
 //! Its holds stay until they are released: their pods run, and taking an address away from a running pod helps nobody.
 //! They are reported.
@@ -57,7 +57,7 @@ impl Node {
         self.dismiss(uid);
     }
 
-    /// Stops handing out of a block. The first reason counts.
+    /// Stops assigning from a block. The first reason counts.
     pub(super) fn fence(&mut self, uid: &str, fence: Fence) {
         let Some(block) = self.blocks.get_mut(uid).filter(|block| block.fence.is_none()) else { return };
         block.fence = Some(fence.clone());

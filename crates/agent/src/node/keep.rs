@@ -2,7 +2,7 @@
 //!
 //! The controller marks the blocks of a node that it cannot find, and releases them after a rest. A node that is alive
 //! objects: it has the mark removed, by a write that conflicts with the deletion. Until it knows that the mark is gone it
-//! hands out nothing of the block, because the block may be gone instead. What is held in it stays.
+//! assigns nothing of the block, because the block may be gone instead. What is held in it stays.
 
 use tenure_handles::Timestamp;
 

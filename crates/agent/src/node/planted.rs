@@ -8,7 +8,7 @@ use super::Node;
 pub(crate) enum Planted {
     /// A pod of the same name is taken for the same pod.
     SameNameSamePod,
-    /// A block is handed out of although its object is gone.
+    /// A block is assigned from although its object is gone.
     GoneBlockServes,
     /// Nobody waits for the kernel's links at a start.
     KernelUnread,

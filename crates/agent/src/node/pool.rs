@@ -33,7 +33,7 @@ pub(super) struct Trouble {
 }
 
 impl Pool {
-    /// Whether new addresses may be handed out of it.
+    /// Whether new addresses may be assigned from it.
     pub(super) fn is_giving(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| !facts.deleting)
     }

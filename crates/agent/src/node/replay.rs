@@ -1,4 +1,4 @@
-//! A start: nothing is handed out before all that is held is known, from the journal, the kernel and the API.
+//! A start: nothing is assigned before all that is held is known, from the journal, the kernel and the API.
 //!
 //! Each of the three knows what the others may not. The API knows which blocks are this node's. The journal knows holds
 //! without an interface of ours, numbers, and what cools. The kernel knows what was wired just before a crash, and what
@@ -144,7 +144,7 @@ impl Node {
         let facts = image.facts.clone().or_else(|| seen.map(facts_of));
         let cooling = facts.as_ref().map_or(self.settings.cooling, |facts| self.cooling(&facts.pool));
         let Some(mut block) = facts.and_then(|facts| Owned::new(facts, cooling, self.now)) else {
-            // Nobody knows what block this was: what was held in it must not be handed out, wherever it lies.
+            // Nobody knows what block this was: what was held in it must not be assigned, wherever it lies.
             for held in image.holds() {
                 self.put_stray(held);
             }

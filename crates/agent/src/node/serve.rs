@@ -1,4 +1,4 @@
-//! Handing out: first come, first served, as soon as there is an address, whatever made it come.
+//! Assigning: first come, first served, as soon as there is an address, whatever made it come.
 
 use tenure_ipam::{Choice, Hold};
 
@@ -65,7 +65,7 @@ impl Node {
         fullest.map(|(_, block)| block.facts.uid.clone())
     }
 
-    /// The block with the address that has cooled longest, of those that may be handed out at all.
+    /// The block with the address that has cooled longest, of those that may be assigned at all.
     fn cooled_longest(&self, name: &str) -> Option<String> {
         let cooling = self.usable_blocks(name).filter_map(|block| {
             let reserved = block.engine.reserved();
@@ -86,7 +86,7 @@ impl Node {
             || since.plus(self.settings.cooling_gives_way_after) <= self.now
     }
 
-    /// A pool's blocks that addresses may be handed out of.
+    /// A pool's blocks that addresses may be assigned from.
     pub(super) fn usable_blocks(&self, pool: &str) -> impl Iterator<Item = &super::block::Owned> {
         self.blocks.values().filter(move |block| block.facts.pool == pool && block.is_usable())
     }

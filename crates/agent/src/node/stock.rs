@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// A block came that has no address to hand out.
+    /// A block came that has no address to assign.
     pub(super) fn useless(&mut self, pool: &str, block: &str) {
         let message = format!("AddressBlock {block:?} has no address to hand out");
         self.refuse(pool, Refusal { kind: RefusalKind::Unreachable, message });

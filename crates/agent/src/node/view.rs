@@ -31,7 +31,7 @@ pub enum Who {
         /// The block that it is of.
         block: String,
     },
-    /// It is not handed out: excluded, or in a block that nothing is handed out of.
+    /// It is not assigned: excluded, or in a block that nothing is assigned from.
     KeptBack {
         /// The block that it is of.
         block: String,
@@ -128,9 +128,9 @@ pub struct BlockView {
     pub subnet: Subnet,
     /// Its addresses.
     pub counts: Counts,
-    /// Why nothing is handed out of it any more, if so.
+    /// Why nothing is assigned from it any more, if so.
     pub fence: Option<Fence>,
-    /// Whether addresses are handed out of it.
+    /// Whether addresses are assigned from it.
     pub usable: bool,
 }
 
@@ -139,7 +139,7 @@ pub struct BlockView {
 pub struct PoolView {
     /// Its name.
     pub name: String,
-    /// Blocks that addresses are handed out of.
+    /// Blocks that addresses are assigned from.
     pub blocks: usize,
     /// The addresses of those.
     pub counts: Counts,

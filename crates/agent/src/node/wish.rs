@@ -1,4 +1,4 @@
-//! Handing out what is wished for: only some of a block's addresses will do, or one is liked better than the others.
+//! Assigning what is wished for: only some of a block's addresses will do, or one is liked better than the others.
 
 use tenure_ipam::block::State;
 use tenure_ipam::{Address, Choice, Hold};
@@ -45,7 +45,7 @@ impl Wish {
 }
 
 impl Node {
-    /// Hands out what is wished for, if there is any.
+    /// Assigns what is wished for, if there is any.
     pub(super) fn hand_out_wished(
         &mut self,
         name: &str,

@@ -47,7 +47,7 @@ impl Executor for NodeExecutor {
     fn record(&mut self, records: Vec<Record>) {
         self.note(&records);
         if let Err(error) = self.journal.append(records) {
-            // Its thread ends only with the agent, unless it panicked. Then nothing may be handed out any more.
+            // Its thread ends only with the agent, unless it panicked. Then nothing may be assigned any more.
             error!(%error, "cannot append to the journal");
             self.node.tell(Event::JournalFailed { message: error.to_string() });
         }

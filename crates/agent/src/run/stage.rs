@@ -5,7 +5,7 @@ use tokio::sync::watch;
 /// How far an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It reads journal, kernel and API server; nothing is handed out.
+    /// It reads journal, kernel and API server; nothing is assigned.
     Reading,
     /// All is known; the DELs that came while no agent ran are done.
     Replaying,

@@ -1,4 +1,4 @@
-//! Ranges that are cut into slices: this node hands out of its own, and asks nobody.
+//! Ranges that are cut into slices: this node assigns from its own, and asks nobody.
 
 use tenure_cni::{Code, Failure};
 use tenure_ipam::Address;
@@ -65,7 +65,7 @@ impl Whereabouts {
     }
 }
 
-/// Which addresses of a slice the range hands out.
+/// Which addresses of a slice the range assigns.
 fn wish(range: &RangeConfig, slice: &Slice) -> Result<Wish, Failure> {
     let Some(within) = range.within(slice.cidr) else {
         let message =

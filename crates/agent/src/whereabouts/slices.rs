@@ -9,8 +9,8 @@
 //! | module | owns |
 //! |---|---|
 //! | `known` | which slices are this node's; one that is not any more is told at once |
-//! | `claim` | that a slice's object says whose it is before anything is handed out of it |
-//! | `take` | what must be read before anything is handed out of a slice, and what comes back to it later |
+//! | `claim` | that a slice's object says whose it is before anything is assigned from it |
+//! | `take` | what must be read before anything is assigned from a slice, and what comes back to it later |
 //! | `write` | the slices' records, written behind: exact again soon after the last change |
 //! | `pods` | holds of which only the API can tell whether anybody needs them |
 //!
@@ -202,7 +202,7 @@ impl Slices {
         }
     }
 
-    /// How watches and writes are. What is owned is handed out also while they do not work.
+    /// How watches and writes are. What is owned is assigned also while they do not work.
     pub fn health(&self) -> ObjectsHealth {
         self.shared.gauge.health()
     }
@@ -304,8 +304,8 @@ impl Shared {
         }
     }
 
-    /// The node hands out nothing before what it holds is known: tells it so when that is the case. What is held in a slice that
-    /// cannot be taken is not known, and nothing is handed out of it: the others do not wait for that.
+    /// The node assigns nothing before what it holds is known: tells it so when that is the case. What is held in a slice that
+    /// cannot be taken is not known, and nothing is assigned from it: the others do not wait for that.
     fn tell_if_all_read(&self) {
         let mut state = lock(&self.state);
         let known = |name: &str| state.taken.contains_key(name) || state.aside.contains_key(name);

@@ -10,7 +10,7 @@
 //!  readers, watchers ◀── committed (objects and log, all of it on disk)
 //! ```
 //!
-//! - A version is handed out under one short lock, in the order of the queue; no lock is held across an fsync.
+//! - A version is assigned under one short lock, in the order of the queue; no lock is held across an fsync.
 //! - Readers see only what is on disk. A writer is answered after the same: concurrent writers share an fsync.
 //! - Without a file there is no committer: a proposal is published at once, in the caller's thread, so that a
 //!   simulated run replays.
@@ -86,7 +86,7 @@ impl Committed {
 /// What was promised to nobody yet.
 #[derive(Debug)]
 struct Pending {
-    /// The version last handed out.
+    /// The version last assigned.
     version: u64,
     /// The newest proposal about a key, until it is committed.
     newest: HashMap<CollectionName, HashMap<Key, Arc<Event>>>,

@@ -13,7 +13,7 @@ pub const MOST_SLICES: u128 = 16_384;
 /// One range of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeConfig {
-    /// The addresses that may be handed out.
+    /// The addresses that may be assigned.
     pub range: Range,
     /// `range_start`, or the network address.
     pub start: Address,
@@ -21,7 +21,7 @@ pub struct RangeConfig {
     pub end: Option<Address>,
     /// `exclude`, as it was written.
     pub exclude: Vec<String>,
-    /// `pick_addresses`: when there are any, only these are handed out, in this order.
+    /// `pick_addresses`: when there are any, only these are assigned, in this order.
     pub pick: Vec<Address>,
     /// Whether network and broadcast address are addresses like any other.
     pub l3: bool,
@@ -33,7 +33,7 @@ pub struct RangeConfig {
 pub(super) struct Shared {
     /// `enable_l3`.
     pub(super) l3: bool,
-    /// The gateway, if it is not to be handed out.
+    /// The gateway, if it is not to be assigned.
     pub(super) kept_back: Option<Address>,
     /// `node_slice_size`, if there are slices.
     pub(super) slice_size: String,

@@ -96,7 +96,7 @@ pub(super) fn check_room(version: Version, statics: &[StaticAddress]) -> Result<
     ))
 }
 
-/// Statics that a range may hand out as well: nobody keeps the two apart.
+/// Statics that a range may assign as well: nobody keeps the two apart.
 pub(super) fn notice_overlaps(statics: &[StaticAddress], ranges: &[RangeConfig], notices: &mut Vec<Notice>) {
     for (place, fixed) in statics.iter().enumerate() {
         if let Some(range) = ranges.iter().find(|range| range.range.contains(fixed.address)) {

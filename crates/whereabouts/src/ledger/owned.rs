@@ -11,7 +11,7 @@ use super::{PoolId, State};
 pub struct Adopted {
     /// Its own records, to be held on.
     pub held: Vec<Reservation>,
-    /// Addresses of the slice that others have: handed out from the whole range before it was cut. They come back to
+    /// Addresses of the slice that others have: assigned from the whole range before it was cut. They come back to
     /// the slice one by one, as those records go.
     pub reserved: Vec<Address>,
     /// Records that make no sense, in words. They are kept in the object and nobody has them.

@@ -25,10 +25,10 @@ pub(super) use planner::Planner;
 /// [`Plan::leave_out`] before anything is written.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Objects to make. They are empty: nothing is handed out of an object that its overlapping neighbours may not have
+    /// Objects to make. They are empty: nothing is assigned from an object that its overlapping neighbours may not have
     /// heard of.
     pub create: Vec<IPPool>,
-    /// Objects whose state must change before anything is handed out.
+    /// Objects whose state must change before anything is assigned.
     pub mark: Vec<Mark>,
     /// Reservations to make, before what they are for is written.
     pub reserve: Vec<Reserve>,

@@ -65,7 +65,7 @@ impl Worker {
             all |= self.network.take_moved();
         }
         if all {
-            // Also when it fails nothing is handed out by what was known before: nothing is known then.
+            // Also when it fails nothing is assigned by what was known before: nothing is known then.
             self.read = None;
             if let Err(trouble) = self.read_all().await {
                 self.meet(trouble);

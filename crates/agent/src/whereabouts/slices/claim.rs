@@ -1,4 +1,4 @@
-//! A slice's object says that the slice is this node's before anything is handed out of it, and until it is let go.
+//! A slice's object says that the slice is this node's before anything is assigned from it, and until it is let go.
 //!
 //! ```text
 //!    heard that it is given ─▶ its object says `owned` ─▶ a live look: it is still given ─▶ the node is told

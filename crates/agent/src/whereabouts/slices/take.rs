@@ -1,4 +1,4 @@
-//! What must be read before anything is handed out of a slice, once it is claimed, and what comes back to it later.
+//! What must be read before anything is assigned from a slice, once it is claimed, and what comes back to it later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Read {
 }
 
 impl Shared {
-    /// Does what must be done before anything is handed out of a slice, however long it takes, and tells the node that it is its.
+    /// Does what must be done before anything is assigned from a slice, however long it takes, and tells the node that it is its.
     pub(super) async fn take(self: Arc<Self>, name: String, uid: String, pool: SeenPool) {
         let Some(offer) = Offer::of(&self, name, uid, pool) else { return };
         let (pool, slice) = (&offer.name, offer.id.range);
@@ -65,7 +65,7 @@ impl Shared {
     }
 
     /// Lets the others go on without this slice. If the node has had it, it is told that it has it still, so that what is held in it stays
-    /// held, and that nothing is handed out of it.
+    /// held, and that nothing is assigned from it.
     async fn set_aside(&self, offer: &Offer, trouble: &Trouble) {
         let had = self.had(&offer.object, &offer.pool.network).await;
         let mut state = lock(&self.state);
@@ -83,7 +83,7 @@ impl Shared {
         self.tell_if_all_read();
     }
 
-    /// Nothing is handed out of a slice whose object is marked or gone, because somebody takes this node for gone: the writer takes
+    /// Nothing is assigned from a slice whose object is marked or gone, because somebody takes this node for gone: the writer takes
     /// the mark off first, or makes the object again and looks whether the slice is still given.
     pub(super) fn mind_marks(&self) {
         let mut state = lock(&self.state);
@@ -173,7 +173,7 @@ impl Shared {
         }
         let (front, back) = offer.ends();
         let block = offer.same(had).unwrap_or_else(|| {
-            // Another one each time: nothing is ever handed out again of what was taken away.
+            // Another one each time: nothing is ever assigned again of what was taken away.
             state.last_taken = self.clock.now().as_millis().max(state.last_taken + 1);
             format!("{front}{}{back}", state.last_taken)
         });

@@ -120,7 +120,7 @@ impl Planner<'_> {
     fn check(&mut self, want: &Want) -> Result<bool, Box<LedgerRefusal>> {
         let network = self.network;
         let state = network.state(&want.pool);
-        // Also before it is made: where what it overlaps is cut, nothing is ever handed out of it.
+        // Also before it is made: where what it overlaps is cut, nothing is ever assigned from it.
         let mut cut = network.overlapping(&want.pool.range).filter(|other| network.is_sealed(other));
         let heeds = state.map_or(want.overlapping, |state| heeds_others(want, state));
         if network.is_sealed(&want.pool) {

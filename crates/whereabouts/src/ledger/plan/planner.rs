@@ -46,7 +46,7 @@ pub(super) struct Staged {
     pub(super) freed: Vec<PoolId>,
 }
 
-/// What is not to be handed out of a pool.
+/// What is not to be assigned from a pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
     /// What somebody has.
@@ -215,7 +215,7 @@ impl<'a> Planner<'a> {
         same.then(|| (reserved.name.clone(), reserved.uid.clone()))
     }
 
-    /// What is not to be handed out to requests of this pool.
+    /// What is not to be assigned to requests of this pool.
     pub(super) fn build_taken(&self, pool: &PoolId, unique: bool) -> Taken {
         let held = self.build_held(pool, unique);
         let mut avoided = held.clone();
