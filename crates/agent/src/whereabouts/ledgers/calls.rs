@@ -1,4 +1,4 @@
-//! A call to the API server, with its patience, and its trouble in words.
+//! One call to the API server, with its timeout and its error text.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use tokio::time::timeout;
 
 use super::Shared;
 
-/// How long one reading call may take. A pod waits for it; and a list that is given up early is asked for again, which a busy server
-/// has to do all the same.
+/// How long one read may take. A pod waits for it; but giving up a list early only makes a busy server do it
+/// again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one writing call may take. A write that is given up early may have been made all the same, and with a server that
-/// always needs longer nobody would get anywhere.
+/// How long one write may take. A write that is given up early may still succeed, and with a server that
+/// always needs longer nothing would ever get done.
 const WRITE_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
-    /// The status, where there is an answer.
+    /// The status, if there was an answer.
     pub(super) code: Option<u16>,
-    /// What was tried and what was said.
+    /// What was tried, and the answer.
     pub(super) message: String,
 }
 
@@ -37,12 +37,12 @@ impl Trouble {
         self.code == Some(404)
     }
 
-    /// Whether an object of this name is there, or is not what it was. A failed test of a JSON patch is a 422.
+    /// Whether an object of this name exists, or changed. A failed test of a JSON patch is a 422.
     pub(super) fn is_conflict(&self) -> bool {
         matches!(self.code, Some(409 | 422))
     }
 
-    /// Whether the same call will meet the same answer.
+    /// Whether the same call would get the same answer.
     pub(super) fn is_hopeless(&self) -> bool {
         self.code.is_some_and(|code| {
             (400..500).contains(&code) && !matches!(code, 404 | 408 | 409 | 410 | 422 | 429)
@@ -51,7 +51,7 @@ impl Trouble {
 }
 
 impl Shared {
-    /// Makes one reading call. What the API server answers, also a refusal, is an answer.
+    /// Makes a reading call. Any answer of the API server, even a refusal, is an answer.
     pub(super) async fn call<T>(
         &self,
         act: impl FnOnce() -> String,
@@ -60,7 +60,7 @@ impl Shared {
         self.within(PATIENCE, act, call).await
     }
 
-    /// Makes one writing call.
+    /// Makes a writing call.
     pub(super) async fn write<T>(
         &self,
         act: impl FnOnce() -> String,
@@ -87,7 +87,7 @@ impl Shared {
             Err(_) => (None, format!("no answer of the API server within {} s", patience.as_secs())),
         };
         let trouble = Trouble { code, message: format!("{}: {problem}", act()) };
-        // What is to be expected is no trouble.
+        // Expected answers do not count as trouble.
         if trouble.is_missing() || trouble.is_conflict() {
             self.answered();
         } else {
@@ -96,7 +96,7 @@ impl Shared {
         Err(trouble)
     }
 
-    /// Lists all objects with these labels as of one moment, so many in a call that none takes long.
+    /// Lists all objects with these labels as of one moment, in pages small enough to be fast.
     pub(super) async fn list<K>(
         &self,
         api: &Api<K>,
@@ -123,15 +123,15 @@ impl Shared {
 /// How many calls are made at once.
 const AT_ONCE: usize = 16;
 
-/// Makes calls, several at once; answers what came of them, in any order.
+/// Makes calls, several at once; returns their results in any order.
 pub(super) async fn all<T, F: Future<Output = T> + Send + 'static>(calls: Vec<F>) -> Vec<T> {
     stream::iter(calls).buffer_unordered(AT_ONCE).collect().await
 }
 
-/// An answer without the object's records.
+/// Accepts an answer without the object's records.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// A JSON patch of one object; `accept` says what is to be answered.
+/// A JSON patch of one object; `accept` selects the form of the answer.
 fn json_patch(
     pools: &Api<IPPool>,
     name: &str,
@@ -144,13 +144,13 @@ fn json_patch(
     request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError)
 }
 
-/// Patches an object and answers all of it.
+/// Patches an object and returns all of it.
 pub(super) async fn patch(pools: &Api<IPPool>, name: &str, patch: &Value) -> Result<IPPool, kube::Error> {
     let request = json_patch(pools, name, patch, "application/json")?;
     pools.clone().into_client().request(request).await
 }
 
-/// Patches an object and answers its metadata: its records may be a hundred times as much.
+/// Patches an object and returns its metadata: the records may be a hundred times as large.
 pub(super) async fn patch_metadata(
     pools: &Api<IPPool>,
     name: &str,

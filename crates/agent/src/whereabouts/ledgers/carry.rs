@@ -1,4 +1,4 @@
-//! What is written, in the order that a plan asks for, and what came of it.
+//! Writes in the order that a plan asks for, and their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::Shared;
 use super::calls::{self, Trouble};
 use super::worker::Worker;
 
-/// What came of the write of each object and reservation.
+/// The result of writing each object and reservation.
 pub(super) type Written = BTreeMap<String, Outcome>;
 
 impl Worker {
-    /// Does what a plan says. Trouble is remembered, and what it was about is to be planned again.
+    /// Performs a plan. Errors are recorded, and their requests are planned again.
     pub(super) async fn carry_out(&mut self, plan: &mut Plan) -> Written {
         let mut written = Written::new();
         if !plan.create.is_empty() || !plan.mark.is_empty() {
@@ -31,7 +31,7 @@ impl Worker {
         written
     }
 
-    /// Makes and marks objects. Afterwards what others may have agreed on meanwhile is read.
+    /// Creates and marks objects. Afterwards reads what others may have written meanwhile.
     async fn prepare_objects(&mut self, plan: &Plan) {
         let mut all = !plan.mark.is_empty();
         let mut firsts = BTreeSet::new();
@@ -39,14 +39,14 @@ impl Worker {
             let name = pool.name_any();
             let moved = self.network.take_moved();
             let created = self.create(&name, pool).await;
-            // That it is new says nothing.
+            // That it is new means nothing.
             self.network.take_moved();
             all |= moved;
             match created {
                 Err(trouble) => self.meet(trouble),
                 Ok(()) => match PoolId::of_object(&self.name, pool, |_| false) {
-                    // An object more of a pool: whoever marks the pool has marked its first object before it looked for
-                    // more of them, so that object tells whether ours was overlooked.
+                    // A further object of a pool: whoever marks a pool marks its first object before it looks
+                    // for more, so the first object tells whether ours was overlooked.
                     Some((id, number)) if number > 0 => firsts.extend(id.name().ok()),
                     _ => all = true,
                 },
@@ -65,7 +65,7 @@ impl Worker {
             all |= self.network.take_moved();
         }
         if all {
-            // Also when it fails nothing is assigned by what was known before: nothing is known then.
+            // If this fails, nothing is assigned by outdated knowledge: then nothing is known.
             self.read = None;
             if let Err(trouble) = self.read_all().await {
                 self.meet(trouble);
@@ -104,7 +104,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes reservations; what depends on those that others have is left out of the plan.
+    /// Creates reservations. Requests that depend on reservations of others are left out of the plan.
     async fn reserve(&mut self, plan: &mut Plan, written: &mut Written) {
         let mut tries = Vec::new();
         for reserve in plan.reserve.iter().cloned() {
@@ -159,7 +159,7 @@ impl Worker {
             let (name, patch) = (write.name.clone(), write.patch());
             tries.push(async move {
                 let act = || format!("writing IPPool {name}");
-                // Metadata are all that is needed, if nobody came between.
+                // Metadata are enough if nobody else wrote in between.
                 (place, shared.write(act, calls::patch_metadata(&pools, &name, &patch)).await)
             });
         }
@@ -182,7 +182,7 @@ impl Worker {
                     if trouble.is_conflict() {
                         self.was_late(write, trouble).await;
                     } else {
-                        // It may be written all the same: what is there decides.
+                        // It may have been written nevertheless: the object decides.
                         self.read_after(write).await;
                         self.meet(trouble);
                     }
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// What a write has freed is taken last for a while.
+    /// Makes freed addresses the last choice for a while.
     fn let_rest(&mut self, write: &PoolWrite) {
         let now = self.shared.clock.now();
         let until = now.plus(self.shared.options.cooling);
@@ -200,21 +200,22 @@ impl Worker {
         }
     }
 
-    /// Somebody else was quicker: what is there is read, and who is late again and again begins at another place for a while.
+    /// Another node was faster: reads the object. After repeated conflicts, starts at another place for a
+    /// while.
     async fn was_late(&mut self, write: &PoolWrite, trouble: Trouble) {
         if let Some(pool) = self.network.pool_of(&write.name).filter(|_| write.adds()) {
             self.spread.lost(pool, self.shared.clock.now());
         }
         self.read_after(write).await;
         if self.network.is_as_planned(write) {
-            // Nothing has changed, and it was refused all the same: not by a test, then.
+            // Nothing changed, and it was refused anyway: so it was not a failed test.
             self.meet(trouble);
         }
     }
 
     async fn read_after(&mut self, write: &PoolWrite) {
         if let Err(trouble) = self.read_one(&write.name).await {
-            // It is as good as unknown.
+            // It counts as unknown.
             self.seen.remove(&write.name);
             self.read = None;
             self.meet(trouble);
@@ -237,11 +238,11 @@ impl Worker {
         for (name, deleted) in calls::all(due).await {
             match deleted {
                 Err(trouble) if !trouble.is_missing() && !trouble.is_conflict() => {
-                    // Its record is gone; the controller takes away what nobody uses.
+                    // Its record is gone; the controller deletes unused reservations.
                     tracing::warn!(
                         reservation = name,
                         problem = trouble.message,
-                        "cannot take a reservation back"
+                        "cannot delete a reservation"
                     );
                 }
                 _ => self.network.forget_reservation(&name),
@@ -250,7 +251,7 @@ impl Worker {
     }
 }
 
-/// The reservation that is there after one was tried to be made.
+/// The reservation that exists after an attempt to create one.
 async fn make(
     shared: &Shared,
     reservations: &Api<OverlappingRangeIPReservation>,
@@ -258,7 +259,7 @@ async fn make(
 ) -> Result<Option<OverlappingRangeIPReservation>, Trouble> {
     let act = || format!("creating OverlappingRangeIPReservation {}", reserve.name);
     let mut object = reserve.object.clone();
-    // Another node's agent may not delete it.
+    // Agents of other nodes may not delete it.
     let node = (NODE.to_owned(), shared.options.node.clone());
     object.metadata.annotations.get_or_insert_default().extend([node]);
     match shared.write(act, reservations.create(&PostParams::default(), &object)).await {
@@ -266,7 +267,7 @@ async fn make(
         Err(trouble) if trouble.is_hopeless() || trouble.is_missing() => return Err(trouble),
         Err(_) => {}
     }
-    // It is somebody's, or nobody knows: what is there decides.
+    // It belongs to somebody, or that is unknown: the object decides.
     let act = || format!("reading OverlappingRangeIPReservation {}", reserve.name);
     shared.call(act, reservations.get_opt(&reserve.name)).await
 }
