@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: looks for input that breaks something. The targets are a workspace of their own, `fuzz/`, and what each
-//! of them does is `crates/fuzz-harness`, which `cargo test` runs on the corpus.
+//! `cargo xtask fuzz`: searches for input that breaks something. The targets are a workspace of their own,
+//! `fuzz/`; their code is `crates/fuzz-harness`, which `cargo test` runs on the corpus.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::step::{root, timed};
 
-/// Tries each target for so many seconds. What it finds is kept below `fuzz/artifacts`; new input that goes new ways below
-/// `fuzz/target`, and not in the corpus, which is made by hand.
+/// Runs each target for this many seconds. Findings are kept below `fuzz/artifacts`; new interesting input
+/// below `fuzz/target`, and not in the corpus, which is written by hand.
 pub(crate) fn fuzz(targets: &[String], seconds: u32) -> Result<()> {
     let known = known(&root().join("fuzz/corpus"))?;
     let targets = if targets.is_empty() { &known } else { targets };
@@ -37,10 +37,10 @@ fn run(target: &str, seconds: u32) -> Result<()> {
     let corpus = root().join("fuzz/corpus");
     let mut known = vec![corpus.join(target)];
     if target == "agent" {
-        // It is told what the plugin is told.
+        // It gets the same input as the plugin.
         known.push(corpus.join("plugin"));
     }
-    // By name and not by `CARGO`, so that it is rustup's, which knows more than one compiler.
+    // By name and not by `CARGO`, so that it is rustup's, which can select another compiler.
     let status = Command::new("cargo")
         .env("RUSTUP_TOOLCHAIN", "nightly")
         .args(["fuzz", "run", "--fuzz-dir", "fuzz", target])

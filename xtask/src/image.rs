@@ -1,6 +1,7 @@
 //! `cargo xtask image`: the programs as static binaries, in one image, without a container engine.
 //!
-//! It needs cargo and a C compiler (for the cryptography of TLS), no C library beside the one that Rust brings for musl.
+//! It needs cargo and a C compiler (for the cryptography of TLS), and no C library other than the one that
+//! Rust has for musl.
 
 use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
@@ -10,26 +11,26 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::step::{cargo_with, root, target_directory, timed};
 
-/// What runs for long, or is typed by people.
+/// Long-running programs, and the command line.
 const DAEMONS: [&str; 3] = ["tenured", "tenure-controller", "tenure"];
-/// What runs for a millisecond, with a profile of its own.
+/// The plugin runs for a millisecond, and has a profile of its own.
 const PLUGIN: &str = "tenure-cni";
-/// Moved nowhere, it has nothing to put right at its start: an eighth of the time from its start to its end.
+/// A program at a fixed address has no relocations at its start: that saves an eighth of its running time.
 const FIXED: &str = "-Crelocation-model=static";
-/// What runs for long may be moved, and what there is to put right then is said in few words: a megabyte less of memory.
+/// Long-running programs stay relocatable, with compact relocations: that saves a megabyte of memory.
 const TERSE: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
-/// As the kubelet completes `tenure:VERSION`.
+/// The form to which the kubelet completes `tenure:VERSION`.
 const NAME: &str = concat!("docker.io/library/tenure:", env!("CARGO_PKG_VERSION"));
 
-/// Where the programs are that go into the image.
+/// The paths of the programs for the image.
 pub(crate) struct Built {
-    /// The directory of what runs for long.
+    /// The directory of the daemons.
     pub(crate) daemons: PathBuf,
     /// The file of the plugin.
     pub(crate) plugin: PathBuf,
 }
 
-/// Makes the image of daemons that are built with the named profile.
+/// Makes the image, with daemons built with this profile.
 pub(crate) fn image(profile: &str) -> Result<()> {
     timed("make the image", || {
         let built = programs(profile)?;
@@ -44,7 +45,7 @@ pub(crate) fn image(profile: &str) -> Result<()> {
     })
 }
 
-/// Builds the programs as they are in the image, the daemons with the named profile.
+/// Builds the programs for the image, the daemons with this profile.
 pub(crate) fn programs(profile: &str) -> Result<Built> {
     let target = format!("{ARCH}-unknown-linux-musl");
     have_target(&target)?;
@@ -59,7 +60,7 @@ pub(crate) fn programs(profile: &str) -> Result<Built> {
     Ok(Built { daemons: built.join(profile), plugin: built.join("plugin").join(PLUGIN) })
 }
 
-/// Rust's own libraries for the target; rustup gets them if they are missing.
+/// Makes sure that Rust's own libraries for the target are there; rustup installs them if they are missing.
 fn have_target(target: &str) -> Result<()> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let asked = Command::new(rustc)
@@ -83,17 +84,17 @@ fn have_target(target: &str) -> Result<()> {
     })
 }
 
-/// The C compiler for musl, paths that do not depend on the machine, and what else the compiler is told.
+/// The C compiler for musl, paths that do not depend on the machine, and further compiler flags.
 fn variables(target: &str, more: &[&str]) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     let compiler = format!("CC_{}", target.replace('-', "_"));
     let has_musl_gcc =
         Command::new("musl-gcc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if std::env::var_os(&compiler).is_none() && has_musl_gcc.is_err() {
-        // What is compiled calls no C library but for memcpy and the like, which every one has alike.
+        // The compiled code calls only functions such as memcpy, which are the same in every C library.
         variables.push((compiler, "gcc".to_owned()));
     }
-    // Where sources were is in the text of panics.
+    // Panic messages contain the paths of sources.
     let home =
         std::env::var("CARGO_HOME").ok().or_else(|| Some(format!("{}/.cargo", std::env::var("HOME").ok()?)));
     let flags: Vec<String> = [(home, "/cargo"), (Some(root().display().to_string()), "/tenure")]

@@ -1,5 +1,5 @@
-//! Runs the files of tests that need the real thing, some side by side: most of their time they wait for clusters to do
-//! things, and each has its own ports, directories and namespaces.
+//! Runs the test files that need real servers, some in parallel: most of their time they wait for clusters,
+//! and each has its own ports, directories and namespaces.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,7 +16,8 @@ use crate::step::{root, say, timed};
 
 /// How many run at once.
 const LANES: usize = 3;
-/// Those that take longest begin first, so that the end is not a wait for one of them; whole clusters not all at once.
+/// The longest ones start first, so that the end is not a wait for one of them; whole clusters do not all
+/// start at once.
 const LONG: [&str; 14] = [
     "claims_cluster",
     "install",
@@ -34,13 +35,14 @@ const LONG: [&str; 14] = [
     "recorded_answers",
 ];
 
-/// A file of tests, built.
+/// A test file, built.
 struct Program {
     name: String,
     executable: PathBuf,
 }
 
-/// Builds the tests of a package and runs them, file by file, with these arguments. All are run, also after one failed.
+/// Builds the tests of a package and runs them, file by file, with these arguments. All are run, even after a
+/// failure.
 pub(crate) fn test(what: &str, package: &str, arguments: &[String]) -> Result<()> {
     timed(what, || {
         let mut programs = build(package)?;
@@ -68,7 +70,7 @@ pub(crate) fn test(what: &str, package: &str, arguments: &[String]) -> Result<()
     })
 }
 
-/// Builds, and asks cargo what came of it.
+/// Builds the tests, and reads the results from cargo's messages.
 fn build(package: &str) -> Result<Vec<Program>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
@@ -90,7 +92,7 @@ fn build(package: &str) -> Result<Vec<Program>> {
     Ok(programs.collect())
 }
 
-/// Runs one. What it says is shown when it failed.
+/// Runs one. Its output is shown if it failed.
 fn run(program: &Program, arguments: &[String]) -> Result<()> {
     let path = program.executable.with_extension("said");
     let mut said = File::options().create(true).truncate(true).read(true).write(true).open(&path)?;

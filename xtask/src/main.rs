@@ -1,6 +1,6 @@
-//! `cargo xtask`: the commands a newcomer types. Each says what it does and how long it took, and
-//! fails with one sentence. It stays small so that the first command typed starts at once: whatever
-//! needs the product's crates is a program of its own that is built and run from here.
+//! `cargo xtask`: the commands for developers. Each says what it does and how long it took, and fails with
+//! one sentence. It stays small so that the first command starts at once: whatever needs the product's crates
+//! is a program of its own that is built and run from here.
 
 mod fuzz;
 mod image;

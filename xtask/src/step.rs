@@ -13,21 +13,18 @@ pub(crate) fn root() -> &'static Path {
     manifest.parent().unwrap_or(manifest)
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target directory.
 pub(crate) fn target_directory() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
 }
 
-/// Writes a line for the person at the terminal. A closed terminal is no reason to fail.
+/// Writes a line to the terminal. A closed terminal is no error.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Runs `work`, saying before what it is and after how long it took.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a step took is shown to a person and decides nothing"
-)]
+/// Runs `work`, and prints before what it is and after how long it took.
+#[expect(clippy::disallowed_methods, reason = "the duration of a step is only shown and decides nothing")]
 pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     say(&format!("▶ {what}"));
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What each command consists of.
+//! The steps of each command.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use crate::image::{Built, image, programs};
 use crate::lanes;
 use crate::step::{cargo, cargo_with, root, target_directory, timed};
 
-/// The copy of the peers' answers that every test run compares with.
+/// The recorded answers of peers that every test run compares with.
 const CASES: &str = "crates/conformance/cases";
 
-/// What the demo runs: it finds the others beside the first.
+/// The programs of the demo: the first finds the others beside it.
 const PROGRAMS: [&str; 4] = ["tenure", "tenured", "tenure-controller", "tenure-cni"];
 
 pub(crate) fn demo(arguments: &[String]) -> Result<()> {
@@ -23,7 +23,7 @@ pub(crate) fn demo(arguments: &[String]) -> Result<()> {
     run("show the demo", "tenure", &arguments)
 }
 
-/// Builds one of our tools with what all tests are built of, so that nothing is built twice, and runs it.
+/// Builds one of our tools with the same profile as the tests, so that nothing is built twice, and runs it.
 fn tool(what: &str, program: &str, arguments: &[String]) -> Result<()> {
     cargo(&format!("build {program}"), &["build", "--quiet", "--workspace", "--bin", program], &[])?;
     run(what, program, arguments)
@@ -63,7 +63,7 @@ pub(crate) fn ci() -> Result<()> {
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let has = |words: &[&str]| arguments.iter().any(|argument| words.contains(&argument.as_str()));
     let mut variables = Vec::new();
-    // What is measured of programs is what is installed.
+    // The measured programs are the installed ones.
     if has(&["pods", "whereabouts", "claims"]) || !has(&["engine", "server", "--help", "-h"]) {
         let Built { daemons, plugin } = programs("daemons")?;
         let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];

@@ -1,5 +1,5 @@
-//! Who may know whom: the table in `ARCHITECTURE.md` is the rule, cargo's own graph is the fact.
-//! A crate that uses one its row does not name, or that has no row, fails here.
+//! Who may know whom: compares the table in `ARCHITECTURE.md` with cargo's dependency graph. A crate that
+//! uses one that its row does not name, or that has no row, fails here.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test says what is wrong by failing")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Crates that exist for tests and measurements only: no program may be built on them.
+/// Crates for tests and measurements only: no program may depend on them.
 const FOR_TESTS: [&str; 6] = ["testbed", "sim", "conformance", "bench", "tests", "xtask"];
 
 fn architecture() -> String {
@@ -32,7 +32,7 @@ fn allowed() -> Vec<(String, BTreeSet<String>)> {
     .collect()
 }
 
-/// What each crate of ours uses, as cargo sees it: (for building, for its tests).
+/// The dependencies of each of our crates according to cargo: (for building, for its tests).
 fn used() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
     let packages = packages();
     let short = |of: &Value| {

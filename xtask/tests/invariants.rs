@@ -1,5 +1,6 @@
 //! The tests that documents name exist: for each invariant in `ARCHITECTURE.md`, for each defect of others in
-//! `docs/coil-differences.md`, for each promise in `docs/security.md`. And no program of ours runs another one.
+//! `docs/coil-differences.md`, for each promise in `docs/security.md`. And none of our programs runs another
+//! one.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test says what is wrong by failing")]
 
@@ -22,13 +23,13 @@ fn sources(directory: &Path, text: &mut String) {
     }
 }
 
-/// The tests that a document names from a heading on.
+/// The tests that a document names after a heading.
 fn named(document: &str, heading: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(document)).expect(document);
     names(text.split(heading).nth(1).expect(heading))
 }
 
-/// The names in backticks that are names of tests.
+/// The names of tests among the names in backticks.
 fn names(text: &str) -> Vec<String> {
     let is_name = |name: &&str| {
         let plain =
@@ -66,7 +67,7 @@ fn every_promise_names_a_test_and_every_test_that_is_named_for_a_promise_exists(
     let text = fs::read_to_string(root().join(document)).expect(document);
     let promises = text.split("## Promises").nth(1).expect("promises");
     let promises = promises.split("\n## ").next().expect("a section");
-    // Behind the table's head.
+    // After the table's header.
     let rows: Vec<&str> = promises.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     let mut tests = Vec::new();
     for row in rows {
@@ -78,7 +79,7 @@ fn every_promise_names_a_test_and_every_test_that_is_named_for_a_promise_exists(
     assert_exist(document, &tests, 5);
 }
 
-/// Neither `ip` nor `nft` nor anything else is run by what is installed on a node or in a cluster.
+/// Programs installed on a node or in a cluster run neither `ip` nor `nft` nor any other program.
 #[test]
 fn no_program_of_ours_runs_another() {
     for part in ["cni", "linux", "agent", "tenured", "controller", "daemon", "api", "ipam", "handles"] {

@@ -1,6 +1,7 @@
-//! Coil's dialect: `"type": "tenure"` or `"coil"`, as the plugin that makes the interface or as `ipam` of another.
+//! Coil's dialect: `"type": "tenure"` or `"coil"`, as the plugin that creates the interface or as `ipam` of
+//! another.
 //!
-//! Addresses are of blocks of pools, which this node asks the controller for, or of a claim.
+//! Addresses come from blocks of pools, which this node requests from the controller, or from a claim.
 
 mod claimed;
 mod network;
@@ -32,13 +33,13 @@ pub struct Coil<R> {
 }
 
 impl<R: Resolve> Coil<R> {
-    /// Serves pods of the pools that `resolve` says, which use these addresses as their gateways.
+    /// Serves pods from the pools that `resolve` returns. The pods use these addresses as their gateways.
     pub fn new(resolve: R, (gateway_v4, gateway_v6): (Ipv4Addr, Ipv6Addr)) -> Self {
         let gateways = Gateways { v4: IpAddr::V4(gateway_v4), v6: IpAddr::V6(gateway_v6) };
         Self { resolve, gateways, claims: None }
     }
 
-    /// Pods may refer to claims, too.
+    /// Pods may also refer to claims.
     #[must_use]
     pub fn with_claims(self, claims: Option<Claims>) -> Self {
         Self { claims, ..self }
@@ -54,7 +55,7 @@ impl<R: Resolve> Coil<R> {
         let attach = match refers {
             None => request.attach(pool, pod)?,
             Some((claims, name)) => {
-                // Apart, because it is larger than all the rest.
+                // Boxed, because it is larger than all the rest.
                 Box::pin(claimed::attach(claims, &request, &name, (pool, pod))).await?
             }
         };
@@ -66,7 +67,7 @@ impl<R: Resolve> Coil<R> {
         }
     }
 
-    /// The network that another plugin makes.
+    /// The network that another plugin creates.
     async fn network(&self, request: &Request<'_>, pool: &str) -> Result<Network, Failure> {
         let name = pool.to_owned();
         let facts = request.call.node.look(move |node| node.pool_facts(&name).cloned()).await?;
@@ -97,7 +98,7 @@ impl<R: Resolve> Dialect for Coil<R> {
 
     fn check<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
         Box::pin(async move {
-            // What is held is held, whatever pool its namespace names by now.
+            // A hold stays, whatever pool its namespace names by now.
             let attach = Request::read(call).attach(String::new(), Pod::default())?;
             call.inspect(attach, call.expected()).await
         })

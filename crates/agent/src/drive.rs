@@ -1,7 +1,7 @@
-//! The loop around a node: events go in one by one, actions go out to those who carry them out, and a timer ticks when
-//! the node wants it to. It decides nothing.
+//! The loop around a node: events go in one by one, actions go to the executor, and a timer ticks when the
+//! node asks for it. It decides nothing.
 //!
-//! What happened comes before what is asked for: the end of what is under way, before more is begun.
+//! Results of work in progress come before new calls, so that work is finished before more is started.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -12,29 +12,29 @@ use tokio::sync::{mpsc, oneshot};
 use crate::journal::Record;
 use crate::node::{Action, CallError, Done, Event, Node, Ticket};
 
-/// Carries actions out. What takes time is handed on, and its end comes back as an event.
+/// Performs actions. Slow actions run elsewhere, and their results come back as events.
 pub trait Executor: Send + 'static {
     /// Appends to the journal; [`Event::Committed`] comes back.
     fn record(&mut self, records: Vec<Record>);
-    /// Appends to the journal here and now, if that takes less than handing it on to another thread, and says what came of it;
-    /// gives the records back otherwise.
+    /// Appends to the journal immediately and returns the result, if that is faster than passing the records
+    /// to another thread; otherwise returns the records.
     fn record_at_once(&mut self, records: Vec<Record>) -> Result<Event, Vec<Record>> {
         Err(records)
     }
-    /// Carries out any other action than an answer or a record. May not block.
+    /// Performs any action other than an answer or a record. Must not block.
     fn carry_out(&mut self, action: Action);
-    /// Carries an action out here and now if that takes less than a millisecond or so, because handing it on to another
-    /// thread and hearing of it again would take almost as long; gives it back otherwise.
+    /// Performs an action immediately if that takes less than about a millisecond, because passing it to
+    /// another thread and back would take almost as long; otherwise returns the action.
     #[expect(
         clippy::result_large_err,
-        reason = "it is given back, which is no failure, and not put on the heap for it"
+        reason = "returning the action is no failure, and it is not worth a heap allocation"
     )]
     fn at_once(&mut self, action: Action) -> Result<Event, Action> {
         Err(action)
     }
 }
 
-/// The way to a node that is being driven. Cheap to clone.
+/// A handle to a running node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
     events: mpsc::UnboundedSender<Box<Event>>,
@@ -50,8 +50,8 @@ pub struct Driver<C, E> {
     inbox: Inbox,
     open: HashMap<Ticket, oneshot::Sender<Outcome>>,
     tickets: u64,
-    /// What came of an event and is yet to be taken in, and what is yet to be carried out: empty between events, and kept for
-    /// their memory.
+    /// Events caused by an event, and actions still to perform: empty between events, kept to reuse their
+    /// memory.
     events: VecDeque<Event>,
     jobs: Vec<Action>,
 }
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Question {
     }
 }
 
-/// The channel into a driver that is to be made: its executor needs it to say what became of actions.
+/// The channel to a driver that does not exist yet: its executor needs the channel to report results.
 #[derive(Debug)]
 pub struct NodeChannel {
     handle: Handle,
@@ -100,12 +100,12 @@ impl NodeChannel {
         Self { handle: Handle { events, questions }, inbox: Inbox { events: told, questions: asked } }
     }
 
-    /// The way to the node.
+    /// The handle to the node.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// The driver at the end of it.
+    /// The driver at the other end.
     pub fn driver<C: Clock, E: Executor>(self, node: Node, clock: C, executor: E) -> Driver<C, E> {
         let (open, events, jobs) = (HashMap::new(), VecDeque::new(), Vec::new());
         Driver { node, clock, executor, inbox: self.inbox, open, tickets: 0, events, jobs }
@@ -113,20 +113,20 @@ impl NodeChannel {
 }
 
 impl Handle {
-    /// Tells the node something.
+    /// Sends the node an event.
     pub fn tell(&self, event: Event) {
-        // Nobody is there any more only when the agent is ending.
+        // Fails only while the agent is ending.
         let _ = self.events.send(Box::new(event));
     }
 
-    /// Asks the node for something, and waits for its answer.
+    /// Makes a call to the node and waits for its answer.
     pub async fn call(&self, event: impl FnOnce(Ticket) -> Event + Send + 'static) -> Outcome {
         let (answer, answered) = oneshot::channel();
         let _ = self.questions.send(Question::Call { event: Box::new(event), answer });
         answered.await.unwrap_or(Err(CallError::Ending))
     }
 
-    /// Looks at the node.
+    /// Runs a function on the node and returns its result.
     pub async fn look<R: Send + 'static>(
         &self,
         look: impl FnOnce(&Node) -> R + Send + 'static,
@@ -138,8 +138,8 @@ impl Handle {
 }
 
 impl<C: Clock, E: Executor> Driver<C, E> {
-    /// Drives the node until `ended`, or until nobody can reach it any more. What is under way then is left as it is:
-    /// whoever waits is told to try again, and the journal knows what was done.
+    /// Drives the node until `ended`, or until all handles are dropped. Work in progress stays as it is:
+    /// waiting callers are told to try again, and the journal knows what was done.
     pub async fn run(mut self, ended: impl Future<Output = ()> + Send) {
         let mut ended = std::pin::pin!(ended);
         loop {
@@ -151,7 +151,7 @@ impl<C: Clock, E: Executor> Driver<C, E> {
                 question = self.inbox.questions.recv() => question.map(Message::Question),
                 () = sleep(wake.map(|at| at.since(self.clock.now()))) => Some(tick()),
             };
-            // What is due comes before what came later, or a busy node would never get to it.
+            // Due timers come before later messages; otherwise a busy node would never get to them.
             if message.is_some() && wake.is_some_and(|at| at <= self.clock.now()) {
                 self.handle(Event::Tick);
             }
@@ -170,13 +170,14 @@ impl<C: Clock, E: Executor> Driver<C, E> {
                 }
             };
             if worked {
-                // Whoever has his answer now is not to wait until others have theirs.
+                // Callers that have their answer now must not wait for those of others.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Lets the node take an event in, and then what comes of it at once. True if that was work.
+    /// Makes the node handle an event and all events that it causes at once. True if there was something to
+    /// do.
     fn handle(&mut self, event: Event) -> bool {
         self.events.push_back(event);
         let mut worked = false;
@@ -187,14 +188,14 @@ impl<C: Clock, E: Executor> Driver<C, E> {
                 match action {
                     Action::Record { record, .. } => {
                         if records.is_empty() {
-                            // Usually it is the only one, and they are large.
+                            // Usually it is the only one, and records are large.
                             records.reserve_exact(1);
                         }
                         records.push(record);
                     }
                     Action::Answer { ticket, outcome } => {
                         if let Some(answer) = self.open.remove(&ticket) {
-                            // Who does not wait any more asks again.
+                            // A caller that no longer waits will call again.
                             let _ = answer.send(outcome);
                         }
                     }
@@ -225,10 +226,10 @@ fn tick() -> Message {
     Message::Event(Box::new(Event::Tick))
 }
 
-/// Waits that long; for ever if there is nothing to wait for.
+/// Sleeps that long; forever for `None`.
 async fn sleep(wake: Option<Duration>) {
     match wake {
-        // A clock that stands between two milliseconds must not make a timer spin.
+        // A clock that stands between two milliseconds must not make the timer spin.
         Some(wake) => tokio::time::sleep(wake.max(Duration::from_millis(1))).await,
         None => std::future::pending().await,
     }
@@ -253,7 +254,7 @@ mod tests {
         fn carry_out(&mut self, _: Action) {}
     }
 
-    /// Writes everything down here and now.
+    /// Commits everything at once.
     struct Prompt(u64);
 
     impl Executor for Prompt {
@@ -341,7 +342,7 @@ mod tests {
         while node.look(|node| node.pools()[0].waiting).await != Ok(1) {
             tokio::task::yield_now().await;
         }
-        // Its time is over, and before the timer knows something happens.
+        // The deadline is over, and something else happens before the timer fires.
         clock.advance(Duration::from_secs(11));
         node.tell(Event::PoolGone { name: "another".into() });
         let outcome = tokio::time::timeout(Duration::from_secs(5), waiting).await;

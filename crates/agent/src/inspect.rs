@@ -1,13 +1,13 @@
-//! What people and programs see of an agent: whether it is well, what it counts, and the node as JSON.
+//! What people and programs see of an agent: its health, its metrics, and the node as JSON.
 //!
 //! | path | says |
 //! |---|---|
-//! | `/healthz` | whether the node's loop goes round; if not, a restart may help |
-//! | `/readyz` | whether the plugin is answered; an API server that is away is said, and does not count |
+//! | `/healthz` | whether the node's loop answers; if not, a restart may help |
+//! | `/readyz` | whether the agent answers the plugin; an unreachable API server is shown, but does not count |
 //! | `/metrics` | numbers for Prometheus |
-//! | `/v1/node` | everything, as [`tenure_view::Node`]: pods, addresses and traffic, which are not for everybody |
+//! | `/v1/node` | everything, as [`tenure_view::Node`]: pods, addresses and traffic, with restricted access |
 //!
-//! Everything is made when it is asked for, out of one look at the node, so that nothing here grows with time.
+//! Every page is made on request, from one read of the node's state, so nothing here grows with time.
 
 mod api_calls;
 mod calls;
@@ -35,26 +35,26 @@ use crate::node::Node;
 use crate::objects::ApiHealth;
 use crate::run::Stage;
 
-/// How long the node's loop may take to answer before it is said to hang.
+/// How long the node's loop may take to answer before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an agent is seen through.
+/// The parts of an agent that are shown.
 pub struct Parts {
-    /// The way to the node.
+    /// The handle to the node.
     pub node: Handle,
     /// The node's name.
     pub name: String,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What the plugin was answered.
+    /// The plugin's calls.
     pub calls: Calls,
-    /// What the API server was asked.
+    /// The calls to the API server.
     pub api_calls: ApiCalls,
     /// How the connection to the API server is.
     pub objects: Box<dyn Fn() -> ApiHealth + Send + Sync>,
     /// How far the agent is.
     pub stage: Box<dyn Fn() -> Stage + Send + Sync>,
-    /// The host, to look at what the kernel has. Without it nothing is said of the kernel.
+    /// The host, to observe the kernel. Without it nothing is shown of the kernel.
     pub kernel: Option<Host>,
 }
 
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Parts {
     }
 }
 
-/// Looks at an agent. Cheap to clone.
+/// Shows the state of an agent. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Inspector {
     inner: Arc<Inner>,
@@ -79,7 +79,7 @@ struct Inner {
 }
 
 impl Inspector {
-    /// Begins to look.
+    /// An inspector of these parts.
     pub fn new(mut parts: Parts) -> Self {
         let metrics = Metrics::new(&parts.calls, &parts.api_calls);
         let reader = parts.kernel.take().map(InventoryReader::new);
@@ -87,7 +87,7 @@ impl Inspector {
         Self { inner: Arc::new(Inner { parts, reader, metrics, started }) }
     }
 
-    /// What is told over HTTP.
+    /// The HTTP pages.
     pub fn pages(&self) -> Pages {
         let [live, ready, metrics, view] = [(); 4].map(|()| self.clone());
         Pages::default()
@@ -109,8 +109,8 @@ impl Inspector {
             })
     }
 
-    /// What is told to whoever can reach the node's port: the same, but the node itself only to those whom the API server
-    /// knows and allows, and to nobody where there is no such server.
+    /// The pages for anyone who can reach the node's port: the same, but the node itself only for callers
+    /// that the API server knows and allows, and for nobody without such a server.
     pub fn pages_for_others(&self, pages: Pages, api: Option<Client>) -> Pages {
         let Some(client) = api else { return pages.without(tenure_view::PATH) };
         let Parts { name, clock, .. } = &self.inner.parts;
@@ -133,7 +133,7 @@ impl Inspector {
         }
     }
 
-    /// Looks at the node, for as long as its loop may take.
+    /// Reads the node's state, within the time that its loop may take.
     async fn look<R: Send + 'static>(
         &self,
         look: impl FnOnce(&Node) -> R + Send + 'static,

@@ -1,22 +1,23 @@
-//! What a node remembers over a restart of its agent: which blocks are its own, who holds which address, what cools.
+//! What a node remembers across restarts of its agent: its blocks, who holds which address, and what cools.
 //!
-//! An append-only file under `/run`, which survives a crash, a restart and an upgrade of the agent, and is gone after a
-//! reboot together with the pods that it describes.
+//! An append-only file under `/run`. It survives a crash, a restart and an upgrade of the agent, and
+//! disappears at a reboot together with the pods that it describes.
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`Record`] | one thing that happened |
-//! | [`Image`] | what all records together say |
-//! | [`codec`] | records as bytes, and back, whatever the bytes are |
-//! | [`file`] | the file: group commit, compaction, and what is done with one that cannot be used |
+//! | [`Record`] | one change |
+//! | [`Image`] | the state that all records add up to |
+//! | [`codec`] | records as bytes and back, for any bytes |
+//! | [`file`] | the file: group commit, compaction, and handling of unusable files |
 //!
 //! What it promises:
 //!
-//! - A record that was reported as committed is there after a crash at any moment. One that was not may be; and if it
-//!   is, so are all before it.
-//! - A tail that was torn by a crash is cut, and nothing else is ever dropped silently. What is damaged, of another boot,
-//!   of another node or of a newer version is set aside under a new name, and said. What was damaged, or is missing although an
-//!   agent ran on this boot, makes the image incomplete; what another name of this node wrote on this boot counts.
+//! - A committed record exists after a crash at any moment. An uncommitted one may exist, and then so do all
+//!   before it.
+//! - If a crash left a torn tail, it is cut off. Nothing else is ever dropped silently. A journal that is
+//!   damaged, or of another boot, another node or a newer version is renamed and reported. Damage, or a
+//!   missing journal although an agent ran on this boot, makes the image incomplete. A journal that this
+//!   machine wrote on this boot under another node name is used.
 
 mod checksum;
 pub mod codec;

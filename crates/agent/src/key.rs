@@ -1,8 +1,8 @@
-//! Whose a hold is.
+//! The key of a hold.
 //!
-//! A hold's key is the network's name, the container's id and the interface's name; that is what makes an ADD
-//! repeatable. An interface that has an address of each of several ranges holds them in parts, one a range. The engine is
-//! given 128 bits that follow from the key, always the same ones, and the text stays beside them.
+//! A key is the network's name, the container's ID and the interface's name; it makes an ADD repeatable. An
+//! interface with an address from each of several ranges holds them in parts, one per range. The engine gets
+//! 128 bits computed from the key, always the same, and the text is stored beside them.
 
 use std::fmt;
 
@@ -13,18 +13,19 @@ pub struct HoldKey {
     container: String,
     interface: String,
     part: u32,
-    /// Whether its pool stands in its network's place.
+    /// Whether the pool is in place of the network.
     adopted: bool,
 }
 
-/// What stands in an adopted key for what its record does not say. No interface and no container is named so.
+/// The placeholder in an adopted key for what its record does not say. No interface or container has this
+/// name.
 pub const UNSAID: &str = "*";
 
-/// What the engine knows a key by.
+/// The ID by which the engine knows a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HolderId(u128);
 
-/// The pod that a hold is for, as people know it. All empty outside Kubernetes.
+/// A hold's pod as people know it. All fields are empty outside Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// Its namespace.
@@ -35,9 +36,9 @@ pub struct Pod {
     pub uid: String,
 }
 
-/// A part of a key that cannot be used.
+/// An invalid part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {value:?} cannot be part of a hold's key; accepted is text without '/', and not none")]
+#[error("{field}: {value:?} cannot be part of a hold's key; accepted is non-empty text without '/'")]
 pub struct InvalidKey {
     /// Which part.
     pub field: &'static str,
@@ -67,7 +68,7 @@ impl HoldKey {
         Ok(key)
     }
 
-    /// The key of what is held because a record says so, which does not say for which network: the pool stands in its place.
+    /// The key of a hold adopted from a record, which does not name the network: the pool is in its place.
     pub fn adopted(
         pool: impl Into<String>,
         container: impl Into<String>,
@@ -76,7 +77,7 @@ impl HoldKey {
         Ok(Self { adopted: true, ..Self::new(pool, container, interface)? })
     }
 
-    /// Whether its network is not known, and the pool stands in its place.
+    /// Whether its network is unknown and the pool is in its place.
     pub fn is_adopted(&self) -> bool {
         self.adopted
     }
@@ -86,7 +87,7 @@ impl HoldKey {
         &self.network
     }
 
-    /// The container's id.
+    /// The container's ID.
     pub fn container(&self) -> &str {
         &self.container
     }
@@ -96,24 +97,24 @@ impl HoldKey {
         &self.interface
     }
 
-    /// The key of another part of the same attachment: what an interface holds of its range `n`, counted from 0.
+    /// The key of another part of the same attachment: the interface's hold in range `n`, counted from 0.
     #[must_use]
     pub fn part(&self, n: u32) -> Self {
         Self { part: n, ..self.clone() }
     }
 
-    /// Which part it is; 0 for the first, and where there is only one.
+    /// The number of its part; 0 for the first or only one.
     pub fn part_number(&self) -> u32 {
         self.part
     }
 
-    /// Whether it is of the same network, container and interface, whichever part.
+    /// Whether both have the same network, container and interface, in whatever part.
     pub fn is_part_of(&self, other: &Self) -> bool {
         (&self.network, &self.container, &self.interface)
             == (&other.network, &other.container, &other.interface)
     }
 
-    /// What the engine knows it by: FNV-1a of the text, in 128 bits.
+    /// Its ID in the engine: 128-bit FNV-1a of the text.
     pub fn id(&self) -> HolderId {
         const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

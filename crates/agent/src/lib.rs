@@ -1,29 +1,30 @@
 //! The node agent.
 //!
-//! What decides is apart from what does:
+//! Decisions and I/O are separate:
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`key`] | whose a hold is: network, container and interface |
-//! | [`node`] | **what a node does**: a state machine without I/O; events and the time in, actions out |
-//! | [`journal`] | what a node remembers over a restart of the agent, as a file under `/run` |
+//! | [`key`] | the key of a hold: network, container and interface |
+//! | [`node`] | **all decisions of a node**: a state machine without I/O; events and the time in, actions out |
+//! | [`journal`] | what a node remembers across restarts of the agent, as a file under `/run` |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
-//! | [`claims`] | addresses that outlive pods: which interface refers to which, and who has each |
+//! | [`claims`] | addresses that outlive pods: which interface refers to which claim, and which pod has each |
 //! | [`coil`] | Coil's dialect: addresses of routed pools |
 //! | [`whereabouts`] | Whereabouts' dialect: addresses of ranges |
-//! | [`pods`] | this node's pods: what they refer to and would like |
-//! | [`serve`] | the gRPC service that the CNI plugin calls, and what a dialect is to it |
-//! | [`objects`] | the API server: watches, asking for blocks and giving them back, which pool a pod gets |
-//! | [`wire`] | the kernel's thread: interfaces, routes, what is exported |
-//! | [`witness`] | those who can tell who uses which addresses when the journal cannot |
+//! | [`pods`] | this node's pods: which claims and addresses they ask for |
+//! | [`serve`] | the gRPC service that the CNI plugin calls, and the trait of dialects |
+//! | [`objects`] | the API server: watches, block requests and returns, which pool a pod gets |
+//! | [`wire`] | the kernel's thread: interfaces, routes, exported routes |
+//! | [`evidence`] | who uses which addresses, from other sources when the journal cannot tell |
 //! | [`inspect`] | what people and programs see: health, metrics, the node as JSON |
-//! | [`run`] | all of it together: start, stop, tombstones |
+//! | [`run`] | everything together: start, stop, tombstones |
 //!
-//! The rest carries events in and actions out, and decides nothing.
+//! All modules except [`node`] carry events in and actions out, and decide nothing.
 
 pub mod claims;
 pub mod coil;
 pub mod drive;
+pub mod evidence;
 pub mod inspect;
 pub mod journal;
 pub mod key;
@@ -34,7 +35,6 @@ pub mod run;
 pub mod serve;
 pub mod whereabouts;
 pub mod wire;
-pub mod witness;
 
 #[cfg(test)]
 mod testing;

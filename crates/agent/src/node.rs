@@ -1,8 +1,7 @@
-//! What a node does: hand out addresses of its blocks, remember who holds them, and keep itself stocked.
+//! The node: assigns addresses of its blocks, records who holds them, and requests blocks before it runs out.
 //!
-//! A state machine without I/O. [`Event`]s and the time go in, [`Action`]s come out; whoever carries actions out sends
-//! what became of them back as events. The same events give the same actions in every process, so that a run replays
-//! from its seed.
+//! A state machine without I/O. [`Event`]s and the time go in, [`Action`]s come out. The executor performs the actions and
+//! reports the results as events. The same events give the same actions in every process, so a run replays from its seed.
 //!
 //! ```text
 //!              Add                      an address                    recorded and wired
@@ -17,25 +16,25 @@
 //!
 //! What it promises:
 //!
-//! - An answer leaves only after what it says is committed to the journal, and the interface is in place or gone.
-//! - ADD is idempotent by key, also while the first is under way. DEL succeeds when there is nothing to do.
-//! - Nothing is handed out before journal, kernel and API have all been read ([`replay`]).
-//! - Nothing is handed out of a block any more once its object is gone, has another UID or names another node, and
-//!   nothing ever again ([`fence`]).
-//! - Who waits for an address is served in order as addresses come, whatever makes them come: every event ends with
-//!   looking at who waits and what there is, so no wake-up can be lost ([`serve`]).
-//! - The addresses of claims are here as long as somebody uses them here, and packets for them arrive here exactly as
-//!   long as the claim says so ([`claim_use`], [`reach`]).
-//! - What was left over is put away, after it was seen twice ([`leaks`]).
-//! - Nothing is handed out of a block whose holds may be forgotten before others were asked who uses its addresses ([`doubt`]).
-//! - Packets do not arrive at a pod that is gone for an address that may be somebody else's ([`bereft`]).
+//! - A call is answered only after its result is committed to the journal, and the interface is in place or gone.
+//! - ADD is idempotent by key, even while the first is in progress. DEL succeeds when there is nothing to do.
+//! - Nothing is assigned before journal, kernel and API have all been read ([`replay`]).
+//! - Once a block's object is gone, has another UID or names another node, nothing is ever assigned from it again
+//!   ([`fence`]).
+//! - Waiting calls get addresses in order, however addresses become free: every event ends with a check of who waits and
+//!   what is free, so no wake-up can be lost ([`serve`]).
+//! - The addresses of claims are on this node as long as a pod here uses them, and packets for them arrive here exactly
+//!   as long as the claim says so ([`claim_use`], [`reach`]).
+//! - Leaks are repaired after two observations ([`leaks`]).
+//! - If holds of a block may be lost, nothing is assigned from it before other sources were asked who uses its addresses
+//!   ([`doubt`]).
+//! - Packets for an address that may have another holder do not arrive at a pod that is gone ([`missing_pods`]).
 //! - The API is needed for new blocks only.
 
 mod action;
 mod adopt;
 mod attach;
 mod attachment;
-mod bereft;
 mod block;
 mod claim_use;
 mod commit;
@@ -47,6 +46,7 @@ mod fence;
 mod holding;
 mod keep;
 mod leaks;
+mod missing_pods;
 mod planted;
 mod pool;
 mod reach;
@@ -80,7 +80,6 @@ pub use slices::{SliceHold, SliceView};
 use crate::journal::Record;
 use crate::key::HolderId;
 use attachment::{Attachment, Former};
-use bereft::Bereft;
 use block::Owned;
 use commit::Commits;
 use detach::Sweep;
@@ -88,13 +87,14 @@ use doubt::Doubt;
 pub use doubt::{Consulted, Use};
 use fence::Lost;
 use leaks::Suspicions;
+use missing_pods::MissingPods;
 use pool::Pool;
 use reach::Reach;
 use replay::Start;
-use slices::Tenants;
+use slices::SliceHolders;
 use stock::Ask;
 
-/// Room for actions that is kept. Hardly an event has more, and those that have are of a start.
+/// How many actions a kept buffer has room for. Events with more are rare and happen at a start.
 const ACTIONS_KEPT: usize = 64;
 
 /// A call that waits for an answer.
@@ -105,7 +105,7 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Job(pub u64);
 
-/// A wish for a block.
+/// A request for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId(pub u64);
 
@@ -113,41 +113,41 @@ pub struct AskId(pub u64);
 #[derive(Debug)]
 pub struct Node {
     settings: Settings,
-    /// This node's own time, which never goes back; and what the clock lacks of it.
+    /// This node's own time, which never goes back, and how far the clock is behind it.
     now: Timestamp,
     ahead: Duration,
-    /// What has been read so far of journal, kernel and API; nothing once all is replayed.
+    /// What was read so far of journal, kernel and API; `None` once all is replayed.
     start: Option<Start>,
     pools: BTreeMap<String, Pool>,
     /// By UID.
     blocks: BTreeMap<String, Owned>,
-    /// UIDs that were fenced and forgotten, in case a late event speaks of one.
+    /// UIDs that were fenced and forgotten, in case a late event names one.
     lost: Lost,
     attachments: BTreeMap<HolderId, Attachment>,
-    /// Who held what cools.
+    /// The last holders of cooling addresses.
     former: BTreeMap<HolderId, Former>,
-    /// Who has something of a slice.
-    tenants: Tenants,
-    /// Where the addresses of claims are.
+    /// Holders of slice addresses.
+    slice_holders: SliceHolders,
+    /// Which claim users packets arrive at.
     reach: Reach,
     jobs: BTreeMap<Job, attach::Purpose>,
     sweeps: BTreeMap<Ticket, Sweep>,
     asks: BTreeMap<AskId, Ask>,
     suspicions: Suspicions,
-    /// Blocks of which holds may be forgotten.
+    /// Blocks whose holds may be incomplete.
     doubt: Doubt,
     /// Pods that may be gone while their containers run.
-    bereft: Bereft,
+    missing_pods: MissingPods,
     commits: Commits,
     exported: Option<BTreeSet<Cidr>>,
-    /// Pools to look at before the event is over.
+    /// Pools to process before the event ends.
     touched: BTreeSet<String>,
     last_number: u64,
     actions: Vec<Action>,
 }
 
 impl Node {
-    /// A node that knows nothing yet and hands out nothing.
+    /// A node that knows nothing yet and assigns nothing.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -159,14 +159,14 @@ impl Node {
             lost: Lost::default(),
             attachments: BTreeMap::new(),
             former: BTreeMap::new(),
-            tenants: Tenants::default(),
+            slice_holders: SliceHolders::default(),
             reach: Reach::default(),
             jobs: BTreeMap::new(),
             sweeps: BTreeMap::new(),
             asks: BTreeMap::new(),
             suspicions: Suspicions::default(),
             doubt: Doubt::default(),
-            bereft: Bereft::default(),
+            missing_pods: MissingPods::default(),
             commits: Commits::default(),
             exported: None,
             touched: BTreeSet::new(),
@@ -175,7 +175,7 @@ impl Node {
         }
     }
 
-    /// Takes an event in and says what is to be done, in this order.
+    /// Handles an event and returns the actions to perform, in this order.
     pub fn handle(&mut self, event: Event, clock: Timestamp) -> Vec<Action> {
         self.notice(clock);
         match event {
@@ -214,8 +214,8 @@ impl Node {
         std::mem::take(&mut self.actions)
     }
 
-    /// Takes the memory of actions back that were carried out: to make room anew at every event would take almost as long as
-    /// to decide.
+    /// Reuses the memory of performed actions: allocating it anew for every event would take almost as long
+    /// as deciding.
     pub fn reuse(&mut self, mut actions: Vec<Action>) {
         actions.clear();
         if self.actions.is_empty() && actions.capacity() <= ACTIONS_KEPT {
@@ -223,7 +223,7 @@ impl Node {
         }
     }
 
-    /// Looks at every pool that the event may have changed anything for.
+    /// Processes every pool that the event may have affected.
     fn settle(&mut self) {
         if self.start.is_some() {
             return;
@@ -234,7 +234,7 @@ impl Node {
             self.stock(&pool);
             self.fail_hopeless(&pool);
             self.keep(&pool);
-            self.give_back(&pool);
+            self.return_blocks(&pool);
         }
         self.export();
     }
@@ -253,7 +253,7 @@ impl Node {
         self.actions.push(Action::Report(report));
     }
 
-    /// Writes a record down and says its position.
+    /// Adds a record to the journal and returns its position.
     fn record(&mut self, record: Record) -> u64 {
         let position = self.commits.next_position();
         self.actions.push(Action::Record { position, record });

@@ -1,16 +1,16 @@
 //! The agent as a whole: journal, kernel, API server and the plugin's socket around one node.
 //!
-//! A start goes in this order, and each step says what it found:
+//! A start has these steps, and each reports what it found:
 //!
-//! 1. the journal is read; one that is torn is cut, one that is foreign or damaged is set aside; if it may lack holds, blocks are
-//!    withheld until others were asked ([`crate::witness`])
-//! 2. the kernel's links are listed
-//! 3. pools and blocks are read from the API server, for as long as it takes
-//! 4. the DELs that came while no agent ran are done
-//! 5. the socket opens
+//! 1. It reads the journal. A torn one is cut, a foreign or damaged one is renamed. If holds may be missing,
+//!    blocks are withheld until other sources were asked ([`crate::evidence`]).
+//! 2. It lists the kernel's links.
+//! 3. It reads pools and blocks from the API server, however long that takes.
+//! 4. It performs the DELs that came while no agent ran.
+//! 5. It opens the socket.
 //!
-//! An end leaves everything in place for the next start: nobody is let in any more, calls that are under way are finished
-//! or told to try again, the journal is written to its end.
+//! A stop leaves everything in place for the next start: the agent accepts no new calls, finishes calls in
+//! progress or tells them to try again, and writes the journal to its end.
 
 mod boot;
 mod executor;
@@ -42,6 +42,7 @@ pub use stage::{Progress, Stage};
 use crate::claims::{self, Claims, Reason};
 use crate::coil::Coil;
 use crate::drive::{Driver, Handle, NodeChannel};
+use crate::evidence::{ClientOf, EvidenceCollector};
 use crate::inspect::{ApiCalls, Inspector, Parts};
 use crate::journal::{Commit, Journal, Known, OpenError, Opened, Origin};
 use crate::node::{self, Event, Node};
@@ -52,16 +53,15 @@ use crate::whereabouts::Whereabouts;
 use crate::whereabouts::ledgers::{self, Ledgers};
 use crate::whereabouts::slices::{self, Slices};
 use crate::wire::{self, Wirer};
-use crate::witness::{ClientOf, Witness};
 use executor::NodeExecutor;
 use stage::Stages;
 use tombstones::Tombstones;
 
 /// Longer than any agent runs.
 const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
-/// How long routes to other nodes stay that lead nowhere else now.
+/// How long a route to another node stays that has no new destination.
 const REMOTE_LINGERS: Duration = Duration::from_millis(30);
-/// What tells this boot of the kernel from all others.
+/// Identifies this boot of the kernel.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why an agent cannot start.
@@ -70,35 +70,35 @@ pub enum StartError {
     /// The journal cannot be used.
     #[error("cannot open the journal")]
     Journal(#[from] OpenError),
-    /// It is not known which boot this is, and so which journal is of it.
+    /// The boot is unknown, and so is which journal belongs to it.
     #[error("cannot read {BOOT_ID}")]
     Boot(#[source] io::Error),
-    /// The directory cannot be closed to others.
+    /// The directory's permissions cannot be restricted.
     #[error("cannot restrict {} to root", .directory.display())]
     Restrict {
         /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The host's namespace cannot be opened.
     #[error("cannot open the host's network namespace")]
     Namespace(#[from] netns::Error),
-    /// The host cannot be worked with.
+    /// The host's network cannot be used.
     #[error("cannot use the host's network")]
     Host(#[from] HostError),
-    /// There is no thread for the kernel.
-    #[error("cannot begin to work on the kernel")]
+    /// The kernel's thread cannot start.
+    #[error("cannot start the kernel's thread")]
     Kernel(#[from] wire::StartError),
-    /// There is no thread for calls.
+    /// The thread for calls cannot start.
     #[error("cannot start the thread that answers calls")]
     Thread(#[source] io::Error),
-    /// A task ended that must not.
+    /// A task ended unexpectedly.
     #[error("a task of the start ended early")]
     Task(#[from] JoinError),
 }
 
-/// Why an agent ended although nobody told it to.
+/// Why an agent ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The socket cannot be opened.
@@ -107,15 +107,15 @@ pub enum RunError {
     /// The socket cannot be served.
     #[error("cannot serve the plugin's socket")]
     Serve(#[source] io::Error),
-    /// A task ended that must not.
+    /// A task ended unexpectedly.
     #[error("a task ended early")]
     Task(#[from] JoinError),
-    /// The node is not driven any more.
+    /// The node's loop ended.
     #[error("the node's loop ended early")]
     Driver,
 }
 
-/// An agent that runs. It goes on when this is dropped; the token that it was started with ends it.
+/// A running agent. It continues when this is dropped; the token that it was started with ends it.
 #[derive(Debug)]
 pub struct Agent {
     node: Handle,
@@ -128,10 +128,10 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Reads the journal, prepares the host, lists what the kernel has, and begins to read the API server. The rest of the
-    /// start happens behind; [`Agent::progress`] says how far it is.
+    /// Reads the journal, prepares the host, lists the kernel's links, and begins to read the API server. The
+    /// rest of the start runs in the background; [`Agent::progress`] shows its stage.
     ///
-    /// `stop` ends it.
+    /// `stop` ends the agent.
     pub async fn start<C: Clock + Clone, E: Entropy>(
         client: Client,
         options: AgentOptions,
@@ -145,7 +145,7 @@ impl Agent {
             let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
             tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
         };
-        // Ends only after the last call was answered: also what is under way may need the API server.
+        // Ends only after the last call was answered: calls in progress may still need the API server.
         let life = CancellationToken::new();
         let tell = {
             let node = node.clone();
@@ -163,7 +163,7 @@ impl Agent {
         let slices = {
             let mut wanted = slices::SlicesOptions::new(&options.node.node, &options.whereabouts_namespace);
             if options.outside_kubernetes {
-                // There are no pods in such an API: that one is missing says nothing.
+                // Such an API has no pods, so a missing pod means nothing.
                 wanted.look_at_pods = NEVER;
             }
             Slices::start(client.clone(), wanted, clock.clone(), node.clone(), life.clone())
@@ -178,7 +178,7 @@ impl Agent {
             Ledgers::new(client.clone(), wanted, clock.clone(), life.clone())
         };
         let pods = Pods::new(client.clone(), &options.node.node, clock.clone(), life.clone());
-        // Outside Kubernetes there are neither pods nor networks that could refer to a claim.
+        // Outside Kubernetes neither pods nor networks can refer to a claim.
         let claims = (!options.outside_kubernetes).then(|| {
             let routes = options.route_blocks.then(|| objects.clone());
             let around = (node.clone(), pods.clone(), routes);
@@ -197,10 +197,10 @@ impl Agent {
         if options.route_blocks {
             tokio::spawn(route_blocks(objects.remote_routes(), Arc::downgrade(&kernel)));
         }
-        let witness = Witness {
+        let evidence = EvidenceCollector {
             node: node.clone(),
             name: options.node.node.clone(),
-            places: options.witnesses.clone(),
+            sources: options.evidence.clone(),
             host: options.namespace.clone(),
             api: (!options.outside_kubernetes).then(|| (ClientOf(client.clone()), pods.clone())),
             runtime: tokio::runtime::Handle::current(),
@@ -208,7 +208,7 @@ impl Agent {
         };
         let executor = NodeExecutor {
             node: node.clone(),
-            witness,
+            evidence,
             journal,
             kernel,
             objects: objects.clone(),
@@ -235,7 +235,7 @@ impl Agent {
                     .with_claims(claims.clone()),
             ),
         ];
-        // Added ones come first: a plugin of ours may be asked for addresses of theirs.
+        // Added dialects come first: our plugin may be asked for addresses of theirs.
         let dialects = options.dialects.iter().cloned().chain(own).collect();
         let service = Service::new(node.clone(), clock.clone(), dialects, Some(postponed.clone()));
         let progress = stages.progress();
@@ -263,7 +263,7 @@ impl Agent {
         Ok(Self { node, objects, slices, ledgers, progress, inspector, ended })
     }
 
-    /// The way to the node.
+    /// The handle to the node.
     pub fn node(&self) -> Handle {
         self.node.clone()
     }
@@ -283,7 +283,7 @@ impl Agent {
         self.ledgers.clone()
     }
 
-    /// How far it is.
+    /// Its stage.
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
@@ -299,11 +299,11 @@ impl Agent {
     }
 }
 
-/// Calls are read, decided, carried out and answered on one thread: each that took part in one would have to be woken up for
-/// it, which takes the kernel as long as all that is to be decided.
+/// Runs calls on one thread from reading to answering. With several threads, each would have to be woken up
+/// for a call, which takes the kernel as long as the decision itself.
 ///
-/// The thread ends with the runtime that it was started on, wherever it stands: without the watches that run there, it would
-/// answer for an agent that is not there any more.
+/// The thread ends with the runtime that it was started on, at whatever point: without the watches that run
+/// there, it would answer for an agent that no longer exists.
 fn on_own_thread<T: Send + 'static>(
     life: impl Future<Output = T> + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
@@ -318,17 +318,18 @@ fn on_own_thread<T: Send + 'static>(
                 _ = gone => None,
             }
         });
-        // What is still being done here goes with the runtime, before anybody hears of the end.
+        // Work still in progress here ends with the runtime, before anybody learns of the end.
         drop(runtime);
         if let Some(outcome) = outcome {
-            // Nobody waits for it any more only when the process is ending.
+            // The receiver is gone only when the process is ending.
             let _ = end.send(outcome);
         }
     })?;
     Ok(ended)
 }
 
-/// Opens the journal and the kernel, tells the node what they have, and says how many claim users the journal has.
+/// Opens the journal and the kernel, reports their contents to the node, and returns how many claim users the
+/// journal has.
 fn open(
     options: &AgentOptions,
     clock: impl Clock + Clone,
@@ -350,7 +351,7 @@ fn open(
         warn!("{note}");
     }
     restrict(options.paths.journal())?;
-    // Who has the claims of claim users that the journal may have forgotten is to be known, too.
+    // The claims of claim users that the journal may have lost must be known, too.
     let claim_uses = image.claim_uses().count() + usize::from(image.known() == Known::Lost);
     info!(path = %journal.path().display(), holds = image.holds().count(), claim_uses, "read the journal");
     node.tell(Event::Journal(image));
@@ -369,10 +370,10 @@ fn open(
     Ok((journal, claim_uses, kernel, host()?))
 }
 
-/// Tells the kernel's thread of other nodes' blocks and claims, until one of the two ends.
+/// Passes other nodes' blocks and claims to the kernel's thread until either end closes.
 ///
-/// What has nowhere to go any more goes a moment later than what goes somewhere else: a claim that came to this node has the
-/// route to its pod here by then, and at every moment one of the two.
+/// A route without a new destination is removed a moment later than one that changes: a claim that moved to
+/// this node has the route to its pod here by then, so there is always one of the two.
 async fn route_blocks(mut routes: watch::Receiver<Option<RemoteRoutes>>, kernel: Weak<Wirer>) {
     let tell = |routes: RemoteRoutes| kernel.upgrade().map(|kernel| kernel.remote(routes));
     let mut told = RemoteRoutes::new();
@@ -397,7 +398,7 @@ async fn route_blocks(mut routes: watch::Receiver<Option<RemoteRoutes>>, kernel:
     }
 }
 
-/// Nobody but root is to look into the directory, whoever made it.
+/// Only root may look into the directory, whoever created it.
 fn restrict(directory: &Path) -> Result<(), StartError> {
     fs::set_permissions(directory, Permissions::from_mode(0o700))
         .map_err(|source| StartError::Restrict { directory: directory.to_owned(), source })
@@ -410,9 +411,9 @@ struct Life<C> {
     postponed: PostponedDels,
     claims: Option<Claims>,
     stages: Stages,
-    /// When this is cancelled, the agent stops.
+    /// Cancelling this stops the agent.
     stop: CancellationToken,
-    /// When this is cancelled, it has stopped, and loops and watches end.
+    /// Cancelled once it has stopped; then loops and watches end.
     life: CancellationToken,
 }
 
@@ -449,7 +450,7 @@ impl<C: Clock + Clone> Life<C> {
         tombstones.replay().await;
         let socket = self.options.paths.socket();
         let listening = serve::listen(&socket)?;
-        // The socket is there and serves nobody yet: what was left until now is done first.
+        // The socket exists and serves nobody yet: postponed DELs come first.
         tombstones.replay().await;
         self.stages.enter(Stage::Serving);
         info!(socket = %socket.display(), "answering the plugin");
@@ -457,20 +458,20 @@ impl<C: Clock + Clone> Life<C> {
             std::pin::pin!(listening.serve(self.service.clone(), self.stop.clone().cancelled_owned()));
         tokio::select! {
             ended = &mut serving => return ended.map_err(RunError::Serve),
-            () = look_now_and_then(&tombstones, self.options.tombstone_interval) => {}
+            () = replay_periodically(&tombstones, self.options.tombstone_interval) => {}
             () = self.stop.cancelled() => {}
         }
         self.stages.enter(Stage::Stopping);
         if let Ok(ended) = tokio::time::timeout(self.options.stop_patience, serving).await {
             return ended.map_err(RunError::Serve);
         }
-        warn!(waited = ?self.options.stop_patience, "calls are under way still; they are told to try again");
+        warn!(waited = ?self.options.stop_patience, "calls are still in progress; they are told to try again");
         Ok(())
     }
 }
 
-/// Looks for tombstones for ever.
-async fn look_now_and_then<C: Clock + Clone>(tombstones: &Tombstones<C>, interval: Duration) {
+/// Replays tombstones periodically, forever.
+async fn replay_periodically<C: Clock + Clone>(tombstones: &Tombstones<C>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

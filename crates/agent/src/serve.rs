@@ -1,16 +1,17 @@
 //! The gRPC service `tenure.cni.v1.CNI` on a unix socket that only root may open.
 //!
-//! A call goes to the [`Dialect`] that its configuration is of, whose answer becomes a CNI result in the version that the
-//! configuration asks for. A refusal is an answer like any other; a gRPC status other than OK is for what is no call.
+//! A call goes to the [`Dialect`] that its configuration belongs to. The answer becomes a CNI result in the
+//! version that the configuration asks for. A refusal is a normal answer; a gRPC status other than OK means
+//! that the request was not a valid call.
 
 mod call;
-mod conversation;
+mod connection;
 mod dialect;
 mod failure;
-mod place;
 mod postponed;
 mod result;
 mod service;
+mod socket;
 
 use std::io;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
@@ -24,28 +25,28 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use conversation::{Kept, converse};
+use connection::{BufferPool, serve_connection};
 
 pub use call::{Call, Held, PodName};
 pub use dialect::{Answered, Deleted, Dialect};
-pub use place::ListenError;
 pub use postponed::PostponedDels;
 pub use service::Service;
+pub use socket::ListenError;
 
-/// A socket that is being listened on.
+/// A socket with a listener.
 #[derive(Debug)]
 pub struct Listening {
     listener: UnixListener,
 }
 
-/// Listens on a socket of mode 0600. The directory is made with mode 0700 if it is not there, and what an agent before
-/// left under the socket's name goes.
+/// Listens on a socket of mode 0600. Creates the directory with mode 0700 if needed, and removes an earlier
+/// agent's socket of the same name.
 pub fn listen(socket: &Path) -> Result<Listening, ListenError> {
-    Ok(Listening { listener: place::bind(socket)? })
+    Ok(Listening { listener: socket::bind(socket)? })
 }
 
 impl Listening {
-    /// Serves until `ended`; calls that are under way then are finished.
+    /// Serves until `ended`, and then finishes calls in progress.
     pub async fn serve<C: Clock + Clone>(
         self,
         service: Service<C>,
@@ -57,7 +58,8 @@ impl Listening {
             stream.set_nonblocking(true)?;
             Ok(stream)
         };
-        let (conversations, ending, kept) = (TaskTracker::new(), CancellationToken::new(), Kept::default());
+        let (connections, ending, buffers) =
+            (TaskTracker::new(), CancellationToken::new(), BufferPool::default());
         let told = ending.clone().drop_guard();
         let mut ended = std::pin::pin!(ended);
         loop {
@@ -68,25 +70,30 @@ impl Listening {
             };
             match accepted {
                 Ok(stream) => {
-                    conversations.spawn(converse(stream, service.clone(), kept.clone(), ending.clone()));
+                    connections.spawn(serve_connection(
+                        stream,
+                        service.clone(),
+                        buffers.clone(),
+                        ending.clone(),
+                    ));
                 }
-                // Too many open files, most likely: asking again at once would not help.
+                // Most likely too many open files: an immediate retry would not help.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
         // The listener goes first, so that a runtime that comes too late is refused at once.
         drop(listener);
         drop(told);
-        conversations.close();
-        conversations.wait().await;
+        connections.close();
+        connections.wait().await;
         Ok(())
     }
 }
 
-/// Not tokio's own listener: what that accepts is watched from the beginning, and most callers need not be.
+/// Not tokio's own listener: that registers every accepted connection at once, which most do not need.
 #[expect(
     deprecated,
-    reason = "what took its place asks in unsafe code that the file stays open, as a listener does by itself"
+    reason = "the replacement needs unsafe code to promise that the file stays open, which a listener does by itself"
 )]
 fn watched(listener: StdUnixListener) -> io::Result<AsyncFd<StdUnixListener>> {
     AsyncFd::with_interest(listener, Interest::READABLE)

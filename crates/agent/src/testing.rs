@@ -1,4 +1,4 @@
-//! What several test beds of this crate need: patience, and an executor that commits at once.
+//! Shared by the test beds of this crate: waiting, and an executor that commits at once.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::journal::{Image, Record};
 use crate::node::{Action, Event};
 use crate::whereabouts::slices::Slices;
 
-/// Much longer than anything takes, also on a machine that is busy with other things.
+/// Much longer than anything takes, even on a busy machine.
 pub(crate) const SOON: Duration = tenure_testbed::wait::PATIENCE;
 
-/// A moment in which something that should not happen would.
+/// Waits long enough for something wrong to happen.
 pub(crate) async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
-/// Waits until there is something, with a limit.
+/// Waits for a value, with a limit.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         loop {
@@ -29,7 +29,7 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
     tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("waited {SOON:?} for {what}"))
 }
 
-/// The executor of a node that has slices and nothing else: commits everything at once, and says what is different.
+/// The executor of a node that has only slices: commits everything at once and reports what changed.
 pub(crate) struct Obedient {
     pub(crate) node: Handle,
     pub(crate) slices: Slices,

@@ -1,9 +1,9 @@
-//! Networks that say `"ipam": {"type": "whereabouts"}`, whoever makes their interfaces.
+//! Networks with `"ipam": {"type": "whereabouts"}`, whichever plugin creates their interfaces.
 //!
-//! Ranges with slices are held on this node, without a call to the API server; ranges without are held in shared
-//! [`Ledgers`]. An ADD has an address of each of its ranges or none. Who refers to a claim is held on this node as well,
-//! whichever ranges: the claim is on record already. What a network's configuration says is read anew with every call, and what
-//! it says without effect is said once.
+//! Ranges with slices are held on this node, without a call to the API server; ranges without slices are held
+//! in shared [`Ledgers`]. An ADD gets an address from each of its ranges or none. Claims are held on this
+//! node as well, for all ranges: they are already on record. The network's configuration is parsed for every
+//! call, and settings without effect are logged once.
 
 mod claimed;
 mod flat_file;
@@ -35,15 +35,15 @@ use slices::Slices;
 
 /// The dialect's name, as `ipam.type` has it.
 const TYPE: &str = "whereabouts";
-/// So many remarks are remembered, so that they are not made again.
+/// How many notices are remembered, so that they are not logged again.
 const MOST_REMARKS: usize = 1_000;
 
-/// What serves Whereabouts' networks.
+/// Serves Whereabouts' networks.
 #[derive(Debug)]
 pub struct Whereabouts {
     ledgers: Ledgers,
     slices: Slices,
-    /// Which addresses pods would like.
+    /// Which addresses pods prefer.
     pods: Pods,
     claims: Option<Claims>,
     flat_files: FlatFiles,
@@ -53,7 +53,7 @@ pub struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// Serves by these. Flat files may be in `directory`, too, which is the agent's own.
+    /// A dialect over these sources. Flat files may also be in `directory`, which is the agent's own.
     pub fn new(
         ledgers: Ledgers,
         slices: Slices,
@@ -72,7 +72,7 @@ impl Whereabouts {
         }
     }
 
-    /// Pods may refer to claims, too.
+    /// Pods may also refer to claims.
     #[must_use]
     pub fn with_claims(self, claims: Option<Claims>) -> Self {
         Self { claims, ..self }
@@ -100,17 +100,18 @@ impl Whereabouts {
         Ok(config.result(&held))
     }
 
-    /// The annotation of the pod that names the address it would like; empty if it has none.
+    /// The pod's annotation with the address that it prefers; empty if it has none.
     async fn wish(&self, config: &Config) -> String {
         let pod = pod_name(config);
-        // There are no pods to ask outside Kubernetes.
+        // There are no pods outside Kubernetes.
         if self.outside_kubernetes || pod.name.is_empty() {
             return String::new();
         }
         self.pods.wish_of(&pod).await
     }
 
-    /// What a container has that was attached before the ranges were cut, if that is an address of each.
+    /// The addresses of a container that was attached before the ranges were divided into slices, if it has
+    /// one of each range.
     async fn held_uncut(
         &self,
         call: &Call<'_>,
@@ -136,21 +137,22 @@ impl Whereabouts {
                 let pools = config.ranges.iter().map(|it| PoolId::shared(&config.network, it.cidr()));
                 (config.network.clone(), pools.collect())
             }
-            // What was given with a good configuration must be given back also when it has become a bad one.
+            // An address that was assigned by a valid configuration must be released even if the
+            // configuration became invalid.
             Err(failure) => (network_name(call).ok_or(failure)?, Vec::new()),
         };
         let held_here = call.release().await? > 0;
         let name = &call.network.name;
         let known = self.ledgers.attachment(name, &call.message.container_id, &call.message.ifname);
-        // What this node held, of a slice or of a claim, is in no shared ledger.
+        // What this node held, from a slice or a claim, is in no shared ledger.
         if known.is_none() && held_here {
             return Ok(Deleted::Done);
         }
         if pools.is_empty() && known.is_none() && self.load(call).is_ok() {
-            // It has nothing but addresses that are passed on.
+            // It has only addresses that are passed on.
             return Ok(Deleted::Done);
         }
-        // It may have been attached when its network's name was another one.
+        // It may have been attached when its network had another name.
         let network = known.map_or(network, |known| known.network);
         match self.ledgers.release(name, &network, &holder(call), pools).await {
             Ok(_) => Ok(Deleted::Done),
@@ -171,7 +173,7 @@ impl Whereabouts {
             self.ledgers.attachment(name, &call.message.container_id, &call.message.ifname).is_some();
         if config.is_sliced() {
             let checked = self.check_slices(&call.key()?, call, &config, &expected).await;
-            // Who was attached before the ranges were cut has nothing of a slice.
+            // A container that was attached before the ranges were divided has nothing in a slice.
             if checked.is_ok() || !shared {
                 return checked;
             }
@@ -233,7 +235,7 @@ impl Whereabouts {
         Ok(Config::load(&call.network.json, flat.as_deref(), &arguments)?)
     }
 
-    /// Whose the addresses are. Where there are no pods, a container stands for one.
+    /// The holder of the addresses. Without pods, the container takes the pod's place.
     fn who(&self, call: &Call<'_>, config: &Config) -> Result<Who, Failure> {
         let podref = match config.pod() {
             Ok(podref) => podref,
@@ -243,7 +245,7 @@ impl Whereabouts {
         Ok(Who { podref, ..holder(call) })
     }
 
-    /// Says once what of a configuration has no effect.
+    /// Logs once which settings of a configuration have no effect.
     fn say(&self, config: &Config) {
         if config.notices.is_empty() {
             return;
@@ -268,7 +270,7 @@ fn pod_name(config: &Config) -> PodName {
     }
 }
 
-/// The container's interface. Which pod it is for, an ADD has to know.
+/// The container's interface. An ADD must also know the pod.
 fn holder(call: &Call<'_>) -> Who {
     let part = |key: &str| call.message.args.get(key).cloned().unwrap_or_default();
     let podref = format!("{}/{}", part("K8S_POD_NAMESPACE"), part("K8S_POD_NAME"));
@@ -285,7 +287,7 @@ fn ipam<'c>(call: &'c Call<'_>) -> &'c Map<String, Value> {
     call.network.json.get("ipam").and_then(Value::as_object).unwrap_or(&NONE)
 }
 
-/// `network_name`, whatever else the configuration says.
+/// `network_name`, even if the rest of the configuration is invalid.
 fn network_name(call: &Call<'_>) -> Option<String> {
     match ipam(call).get("network_name") {
         None | Some(Value::Null) => Some(String::new()),

@@ -1,10 +1,9 @@
-//! Interfaces: makes, looks at and takes them away, one after the other, because the kernel does not do it any faster
-//! side by side.
+//! Interfaces: creates, checks and removes them one after the other, because the kernel is no faster in
+//! parallel.
 //!
-//! What it promises: every job is answered by one event, and jobs are done in the order in which they were given: by a
-//! thread of their own, or, while that has nothing to do, by whoever brings one and would only wait for it.
-//! Nothing on the way of a job lists anything. Links that were taken out of service are deleted by another thread, many
-//! at once.
+//! It promises that every job is answered by one event, and that jobs are done in the order in which they
+//! came: by a thread of their own, or, while that is idle, by the caller, who would only wait otherwise. No
+//! step of a job lists anything. Another thread deletes removed links, many at once.
 
 mod announcer;
 mod observer;
@@ -31,13 +30,13 @@ use announcer::Announcer;
 use reaping::Reaping;
 use worker::{Task, Worker};
 
-/// Why there is no thread for the kernel.
+/// Why the kernel's thread cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The host cannot be prepared.
     #[error("cannot prepare the host's network")]
     Host(#[from] HostError),
-    /// What is there cannot be listed.
+    /// Our links cannot be listed.
     #[error("cannot list what the kernel has of ours")]
     List(#[from] socket::Error),
     /// A thread cannot be started.
@@ -45,19 +44,20 @@ pub enum StartError {
     Thread(#[from] io::Error),
 }
 
-/// The way to the kernel's thread. Dropping it ends the thread after what it was given to do.
+/// The handle to the kernel's thread. Dropping it ends the thread after its remaining jobs.
 pub struct Wirer {
     tasks: Option<Sender<Task>>,
-    /// How many of them are not done.
+    /// How many jobs are not done.
     waiting: Arc<AtomicUsize>,
     worker: Arc<Mutex<Worker>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Wirer {
-    /// Prepares the host, tells what links there are, and starts. `reaper` is the same host once more, for deleting.
+    /// Prepares the host, reports its links, and starts. `reaper` is a second handle to the same host, for
+    /// deleting.
     ///
-    /// `tell` is called on the kernel's thread, with what was handed on to it.
+    /// `tell` is called on the kernel's thread, with the results of jobs passed to it.
     pub fn start(
         mut host: Host,
         reaper: Host,
@@ -79,17 +79,17 @@ impl Wirer {
         Ok(Self { tasks: Some(tasks), waiting, worker, thread: Some(thread) })
     }
 
-    /// Does an [`Action::Wire`], [`Action::Unwire`] or [`Action::Inspect`] here and now, unless something else is to be done
-    /// before it; gives it back then, and anything else.
+    /// Performs an [`Action::Wire`], [`Action::Unwire`] or [`Action::Inspect`] immediately, unless other jobs
+    /// come first; then it returns the job, and also any other action.
     #[expect(
         clippy::result_large_err,
-        reason = "it is given back, which is no failure, and not put on the heap for it"
+        reason = "returning the action is no failure, and it is not worth a heap allocation"
     )]
     pub fn at_once(&self, job: Action) -> Result<Event, Action> {
         if !matches!(job, Action::Wire(_) | Action::Unwire { .. } | Action::Inspect(_)) {
             return Err(job);
         }
-        // Who has the worker and finds nothing waiting comes after all that was given before.
+        // If the lock is free and nothing waits, all earlier jobs are done.
         let Ok(mut worker) = self.worker.try_lock() else { return Err(job) };
         if self.waiting.load(Ordering::Acquire) > 0 {
             return Err(job);
@@ -97,14 +97,15 @@ impl Wirer {
         worker.answer(job)
     }
 
-    /// Gives the kernel something to do: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`], [`Action::Reach`],
-    /// [`Action::Announce`], [`Action::Repair`], [`Action::Look`] or [`Action::Export`]. Returns at once.
+    /// Passes a job to the kernel's thread: [`Action::Wire`], [`Action::Unwire`], [`Action::Inspect`],
+    /// [`Action::Reach`], [`Action::Announce`], [`Action::Repair`], [`Action::Look`] or [`Action::Export`].
+    /// Returns at once.
     pub fn carry_out(&self, job: Action) {
         self.give(Task::Job(Box::new(job)));
     }
 
-    /// Routes other nodes' blocks, each through its node's address, and withdraws all that are not among these. Never
-    /// called, such routes are left alone. They are verified now and then. Returns at once.
+    /// Routes other nodes' blocks, each through its node's address, and removes all other such routes. If
+    /// this is never called, such routes are left alone. They are verified periodically. Returns at once.
     pub fn remote(&self, blocks: BTreeMap<IpAddr, BTreeSet<Cidr>>) {
         self.give(Task::Remote(blocks));
     }
@@ -112,7 +113,7 @@ impl Wirer {
     fn give(&self, task: Task) {
         if let Some(tasks) = &self.tasks {
             self.waiting.fetch_add(1, Ordering::AcqRel);
-            // The thread ends only after this does.
+            // The thread outlives this handle.
             let _ = tasks.send(task);
         }
     }

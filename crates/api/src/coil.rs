@@ -47,7 +47,7 @@ pub mod label {
     pub const NODE: &str = "coil.cybozu.com/node";
     /// On a block: the UID of the request that it answers, so that a repeated answer carves no second block.
     pub const REQUEST: &str = "coil.cybozu.com/request";
-    /// On a block: nobody hands out its addresses.
+    /// On a block: nobody assigns its addresses.
     pub const RESERVED: &str = "coil.cybozu.com/reserved";
     /// On a block: it is nobody's. It only occupies its name, because an older pool has carved its addresses, or is about to.
     /// The value is `true`.
@@ -68,7 +68,7 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// On a pool: no block is free.
     pub const EXHAUSTED: &str = "Exhausted";
-    /// On a pool: part of it belongs to an older pool, and is not handed out from here.
+    /// On a pool: part of it belongs to an older pool, and is not assigned from here.
     pub const OVERLAPPING: &str = "Overlapping";
     /// On a request: it was dealt with; says nothing about success.
     pub const COMPLETE: &str = "Complete";

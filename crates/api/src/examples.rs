@@ -1,7 +1,8 @@
-//! Objects that are accepted and objects that are refused, for tests of every server that serves our definitions.
+//! Objects that are accepted and objects that are refused, for tests of every server that serves our
+//! definitions.
 //!
-//! The table is `fixtures/rules.yaml`. The tests of this crate hold it against the rules themselves; the suites that
-//! start servers hold it against those.
+//! The table is `fixtures/rules.yaml`. The tests of this crate compare it with the rules themselves; the
+//! suites that start servers compare it with those.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize;
@@ -9,17 +10,17 @@ use serde_json::{Map, Value, json};
 
 const RULES: &str = include_str!("../fixtures/rules.yaml");
 
-/// One write, and what becomes of it.
+/// One write and its result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
     /// The behaviour, as a sentence.
     pub name: String,
-    /// Which kind is written.
+    /// The kind that is written.
     pub kind: String,
-    /// The object before, for an update.
+    /// The object before an update.
     pub old: Option<Value>,
-    /// What is written.
+    /// The object that is written.
     pub object: Value,
     /// What the rules refuse, each with its exact message.
     #[serde(default)]
@@ -40,7 +41,7 @@ pub struct Refusal {
 }
 
 impl Example {
-    /// All examples. Objects are complete: a server can be given them as they are.
+    /// All examples. Objects are complete: a server accepts them unchanged.
     pub fn all() -> Result<Vec<Self>, ExampleError> {
         let mut examples: Vec<Self> = serde_saphyr::from_str(RULES).map_err(Box::new)?;
         for (number, example) in examples.iter_mut().enumerate() {
@@ -70,7 +71,7 @@ impl Example {
 /// Why the table cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ExampleError {
-    /// It is not what it should be.
+    /// It cannot be parsed.
     #[error("reading fixtures/rules.yaml: {0}")]
     Yaml(#[from] Box<serde_saphyr::Error>),
     /// An example of a kind that is not ours.

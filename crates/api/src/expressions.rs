@@ -16,8 +16,8 @@ pub(crate) fn is_cidr_of(family: &str, of: &str) -> String {
     format!("({} && cidr({of}).ip().family() == {number})", is_cidr(of))
 }
 
-/// A message with `%s` in it. `format` goes outermost and numbers go through `string`: kube-apiserver cannot bound
-/// the length of what either returns, so concatenating it would exceed every budget.
+/// A message with `%s` in it. `format` is outermost and numbers go through `string`: kube-apiserver cannot
+/// bound the length of what either returns, so concatenating it would exceed every budget.
 pub(crate) fn says(text: &str, values: &[&str]) -> Message {
     Message::Expression(format!("{}.format([{}])", quoted(text), values.join(", ")))
 }

@@ -1,10 +1,10 @@
-//! Pools that overlap each other: what a schema cannot see.
+//! Pools that overlap each other, which a schema cannot detect.
 //!
-//! Of two pools that share addresses the older one keeps them. The younger one gets the condition `Overlapping`, and
-//! its blocks that share an address with an older pool are withheld: not carved, whatever asks for them. A pool is
-//! older if it was created before, or in the same second and its name sorts before.
+//! If two pools share addresses, the older one keeps them. The younger one gets the condition `Overlapping`,
+//! and its blocks that share an address with an older pool are withheld: they are never carved. A pool is
+//! older if it was created earlier, or in the same second and its name sorts first.
 //!
-//! Exclusions do not count: an address that a pool excludes today may be held from yesterday.
+//! Exclusions do not count: an address that a pool excludes today may still be held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use tenure_ipam::{Cidr, Family, IntervalSet, Subnet};
 
 use crate::coil::{AddressPool, ConversionError, EnginePool, condition::reason};
 
-/// What overlaps, by the name of the younger pool.
+/// All overlaps.
 #[derive(Debug, Default, PartialEq)]
 pub struct Overlaps {
     /// The younger pools, by name.
     pub younger: BTreeMap<String, Overlap>,
-    /// Pools that cannot be understood, by name. Nothing is known about their addresses, so nothing is handed out of them.
+    /// Pools that cannot be parsed, by name. Their addresses are unknown, so nothing is assigned from them.
     pub invalid: BTreeMap<String, ConversionError>,
 }
 
@@ -27,7 +27,7 @@ pub struct Overlaps {
 pub struct Overlap {
     /// The older pools, by name, with the networks that both have.
     pub older: BTreeMap<String, BTreeSet<Cidr>>,
-    /// The numbers of the younger pool's blocks that are not to be carved.
+    /// The numbers of the younger pool's blocks that must not be carved.
     pub withheld: IntervalSet,
     /// Whether that is all of them.
     pub everything: bool,
@@ -41,7 +41,7 @@ impl Overlap {
         if self.everything { reason::INSIDE_OLDER_POOL } else { reason::OVERLAPS_OLDER_POOL }
     }
 
-    /// The message for the condition: which networks belong to whom, and what follows.
+    /// The message for the condition: which networks belong to which pool, and the consequence.
     pub fn message(&self) -> String {
         let shared = self.older.iter().map(|(pool, networks)| {
             let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
@@ -56,7 +56,7 @@ impl Overlap {
     }
 }
 
-/// Which pools overlap which, and what the younger ones must not hand out.
+/// Which pools overlap, and what the younger ones must not assign.
 pub fn overlaps<'a>(pools: impl IntoIterator<Item = &'a AddressPool>) -> Overlaps {
     let mut found = Overlaps::default();
     let mut valid = Vec::new();
@@ -90,19 +90,19 @@ pub fn overlaps<'a>(pools: impl IntoIterator<Item = &'a AddressPool>) -> Overlap
     found
 }
 
-/// Whether the first of two pools is the older one: the one that may carve what both have and nobody has carved.
+/// Whether the first of two pools is older: that one may carve what both have and nobody has carved.
 pub fn is_older(pool: &AddressPool, than: &AddressPool) -> bool {
     age(pool) < age(than)
 }
 
-/// What a pool's age is compared by. One that was never stored is the youngest.
+/// The sort key of a pool's age. One that was never stored is the youngest.
 fn age(pool: &AddressPool) -> (bool, Option<i64>, String) {
     let created = pool.creation_timestamp().map(|time| time.0.as_second());
     (created.is_none(), created, pool.name_any())
 }
 
-/// Every network that two owners have, with the lower and the higher owner. Networks are nested or apart, so in
-/// sorted order those that contain the next one are a stack.
+/// Every network that two owners have, with the lower and the higher owner. Networks are nested or disjoint,
+/// so in sorted order those that contain the next one form a stack.
 fn shared_networks(mut networks: Vec<(Cidr, usize)>) -> Vec<(Cidr, usize, usize)> {
     networks.sort_unstable();
     let mut around: Vec<(Cidr, usize)> = Vec::new();

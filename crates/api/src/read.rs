@@ -1,15 +1,16 @@
 //! Objects that others write, read one by one.
 //!
-//! A typed list fails as a whole if one of its objects does not have the expected shape, so whoever may write one such object
-//! could keep everybody from reading all others. [`Read`] takes the place of a kind `K` in `Api<Read<K>>`: reading never fails
-//! for what an object says, and an object of another shape is [`Read::Unreadable`], with its metadata and the reason.
+//! A typed list fails as a whole if one of its objects does not have the expected form, so one such object
+//! could keep everybody from reading all others. [`Read`] replaces a kind `K` in `Api<Read<K>>`: reading
+//! never fails because of an object's content, and an object of another form becomes [`Read::Unreadable`],
+//! with its metadata and the reason.
 //!
-//! What it promises: an object that cannot be read still *exists*. Its metadata are there, so nobody needs to take it for
-//! absent, and whoever frees something because an object is absent must ask for both.
+//! It promises that an unreadable object still *exists*. Its metadata are available, so nobody needs to treat
+//! it as absent. Code that frees something because an object is absent must check for both.
 //!
-//! Objects nest without bound, and parsers stop at some depth. Below [`DEPTH`] levels nothing is read, because no kind that we
-//! read is so deep. What servers note about who wrote which field is left out: nobody here reads it, and it can be larger than
-//! the object.
+//! Objects can be nested without limit, and parsers stop at some depth. Below [`DEPTH`] levels nothing is
+//! read, because no kind that we read is so deep. The server's notes about who wrote which field are left
+//! out: nobody here reads them, and they can be larger than the object.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,28 +23,28 @@ use serde_json::{Map, Value};
 
 /// Deeper than any field that we read.
 const DEPTH: usize = 32;
-/// What a server notes about who wrote which field.
+/// The server's notes about who wrote which field.
 const MANAGED: &str = "managedFields";
-/// So many fields are left out, one after the other, to find the one that is wrong.
+/// How many fields are left out, one after the other, to find the wrong one.
 const ATTEMPTS: usize = 64;
-/// A reason is cut after so many characters: it repeats what somebody wrote.
+/// A reason is cut after this many characters: it quotes what somebody wrote.
 const WORDS: usize = 300;
 
-/// An object as a server shows it.
+/// An object as a server returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read<K> {
-    /// It has the shape of its kind.
+    /// It has the form of its kind.
     Is(K),
-    /// It is there, and has another shape.
+    /// It exists, and has another form.
     Unreadable(Box<Unreadable>),
 }
 
-/// An object that does not have the shape of its kind.
+/// An object that does not have the form of its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
-    /// Its metadata; of metadata that cannot be read, the name, the namespace, the UID and the version.
+    /// Its metadata; if they cannot be read, only name, namespace, UID and version.
     pub metadata: ObjectMeta,
-    /// Which field is wrong, what it says, and what would be accepted.
+    /// Which field is wrong, its value, and what would be accepted.
     pub why: String,
     fields: Map<String, Value>,
 }
@@ -81,7 +82,7 @@ impl<K: DeserializeOwned> Read<K> {
 }
 
 impl Unreadable {
-    /// The object without these fields, if that can be read.
+    /// The object without these fields, if that is readable.
     pub fn without<K: DeserializeOwned>(&self, fields: &[&str]) -> Option<K> {
         let mut rest = self.fields.clone();
         rest.retain(|name, _| !fields.contains(&name.as_str()));
@@ -108,7 +109,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Metadata, or what matters most of them.
+/// Metadata, or their most important fields.
 fn metadata_of(value: &Value) -> ObjectMeta {
     ObjectMeta::deserialize(value).unwrap_or_else(|_| {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -122,7 +123,7 @@ fn metadata_of(value: &Value) -> ObjectMeta {
     })
 }
 
-/// Names the field that an error is about: the innermost without which there is another error, or none.
+/// Names the field of an error: the innermost one without which there is another error, or none.
 fn explain<K: DeserializeOwned>(value: &Value, error: &str) -> String {
     let (mut path, mut left) = (Vec::<String>::new(), ATTEMPTS);
     let mut rest = value.clone();
@@ -133,7 +134,7 @@ fn explain<K: DeserializeOwned>(value: &Value, error: &str) -> String {
             let Some(Value::Object(fields)) = at(&mut rest, &path) else { return false };
             let Some(taken) = fields.remove(name) else { return false };
             let matters = K::deserialize(&rest).err().is_none_or(|other| other.to_string() != error);
-            // A required field is wrong where its absence is wrong as well, in other words.
+            // A required field is wrong if its absence gives a different error.
             if let Some(Value::Object(fields)) = at(&mut rest, &path) {
                 fields.insert(name.clone(), taken);
             }
@@ -200,7 +201,7 @@ impl<K: Resource> Resource for Read<K> {
     }
 }
 
-/// A value, as deep as anyone reads.
+/// A value up to the depth that anyone reads.
 #[derive(Clone, Copy)]
 struct Shallow {
     left: usize,

@@ -1,8 +1,9 @@
-//! The mark on an object whose node is missing: since when somebody means to release it.
+//! The release mark on an object whose node is missing: since when the controller intends to release it.
 //!
-//! Whoever releases writes the mark first and deletes after a rest, on the version that was read. Whoever owns the object and
-//! is alive removes the mark before it hands out anything more of it. Each of the two writes conflicts with the other, so a
-//! node that comes back either keeps the object or knows that it is gone.
+//! The controller first writes the mark and deletes the object after a delay, on the version that it read. An
+//! owner that is alive removes the mark before it assigns anything more from the object. Each of the two
+//! writes conflicts with the other, so a node that comes back either keeps the object or knows that it is
+//! gone.
 
 use kube::ResourceExt;
 

@@ -1,10 +1,11 @@
-//! Which element of a pod's list of networks an interface is of.
+//! Which element of a pod's list of networks an interface belongs to.
 //!
-//! A plugin is told the network's name and the interface, and nothing of the list. An element that names its interface is found
-//! by that. Of the others Multus numbers the interfaces by their place among *all* that it attaches: `net1` is the first element,
-//! unless the cluster has `defaultNetworks`, which come before it, and nobody tells a plugin how many there are. So such an
-//! element is found by its network, and several on one network by their order, which is the order in which they are attached.
-//! What does not fit is refused, because a guess could give a pod the address of another interface.
+//! A plugin receives the network's name and the interface, but nothing of the list. An element that names its
+//! interface is found by that name. Multus numbers the other interfaces by their position among *all* that it
+//! attaches: `net1` is the first element, unless the cluster has `defaultNetworks`, which come before it, and
+//! a plugin is not told how many there are. So such an element is found by its network, and several on one
+//! network by their order, which is the order in which they are attached. Anything that does not fit is
+//! refused, because a guess could give a pod the address of another interface.
 
 use std::collections::BTreeSet;
 
@@ -14,30 +15,30 @@ use crate::pod::PodFacts;
 use crate::reference::{Refusal, podref};
 use crate::selection::Selection;
 
-/// How Multus names interfaces that nobody names.
+/// The prefix of Multus' default interface names.
 const PREFIX: &str = "net";
 /// More than Multus ever attaches to one pod.
 const MOST: usize = 1024;
 
-/// An interface that is attached.
+/// An attached interface.
 #[derive(Clone, Copy, Debug)]
 pub struct Attached<'a> {
     /// The network's name.
     pub network: &'a str,
     /// Its name in the pod.
     pub interface: &'a str,
-    /// Which interfaces the same container has on the same network already.
+    /// Which interfaces the same container already has on the same network.
     pub before: &'a BTreeSet<String>,
 }
 
-/// The names that an interface's elder siblings may have, if its name is a number's: those whose order tells which it is.
+/// The names that earlier interfaces may have, if this one has a default name: their order tells which it is.
 pub fn elder_interfaces(interface: &str) -> impl Iterator<Item = String> + use<> {
     (1..place_of(interface).unwrap_or_default()).map(|place| format!("{PREFIX}{place}"))
 }
 
-/// The element of the pod's list that an interface is of; nothing if it is of none, as the pod's own interface and those of the
-/// cluster's `defaultNetworks` are. `network_of` answers namespace and name of a definition with its network's name, nothing where
-/// that is not known.
+/// The element of the pod's list that an interface belongs to; `None` if it belongs to none, like the pod's
+/// own interface and those of the cluster's `defaultNetworks`. `network_of` returns the network's name for a
+/// definition's namespace and name; `None` if unknown.
 pub fn selection_of<'p>(
     pod: &'p PodFacts,
     attached: Attached<'_>,
@@ -78,7 +79,7 @@ pub fn selection_of<'p>(
         interface: attached.interface.to_owned(),
     };
     let place = place_of(attached.interface).ok_or_else(unclear)?;
-    // It is none of those that would come later even without any others before them.
+    // It comes before all of them, even if no default network comes first.
     if unnamed.iter().all(|(index, _)| *index >= place) {
         return Ok(None);
     }
@@ -88,7 +89,7 @@ pub fn selection_of<'p>(
     }
     let elders = elder_interfaces(attached.interface).filter(|it| attached.before.contains(it)).count();
     let (index, selection) = *unnamed.get(elders).ok_or_else(unclear)?;
-    // As many as are before the first element are before all of them.
+    // As many as come before the first element come before all of them.
     let shift = place.checked_sub(index + 1).ok_or_else(unclear)?;
     let in_order = |(index, _): &(usize, &Selection)| {
         attached.before.contains(&format!("{PREFIX}{}", shift + index + 1))
@@ -96,7 +97,7 @@ pub fn selection_of<'p>(
     if unnamed.iter().take(elders).all(in_order) { Ok(Some(selection)) } else { Err(unclear()) }
 }
 
-/// The number in the name of an interface that nobody named.
+/// The number in a default interface name.
 fn place_of(interface: &str) -> Option<usize> {
     let digits = interface.strip_prefix(PREFIX)?;
     let plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! What matters of an `IPAMClaim`, and nothing else of it: every node keeps these of all claims.
+//! The facts about an `IPAMClaim` that decisions need: every node caches them for all claims.
 
 use tenure_api::claims::{IPAMClaim, annotation, condition, label};
 use tenure_handles::Timestamp;
@@ -7,16 +7,16 @@ use tenure_ipam::{Address, Notation};
 use crate::slots::Slots;
 use crate::status::{self, RecordLocation};
 
-/// What matters of a claim.
+/// The facts about a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimFacts {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID: a claim of the same name with another is another.
+    /// Its UID: a claim of the same name with another UID is another claim.
     pub uid: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
     /// The network, by the name in its configuration.
     pub network: String,
@@ -24,15 +24,15 @@ pub struct ClaimFacts {
     pub interface: String,
     /// The virtual machine that it is for.
     pub vm: Option<String>,
-    /// The addresses of its status with their prefix lengths; those that cannot be read are left out. Without [`Self::held`]
-    /// they are no more than a wish.
+    /// The addresses of its status with their prefix lengths, without unreadable ones. Without [`Self::held`]
+    /// they are only a request.
     pub addresses: Vec<(Address, u8)>,
-    /// Whether the status says that our controller has the addresses on record for the claim of this UID. Only the record
-    /// proves it.
+    /// Whether the status says that our controller has the addresses on record for the claim of this UID.
+    /// Only the record proves it.
     pub held: bool,
-    /// Where the status says that they are on record.
+    /// The objects that have the record, according to the status.
     pub places: Vec<RecordLocation>,
-    /// Why it has no addresses, in the words of its status.
+    /// Why it has no addresses, as its status says.
     pub problem: Option<String>,
     /// Which pods have it now.
     pub slots: Slots,
@@ -41,7 +41,7 @@ pub struct ClaimFacts {
 }
 
 impl ClaimFacts {
-    /// What matters of a claim. Never fails: slots that cannot be read are empty, as the controller will find them, too.
+    /// The facts about a claim. Never fails: unreadable slots count as empty, as they do for the controller.
     pub fn of(claim: &IPAMClaim) -> Self {
         let meta = &claim.metadata;
         let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).cloned();
@@ -76,7 +76,7 @@ fn addresses_of(claim: &IPAMClaim) -> Vec<(Address, u8)> {
     ips.filter_map(|text| address_of(text)).collect()
 }
 
-/// An address with its prefix length; one without stands for itself alone.
+/// An address with its prefix length; without one it stands for itself alone.
 pub(crate) fn address_of(text: &str) -> Option<(Address, u8)> {
     if text.contains('/') {
         let (address, network) = Notation::Strict.address_and_cidr(text).ok()?;

@@ -1,5 +1,5 @@
-//! Whether a network lets addresses outlive pods: `"allowPersistentIPs": true` at the top level of its CNI configuration or
-//! inside `ipam`; in a list, in the list itself or in any of its plugins.
+//! Whether a network lets addresses outlive pods: `"allowPersistentIPs": true` at the top level of its CNI
+//! configuration or inside `ipam`; for a list, in the list itself or in any of its plugins.
 
 use serde_json::Value;
 
@@ -21,19 +21,19 @@ pub enum OptInError {
     /// The key has a value that is neither true nor false.
     #[error("{place} is {value}; accepted are true and false")]
     NoBoolean {
-        /// Where the key stands.
+        /// The path of the key.
         place: String,
         /// Its value.
         value: String,
     },
 }
 
-/// Whether the network of a configuration opts in; one that does not say so clearly does not.
+/// Whether the network of a configuration opts in; an unclear value counts as no.
 pub fn opts_in(config: &Value) -> bool {
     opt_in(config).unwrap_or(false)
 }
 
-/// Whether the network of a configuration opts in, with words for a value that is neither true nor false.
+/// Whether the network of a configuration opts in; an error for a value that is neither true nor false.
 pub fn opt_in(config: &Value) -> Result<bool, OptInError> {
     let mut found = of_plugin(config, "")?;
     let plugins = config.get("plugins").and_then(Value::as_array);
@@ -57,13 +57,14 @@ fn boolean(value: Option<&Value>, place: impl Fn() -> String) -> Result<bool, Op
     }
 }
 
-/// The name of the network of an attachment definition's `spec.config`, if it opts in. What cannot be read does not;
-/// [`network_of_definition`] says why.
+/// The name of the network of an attachment definition's `spec.config`, if it opts in. An unreadable one does
+/// not; [`network_of_definition`] says why.
 pub fn opted_in_networks(nad_config: &str, nad_name: &str) -> Option<String> {
     network_of_definition(nad_config, nad_name).ok().flatten()
 }
 
-/// The name of the network of an attachment definition's `spec.config`, if it opts in; `nad_name` where it names none.
+/// The name of the network of an attachment definition's `spec.config`, if it opts in; `nad_name` if it names
+/// none.
 pub fn network_of_definition(nad_config: &str, nad_name: &str) -> Result<Option<String>, OptInError> {
     let (config, name) = read(nad_config, nad_name)?;
     Ok(opt_in(&config)?.then_some(name))

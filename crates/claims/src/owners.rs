@@ -6,7 +6,7 @@
 //! | StatefulSet that opts in | the same for each of its pods | the set, if its volume claims go with it | none | as its volume claims do |
 //! | people | whatever they wrote | nobody | none | when they delete them |
 //!
-//! The steps are level-triggered: what was missed is found at the next look, and a step that was carried out is not said again.
+//! The steps are level-triggered: the next run finds what was missed, and a step that was performed is not returned again.
 //! Each is guarded by the UID of the claim that it was decided on.
 
 mod existing;
@@ -22,38 +22,39 @@ pub use stateful::{Retention, StatefulFacts, stateful_set};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_api::claims::IPAMClaim;
 
-/// The name of the webhook by which KubeVirt's ipam-extensions puts references into launcher pods: an entry of `webhooks` of some
-/// MutatingWebhookConfiguration.
+/// The name of the webhook by which KubeVirt's ipam-extensions adds references to launcher pods: an entry of
+/// `webhooks` of some MutatingWebhookConfiguration.
 pub const EXTENSIONS_WEBHOOK: &str = "ipam-claims.k8s.cni.cncf.io";
 
-/// One thing to do about claims.
+/// One action on a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Make it.
+    /// Create it.
     Create(Box<IPAMClaim>),
-    /// One of that name is there and belongs to somebody else: look again when it is gone, and say so meanwhile.
+    /// A claim of that name exists and belongs to another owner: check again when it is gone, and report this
+    /// meanwhile.
     Wait {
         /// Its name.
         claim: String,
-        /// Why, for people.
+        /// The reason, for people.
         words: String,
     },
-    /// Take KubeVirt's finalizer off: nothing needs the claim any more.
+    /// Remove KubeVirt's finalizer: nothing needs the claim any more.
     RemoveFinalizer {
         /// Its name.
         claim: String,
         /// Its UID.
         uid: String,
-        /// The finalizers that stay.
+        /// The remaining finalizers.
         stay: Vec<String>,
     },
-    /// Say anew who owns it.
+    /// Change its owners.
     Own {
         /// Its name.
         claim: String,
         /// Its UID.
         uid: String,
-        /// All its owners, in place of those that it has.
+        /// All its owners, in place of the present ones.
         owners: Vec<OwnerReference>,
     },
     /// Delete it.
@@ -63,20 +64,21 @@ pub enum Step {
         /// Its UID.
         uid: String,
     },
-    /// It cannot be said what is to be done. Ask again; say so meanwhile. Nothing is done in silence instead.
+    /// The action cannot be decided. Ask again, and report this meanwhile; nothing is done silently instead.
     Problem {
-        /// What is wrong, for people.
+        /// The problem, for people.
         words: String,
     },
 }
 
-/// Who else makes claims for machines.
+/// Who else creates claims for machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Nobody.
     Nobody,
-    /// KubeVirt's ipam-extensions: for additional networks, and for the pods' own where an attachment definition of the namespace
-    /// has the role `primary` (`primary`). For the cluster's default network and for what takes its place it makes none.
+    /// KubeVirt's ipam-extensions: for additional networks, and for the pods' own if an attachment definition
+    /// of the namespace has the role `primary` (`primary`). For the cluster's default network and its
+    /// replacement it creates none.
     Extensions {
         /// Whether the namespace has such a definition.
         primary: bool,
@@ -84,7 +86,7 @@ pub enum Beside {
 }
 
 impl Beside {
-    /// Whether nobody else makes the claim of an interface.
+    /// Whether nobody else creates the claim of an interface.
     pub fn leaves(self, place: &NetworkSource) -> bool {
         match (self, place) {
             (Self::Nobody, _)
@@ -95,13 +97,14 @@ impl Beside {
     }
 }
 
-/// Whether KubeVirt's own ipam-extensions is at work: then its claims are used, and only those are made that it does not make
-/// ([`Beside`]); its own are not touched. `webhook` says
-/// whether [`EXTENSIONS_WEBHOOK`] is configured, `None` if that cannot be read; then its claims give it away: of a machine, and
-/// without an interface, which nobody else leaves empty.
+/// Whether KubeVirt's own ipam-extensions is active: then its claims are used unchanged, and only those are
+/// created that it does not create ([`Beside`]). `webhook` says whether [`EXTENSIONS_WEBHOOK`] is configured;
+/// `None` if that cannot be read. Then its claims reveal it: they are of a machine and have no interface,
+/// which everybody else fills in.
 pub fn extensions_at_work<'c>(webhook: Option<bool>, claims: impl IntoIterator<Item = &'c Existing>) -> bool {
     webhook.unwrap_or_else(|| claims.into_iter().any(Existing::is_of_extensions))
 }
 
-/// The name of a network whose definition opts in; words if it cannot be said, which is not the same as no.
+/// The name of a network whose definition opts in. An error means that this is unknown, which is not the same
+/// as no.
 pub type NetworkOf<'n> = &'n dyn Fn(&str, &str) -> Result<Option<String>, String>;

@@ -1,7 +1,7 @@
-//! What matters of a pod: which claims it refers to, and what says that it is to be the active one.
+//! The facts about a pod: which claims it refers to, and the signals that it should be the active one.
 //!
-//! All of it is metadata, so that a watch of metadata is enough, but two facts that the caller adds: the node, and whether
-//! the pod has finished.
+//! All of this is metadata, so that a watch of metadata is enough, except for two facts that the caller adds:
+//! the node, and whether the pod has finished.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,39 @@ use tenure_handles::Timestamp;
 use crate::selection::{self, Selection, SelectionError};
 use crate::stamp::Stamp;
 
-/// Where Multus looks for the definition of a default network that is named without a namespace.
+/// The namespace in which Multus looks for the definition of a default network that is named without one.
 const MULTUS_NAMESPACE: &str = "kube-system";
 
-/// What matters of a pod.
+/// The facts about a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID: a pod of the same name with another is another.
+    /// Its UID: a pod of the same name with another UID is another pod.
     pub uid: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// The node that it is scheduled to. Not metadata: the caller fills it in where it knows.
+    /// Its node. Not metadata: the caller fills it in if known.
     pub node: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether it has succeeded or failed. Not metadata: the caller fills it in where it knows.
+    /// Whether it has succeeded or failed. Not metadata: the caller fills it in if known.
     pub finished: bool,
-    /// What is special about it if it is KubeVirt's.
+    /// Facts about it as a KubeVirt launcher pod.
     pub launcher: Option<Launcher>,
     /// The StatefulSet that it belongs to, if that opts in.
     pub stateful_set: Option<String>,
-    /// Since when another mover says that it is to be active.
+    /// When another mover said that it should be active.
     pub mover_stamp: Option<Stamp>,
-    /// Its additional networks; empty also if they cannot be read.
+    /// Its additional networks; also empty if they cannot be read.
     pub selections: Vec<Selection>,
-    /// The network in the place of the cluster's default network, if it says so.
+    /// The network that replaces the cluster's default network, if it names one.
     pub default_network: Option<DefaultNetwork>,
     /// The claim for its interface on the cluster's default network, by our annotation.
     pub default_claim: Option<String>,
-    /// What could not be read, in words, by annotation.
+    /// What could not be read, as text, by annotation.
     pub problems: BTreeMap<&'static str, String>,
 }
 
@@ -53,22 +53,22 @@ pub struct PodFacts {
 pub struct Launcher {
     /// The VirtualMachineInstance that owns the pod.
     pub vmi: String,
-    /// When KubeVirt found the machine ready to run in this pod, after a migration. That alone is the signal: KubeVirt's label
-    /// with the node comes with the end of the migration or after it.
+    /// When KubeVirt found the machine ready to run in this pod, after a migration. Only this is the signal:
+    /// KubeVirt's label with the node comes with the end of the migration or after it.
     pub ready_at: Option<Stamp>,
 }
 
-/// A network in the place of the cluster's default network.
+/// A network that replaces the cluster's default network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultNetwork {
     /// The namespace of its attachment definition.
     pub namespace: String,
-    /// What the annotation says of it.
+    /// The selection in the annotation.
     pub selection: Selection,
 }
 
 impl PodFacts {
-    /// What matters of a pod's metadata. Never fails: what cannot be read is remembered in words.
+    /// The facts about a pod from its metadata. Never fails: unreadable parts are recorded as problems.
     pub fn of(meta: &ObjectMeta) -> Self {
         let none = BTreeMap::new();
         let annotations = meta.annotations.as_ref().unwrap_or(&none);
@@ -153,7 +153,7 @@ impl PodFacts {
         }
     }
 
-    /// Whether it refers to a claim on any network, or is somebody's for whom claims are made.
+    /// Whether it refers to a claim on any network, or has an owner for which claims are created.
     pub fn may_refer(&self) -> bool {
         self.launcher.is_some()
             || self.stateful_set.is_some()
@@ -167,7 +167,7 @@ impl PodFacts {
         self.default_claim.is_some() || of_multus.is_some()
     }
 
-    /// Whether it will not use an address any more, or soon not.
+    /// Whether it no longer uses addresses, or soon will not.
     pub fn is_leaving(&self) -> bool {
         self.deleting || self.finished
     }

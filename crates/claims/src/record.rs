@@ -1,7 +1,9 @@
-//! What the record says that a claim has, which pods were given it, and whether one of them may still use it.
+//! What the record says: a claim's addresses, the pods that received them, and whether one of these may still
+//! use them.
 //!
-//! The record is the `claims` of a floating `AddressBlock`, or the entries of an `IPPool` whose `id` names the claim. Tenants can
-//! write neither, so it alone decides: a claim's status and its annotation are hints where to look.
+//! The record is the `claims` of a floating `AddressBlock`, or the entries of an `IPPool` whose `id` names
+//! the claim. Tenants can write neither, so only the record decides: a claim's status and its annotation are
+//! hints where to look.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,14 +18,15 @@ use tenure_ipam::ledger::Offsets;
 /// What one object has on record for a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnRecord {
-    /// The addresses, each with the prefix lengths that it may have: a slice is a part of the network that its addresses are of.
+    /// The addresses, each with its possible prefix lengths: a slice is a part of the network of its
+    /// addresses.
     pub addresses: Vec<(Address, RangeInclusive<u8>)>,
-    /// The pods that were given all of them, by UID.
+    /// The pods that received all of them, by UID.
     pub pods: Vec<String>,
 }
 
 impl OnRecord {
-    /// What a block has on record for the claim of this UID. Only a floating one has anything.
+    /// What a block has on record for the claim of this UID. Only floating blocks have anything.
     pub fn in_block(block: &AddressBlock, uid: &str) -> Self {
         let mut found = Found::default();
         for (record, addresses) in in_block(block).filter(|(record, _)| record.uid == uid) {
@@ -46,7 +49,7 @@ impl OnRecord {
         found.0.unwrap_or_default()
     }
 
-    /// What several objects have together: only pods that all of them name were given all.
+    /// What several objects have together: only pods that all of them name received all addresses.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let mut found = Found(Some(self));
@@ -54,7 +57,7 @@ impl OnRecord {
         found.0.unwrap_or_default()
     }
 
-    /// Whether all of these addresses are on record, with prefix lengths that they may have, and at least one is.
+    /// Whether all of these addresses are on record with a possible prefix length, and there is at least one.
     pub fn covers(&self, addresses: &[(Address, u8)]) -> bool {
         let has = |(address, prefix): &(Address, u8)| {
             self.addresses.iter().any(|(it, prefixes)| it == address && prefixes.contains(prefix))
@@ -99,12 +102,12 @@ impl Found {
     }
 }
 
-/// What is left of a pod that was given an address.
+/// The state of a pod that received an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// It is there.
+    /// It exists.
     Alive,
-    /// Its object is gone, and so is that of its node: nobody can say whether its containers run.
+    /// Its object is gone, and so is its node's: nobody can say whether its containers run.
     Lost,
     /// It has ended.
     Ended,
@@ -117,9 +120,9 @@ impl Trace {
     }
 }
 
-/// What is left of a pod: `alive` is whether a pod of its UID is there and has not ended, `node` whether its node has a Node
-/// object. A pod that is gone with its node counts as ended when that was seen twice, the second time `rest` after the first,
-/// which the record remembers.
+/// The state of a pod: `alive` says whether a pod of its UID exists and has not ended, `node` whether its
+/// node has a Node object. A pod that is gone together with its node counts as ended after two observations,
+/// the second at least `rest` after the first. The record stores the first.
 pub fn trace(pod: &PodRecord, alive: bool, node: bool, rest: Duration, now: Timestamp) -> Trace {
     if alive {
         return Trace::Alive;

@@ -1,5 +1,5 @@
-//! Which claim an interface of a pod is to have. Agent and controller ask the same question here, one interface at a time or
-//! all at once, and so never disagree.
+//! Which claim an interface of a pod gets. Agent and controller use the same function, for one interface or for all at once,
+//! and so never disagree.
 //!
 //! | interface | claim |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | any, of KubeVirt's launcher pod | that of its machine for the network and the interface |
 //! | any, of a StatefulSet that opts in | `<pod>.<network>.<interface>` |
 //!
-//! The first row that answers counts. A claim is always one of the pod's own namespace.
+//! The first row that applies counts. A claim is always in the pod's own namespace.
 
 use tenure_api::claims::{DEFAULT_INTERFACE, annotation};
 use tenure_ipam::Address;
@@ -18,10 +18,11 @@ use crate::names;
 use crate::pod::PodFacts;
 use crate::selection::Selection;
 
-/// Namespace and name by which [`references`] asks for the cluster's own default network, which has no attachment definition.
+/// Namespace and name by which [`references`] asks for the cluster's own default network, which has no
+/// attachment definition.
 pub const CLUSTER_NETWORK: (&str, &str) = ("", "");
 
-/// How a claim is found.
+/// How to find a claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reference {
     /// By its name.
@@ -35,16 +36,16 @@ pub enum Reference {
     },
 }
 
-/// What an interface is to have.
+/// What an interface gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The claim.
     pub reference: Reference,
-    /// The addresses that the pod's annotation asks for. A claim that has addresses must have these among them.
+    /// The addresses that the pod's annotation asks for. A claim that has addresses must contain these.
     pub ips: Vec<Address>,
 }
 
-/// Why it cannot be said what an interface is to have. The pod must be changed, or made again.
+/// Why it is unclear what an interface gets. The pod must be changed or recreated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// An annotation cannot be read.
@@ -55,7 +56,8 @@ pub enum Refusal {
         /// Which annotation, what is wrong with it, and what would be accepted.
         problem: String,
     },
-    /// It cannot be said which element of the networks annotation an interface is of, and some refer to claims.
+    /// It is unclear which element of the networks annotation an interface belongs to, and some refer to
+    /// claims.
     #[error(
         "pod {pod}: nobody can say which element of annotation {} interface \"{interface}\" on network \"{network}\" is of, and some \
          refer to claims; accepted is an \"interface\" in each element for that network",
@@ -99,8 +101,8 @@ pub enum Refusal {
     },
 }
 
-/// What an interface of a pod on a network that opts in is to have: `None` is an ordinary address. The interface is named as the
-/// element of the list has it, whatever Multus calls it ([`crate::selection_of`]).
+/// What an interface of a pod on a network that opts in gets: `None` is an ordinary address. The interface
+/// has the name in the list's element, whatever Multus calls it ([`crate::selection_of`]).
 pub fn reference(pod: &PodFacts, network: &str, interface: &str) -> Result<Option<Wanted>, Refusal> {
     let selection = pod.selections.iter().find(|selection| selection.interface == interface);
     let by_default = interface == DEFAULT_INTERFACE && selection.is_none();
@@ -128,9 +130,9 @@ pub fn reference(pod: &PodFacts, network: &str, interface: &str) -> Result<Optio
     Ok(of_set.map(|name| Wanted { reference: Reference::Named(name), ips }))
 }
 
-/// What all interfaces of a pod are to have, each with its network and its name. `network_of` answers namespace and name of an
-/// attachment definition with the name of its network if that opts in; [`CLUSTER_NETWORK`] asks for the cluster's default
-/// network. Interfaces that an annotation forbids to say anything of are left out: the agent refuses them.
+/// What all interfaces of a pod get, each with its network and its name. `network_of` returns the name of the
+/// network for an attachment definition's namespace and name, if it opts in; [`CLUSTER_NETWORK`] asks for the
+/// cluster's default network. Interfaces with unclear annotations are left out: the agent refuses them.
 pub fn references(
     pod: &PodFacts,
     network_of: impl Fn(&str, &str) -> Option<String>,
@@ -154,8 +156,8 @@ pub fn references(
 }
 
 impl Reference {
-    /// Whether this is the claim, for an interface on this network. The namespace is the caller's to compare, because the pod's
-    /// is the only one that counts.
+    /// Whether this is the claim, for an interface on this network. The caller compares the namespace,
+    /// because only the pod's counts.
     pub fn is(&self, claim: &ClaimFacts, network: &str) -> bool {
         match self {
             Self::Named(name) => claim.name == *name && claim.network == network,
@@ -168,7 +170,8 @@ impl Reference {
     }
 }
 
-/// KubeVirt's ipam-extensions leaves a claim's interface empty: then its name says which of the machine's networks it is for.
+/// KubeVirt's ipam-extensions leaves a claim's interface empty: then its name says which of the machine's
+/// networks it is for.
 fn is_by_name(claim: &ClaimFacts, vmi: &str, interface: &str) -> bool {
     let network = claim.name.strip_prefix(vmi).and_then(|rest| rest.strip_prefix('.'));
     claim.interface.is_empty()
@@ -194,7 +197,7 @@ fn default_claim(pod: &PodFacts) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// A claim is for one interface: two of one pod would have one address.
+/// A claim is for one interface: otherwise two interfaces of a pod would have one address.
 fn only_once(pod: &PodFacts, claim: &str, interface: &str) -> Result<(), Refusal> {
     let additional =
         pod.selections.iter().filter(|it| it.claim.as_deref() == Some(claim)).map(|it| it.interface.as_str());

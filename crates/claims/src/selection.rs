@@ -1,8 +1,9 @@
-//! A pod's additional networks: the annotation `k8s.v1.cni.cncf.io/networks`, and one network in the same notation in
-//! `v1.multus-cni.io/default-network`.
+//! A pod's additional networks: the annotation `k8s.v1.cni.cncf.io/networks`, and one network in the same
+//! notation in `v1.multus-cni.io/default-network`.
 //!
-//! JSON (a list, or one element) if the text has any of `[ { "`, else short: `[namespace/]name[@interface]`, separated by
-//! commas. The same network may be there twice. Only what claims need is read; keys that are not ours are not judged.
+//! JSON (a list, or one element) if the text has any of `[ { "`, otherwise the short form:
+//! `[namespace/]name[@interface]`, separated by commas. The same network may appear twice. Only what claims
+//! need is read; other keys are not checked.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,11 +16,12 @@ pub struct Selection {
     pub namespace: Option<String>,
     /// The name of the attachment definition.
     pub name: String,
-    /// The interface in the pod: what the element says, else `net` and its place in the list, counted from 1.
+    /// The interface in the pod: the element's own name, or `net` and its position in the list, counted from
+    /// 1.
     pub interface: String,
-    /// Whether the element says it. If not, Multus may call it otherwise.
+    /// Whether the element names it. If not, Multus may use another name.
     pub is_named: bool,
-    /// The wished addresses, without their prefix lengths.
+    /// The requested addresses, without their prefix lengths.
     pub ips: Vec<Address>,
     /// The claim that the element refers to, in the **pod's** namespace.
     pub claim: Option<String>,
@@ -29,11 +31,11 @@ pub struct Selection {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {annotation}: {problem}; accepted is {accepted}")]
 pub struct SelectionError {
-    /// Which one.
+    /// The annotation.
     pub annotation: &'static str,
     /// What is wrong, with the value.
     pub problem: String,
-    /// What would do.
+    /// What would be accepted.
     pub accepted: &'static str,
 }
 
@@ -44,7 +46,7 @@ const NAME: &str =
     "the name of an IPAMClaim in the pod's own namespace: lower-case letters, digits, '-' and '.'";
 const TEXT: &str = "a text";
 
-/// More than any pod has; a longer list is a mistake, or worse.
+/// More than any pod has; a longer list is a mistake or an attack.
 const MOST: usize = 256;
 
 #[derive(Deserialize)]

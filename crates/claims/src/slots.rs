@@ -14,9 +14,9 @@
 //! ```
 //!
 //! The slots are one annotation of the claim, written with its resource version, so a swap is one write and there are never two
-//! active pods. [`Slots::next`] looks at what is there, not at what happened: it may be asked again at any time, by whoever
-//! leads, and says nothing twice. A signal is a stamp that grows; one that is not newer than that of the last commit does
-//! nothing, however often it comes and goes.
+//! active pods. [`Slots::next`] looks at the present state, not at what happened: any leader may call it again at any time, and
+//! it repeats nothing. A signal is a stamp that grows; one that is not newer than that of the last commit does nothing, however
+//! often it comes and goes.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,11 +28,11 @@ use crate::stamp::Stamp;
 pub struct Slot {
     /// Its name, in the namespace of the claim.
     pub pod: String,
-    /// Its UID: a pod of the same name with another is another.
+    /// Its UID: a pod of the same name with another UID is another pod.
     pub uid: String,
     /// Its node.
     pub node: String,
-    /// The newest signal that was seen of it when it became active.
+    /// The newest signal for it when it became active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<Stamp>,
 }
@@ -40,21 +40,21 @@ pub struct Slot {
 /// Which pods have a claim now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots {
-    /// The one that traffic arrives at.
+    /// The pod that traffic arrives at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Slot>,
-    /// The one that it is to arrive at next; after a commit the one that it arrived at before, until that is gone.
+    /// The pod that it will arrive at next; after a commit the previous one, until that is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incoming: Option<Slot>,
     /// How often another pod became the active one.
     #[serde(default)]
     pub number: u64,
-    /// The newest stamp that a commit went by.
+    /// The newest stamp of a commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Stamp>,
 }
 
-/// An annotation that cannot be read. It counts as empty: who has the claim is found again from the pods.
+/// An unreadable annotation. It counts as empty: the slots are computed again from the pods.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "annotation tenure/holders cannot be read: {problem}; it is taken for empty, and written again from the pods that are there"
@@ -65,15 +65,17 @@ pub struct SlotsError {
 }
 
 impl Slots {
-    /// What the slots are to be next, if not what they are. `users` are all pods of the claim's namespace that refer to the
-    /// claim **or are in its slots**, as far as they exist: one that is not among them is gone. A pod whose node is not known
-    /// yet is not let in.
+    /// The next slots, if they differ from the present ones. `users` are all existing pods of the claim's
+    /// namespace that refer to the claim **or are in its slots**: one that is not in the list is gone. A pod
+    /// whose node is not known yet is not admitted.
     ///
-    /// All that follows from what is there follows at once: asking again with the answer says nothing more.
+    /// All consequences of the present state follow at once: calling this again with the result returns
+    /// `None`.
     #[must_use]
     pub fn next(&self, users: &[&PodFacts]) -> Option<Self> {
         let mut next = self.clone();
-        // Each commit is to a pod that stays, by a stamp that is newer than all before, so this settles at the fourth at the latest.
+        // Each commit is to a pod that stays, by a stamp newer than all before, so this settles after at most
+        // four rounds.
         for _ in 0..8 {
             let before = next.clone();
             next.abort(users);
@@ -91,7 +93,7 @@ impl Slots {
         (next != *self).then_some(next)
     }
 
-    /// Reads the annotation. What names one pod twice, or a pod without a UID, cannot be read either.
+    /// Reads the annotation. One that names a pod twice, or a pod without a UID, is invalid.
     pub fn from_annotation(text: &str) -> Result<Self, SlotsError> {
         let failed = |problem: String| SlotsError { problem };
         if !text.trim_start().starts_with('{') {
@@ -112,7 +114,7 @@ impl Slots {
 
     /// The annotation.
     pub fn to_annotation(&self) -> String {
-        // A struct of texts and numbers is always written; an empty one is what cannot be read counts as.
+        // A struct of texts and numbers can always be written; an empty text would count as unreadable.
         serde_json::to_string(self).unwrap_or_default()
     }
 
@@ -131,14 +133,14 @@ impl Slots {
         self.active.iter().chain(&self.incoming)
     }
 
-    /// The pod that was coming in is gone.
+    /// The incoming pod is gone.
     fn abort(&mut self, users: &[&PodFacts]) {
         if self.incoming.as_ref().is_some_and(|slot| find(users, slot).is_none_or(|pod| pod.finished)) {
             self.incoming = None;
         }
     }
 
-    /// The two change places: only ever with one that is in, and stays.
+    /// Swaps the two: only with an admitted pod that stays.
     fn commit(&mut self, users: &[&PodFacts]) {
         let Some(target) =
             self.incoming.as_ref().and_then(|slot| find(users, slot)).filter(|pod| !pod.is_leaving())
@@ -161,15 +163,15 @@ impl Slots {
         self.abort(users);
     }
 
-    /// The active pod is gone, and nobody who stays is there to follow. One that was let in is still better than nobody.
+    /// The active pod is gone, and no staying pod can follow. An admitted one is still better than none.
     fn empty(&mut self, users: &[&PodFacts]) {
         if self.active.as_ref().is_some_and(|slot| find(users, slot).is_none_or(|pod| pod.finished)) {
             self.active = self.incoming.take();
         }
     }
 
-    /// The oldest pods first, and one that is being deleted only where nobody else would be active. Who is not let in waits for a
-    /// slot.
+    /// Admits the oldest pods first, and one that is being deleted only if nobody else would be active. The
+    /// others wait for a slot.
     fn admit(&mut self, users: &[&PodFacts]) {
         let mut waiting: Vec<(&PodFacts, &String)> = users
             .iter()
@@ -195,7 +197,8 @@ fn find<'p>(users: &[&'p PodFacts], slot: &Slot) -> Option<&'p PodFacts> {
     users.iter().copied().find(|pod| pod.uid == slot.uid)
 }
 
-/// What says that a pod is to be active, and since when: KubeVirt's word that the machine is ready there, else another mover's.
+/// The signal that a pod should be active, with its time: KubeVirt's that the machine is ready there, or else
+/// another mover's.
 fn signal(pod: &PodFacts) -> Option<Stamp> {
     pod.launcher.as_ref().and_then(|launcher| launcher.ready_at).or(pod.mover_stamp)
 }

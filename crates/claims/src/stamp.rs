@@ -1,6 +1,6 @@
-//! A mark that grows: when somebody said that a pod is to be the active one.
+//! A growing mark: when somebody said that a pod should be the active one.
 //!
-//! Three spellings are accepted: an integer, an RFC 3339 time, and what Go's `Time.String()` makes of a time, which is what
+//! Three forms are accepted: an integer, an RFC 3339 time, and the output of Go's `Time.String()`, which
 //! KubeVirt's virt-controller writes.
 
 mod go;
@@ -11,13 +11,13 @@ use std::str::FromStr;
 use k8s_openapi::jiff;
 use serde::{Deserialize, Serialize};
 
-/// A time or a number. Times are nanoseconds since 1970, so that a time is newer than any small number; a mover stays with one
-/// or the other. Written as a decimal text, because a number in JSON may lose digits.
+/// A time or a number. Times are nanoseconds since 1970, so that a time is newer than any small number; a
+/// mover must use one or the other. Written as decimal text, because a number in JSON may lose digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Stamp(i128);
 
-/// A text that is no stamp.
+/// A text that is not a stamp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{value}\" is neither a time nor a number; accepted is an RFC 3339 time such as 2026-11-16T05:31:00Z, a time as Go writes \

@@ -1,9 +1,10 @@
-//! What a claim's status says, and where the record is that proves it.
+//! A claim's status, and the location of the record that proves it.
 //!
-//! `IPsAllocated` is the condition that OVN-Kubernetes writes, with its reasons. `Held` is ours: its message names the UID of the
-//! claim whose addresses our controller has on record, and the objects that have the record. A status that was imported or
-//! restored from a backup names another UID or none, so its addresses are a wish and nothing more. A status proves nothing
-//! either way, because others may write it: who relies on an address reads the record ([`crate::OnRecord`]).
+//! `IPsAllocated` is the condition that OVN-Kubernetes writes, with its reasons. `Held` is ours: its message
+//! names the UID of the claim whose addresses our controller has on record, and the objects with the record.
+//! A status that was imported or restored from a backup names another UID or none, so its addresses are only
+//! a request. A status proves nothing either way, because others may write it: code that relies on an address
+//! reads the record ([`crate::OnRecord`]).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tenure_api::claims::condition::{self, reason};
@@ -16,7 +17,7 @@ use tenure_ipam::Address;
 pub enum Reason {
     /// The network has no free address.
     SubnetExhausted,
-    /// A wished address belongs to somebody else.
+    /// A requested address belongs to somebody else.
     IpAddressConflict,
     /// A hardware address belongs to somebody else.
     MacAddressConflict,
@@ -24,16 +25,16 @@ pub enum Reason {
     PersistentIpsNotAllowed,
     /// There is no such network.
     NetworkNotFound,
-    /// The network's configuration cannot be used as it is.
+    /// The network's configuration cannot be used.
     InvalidConfiguration,
-    /// What the claim wishes cannot be read, or the network cannot have it.
+    /// The claim's request cannot be read, or the network cannot serve it.
     Invalid,
     /// Something else went wrong.
     InternalError,
 }
 
 impl Reason {
-    /// As conditions have it.
+    /// The text in conditions.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SubnetExhausted => reason::SUBNET_EXHAUSTED,
@@ -79,8 +80,8 @@ impl RecordLocation {
     }
 }
 
-/// The message of the condition `Held` of the claim with this UID. It says where the record is, and proves nothing: the record
-/// does.
+/// The message of the condition `Held` of the claim with this UID. It names the location of the record; only
+/// the record proves anything.
 pub fn held_message(uid: &str, places: &[RecordLocation]) -> String {
     let base = format!("the addresses are on record for the claim with UID {uid}");
     if places.is_empty() {
@@ -95,8 +96,8 @@ pub fn is_held(claim: &IPAMClaim) -> bool {
     places_of(claim).is_some()
 }
 
-/// Where the status says that the addresses of this very claim are on record; `None` if it does not say so. Statuses of earlier
-/// versions say no place.
+/// The locations of the record of this very claim, according to the status; `None` if it does not say that they are on record. Statuses
+/// of earlier versions have an empty list.
 pub fn places_of(claim: &IPAMClaim) -> Option<Vec<RecordLocation>> {
     let uid = claim.metadata.uid.as_deref().filter(|uid| !uid.is_empty())?;
     let held = claim.status.as_ref()?.condition(condition::HELD)?;
@@ -110,8 +111,8 @@ pub fn places_of(claim: &IPAMClaim) -> Option<Vec<RecordLocation>> {
     rest.strip_prefix(" in ")?.split(" and ").map(RecordLocation::parse).collect()
 }
 
-/// The status of a claim whose addresses are on record. What others wrote into it stays; transition times stay where nothing
-/// changed, so that saying the same again changes nothing.
+/// The status of a claim whose addresses are on record. What others wrote into it stays, and so do transition
+/// times without a change, so that writing it again changes nothing.
 pub fn allocated(
     claim: &IPAMClaim,
     addresses: &[(Address, u8)],
@@ -127,8 +128,8 @@ pub fn allocated(
     status
 }
 
-/// The status of a claim that has no addresses. Those that it wishes by its status stay there, because they are the wish; those
-/// that were on record are gone from it.
+/// The status of a claim without addresses. Addresses that it requests by its status stay; those that were on
+/// record are removed.
 pub fn failed(claim: &IPAMClaim, why: Reason, words: &str, now: Timestamp) -> IPAMClaimStatus {
     let mut status = claim.status.clone().unwrap_or_default();
     if is_held(claim) {
@@ -140,7 +141,7 @@ pub fn failed(claim: &IPAMClaim, why: Reason, words: &str, now: Timestamp) -> IP
     status
 }
 
-/// The same status with another pod that has the claim now; `None` is nobody.
+/// The same status with another pod that has the claim now; `None` for nobody.
 #[must_use]
 pub fn set_owner(mut status: IPAMClaimStatus, pod: Option<&str>) -> IPAMClaimStatus {
     status.owner_pod = pod.map(|name| OwnerPod { name: Some(name.to_owned()) });
@@ -156,7 +157,7 @@ fn set(
     message: &str,
     now: Timestamp,
 ) {
-    // What a condition's message may have; the definition refuses more.
+    // The longest message of a condition; the definition refuses more.
     const LONGEST: usize = 32768;
     let known = status.conditions.iter_mut().find(|known| known.type_ == type_);
     let since =

@@ -1,4 +1,4 @@
-//! What a runtime says to a plugin: the environment and standard input, read strictly.
+//! A runtime's call to a plugin: the environment and standard input, parsed strictly.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,9 +16,9 @@ pub enum Verb {
     Check,
     /// Could an ADD be served?
     Status,
-    /// Forget all but the attachments named.
+    /// Forget all attachments except the named ones.
     Gc,
-    /// Which versions are spoken?
+    /// Which versions are supported?
     Version,
 }
 
@@ -32,7 +32,7 @@ impl Verb {
         ("VERSION", Self::Version),
     ];
 
-    /// As it stands in `CNI_COMMAND`.
+    /// The text in `CNI_COMMAND`.
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, verb)| *verb == self).map_or("", |(name, _)| name)
     }
@@ -53,14 +53,14 @@ pub struct Call {
     pub args: BTreeMap<String, String>,
     /// `CNI_PATH`.
     pub path: String,
-    /// Standard input, as it came.
+    /// Standard input, unchanged.
     pub config: Vec<u8>,
-    /// `TRACEPARENT`, where the runtime passes one.
+    /// `TRACEPARENT`, if the runtime passes one.
     pub traceparent: Option<String>,
 }
 
 impl Call {
-    /// Reads a call. `variable` looks a variable of the environment up.
+    /// Reads a call. `variable` looks up an environment variable.
     pub fn read<V: Into<OsString>>(
         variable: impl Fn(&str) -> Option<V>,
         config: Vec<u8>,
@@ -83,20 +83,20 @@ impl Call {
         }
         let args = split_args(&given("CNI_ARGS")?.unwrap_or_default())?;
         let path = given("CNI_PATH")?.unwrap_or_default();
-        // Nobody's pod is to wait for a trace.
+        // An invalid trace context must not delay a pod.
         let traceparent = given("TRACEPARENT").ok().flatten().filter(|context| is_traceparent(context));
         Ok(Self { verb, container_id, netns, ifname, args, path, config, traceparent })
     }
 }
 
-/// A variable's value; one that is empty counts as missing.
-#[expect(clippy::unnecessary_debug_formatting, reason = "what is no text can only be shown escaped")]
+/// A variable's value; an empty one counts as missing.
+#[expect(clippy::unnecessary_debug_formatting, reason = "bytes that are not UTF-8 can only be shown escaped")]
 fn text(name: &str, value: Option<OsString>) -> Result<Option<String>, Failure> {
     let read = value.filter(|value| !value.is_empty()).map(OsString::into_string).transpose();
     read.map_err(|raw| invalid(name, &format!("it is {raw:?}, which is no UTF-8"), "UTF-8"))
 }
 
-/// What can be a header as it is, as a trace context always is.
+/// Whether the text can be sent as a header unchanged, as a valid trace context can.
 fn is_traceparent(context: &str) -> bool {
     context.len() < 256 && context.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -128,7 +128,7 @@ fn check_ifname(name: &str) -> Result<(), Failure> {
     Err(invalid("CNI_IFNAME", &format!("it is {name:?}"), accepted))
 }
 
-/// `K=V;K=V`. Keys that we do not know are for others.
+/// `K=V;K=V`. Unknown keys are for others.
 fn split_args(args: &str) -> Result<BTreeMap<String, String>, Failure> {
     let pairs = args.split(';').filter(|pair| !pair.is_empty());
     pairs

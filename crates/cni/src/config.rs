@@ -1,4 +1,5 @@
-//! The network configuration, as far as every dialect needs it. The rest stays JSON for the dialect to read.
+//! The parts of the network configuration that every dialect needs. The rest stays JSON for the dialect to
+//! read.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,28 +8,28 @@ use crate::failure::{Code, Failure};
 use crate::result::CniResult;
 use crate::version::Version;
 
-/// What came on standard input.
+/// The configuration from standard input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfig {
-    /// The version that results are asked for in.
+    /// The version of the results.
     pub version: Version,
     /// The network's name.
     pub name: String,
     /// The plugin that the runtime calls.
     pub plugin: String,
-    /// The plugin that is asked for addresses, when it is not the one that is called.
+    /// The plugin that assigns addresses, if it is not the one that is called.
     pub ipam: Option<String>,
-    /// What the plugin before in the chain answered.
+    /// The result of the previous plugin in the chain.
     pub previous: Option<CniResult>,
-    /// Attachments that are alive, for GC.
+    /// Live attachments, for GC.
     pub attachments: Option<Vec<Attachment>>,
-    /// Where it says that the agent answers. Only what the node's administrator says counts.
+    /// The path of the agent's socket. Only the node's administrator decides it.
     pub socket: Option<String>,
-    /// All of it.
+    /// The whole configuration.
     pub json: Value,
 }
 
-/// An attachment that is alive.
+/// A live attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Attachment {
     /// The container.
@@ -39,7 +40,7 @@ pub struct Attachment {
 }
 
 impl NetworkConfig {
-    /// The largest one that is read, in bytes. A configuration is a few kilobytes; more is a mistake.
+    /// The largest configuration that is read, in bytes. Usual ones have a few kilobytes; more is a mistake.
     pub const LARGEST: usize = 1 << 20;
 
     /// Reads a configuration.
@@ -79,7 +80,7 @@ impl NetworkConfig {
         })
     }
 
-    /// The version's own text in bytes that may be anything, to echo in an error.
+    /// The text of the version in arbitrary bytes, to echo it in an error.
     pub fn version_text(bytes: &[u8]) -> String {
         let json = serde_json::from_slice::<Value>(bytes).unwrap_or_default();
         match json.get("cniVersion").and_then(Value::as_str) {

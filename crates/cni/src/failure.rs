@@ -1,4 +1,4 @@
-//! Errors as the specification has them: a code, a sentence, and what would help.
+//! Errors of the specification: a code, a sentence, and a remedy.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Code {
     InvalidEnvironment,
     /// 5: reading or writing failed.
     Io,
-    /// 6: what came on standard input is not JSON of the expected shape.
+    /// 6: standard input is not JSON of the expected form.
     Decoding,
     /// 7: the network configuration is invalid.
     InvalidConfig,
@@ -53,7 +53,7 @@ impl Code {
 /// An error for the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// One of [`Code`], or a newer one that an agent knows and this plugin does not.
+    /// One of [`Code`], or a newer one that the agent knows and this plugin does not.
     pub code: u32,
     /// One sentence that names the act and the value.
     pub message: String,
@@ -67,14 +67,15 @@ impl Failure {
         Self { code: code.number(), message: message.into(), details: String::new() }
     }
 
-    /// The same with what would help.
+    /// The same failure with a remedy.
     #[must_use]
     pub fn detail(mut self, details: impl Into<String>) -> Self {
         self.details = details.into();
         self
     }
 
-    /// As it goes to standard output. `version` is the configuration's own text, echoed also where we do not know it.
+    /// The error for standard output. `version` is the configuration's own text, echoed even if it is
+    /// unknown.
     pub fn to_json(&self, version: &str) -> Value {
         let mut error = json!({"cniVersion": version, "code": self.code, "msg": self.message});
         if !self.details.is_empty() {

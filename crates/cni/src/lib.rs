@@ -1,9 +1,9 @@
 //! The CNI wire format, and the plugin's call to the node agent.
 //!
-//! What a runtime says to a plugin comes in as a [`Call`]: environment and standard input. What the plugin
-//! says goes out as a [`CniResult`] or a [`Failure`], in the shape of the version that the configuration asks
-//! for. Between the two is one gRPC call to the agent ([`rpc`], [`tenure_grpc::client`]), or, when the agent is down at a
-//! DEL, a [`tombstone`]. The program on top is thin: [`plugin::run`] is all of it.
+//! A runtime's call comes in as a [`Call`]: environment and standard input. The answer goes out as a
+//! [`CniResult`] or a [`Failure`], in the format of the version that the configuration asks for. In between
+//! is one gRPC call to the agent ([`rpc`], [`tenure_grpc::client`]), or a [`tombstone`] if the agent is down
+//! at a DEL. The program on top is thin: [`plugin::run`] is all of it.
 
 mod call;
 mod config;

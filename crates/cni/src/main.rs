@@ -12,8 +12,8 @@ fn main() -> ExitCode {
     let plugin =
         Path::new(&own_name).file_name().and_then(|name| name.to_str()).unwrap_or("tenure").to_owned();
     let mut stdin = Vec::new();
-    // Without standard input there is no configuration, and that is what the refusal will say. One that does not end is
-    // refused for its size.
+    // Without standard input there is no configuration, and the error will say so. Endless input is refused
+    // for its size.
     let _ = std::io::stdin().lock().take(NetworkConfig::LARGEST as u64 + 1).read_to_end(&mut stdin);
     let (socket, tombstones) = places(std::env::var_os(SOCKET_VARIABLE));
     let places = Places { socket: &socket, tombstones: &tombstones };

@@ -1,4 +1,4 @@
-//! The plugin, all of it: environment and standard input in, one call to the agent, result out.
+//! The whole plugin: environment and standard input in, one call to the agent, result out.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,26 @@ use crate::rpc;
 use crate::tombstone;
 use crate::version::Version;
 
-/// How long the agent may be silent. Longer than it lets a pod wait for a block, shorter than a kubelet waits.
+/// How long the agent may take. Longer than it lets a pod wait for a block, shorter than a kubelet waits.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What the plugin leaves the runtime with.
+/// What the plugin returns to the runtime.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// For standard output; empty where the verb has no result.
+    /// For standard output; empty if the verb has no result.
     pub stdout: Vec<u8>,
-    /// For standard error; empty when there is nothing to tell.
+    /// For standard error; empty if there is nothing to report.
     pub stderr: String,
     /// The exit code.
     pub code: u8,
 }
 
-/// The variable of the plugin's own environment by which the node's administrator says where the agent answers. A tenant who
-/// writes a network's configuration or a pod's arguments cannot set it.
+/// The variable of the plugin's own environment by which the node's administrator sets the agent's socket. A
+/// tenant who writes a network's configuration or a pod's arguments cannot set it.
 pub const SOCKET_VARIABLE: &str = "TENURE_SOCKET";
 
-/// Where the plugin finds what it needs. Only the node's administrator says so: the plugin runs as root, and whoever could name
-/// another socket could make root connect to it, and write files beside it.
+/// The paths that the plugin uses. Only the node's administrator sets them: the plugin runs as root, and
+/// whoever could name another socket could make root connect to it and write files beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     /// The agent's socket.
@@ -43,10 +43,10 @@ pub struct Places<'a> {
     pub tombstones: &'a Path,
 }
 
-/// The agent's socket and the directory of its tombstones, as the node's administrator has them.
+/// The agent's socket and the directory of its tombstones, as the node's administrator set them.
 pub fn places(named: Option<OsString>) -> (PathBuf, PathBuf) {
     match named.filter(|socket| Path::new(socket).is_absolute()).map(PathBuf::from) {
-        // An agent finds its tombstones beside its socket.
+        // An agent's tombstones are beside its socket.
         Some(socket) => {
             let tombstones = socket.with_file_name("tombstones");
             (socket, tombstones)
@@ -107,7 +107,7 @@ fn answer<V: Into<OsString>>(
     }
 }
 
-/// VERSION: the configuration's own version is echoed, whatever it is.
+/// VERSION: echoes the configuration's own version, whatever it is.
 fn versions(config: &[u8]) -> Outcome {
     let supported: Vec<&str> = Version::ALL.iter().map(|version| version.as_str()).collect();
     let answer = json!({"cniVersion": NetworkConfig::version_text(config), "supportedVersions": supported});
@@ -129,8 +129,9 @@ fn check_version(verb: Verb, version: Version) -> Result<(), Failure> {
         .detail(format!("accepted is {:?} or newer", since.as_str())))
 }
 
-/// A configuration may repeat where the agent answers, and not change it. A DEL goes to the node's own agent whatever the
-/// configuration says: nothing was ever added elsewhere, and a pod must be able to end.
+/// A configuration may repeat the agent's socket, but not change it. A DEL goes to the node's own agent
+/// whatever the configuration says: nothing was ever added elsewhere, and it must be possible to delete a
+/// pod.
 fn check_socket(verb: Verb, config: &NetworkConfig, socket: &Path) -> Result<(), Failure> {
     match &config.socket {
         Some(named) if Path::new(named) != socket && verb != Verb::Del => Err(Failure::new(
@@ -146,12 +147,12 @@ fn check_socket(verb: Verb, config: &NetworkConfig, socket: &Path) -> Result<(),
     }
 }
 
-/// Whether the call cannot have reached an agent that is alive.
+/// Whether the call cannot have reached a live agent.
 fn agent_is_down(error: &CallError) -> bool {
     matches!(error, CallError::Connect { .. } | CallError::Broken { .. })
 }
 
-/// A DEL must not fail because the agent is away: it is done at the agent's next start.
+/// A DEL must not fail because the agent is down: the agent performs it at its next start.
 fn leave_tombstone(
     network: &str,
     call: &rpc::Call,
@@ -162,7 +163,7 @@ fn leave_tombstone(
         Ok(path) => Ok(Outcome {
             stdout: Vec::new(),
             stderr: format!(
-                "{}: {error}; the agent will do this DEL at its next start ({})\n",
+                "{}: {error}; the agent will perform this DEL at its next start ({})\n",
                 call.plugin,
                 path.display()
             ),

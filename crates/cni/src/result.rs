@@ -1,4 +1,4 @@
-//! What a plugin answers to an ADD, and its shape in each version of the specification.
+//! The result of an ADD, and its format in each version of the specification.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use crate::failure::{Code, Failure};
 use crate::version::Version;
 
-/// The result of an ADD, in the newest shape.
+/// The result of an ADD, in the newest format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniResult {
-    /// Interfaces, in the order in which `ips` refers to them. An IPAM plugin has none.
+    /// Interfaces, in the order that `ips` refers to. An IPAM plugin has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<Interface>,
     /// Addresses.
@@ -25,7 +25,7 @@ pub struct CniResult {
     pub dns: Dns,
 }
 
-/// An interface that was made.
+/// A created interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// Its name.
@@ -41,7 +41,7 @@ pub struct Interface {
     pub sandbox: String,
 }
 
-/// An address that was given.
+/// An assigned address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// In CIDR form.
@@ -49,7 +49,7 @@ pub struct Address {
     /// Its gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// The place of its interface in `interfaces`.
+    /// The index of its interface in `interfaces`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<usize>,
 }
@@ -57,12 +57,12 @@ pub struct Address {
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Where to, in CIDR form.
+    /// The destination, in CIDR form.
     pub dst: String,
-    /// By way of whom.
+    /// The next hop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gw: Option<IpAddr>,
-    /// What else it has (since 1.1.0): mtu, advmss, priority, table, scope.
+    /// Other fields (since 1.1.0): mtu, advmss, priority, table, scope.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -85,7 +85,7 @@ pub struct Dns {
 }
 
 impl Dns {
-    /// Whether there is nothing to say.
+    /// Whether all fields are empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -98,7 +98,8 @@ impl Address {
 }
 
 impl CniResult {
-    /// The result in the shape of `version`. Only 0.1.0 and 0.2.0, which have room for one address a family, can fail.
+    /// The result in the format of `version`. Only 0.1.0 and 0.2.0, which have room for one address per
+    /// family, can fail.
     pub fn to_json(&self, version: Version) -> Result<Value, Failure> {
         let mut json =
             if version <= Version::V0_2_0 { self.to_one_a_family()? } else { self.to_lists(version) };
@@ -123,7 +124,7 @@ impl CniResult {
         json
     }
 
-    /// The shape of 0.1.0 and 0.2.0: `ip4` and `ip6`, each with its routes.
+    /// The format of 0.1.0 and 0.2.0: `ip4` and `ip6`, each with its routes.
     fn to_one_a_family(&self) -> Result<Value, Failure> {
         let mut json = json!({ "dns": self.dns });
         for (key, ipv6) in [("ip4", false), ("ip6", true)] {
@@ -151,7 +152,8 @@ impl CniResult {
         Ok(json)
     }
 
-    /// A result of an earlier plugin, from 0.3.0 on, where the lists have the newest shape but for the family.
+    /// Reads a result of an earlier plugin, from 0.3.0 on, where the lists have the newest format except for
+    /// the family.
     pub fn from_json(json: &Value) -> Result<Self, Failure> {
         Self::deserialize(json).map_err(|error| {
             Failure::new(Code::Decoding, format!("prevResult is no CNI result: {error}"))

@@ -6,15 +6,15 @@ use std::collections::HashMap;
 use crate::call::{Call as PluginCall, Verb};
 use crate::failure::Failure as PluginFailure;
 
-/// The version of the protocol that this code speaks.
+/// The version of the protocol that this code implements.
 pub const PROTOCOL: u32 = 1;
-/// Where the agent listens unless the node's administrator says otherwise.
+/// The agent's socket, unless the node's administrator sets another.
 pub const SOCKET: &str = "/run/tenure/tenured.sock";
 
-/// What the runtime said to the plugin, unchanged.
+/// The runtime's call to the plugin, unchanged.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Call {
-    /// Version of this protocol that the plugin speaks.
+    /// The protocol version of the plugin.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// `CNI_CONTAINERID`.
@@ -32,7 +32,7 @@ pub struct Call {
     /// `CNI_PATH`.
     #[prost(string, tag = "6")]
     pub path: String,
-    /// Standard input, as it came.
+    /// Standard input, unchanged.
     #[prost(bytes = "vec", tag = "7")]
     pub config: Vec<u8>,
     /// The name that the plugin was started under.
@@ -46,7 +46,7 @@ pub struct Call {
 /// The agent's answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Reply {
-    /// The CNI result in the version asked for; empty where the verb has none.
+    /// The CNI result in the requested version; empty if the verb has none.
     #[prost(bytes = "vec", tag = "1")]
     pub result: Vec<u8>,
     /// Set when the call failed.

@@ -1,7 +1,7 @@
-//! Tombstones: what a DEL leaves behind when the agent is down, and the agent replays at its next start.
+//! Tombstones: files that DELs leave when the agent is down, and that the agent replays at its next start.
 //!
-//! One file a (network, container, interface), named by what it is about, so that a repeated DEL leaves one
-//! tombstone. It is written beside and renamed into place: a reader sees a whole one or none.
+//! There is one file per (network, container, interface), named after these, so that a repeated DEL leaves
+//! one tombstone. It is written under another name and renamed: a reader sees a complete one or none.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use prost::Message;
 
 use crate::rpc::Call;
 
-/// Where tombstones are.
+/// The directory of tombstones.
 pub const DIRECTORY: &str = "/run/tenure/tombstones";
 const ENDING: &str = "tombstone";
 
-/// Leaves a tombstone for a DEL. Only root may read it.
+/// Writes a tombstone for a DEL. Only root may read it.
 pub fn leave(directory: &Path, network: &str, call: &Call) -> io::Result<PathBuf> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let name = name(network, call);
@@ -29,13 +29,13 @@ pub fn leave(directory: &Path, network: &str, call: &Call) -> io::Result<PathBuf
     Ok(path)
 }
 
-/// Where the tombstone of a call is, if there is one. Whoever uses again what it is about removes it.
+/// The path of a call's tombstone, whether it exists or not. An ADD of the same key removes it.
 pub fn path(directory: &Path, network: &str, call: &Call) -> PathBuf {
     directory.join(name(network, call))
 }
 
-/// All tombstones, each with its file, which the reader removes when the DEL is done. What is none is skipped and
-/// returned with the reason.
+/// All tombstones, each with its file, which the reader removes when the DEL is done. A file that is not a
+/// tombstone is returned with the reason.
 pub fn read_all(directory: &Path) -> io::Result<Vec<(PathBuf, Result<Call, String>)>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -56,12 +56,12 @@ pub fn read_all(directory: &Path) -> io::Result<Vec<(PathBuf, Result<Call, Strin
     Ok(tombstones)
 }
 
-/// The container and the interface for people, who may wonder what it is; what tells it from all others is a hash of
-/// everything, because a file's name is shorter than a container's id may be.
+/// The file's name: container and interface for people, and a hash of everything to make it unique, because
+/// file names must be shorter than container IDs may be.
 fn name(network: &str, call: &Call) -> String {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    // FNV-1a. Neither container nor interface has a NUL in it, so that no two keys run together to the same bytes.
+    // FNV-1a. Neither container nor interface contains a NUL, so no two keys give the same bytes.
     let parts = [network, "\0", &call.container_id, "\0", &call.ifname];
     let bytes = parts.into_iter().flat_map(str::bytes);
     let hash = bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));

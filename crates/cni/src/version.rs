@@ -1,11 +1,11 @@
-//! The versions of the CNI specification that we speak.
+//! The supported versions of the CNI specification.
 
 use crate::failure::{Code, Failure};
 
 /// A version of the specification. Later ones compare greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// 0.1.0; results carry one address a family.
+    /// 0.1.0; results have one address per family.
     V0_1_0,
     /// 0.2.0; as 0.1.0.
     V0_2_0,
@@ -15,7 +15,7 @@ pub enum Version {
     V0_3_1,
     /// 0.4.0; adds CHECK.
     V0_4_0,
-    /// 1.0.0; addresses no longer say their family.
+    /// 1.0.0; addresses no longer name their family.
     V1_0_0,
     /// 1.1.0; adds GC and STATUS.
     V1_1_0,
@@ -26,7 +26,7 @@ impl Version {
     pub const ALL: [Self; 7] =
         [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
 
-    /// The version that a configuration names; one that names none means 0.1.0, as the specification has it.
+    /// The version that a configuration names; without one it is 0.1.0, as the specification says.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);
@@ -38,7 +38,7 @@ impl Version {
         })
     }
 
-    /// As it stands in a configuration.
+    /// The text in a configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V0_1_0 => "0.1.0",

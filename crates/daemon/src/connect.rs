@@ -1,17 +1,17 @@
-//! The way to the API server.
+//! Connecting to the API server.
 
 use std::path::{Path, PathBuf};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// Why there is no way to the API server.
+/// Why there is no connection to the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The file cannot be read.
     #[error("reading {path}")]
     Read {
-        /// Where it should be.
+        /// Its path.
         path: PathBuf,
         /// Why.
         source: kube::config::KubeconfigError,
@@ -21,7 +21,7 @@ pub enum ConnectError {
     Understand {
         /// Which file.
         from: String,
-        /// The context that was asked for.
+        /// The requested context.
         context: Option<String>,
         /// Why.
         source: kube::config::KubeconfigError,
@@ -29,7 +29,7 @@ pub enum ConnectError {
     /// There is neither a kubeconfig nor a service account.
     #[error("finding the API server: there is no kubeconfig, and this is no pod")]
     Find(#[source] kube::config::InferConfigError),
-    /// The client cannot be made.
+    /// The client cannot be created.
     #[error("connecting to the API server")]
     Client(#[source] kube::Error),
 }
@@ -38,8 +38,8 @@ fn of(context: Option<&str>) -> String {
     context.map(|context| format!(", context \"{context}\"")).unwrap_or_default()
 }
 
-/// A client by the kubeconfig; without one by `KUBECONFIG`, `~/.kube/config`, or the pod's service account, in this
-/// order. No call is made.
+/// A client from the kubeconfig; without one from `KUBECONFIG`, `~/.kube/config`, or the pod's service
+/// account, in this order. Makes no call.
 pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let understand = |from: String| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Parses a duration such as `500ms`, `10s` or `1m30s`; more than nothing.
+/// Parses a positive duration such as `500ms`, `10s` or `1m30s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<jiff::SignedDuration>().ok();
     let positive =
@@ -10,7 +10,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     positive.ok_or_else(|| format!("\"{text}\" is no duration; accepted are such as 500ms, 10s and 1m30s"))
 }
 
-/// The name of this host, or nothing where the kernel does not tell it.
+/// The name of this host, if the kernel knows it.
 pub fn hostname() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = name.trim();

@@ -1,12 +1,13 @@
-//! Who may read a page that is not for everybody: whom the API server knows, and allows.
+//! Access control for pages that are not public: the API server must know and allow the caller.
 //!
-//! As kubelets do it: a request carries a token, a `TokenReview` says whose it is, a `SubjectAccessReview` whether that one
-//! may. Two things are otherwise, because pages are told without TLS and through the API server's proxy, which takes the header
-//! `Authorization` away:
+//! As in kubelets, a request carries a token, a `TokenReview` says whose it is, and a `SubjectAccessReview`
+//! whether the owner has the right. Two things differ, because pages are served without TLS and through the
+//! API server's proxy, which removes the header `Authorization`:
 //!
 //! - The token comes in a header of its own, [`TOKEN`].
-//! - It must be made for this very program: its audience is the guard's. A token for the API server is refused, so nobody has
-//!   a reason to send one; and one that is overheard is good for these pages alone, and for minutes.
+//! - The token must be issued for this program: its audience is the guard's. A token for the API server is
+//!   refused, so nobody has a reason to send one; and an intercepted one is valid only for these pages, and
+//!   only for minutes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -25,16 +26,16 @@ use crate::turns::paced;
 
 /// The header of the token.
 pub const TOKEN: &str = "tenure-token";
-/// How long an admission is remembered.
+/// How long an admission is cached.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// How many are remembered.
+/// How many are cached.
 const MOST: usize = 64;
-/// How many may wait for the API server's word; more are told to come again.
+/// How many requests may wait for the API server; more are told to try again.
 const MOST_WAITING: usize = 16;
 /// How long the API server may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What one must be allowed to do, as roles say it: `get` of this.
+/// The right that a caller needs, in the terms of roles: `get` of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
     /// The group.
@@ -47,7 +48,7 @@ pub struct Right {
     pub name: String,
 }
 
-/// Why a page is not told.
+/// Why a page is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     /// The answer's status.
@@ -67,10 +68,10 @@ struct Inner {
     clock: Arc<dyn Clock>,
     audience: String,
     right: Right,
-    /// Tokens that were admitted, and until when they are without asking again, by the time that the program has run.
+    /// Admitted tokens, and until when they need no new review, by the program's running time.
     admitted: StdMutex<BTreeMap<String, Duration>>,
     waiting: Semaphore,
-    /// The API server is asked in turn, and not too often, whoever asks here.
+    /// Limits how often the API server is asked, whoever calls; reviews run one at a time.
     pace: Mutex<Option<Interval>>,
 }
 
@@ -81,7 +82,7 @@ impl std::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// Admits those who have a token for this audience and are allowed what `right` says.
+    /// Admits callers with a token for this audience and the right `right`.
     pub fn new(client: Client, clock: Arc<dyn Clock>, audience: String, right: Right) -> Self {
         let (admitted, waiting, pace) = (StdMutex::default(), Semaphore::new(MOST_WAITING), Mutex::default());
         Self { inner: Arc::new(Inner { client, clock, audience, right, admitted, waiting, pace }) }
@@ -100,11 +101,14 @@ impl Guard {
             return Ok(());
         }
         let Ok(_place) = self.inner.waiting.try_acquire() else {
-            return denied(StatusCode::TOO_MANY_REQUESTS, "too many ask at once; ask again later".to_owned());
+            return denied(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many requests at once; try again later".to_owned(),
+            );
         };
         let mut pace = self.inner.pace.lock().await;
         pace.get_or_insert_with(paced).tick().await;
-        // Somebody before in the line may have asked for the same token.
+        // An earlier caller in the queue may have asked for the same token.
         if self.remembers(token) {
             return Ok(());
         }
@@ -134,7 +138,7 @@ impl Guard {
         let reviewed = Api::all(client.clone()).create(&PostParams::default(), &asked).await;
         let reviewed = reviewed.map_err(|error| unknown("asking whose the token is", error))?;
         let status = reviewed.status.unwrap_or_default();
-        // A server that knows no audiences names none, and the token may be for anybody.
+        // A server that knows no audiences names none, and then the token may be for anybody.
         let for_us = status.audiences.iter().flatten().any(|said| said == audience);
         let user = status.user.filter(|_| status.authenticated == Some(true) && for_us);
         let Some(user) = user else {

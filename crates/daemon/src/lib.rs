@@ -1,18 +1,18 @@
-//! What every long-running program does alike.
+//! What every long-running program needs.
 //!
 //! | module | owns |
 //! |---|---|
 //! | [`flags`] | values of flags: durations, the host's name |
-//! | [`logs`] | how log lines look |
-//! | [`connect`] | the way to the API server, by a kubeconfig or a service account |
-//! | [`unix`] | the same, and an agent's pages, over a unix socket |
+//! | [`logs`] | the format of log lines |
+//! | [`connect`] | connecting to the API server, by a kubeconfig or a service account |
+//! | [`unix`] | the same, and reading an agent's pages, over a unix socket |
 //! | [`listen`] | TCP on all addresses or one; unix sockets for root alone |
-//! | [`pages`] | what is told over HTTP: `/healthz`, `/readyz`, `/metrics`, and JSON |
-//! | [`guard`] | who may read a page that is not for everybody |
-//! | [`serve`] | telling it, within limits |
+//! | [`pages`] | HTTP pages: `/healthz`, `/readyz`, `/metrics`, and JSON |
+//! | [`guard`] | access control for pages that are not public |
+//! | [`serve`] | serving pages, within limits |
 //! | [`stop`] | ending at SIGTERM and Ctrl-C |
 //!
-//! A program's `main` puts them together; nothing here knows what the program does.
+//! A program's `main` combines them; nothing here knows what the program does.
 
 pub mod connect;
 pub mod flags;

@@ -1,4 +1,4 @@
-//! Where a program is asked: TCP, and unix sockets for root alone.
+//! Listening: on TCP, and on unix sockets for root alone.
 
 use std::fs::Permissions;
 use std::io;
@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, UnixListener};
 
-/// Why it is not listened.
+/// Why listening failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// At an address.
+    /// On an address.
     #[error("listening on {address}")]
     Tcp {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// At a path.
+    /// On a path.
     #[error("listening on {path}")]
     Unix {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Listens at the address, or at `port` of all of them, also where there is no IPv6.
+/// Listens on the address, or on `port` of all addresses, even without IPv6.
 pub async fn listen(address: Option<SocketAddr>, port: u16) -> Result<TcpListener, ListenError> {
     let bind = async |address| {
         TcpListener::bind(address).await.map_err(|source| ListenError::Tcp { address, source })
@@ -43,10 +43,11 @@ pub async fn listen(address: Option<SocketAddr>, port: u16) -> Result<TcpListene
     }
 }
 
-/// Listens at a unix socket that only its owner may open (0600), in place of one that an earlier process left. The
-/// caller makes sure that no other process serves there.
+/// Listens on a unix socket that only its owner may open (0600), and replaces one that an earlier process
+/// left. The caller makes sure that no other process serves there.
 ///
-/// The socket gets its place by a rename, so that nobody sees it with other rights, nor finds none while one is replaced.
+/// The socket is renamed into place, so that nobody sees it with other permissions, or finds none while one
+/// is replaced.
 pub fn listen_unix(path: &Path) -> Result<UnixListener, ListenError> {
     let bind = || {
         let mut fresh = path.as_os_str().to_owned();

@@ -1,21 +1,21 @@
-//! How log lines look. They go to stderr; `RUST_LOG` says which there are.
+//! The format of log lines. They go to stderr; `RUST_LOG` selects them.
 
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// For machines: one object a line.
+    /// For machines: one object per line.
     Json,
 }
 
-/// Begins to log; once a process. What was begun before stays.
+/// Starts logging, once per process. A later call changes nothing.
 pub fn start_logging(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -26,6 +26,6 @@ pub fn start_logging(format: LogFormat) {
         LogFormat::Json => logging.json().try_init(),
     };
     if let Err(error) = begun {
-        tracing::debug!(%error, "logging had begun before");
+        tracing::debug!(%error, "logging was already started");
     }
 }

@@ -1,5 +1,5 @@
-//! What a program tells over HTTP. A page is made when it is asked for, at most ten times a second for all who ask, because
-//! making it may stop what the program is for.
+//! The HTTP pages of a program. A page is made on request, at most ten times a second for all callers,
+//! because making it may stop the program's own work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use serde::Serialize;
 use crate::guard::{Denied, Guard};
 use crate::turns::Turns;
 
-/// What Prometheus expects of the text format of `OpenMetrics`.
+/// The content type that Prometheus expects for `OpenMetrics` text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Status, kind and text of a page.
+/// Status, content type and body of a page.
 pub(crate) type Made = (StatusCode, &'static str, Bytes);
 type Make = Arc<dyn Fn() -> BoxFuture<'static, Made> + Send + Sync>;
 
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Pages {
 }
 
 impl Pages {
-    /// A page that says whether something is well, by its status and, for people, by its text.
+    /// A page about health: its status is for machines, its text for people.
     #[must_use]
     pub fn verdict<F: Future<Output = (bool, String)> + Send + 'static>(
         self,
@@ -84,7 +84,7 @@ impl Pages {
         })
     }
 
-    /// A page for machines. An error is told as a text with status 503.
+    /// A page for machines. An error is sent as text with status 503.
     #[must_use]
     pub fn json<T: Serialize, E: std::fmt::Display, F>(
         self,
@@ -108,7 +108,7 @@ impl Pages {
         })
     }
 
-    /// The same pages, one of them only for those whom the guard admits.
+    /// The same pages, with one of them only for callers that the guard admits.
     #[must_use]
     pub fn guarded(mut self, path: &str, guard: Guard) -> Self {
         if let Some(page) = Arc::make_mut(&mut self.pages).get_mut(path) {
@@ -124,7 +124,7 @@ impl Pages {
         self
     }
 
-    /// The answer to a request; `token` is what it carries for a [`Guard`].
+    /// The answer to a request; `token` is the request's token for a [`Guard`].
     pub async fn answer(&self, method: &Method, path: &str, token: Option<&str>) -> Response<Full<Bytes>> {
         let reading = [Method::GET, Method::HEAD].contains(method);
         let (status, kind, text) = match self.pages.get(path) {

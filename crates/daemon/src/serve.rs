@@ -1,9 +1,9 @@
-//! Telling [`Pages`] over HTTP, on TCP and unix sockets alike, within limits: whoever connects can keep neither the program
-//! busy nor others from being answered.
+//! Serving [`Pages`] over HTTP, on TCP and unix sockets, within limits: a client can neither keep the program
+//! busy nor keep others from being answered.
 //!
 //! - A connection is for one request, which is small and comes soon.
-//! - There are so many connections at most. One more ends the oldest of whoever has most of them, so that one who opens many
-//!   only ends his own.
+//! - The number of connections is limited. One more ends the oldest connection of the client with the most,
+//!   so that a client that opens many ends only its own.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,19 +23,19 @@ use tokio::time::timeout;
 use crate::guard::TOKEN;
 use crate::pages::Pages;
 
-/// After a connection could not be accepted, as when there are too many open files.
+/// The pause after a failed accept, for example because of too many open files.
 const REST: Duration = Duration::from_secs(1);
 
-/// What those who connect are limited to.
+/// The limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How many connections there are at most.
+    /// The most connections.
     pub connections: usize,
-    /// How long a request's head may take.
+    /// How long the head of a request may take.
     pub head_within: Duration,
     /// How large it may be.
     pub largest_head: usize,
-    /// How long a connection may take, to the last byte of its answer.
+    /// How long a connection may take, until the last byte of its answer.
     pub all_within: Duration,
 }
 
@@ -44,18 +44,18 @@ impl Default for Limits {
         Self {
             connections: 64,
             head_within: Duration::from_secs(5),
-            // A token has some 1,500 bytes.
+            // A token has about 1,500 bytes.
             largest_head: 16 << 10,
             all_within: Duration::from_secs(30),
         }
     }
 }
 
-/// Where connections come from.
+/// A source of connections.
 pub trait Accept: Send {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// The next connection, and whose it is, where that can be said.
+    /// The next connection, and its client's address if known.
     fn next(&mut self) -> impl Future<Output = io::Result<(Self::Stream, Option<IpAddr>)>> + Send;
 }
 
@@ -73,7 +73,7 @@ impl Accept for UnixListener {
     }
 }
 
-/// Whose an address is: of IPv6, one party has a /64.
+/// The client of an address: in IPv6, one client has a /64.
 fn party(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(source) => Ipv6Addr::from_bits(source.to_bits() >> 64 << 64).into(),
@@ -81,7 +81,7 @@ fn party(source: IpAddr) -> IpAddr {
     }
 }
 
-/// Answers on `listener` until the future is dropped; then also the connections end.
+/// Serves `listener` until the future is dropped; then its connections end, too.
 pub async fn serve(listener: impl Accept, pages: Pages) {
     serve_within(listener, pages, Limits::default()).await;
 }
@@ -108,7 +108,7 @@ pub async fn serve_within(mut listener: impl Accept, pages: Pages, limits: Limit
     }
 }
 
-/// Connections that are open, oldest first, and whose each is.
+/// Open connections, oldest first, and the client of each.
 #[derive(Default)]
 struct Open {
     connections: Vec<(Option<IpAddr>, AbortHandle)>,
@@ -266,7 +266,7 @@ mod tests {
         let large = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(2 * TIGHT.largest_head));
         stream.write_all(large.as_bytes()).await.unwrap();
         let mut text = String::new();
-        // It may end while more is on its way.
+        // It may end while more data are in flight.
         _ = stream.read_to_string(&mut text).await;
         assert!(!text.starts_with("HTTP/1.1 200"), "{text}");
 

@@ -1,11 +1,11 @@
-//! Ending when told to.
+//! Ending on signals.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A token that is cancelled at the first SIGTERM or Ctrl-C. A second one ends the process at once, in case that
+/// A token that is cancelled at the first SIGTERM or Ctrl-C. A second one ends the process at once, in case
 /// something hangs.
 pub fn stop_on_signals() -> io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody takes the connection.
+    /// Nobody accepts the connection.
     #[error("connecting to {}: {}", path.display(), help(path))]
     Connect {
         /// The socket.
@@ -20,7 +20,7 @@ pub enum AskError {
         /// Why.
         source: io::Error,
     },
-    /// The connection broke, or what is there does not speak HTTP.
+    /// The connection broke, or the other end does not speak HTTP.
     #[error("asking at {}", path.display())]
     Ask {
         /// The socket.
@@ -38,7 +38,7 @@ fn help(path: &Path) -> &'static str {
     }
 }
 
-/// A client of the Kubernetes API that is served at a unix socket. No call is made.
+/// A client of the Kubernetes API at a unix socket. Makes no call.
 pub fn connect_unix(socket: &Path) -> Client {
     let socket = socket.to_owned();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -48,7 +48,7 @@ pub fn connect_unix(socket: &Path) -> Client {
     Client::new(service, "default")
 }
 
-/// Sends one request over a connection of its own, which is cheap and leaves nothing to keep.
+/// Sends one request over a connection of its own, which is cheap and leaves nothing to manage.
 pub async fn ask<B>(socket: &Path, mut request: Request<B>) -> Result<Response<Incoming>, AskError>
 where
     B: Body + Send + 'static,
@@ -60,9 +60,9 @@ where
     let asking = |source| AskError::Ask { path: socket.to_owned(), source };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(asking)?;
-    // How it ends is told to whoever waits for the answer.
+    // The caller learns how it ended from the answer.
     tokio::spawn(async move { drop(connection.await) });
-    // A path alone is the form that a server expects.
+    // A server expects the path alone.
     if let Some(path) = request.uri().path_and_query().cloned() {
         *request.uri_mut() = path.into();
     }

@@ -56,7 +56,7 @@ fn open(place: &Path) -> Result<(Image, Vec<Note>), Violation> {
     Ok((opened.image, opened.notes))
 }
 
-/// A node starts from an image. Whatever it says, the node neither fails nor hands out what it says is held.
+/// A node starts from an image. Whatever it says, the node neither fails nor assigns what it says is held.
 pub(crate) fn replay(image: Image) -> Result<(), Violation> {
     let held: Vec<_> = image.holds().map(|hold| hold.addresses).collect();
     let mut node = Node::new(Settings::new("node-1"));

@@ -1,10 +1,11 @@
 //! One unary gRPC call over a unix socket, blocking.
 //!
-//! A whole gRPC client costs almost half of the millisecond that an ADD may take, most of it for what a
-//! program that makes one call never uses. This one writes preface, settings, headers and message at once,
-//! then reads frames until the stream ends, and answers before it waits for more of them: what came together with
-//! the end needs no answer. It honours the peer's flow control and nothing more of HTTP/2 than a correct client must.
-//! Behind the message it says that it is going, so that the peer can let go of the connection with its answer.
+//! A complete gRPC client takes almost half of the millisecond that an ADD may take, most of it for features
+//! that a program with one call never uses. This one writes preface, settings, headers and message at once,
+//! then reads frames until the stream ends. It replies to frames only before it waits for more: frames that
+//! came together with the end need no reply. It honours the peer's flow control and otherwise only what
+//! HTTP/2 requires of a correct client. After the message it sends GOAWAY, so that the peer can close the
+//! connection with its answer.
 
 mod head;
 
@@ -17,16 +18,16 @@ use crate::frame::{self, Frame, HEADER, Header, Kind, LARGEST_PAYLOAD, Reason, f
 use crate::{LARGEST_MESSAGE, MESSAGE_PREFIX, hpack};
 use head::Head;
 
-/// What to call and how long to wait for it.
+/// A call and its timeout.
 #[derive(Clone, Copy, Debug)]
 pub struct UnaryCall<'a> {
     /// `/package.Service/Method`.
     pub path: &'a str,
     /// The request, encoded.
     pub message: &'a [u8],
-    /// W3C trace context to pass on.
+    /// The W3C trace context to pass on.
     pub traceparent: Option<&'a str>,
-    /// How long the peer may be silent before the call fails; told to it as the call's deadline.
+    /// How long the peer may be silent before the call fails; also sent as the call's deadline.
     pub patience: Duration,
 }
 
@@ -38,7 +39,7 @@ pub enum CallError {
     Connect {
         /// The socket's path.
         socket: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The connection broke, or the peer was silent for too long.
@@ -46,7 +47,7 @@ pub enum CallError {
     Broken {
         /// What was being done.
         act: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The peer does not speak HTTP/2 or gRPC as it should.
@@ -71,7 +72,7 @@ impl From<frame::Malformed> for CallError {
 const STREAM: u32 = 1;
 
 impl UnaryCall<'_> {
-    /// Connects to `socket`, makes the call and gives the answer's message.
+    /// Connects to `socket`, makes the call and returns the answer's message.
     pub fn send(&self, socket: &Path) -> Result<Vec<u8>, CallError> {
         let stream = UnixStream::connect(socket)
             .map_err(|source| CallError::Connect { socket: socket.display().to_string(), source })?;
@@ -81,7 +82,7 @@ impl UnaryCall<'_> {
         self.over(stream)
     }
 
-    /// Makes the call over a connection that is there already.
+    /// Makes the call over an existing connection.
     pub fn over(&self, stream: impl Read + Write) -> Result<Vec<u8>, CallError> {
         let mut connection = Connection::new(stream, self.framed_message());
         connection.open(&self.headers())?;
@@ -111,17 +112,17 @@ impl UnaryCall<'_> {
     }
 }
 
-/// As much is read at once: more than an answer has, and less than would be asked of the kernel for this alone.
+/// The size of a read: more than an answer has, and less than would need a separate memory mapping.
 const READ: usize = 2048;
 
 /// One connection with one stream on it.
 struct Connection<S> {
     stream: BufReader<S>,
-    /// What is to be said before waiting.
+    /// What to write before waiting.
     replies: Vec<u8>,
-    /// What of the request is not sent yet.
+    /// The part of the request that is not sent yet.
     outgoing: Vec<u8>,
-    /// Whether the peer was sent all of it.
+    /// Whether the whole request was sent.
     is_asked: bool,
     /// How much the peer allows on the connection and on the stream.
     connection_window: i64,
@@ -148,7 +149,7 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// Preface, settings, headers and as much of the message as an unknown peer allows, in one write.
+    /// Writes preface, settings, headers and as much of the message as an unknown peer allows, in one write.
     fn open(&mut self, headers: &[u8]) -> Result<(), CallError> {
         let mut bytes = frame::PREFACE.to_vec();
         frame::settings(
@@ -166,7 +167,7 @@ impl<S: Read + Write> Connection<S> {
         self.reply()
     }
 
-    /// Reads and answers frames until the stream has ended; gives the message.
+    /// Reads frames and replies to them until the stream ends; returns the message.
     fn converse(&mut self) -> Result<Vec<u8>, CallError> {
         loop {
             if self.stream.buffer().is_empty() {
@@ -194,7 +195,7 @@ impl<S: Read + Write> Connection<S> {
         Ok((header, payload))
     }
 
-    /// Takes one frame; true when it ended the stream.
+    /// Handles one frame; true if it ended the stream.
     fn receive(&mut self, frame: Frame<'_>) -> Result<bool, CallError> {
         match frame.header.kind {
             Kind::Settings if frame.has(flags::ACK) => {}
@@ -250,7 +251,7 @@ impl<S: Read + Write> Connection<S> {
         Ok(false)
     }
 
-    /// A header block with its continuations; true when the stream ends with it.
+    /// A header block with its continuations; true if the stream ends with it.
     fn header_block(&mut self, frame: Frame<'_>) -> Result<(Vec<u8>, bool), CallError> {
         let ends_stream = frame.has(flags::END_STREAM);
         let mut complete = frame.has(flags::END_HEADERS);
@@ -266,7 +267,7 @@ impl<S: Read + Write> Connection<S> {
         Ok((block, ends_stream))
     }
 
-    /// Appends as many data frames as the peer's windows allow, and goaway behind the last of them.
+    /// Appends as many data frames as the peer's windows allow, and GOAWAY after the last of them.
     fn push_data(&mut self, bytes: &mut Vec<u8>) {
         while !self.outgoing.is_empty() {
             let allowed = usize::try_from(self.connection_window.min(self.stream_window)).unwrap_or(0);
@@ -286,7 +287,8 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// Says what is to be said. Who has all of the request need not listen any more, and may have gone with his answer.
+    /// Writes pending replies. A peer that has the whole request need not read any more, and may already have
+    /// closed after its answer.
     fn reply(&mut self) -> Result<(), CallError> {
         if self.replies.is_empty() {
             return Ok(());
@@ -303,7 +305,7 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// The stream has ended: the status decides, then the message is taken out of its frame.
+    /// The stream ended: the status decides, then the message is taken out of its frame.
     fn finish(&mut self) -> Result<Vec<u8>, CallError> {
         match (self.head.grpc_status, self.head.http_status) {
             (Some(0), _) => {}

@@ -1,17 +1,17 @@
 //! HTTP/2 frames: nine bytes of header, then the payload (RFC 9113, section 4.1).
 
-/// What a client says first.
+/// The first bytes of a client.
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Length, kind, flags and stream of a frame.
 pub(crate) const HEADER: usize = 9;
-/// The largest payload that a peer accepts without having said otherwise, and that we accept.
+/// The largest payload that a peer accepts by default, and that we accept.
 pub(crate) const LARGEST_PAYLOAD: usize = 16_384;
-/// The window of a stream and of a connection before anybody said otherwise.
+/// The default window of a stream and of a connection.
 pub(crate) const INITIAL_WINDOW: i64 = 65_535;
 /// The largest window, and the largest number of a stream.
 pub(crate) const LARGEST: u32 = 0x7fff_ffff;
 
-/// What is agreed on by SETTINGS.
+/// The parameters of SETTINGS.
 pub(crate) mod setting {
     pub(crate) const HEADER_TABLE_SIZE: u16 = 1;
     pub(crate) const ENABLE_PUSH: u16 = 2;
@@ -21,7 +21,7 @@ pub(crate) mod setting {
     pub(crate) const MAX_HEADER_LIST_SIZE: u16 = 6;
 }
 
-/// Flags; which of them a frame has depends on its kind.
+/// Flags; their meaning depends on the kind of the frame.
 pub(crate) mod flags {
     pub(crate) const ACK: u8 = 0x1;
     pub(crate) const END_STREAM: u8 = 0x1;
@@ -44,7 +44,7 @@ pub(crate) enum Reason {
     EnhanceYourCalm = 11,
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Data,
@@ -78,20 +78,20 @@ impl Kind {
     }
 }
 
-/// A frame's payload is not what its kind and its flags promise.
+/// A frame's payload does not match its kind and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {kind:?} frame of {length} bytes is malformed")]
 pub(crate) struct Malformed {
     kind: Kind,
     length: usize,
-    /// What its sender is told.
+    /// The reason for its sender.
     pub(crate) reason: Reason,
 }
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
-    /// Of the payload.
+    /// The length of the payload.
     pub(crate) length: usize,
     pub(crate) kind: Kind,
     pub(crate) stream: u32,
@@ -114,7 +114,7 @@ impl Header {
     }
 }
 
-/// A frame, whole.
+/// A complete frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
     pub(crate) header: Header,
@@ -122,7 +122,7 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame at the beginning of `bytes`, if all of it is there.
+    /// The frame at the start of `bytes`, if it is complete.
     pub(crate) fn first(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
         let header = Header::read(*header);
@@ -133,7 +133,7 @@ impl<'a> Frame<'a> {
         self.header.has(flag)
     }
 
-    /// Four bytes of the payload.
+    /// Four bytes of the payload as a number.
     pub(crate) fn u32_at(&self, position: usize) -> Result<u32, Malformed> {
         let bytes = self.payload.get(position..position + 4).and_then(|bytes| bytes.try_into().ok());
         bytes.map(u32::from_be_bytes).ok_or_else(|| self.malformed(Reason::FrameSize))
@@ -149,7 +149,7 @@ impl<'a> Frame<'a> {
         if self.payload.len() == size { Ok(self) } else { Err(self.malformed(Reason::FrameSize)) }
     }
 
-    /// What a SETTINGS frame says.
+    /// The parameters of a SETTINGS frame.
     pub(crate) fn settings(&self) -> Result<impl Iterator<Item = (u16, u32)> + use<'a>, Malformed> {
         let (entries, []) = self.payload.as_chunks::<6>() else {
             return Err(self.malformed(Reason::FrameSize));

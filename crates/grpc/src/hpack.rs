@@ -1,15 +1,16 @@
-//! Header compression (RFC 7541). What comes in is decoded whole, dynamic table and Huffman code included; what goes out is
-//! literal, so that nothing needs to be remembered about a peer.
+//! Header compression (RFC 7541). Input is decoded completely, with dynamic table and Huffman code; output is
+//! literal, so that no state is kept about a peer.
 
 mod huffman;
 mod table;
 
 use table::{Dynamic, Entry, STATIC, of_all};
 
-/// The table that a peer may use before it is told otherwise. Nobody is told otherwise but who needs none.
+/// The default size of a peer's table. Only a peer that needs none is told otherwise.
 pub(crate) const TABLE: usize = 4096;
 
-/// A header block that cannot be decoded. Who sent it has another table than we have, so that the connection is lost.
+/// A header block that cannot be decoded. Its sender has another table than we have, so the connection is
+/// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a header block {0}")]
 pub(crate) struct Malformed(&'static str);
@@ -20,13 +21,13 @@ const ENDS_EARLY: Malformed = Malformed("ends too early");
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     dynamic: Dynamic,
-    /// Where Huffman codes are decoded to.
+    /// Buffers for decoded Huffman strings.
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl Decoder {
-    /// Decodes a block, and hands out its fields in order.
+    /// Decodes a block and passes on its fields in order.
     pub(crate) fn decode(
         &mut self,
         block: &[u8],
@@ -49,7 +50,7 @@ impl Decoder {
                 field(name, value);
                 continue;
             }
-            // To be remembered (6 bits of the name's index), not, or never (4 bits).
+            // Added to the table (6 bits of the name's index), not added, or never added (4 bits).
             let remember = first & 0x40 != 0;
             let index = reader.integer(if remember { 6 } else { 4 })?;
             let name = match index {
@@ -59,7 +60,7 @@ impl Decoder {
             let value = reader.string(&mut self.value)?;
             field(name, value);
             if remember {
-                // Copied first: making room may remove the entry that the name is from.
+                // Copied first: making room may remove the entry with the name.
                 let entry = Entry::new(name, value);
                 self.dynamic.insert(entry);
             }
@@ -67,7 +68,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// For another connection.
+    /// Resets it for another connection.
     pub(crate) fn clear(&mut self) {
         self.dynamic = Dynamic::default();
     }
@@ -92,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// A number that begins in the lowest bits of a byte (section 5.1).
+    /// A number that starts in the lowest bits of a byte (section 5.1).
     fn integer(&mut self, prefix: u32) -> Result<usize, Malformed> {
         let mask = (1_usize << prefix) - 1;
         let mut value = usize::from(self.byte()?) & mask;
@@ -109,7 +110,7 @@ impl<'a> Reader<'a> {
         Err(Malformed("has a number that is too large"))
     }
 
-    /// A string: where it stands, or in `decoded` if it is coded.
+    /// A string: in place, or in `decoded` if it is coded.
     fn string<'s>(&mut self, decoded: &'s mut Vec<u8>) -> Result<&'s [u8], Malformed>
     where
         'a: 's,
@@ -133,13 +134,13 @@ pub(crate) fn indexed(block: &mut Vec<u8>, index: u8) {
     block.push(0x80 | index);
 }
 
-/// A field whose name is in the static table, and which is not to be remembered.
+/// A field whose name is in the static table, not added to the dynamic table.
 pub(crate) fn named(block: &mut Vec<u8>, index: u8, value: &str) {
     integer(block, 4, usize::from(index));
     string(block, value);
 }
 
-/// A field that is not to be remembered.
+/// A field that is not added to the dynamic table.
 pub(crate) fn literal(block: &mut Vec<u8>, name: &str, value: &str) {
     block.push(0);
     string(block, name);
@@ -151,7 +152,7 @@ fn string(block: &mut Vec<u8>, text: &str) {
     block.extend_from_slice(text.as_bytes());
 }
 
-/// A number with a prefix of so many bits, and no bit set in front of it.
+/// A number with a prefix of this many bits, and no bit set before it.
 fn integer(block: &mut Vec<u8>, prefix: u32, value: usize) {
     let mask = (1_usize << prefix) - 1;
     let low = |value: usize| value.to_le_bytes()[0];

@@ -5,11 +5,11 @@
 //!   answers    ──▶ answer  ──▶ outgoing ──▶ bytes to write ──▶ wrote
 //! ```
 //!
-//! Whoever drives it reads and writes, and decides when to write: the greeting is outgoing from the beginning, and may travel
-//! with the first answer ([`Connection::may_wait`]). What a peer can make it keep is bounded: heads, unfinished messages, calls
-//! that are under way, and what the peer does not read ([`Connection::wants_input`]).
+//! The driver reads and writes, and decides when to write: the greeting is pending from the start, and may be written with the
+//! first answer ([`Connection::may_wait`]). What a peer can make it keep is bounded: heads, unfinished messages, calls in
+//! progress, and what the peer does not read ([`Connection::wants_input`]).
 //!
-//! A stream goes this way (RFC 9113, section 5.1; streams of ours there are none):
+//! The states of a stream (RFC 9113, section 5.1; we open no streams):
 //!
 //! ```text
 //!               HEADERS            END_STREAM           answer          all of it sent
@@ -33,35 +33,35 @@ use crate::{LARGEST_MESSAGE, MESSAGE_PREFIX, Status, hpack};
 use frames::Phase;
 use stream::{State, Stream};
 
-/// How many calls a connection may have at once.
+/// The most calls at once on a connection.
 pub const MOST_CALLS: usize = 100;
-/// How large a head may be, coded and decoded.
+/// The largest head, coded and decoded.
 const LARGEST_HEAD: usize = 16 << 10;
-/// A window as large as the largest call, so that nobody waits in the middle of one.
+/// A window as large as the largest call, so that no call waits in the middle.
 const STREAM_WINDOW: u32 = (4 << 20) + (64 << 10);
 const _: () = assert!(STREAM_WINDOW as usize >= LARGEST_MESSAGE + MESSAGE_PREFIX + 2 * LARGEST_PAYLOAD);
-/// How much a connection may send without hearing from us, and how much of unfinished messages is kept.
+/// How much a connection may send before we reply, and how much of unfinished messages is kept.
 const CONNECTION_WINDOW: u32 = 16 << 20;
-/// How much may be outgoing before nothing more is read: who does not read is not listened to.
+/// How much output may wait before reading stops: a peer that does not read is not read from.
 const MOST_OUTGOING: usize = 256 << 10;
-/// An answer with all that is around it.
+/// The size of a usual answer with its frames.
 const USUAL_ANSWER: usize = 1024;
-/// What buffers may keep from one connection to the next.
+/// The largest buffer that is kept for the next connection.
 const LARGEST_KEPT: usize = 16 << 10;
 
-/// What a peer did that somebody has to know of.
+/// An event of a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It asks.
+    /// It makes a call.
     Call(Call),
-    /// It does not wait any more for the answer to the call on this stream.
+    /// It no longer waits for the answer to the call on this stream.
     Cancelled(u32),
 }
 
-/// A call, whole.
+/// A complete call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Where the answer goes to.
+    /// The stream for the answer.
     pub stream: u32,
     /// One of the methods that the connection was made with.
     pub path: &'static str,
@@ -69,7 +69,7 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// W3C trace context.
     pub traceparent: Option<String>,
-    /// The message, behind what every message has in front.
+    /// The message with its prefix.
     body: Vec<u8>,
 }
 
@@ -80,46 +80,46 @@ impl Call {
     }
 }
 
-/// A connection of a caller.
+/// A caller's connection.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent")]
 pub struct Connection {
     /// The paths of all methods.
     methods: &'static [&'static str],
     phase: Phase,
-    /// The beginning of a frame.
+    /// The start of a frame.
     partial: Vec<u8>,
-    /// A header block of which more is to come.
+    /// An incomplete header block.
     block: Option<frames::Block>,
     headers: hpack::Decoder,
     events: VecDeque<Event>,
     streams: Vec<Stream>,
     last_stream: u32,
-    /// How much of messages that are not complete yet is kept.
+    /// How many bytes of incomplete messages are kept.
     unfinished: usize,
-    /// How much the peer may send still.
+    /// How much the peer may still send.
     window_in: i64,
 
     out: Vec<u8>,
     /// How much of it is written.
     written: usize,
-    /// Whether somebody may be waiting for it.
+    /// Whether the peer may be waiting for it.
     urgent: bool,
-    /// How much we may send still; then what the peer said about new streams and about frames.
+    /// How much we may still send; then the peer's settings for new streams and frames.
     window_out: i64,
     peers_window: i64,
     peers_frame: usize,
 
-    /// The peer said that it goes.
+    /// The peer sent GOAWAY.
     peer_goes: bool,
-    /// We said so.
+    /// We sent GOAWAY.
     goes: bool,
-    /// Nothing is heard any more, and nothing said but what is outgoing.
+    /// Nothing is read any more, and nothing written except pending output.
     closed: bool,
 }
 
 impl Connection {
-    /// A connection on which nothing was said yet. `methods` are the paths of all methods that there are.
+    /// A new connection. `methods` are the paths of all methods.
     pub fn new(methods: &'static [&'static str]) -> Self {
         let mut connection = Self { out: Vec::with_capacity(USUAL_ANSWER), ..Self::silent(methods) };
         connection.greet();
@@ -166,7 +166,7 @@ impl Connection {
         }
     }
 
-    /// Takes what was read.
+    /// Handles bytes that were read.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.partial.is_empty() {
             let taken = self.take(bytes);
@@ -183,12 +183,12 @@ impl Connection {
         }
     }
 
-    /// What the peer did, one by one.
+    /// The next event of the peer.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Answers a call; nothing if its caller does not wait any more.
+    /// Answers a call; does nothing if its caller no longer waits.
     pub fn answer(&mut self, stream: u32, outcome: Result<Vec<u8>, Status>) {
         let Some(index) = self.position(stream).filter(|index| self.streams[*index].state == State::Asked)
         else {
@@ -211,7 +211,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Takes no new calls; when those that are under way are answered, it is over.
+    /// Accepts no new calls; the connection ends when those in progress are answered.
     pub fn shut_down(&mut self) {
         if !self.closed && !self.goes {
             self.send_goaway(Reason::NoError, "");
@@ -219,12 +219,12 @@ impl Connection {
         self.settle();
     }
 
-    /// What is to be written.
+    /// The bytes to write.
     pub fn outgoing(&self) -> &[u8] {
         self.out.get(self.written..).unwrap_or_default()
     }
 
-    /// So much of it is written.
+    /// Records that this many of them were written.
     pub fn wrote(&mut self, count: usize) {
         self.written += count;
         if self.written >= self.out.len() {
@@ -236,27 +236,27 @@ impl Connection {
         }
     }
 
-    /// Whether nobody waits for what is outgoing who does not wait for an answer as well.
+    /// Whether everyone who waits for the pending output also waits for an answer.
     pub fn may_wait(&self) -> bool {
         !self.urgent && self.streams.iter().all(|stream| stream.state == State::Asked)
     }
 
-    /// Whether more is to be read: not while the peer leaves too much unread itself.
+    /// Whether to read more: not while the peer leaves too much unread.
     pub fn wants_input(&self) -> bool {
         !self.closed && self.outgoing().len() < MOST_OUTGOING
     }
 
-    /// Whether the peer has asked all that it will ask, and needs to say nothing more to be answered.
+    /// Whether the peer will make no more calls, and need not send anything to get its answers.
     pub fn is_all_asked(&self) -> bool {
         self.peer_goes && self.streams.iter().all(|stream| stream.state == State::Asked)
     }
 
-    /// Whether all is said and written.
+    /// Whether everything is done and written.
     pub fn is_over(&self) -> bool {
         self.closed && self.outgoing().is_empty()
     }
 
-    /// How many bytes it keeps, of all that depends on the peer.
+    /// How many bytes it keeps that depend on the peer.
     pub fn kept(&self) -> usize {
         let streams = self.streams.iter().map(|stream| stream.body.len() + stream.answer.len());
         self.partial.len() + self.out.len() + streams.sum::<usize>()
@@ -274,7 +274,7 @@ impl Connection {
         frame::window_update(&mut self.out, 0, CONNECTION_WINDOW - 65_535);
     }
 
-    /// Sends as much of all answers as windows and the peer's patience with reading allow: a frame of each in turn.
+    /// Sends as much of all answers as the windows and the output limit allow: a frame of each in turn.
     fn push_answers(&mut self) {
         let mut moved = true;
         while mem::take(&mut moved) {
@@ -299,7 +299,7 @@ impl Connection {
         }
     }
 
-    /// A connection that somebody wants to end ends with the last of its calls.
+    /// Ends a connection that is shutting down with the last of its calls.
     fn settle(&mut self) {
         if !self.closed && self.streams.is_empty() && (self.peer_goes || self.goes) {
             if !self.goes {

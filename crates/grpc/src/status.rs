@@ -1,4 +1,4 @@
-//! How a call ended, where it did not end with an answer.
+//! The status of a call that ended without an answer.
 
 use std::fmt::{self, Write as _};
 
@@ -10,9 +10,9 @@ pub enum Code {
     InvalidArgument = 3,
     /// The caller's deadline passed.
     DeadlineExceeded = 4,
-    /// It is more than is accepted.
+    /// It is larger than the limit.
     ResourceExhausted = 8,
-    /// There is no such method, or no such way to write a message.
+    /// There is no such method or message encoding.
     Unimplemented = 12,
     /// The caller broke the protocol of gRPC.
     Internal = 13,
@@ -40,7 +40,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// How much of a message is sent: it may quote what the caller said.
+/// How much of a message is sent: it may quote the caller's input.
 const LONGEST_WORDS: usize = 256;
 
 /// `grpc-message` is percent-encoded.
@@ -56,7 +56,7 @@ pub(crate) fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// The other way round; what is no code stands for itself.
+/// The reverse; an invalid code stands for itself.
 pub(crate) fn percent_decoded(value: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;

@@ -1,11 +1,11 @@
-//! What time it is, as far as the one who asks is concerned.
+//! The time, as a handle.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A moment in milliseconds since the Unix epoch: comparable across processes and restarts,
-/// eight bytes in a journal, and the resolution that cooling and leases need.
+/// A moment in milliseconds since the Unix epoch: comparable across processes and restarts, eight bytes in a
+/// journal, and the resolution that cooling and leases need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -20,18 +20,18 @@ impl Timestamp {
         self.0
     }
 
-    /// The moment `duration` later; the end of time if that is beyond it.
+    /// The moment `duration` later, capped at the largest timestamp.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long ago `earlier` was; nothing if it lies ahead, as after a clock was set back.
+    /// How long ago `earlier` was; zero if it lies ahead, as after a clock was set back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// As the time type of Kubernetes objects; the largest one it knows if this lies beyond.
+    /// The time type of Kubernetes objects, capped at its largest value.
     pub fn to_jiff(self) -> jiff::Timestamp {
         i64::try_from(self.0)
             .ok()
@@ -39,7 +39,7 @@ impl Timestamp {
             .unwrap_or(jiff::Timestamp::MAX)
     }
 
-    /// From the time type of Kubernetes objects; the epoch for what came before it.
+    /// From the time type of Kubernetes objects; times before the epoch become the epoch.
     pub fn from_jiff(time: jiff::Timestamp) -> Self {
         Self(u64::try_from(time.as_millisecond()).unwrap_or(0))
     }
@@ -50,8 +50,8 @@ pub trait Clock: Send + Sync + 'static {
     /// The present moment.
     fn now(&self) -> Timestamp;
 
-    /// How long it has been since some moment that stays the same: for measuring how long something took. Finer than
-    /// [`Clock::now`] where the machine can tell, and never set back.
+    /// The time since some fixed moment, to measure durations. Finer than [`Clock::now`] if the machine can
+    /// tell, and never set back.
     fn elapsed(&self) -> Duration {
         Duration::from_millis(self.now().as_millis())
     }
@@ -67,15 +67,15 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The machine's clock: the one place that reads it.
+/// The machine's clock: the only code that reads it.
 ///
-/// It shows what the wall clock showed when the program first asked, and what has passed since by the clock that nobody can
-/// set. So a wall clock that is set by hours while a program runs ends no rest early and makes none last.
+/// It shows the wall clock's time at the program's first call plus the monotonic time since. So setting the
+/// wall clock while a program runs neither shortens nor prolongs cooling.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    /// When this program first asked: by the wall clock, and by the one that nobody can set.
+    /// The time of this program's first call, by the wall clock and by the monotonic clock.
     #[expect(clippy::disallowed_methods, reason = "this is the handle that everyone else is told to take")]
     fn first() -> (Duration, Instant) {
         static FIRST: OnceLock<(Duration, Instant)> = OnceLock::new();
@@ -95,7 +95,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved: for tests and the simulator.
+/// A clock that stands still until it is advanced: for tests and the simulator.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 

@@ -1,11 +1,11 @@
-//! Chance, from the system or from a seed.
+//! Randomness, from the system or from a seed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
 
-/// Gives random bits. Cheap to share.
+/// Returns random bits. Cheap to share.
 pub trait Entropy: Send + Sync + 'static {
     /// 64 random bits.
     fn next_u64(&self) -> u64;
@@ -34,7 +34,7 @@ impl<E: Entropy + ?Sized> Entropy for Arc<E> {
 pub struct SeededEntropy(Mutex<StdRng>);
 
 impl SeededEntropy {
-    /// Chance that replays from `seed`.
+    /// Randomness that replays from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(StdRng::seed_from_u64(seed)))
     }
@@ -46,12 +46,12 @@ impl Entropy for SeededEntropy {
     }
 }
 
-/// Chance seeded once from the operating system.
+/// Randomness seeded once from the operating system.
 #[derive(Debug)]
 pub struct SystemEntropy(SeededEntropy);
 
 impl SystemEntropy {
-    /// Asks the operating system for a seed; fails only where it has no source of randomness.
+    /// Asks the operating system for a seed; fails only if it has no source of randomness.
     pub fn new() -> std::io::Result<Self> {
         let rng = StdRng::try_from_rng(&mut SysRng).map_err(std::io::Error::other)?;
         Ok(Self(SeededEntropy(Mutex::new(rng))))

@@ -1,8 +1,8 @@
-//! Time and chance as handles.
+//! Time and randomness as handles.
 //!
-//! Nothing that decides reads the clock or rolls dice by itself: it is given a [`Clock`] and an
-//! [`Entropy`]. A program hands in the real ones, a test or the simulator its own, and then a whole
-//! run replays from one seed. `clippy.toml` bans the originals everywhere else.
+//! Nothing that decides reads the clock or generates random numbers by itself: it gets a [`Clock`] and an
+//! [`Entropy`]. A program passes the real ones, a test or the simulator its own, so that a whole run replays
+//! from one seed. `clippy.toml` bans the originals everywhere else.
 
 mod clock;
 mod entropy;

@@ -1,8 +1,8 @@
-//! One IP address as a family and a 128-bit number, and the arithmetic on it.
+//! One IP address as a family and a 128-bit number, and arithmetic on it.
 //!
-//! Nothing here wraps, truncates or mixes families without saying so: what cannot be computed is an
-//! [`AddressError`]. The two exceptions wear it in their name: [`Address::wrapping_next`] and
-//! [`Address::wrapping_previous`] go around the end of the family, as Whereabouts' increments do.
+//! Nothing here silently wraps, truncates or mixes families: a computation without a result is an
+//! [`AddressError`]. The names of the two exceptions say so: [`Address::wrapping_next`] and
+//! [`Address::wrapping_previous`] wrap around at the end of the family, as Whereabouts' increments do.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -51,7 +51,7 @@ pub struct Address {
     bits: u128,
 }
 
-/// Why a computation on addresses has no answer.
+/// Why a computation on addresses has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The result would lie outside the family.
@@ -60,7 +60,7 @@ pub enum AddressError {
         .base.family(), Address::highest(.base.family())
     )]
     BeyondFamily {
-        /// What was added to.
+        /// The address that something was added to.
         base: Address,
         /// What was added.
         offset: u128,
@@ -76,7 +76,7 @@ pub enum AddressError {
         /// Where it ends.
         address: Address,
     },
-    /// The address lies below the one that its distance was asked from.
+    /// The address is below the one to measure from.
     #[error("cannot compute the distance from {base} up to {address}: {address} is the lower one")]
     BelowBase {
         /// Where the distance starts.
@@ -97,7 +97,7 @@ impl Address {
         Self { family, bits: family.max() }
     }
 
-    /// The address of `family` with the low bits of `bits`, where the caller knows that they are all there is.
+    /// The address of `family` with the low bits of `bits`. The caller knows that no other bits are set.
     pub(crate) const fn masked(family: Family, bits: u128) -> Self {
         Self { family, bits: bits & family.max() }
     }
@@ -112,7 +112,7 @@ impl Address {
         self.bits
     }
 
-    /// The address `offset` further up.
+    /// The address `offset` above this one.
     pub fn plus(self, offset: u128) -> Result<Self, AddressError> {
         self.bits
             .checked_add(offset)
@@ -120,7 +120,7 @@ impl Address {
             .ok_or(AddressError::BeyondFamily { base: self, offset })
     }
 
-    /// How far above `base` this address is, in all 128 bits.
+    /// How far this address is above `base`, in all 128 bits.
     pub fn distance_from(self, base: Self) -> Result<u128, AddressError> {
         if self.family != base.family {
             return Err(AddressError::OtherFamily { base, address: self });
@@ -150,12 +150,12 @@ impl Address {
         Self::masked(self.family, self.bits.wrapping_sub(1))
     }
 
-    /// Whether it is one of `first` to `last`, both included; never for another family.
+    /// Whether the address is in `first` to `last`, both included. Always false for another family.
     pub fn is_between(self, first: Self, last: Self) -> bool {
         self.family == first.family && self.family == last.family && first <= self && self <= last
     }
 
-    /// As the type of the standard library.
+    /// The standard library's type for the address.
     pub fn to_ip(self) -> IpAddr {
         #[expect(clippy::cast_possible_truncation, reason = "an IPv4 address never has more than 32 bits")]
         match self.family {

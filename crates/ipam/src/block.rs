@@ -11,16 +11,15 @@
 //!
 //! What it promises:
 //!
-//! - An address has one holder, and a key holds one address: holding again answers the same hold.
+//! - An address has one holder, and a key holds one address: holding again returns the same hold.
 //! - Every hold has a [`Sequence`] number that was never used before in this block. A release names it, so
 //!   a late or repeated release never touches a successor.
-//! - A freed address cools before it is handed out again, and gives way, oldest first, rather than failing
+//! - A freed address cools before it is assigned again, and gives way, oldest first, rather than failing
 //!   a request. When the clock is set back, cooling starts anew.
 //! - Holding and releasing take the same time in an empty block and with millions of holds, behind any
-//!   number of exclusions, and for the last free address of a /8. Memory is for what is held.
+//!   number of exclusions, and for the last free address of a /8. Memory grows with the number of holds.
 //!
-//! A claim that moves between pods is one hold all the while: which of its pods traffic arrives at is decided
-//! above this crate.
+//! A claim that moves between pods stays one hold. Code above this crate decides which of its pods gets the traffic.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -54,7 +53,7 @@ use vacancy::Vacancy;
 #[derive(Debug)]
 pub struct Block<K> {
     space: Space,
-    /// How long a freed address rests.
+    /// How long a freed address cools.
     rest: Duration,
     chunks: Chunks<K>,
     holders: Holders,
@@ -62,26 +61,27 @@ pub struct Block<K> {
     vacancy: Vacancy,
     /// Usable offsets that are reserved, with or without a holder.
     reserved: IntervalSet,
-    /// Occupied offsets that are reserved, and that are not usable: both only by replay.
+    /// Occupied offsets that are reserved, and occupied offsets that are not usable. Only replay makes
+    /// either.
     occupied_reserved: usize,
     occupied_unusable: usize,
-    /// The offset that was chosen last by [`Choice::NextAfterLast`].
+    /// The offset that [`Choice::NextAfterLast`] chose last.
     cursor: Option<u128>,
     next_sequence: u64,
 }
 
-/// How many addresses (or pairs) of a block are in which state.
+/// How many addresses (or pairs) of a block are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Usable ones, 2^128 - 1 at most: one less than the truth for the whole of IPv6.
+    /// Usable addresses, at most 2^128 - 1: one too few for the whole of IPv6.
     pub capacity: u128,
-    /// With a holder. Includes those that replay found at addresses that are not usable any more.
+    /// Addresses with a holder, including replayed ones that are no longer usable.
     pub held: u128,
-    /// Freed and at rest.
+    /// Freed and cooling.
     pub cooling: u128,
     /// Reserved and neither held nor cooling.
     pub reserved: u128,
-    /// Ready to be handed out; one less than the truth where `capacity` is.
+    /// Free to be assigned; one too few where `capacity` is.
     pub free: u128,
 }
 
@@ -104,22 +104,22 @@ impl<K> Block<K> {
         }
     }
 
-    /// The space it hands out of.
+    /// The space it assigns from.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// How long a freed address rests.
+    /// How long a freed address cools.
     pub fn rest(&self) -> Duration {
         self.rest
     }
 
-    /// Changes how long a freed address rests, also for those that rest already.
+    /// Changes how long freed addresses cool, including those that cool now.
     pub fn set_rest(&mut self, rest: Duration) {
         self.rest = rest;
     }
 
-    /// How many addresses are in which state, as of the last call that was given a time.
+    /// How many addresses are in each state, as of the last call that passed a time.
     pub fn counts(&self) -> Counts {
         let occupied = self.holders.len() + self.cooling.len();
         let in_the_way = (occupied - self.occupied_reserved - self.occupied_unusable) as u128;
@@ -138,8 +138,7 @@ impl<K> Block<K> {
         self.holders.len() == 0
     }
 
-    /// Bytes that it takes, all indexes included, without what keys keep on the heap. Trees are estimated
-    /// from above.
+    /// Bytes used, including all indexes but not what keys keep on the heap. Trees are estimated from above.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.space.memory()
@@ -158,14 +157,14 @@ impl<K> Block<K> {
         self.space.addresses(offset).unwrap_or(Addresses { ipv4: None, ipv6: None })
     }
 
-    /// Frees a spot whose holder is out of the index already: to rest, or at once.
+    /// Frees a spot whose holder is already out of the index: the spot cools, or is free at once.
     fn free(&mut self, spot: Spot, now: Timestamp) {
         let rests = !self.rest.is_zero();
         let chunk = self.chunks.get_mut(spot);
         if rests && !chunk.is_blocked(spot.position()) {
             chunk.cool(spot.position());
             let sequence = chunk.sequence(spot.position());
-            self.cooling.push(cooling::Resting { freed_at: now, sequence, spot });
+            self.cooling.push(cooling::CoolingEntry { freed_at: now, sequence, spot });
         } else {
             self.vacate(spot);
         }
@@ -189,12 +188,12 @@ impl<K> Block<K> {
         }
     }
 
-    /// The counter for an occupied offset that is blocked.
+    /// The counter for occupied offsets that are blocked in the same way as this one.
     fn occupied_though_blocked(&mut self, offset: u128) -> &mut usize {
         if self.reserved.contains(offset) { &mut self.occupied_reserved } else { &mut self.occupied_unusable }
     }
 
-    /// Ends the cooling of what has rested long enough. Every call that takes a time begins with this.
+    /// Ends cooling where its time is over. Every call that takes a time starts with this.
     pub fn advance(&mut self, now: Timestamp) {
         self.cooling.notice(now);
         while let Some(oldest) = self.cooling.oldest()

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::address::{Address, AddressError, Family};
 
-/// An aligned power of two of addresses, such as `10.0.0.0/24`. Host bits are masked on the way in.
+/// An aligned power of two of addresses, such as `10.0.0.0/24`. Host bits are masked when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr {
     network: Address,
@@ -35,7 +35,7 @@ impl Cidr {
         self.prefix
     }
 
-    /// The bits behind the prefix: the network has two to their power addresses.
+    /// The number of bits after the prefix: the network has two to that power addresses.
     pub fn host_bits(&self) -> u8 {
         self.family().bits() - self.prefix
     }
@@ -70,7 +70,7 @@ impl Cidr {
         self.prefix <= other.prefix && self.contains(other.network)
     }
 
-    /// Whether the two have an address in common: then one covers the other.
+    /// Whether the two share an address: then one covers the other.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.covers(other) || other.covers(self)
     }

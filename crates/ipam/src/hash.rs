@@ -1,7 +1,7 @@
 //! A hash that is the same in every process and on every run.
 //!
-//! Replay matters more here than resistance to chosen keys: holders are container ids and claims that the
-//! cluster makes up, and a table that behaved differently each run could not be reproduced from a seed.
+//! Replay matters more here than resistance to chosen keys: the cluster generates container IDs and claims,
+//! and a table that differed from run to run could not be reproduced from a seed.
 
 use std::hash::{Hash, Hasher};
 

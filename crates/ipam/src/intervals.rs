@@ -1,8 +1,8 @@
-//! A set of 128-bit numbers kept as intervals: the shape of exclusions, reservations and full chunks.
+//! A set of 128-bit numbers stored as intervals: exclusions, reservations and full chunks.
 //!
-//! What it promises: a query or a change costs the logarithm of the number of *intervals*, whatever the
-//! number of members; intervals that overlap or touch are one interval, so two sets with the same members
-//! are equal.
+//! It promises that a query or a change takes logarithmic time in the number of *intervals*, whatever the
+//! number of members. Intervals that overlap or touch are merged, so two sets with the same members are
+//! equal.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -23,7 +23,7 @@ impl IntervalSet {
         Self { intervals: BTreeMap::new(), members: 0 }
     }
 
-    /// Puts `first` to `last` in; nothing if `first` is above `last`.
+    /// Adds `first` to `last`; does nothing if `first` is above `last`.
     pub fn insert(&mut self, mut first: u128, mut last: u128) {
         if first > last {
             return;
@@ -48,7 +48,7 @@ impl IntervalSet {
         self.members = self.members.wrapping_add(last - first).wrapping_add(1);
     }
 
-    /// Takes `first` to `last` out; nothing if `first` is above `last`.
+    /// Removes `first` to `last`; does nothing if `first` is above `last`.
     pub fn remove(&mut self, first: u128, last: u128) {
         if first > last {
             return;
@@ -119,7 +119,7 @@ impl IntervalSet {
 
     /// The numbers of `first` to `last` that are *not* members, as intervals, lowest first.
     pub fn gaps_within(&self, first: u128, last: u128) -> impl Iterator<Item = RangeInclusive<u128>> {
-        // `None` once the last gap was given.
+        // `None` after the last gap.
         let mut from = self.next_gap(first).filter(|gap| *gap <= last);
         std::iter::from_fn(move || {
             let gap = from?;
@@ -136,7 +136,7 @@ impl IntervalSet {
         })
     }
 
-    /// Bytes that it takes, estimated from above: tree nodes are at least half full.
+    /// Bytes used, estimated from above: tree nodes are at least half full.
     pub(crate) fn memory(&self) -> usize {
         tree_memory::<u128, u128>(self.intervals.len())
     }
@@ -152,7 +152,8 @@ impl IntervalSet {
     }
 }
 
-/// Whether an interval that ends at `end` overlaps or touches one that starts at `start`, which is not below its start.
+/// Whether an interval that ends at `end` overlaps or touches one that starts at `start`. `start` is not
+/// below the first one's start.
 fn touches(end: u128, start: u128) -> bool {
     start <= end.saturating_add(1)
 }

@@ -1,11 +1,12 @@
-//! Ledgers: held addresses as the records that dialects keep them in.
+//! Ledgers: held addresses in the record formats of dialects.
 //!
-//! Three spellings of the same thing, each a codec and none an allocator: a map of decimal offsets
-//! (`{"1": holder}`, Whereabouts' `IPPool`), a sorted list of offsets (`NodeIPPool`), and the list as a
-//! base64 bitmap ([`bitmap`]). List and bitmap wait for node addresses: no program uses them yet. What they share is [`Offsets`]: which address offset zero stands for.
+//! There are three formats, each a codec and not an allocator: a map of decimal offsets (`{"1": holder}`,
+//! Whereabouts' `IPPool`), a sorted list of offsets (`NodeIPPool`), and that list as a base64 bitmap
+//! ([`bitmap`]). List and bitmap are for node addresses; no program uses them yet. All share [`Offsets`]:
+//! which address offset zero stands for.
 //!
-//! A record is written by anyone, so what cannot be read is reported beside what can: an entry that were
-//! dropped silently would make its address look free, and be handed out twice.
+//! Anyone can write a record, so unreadable entries are reported beside the readable ones. If an entry were
+//! dropped silently, its address would look free and be assigned twice.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,23 +17,23 @@ use crate::range::RangeError;
 
 pub mod bitmap;
 
-/// Which addresses a record is about: offset zero is the first.
+/// Which addresses a record covers: offset zero is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     first: Address,
     last: Address,
 }
 
-/// What a record says, and what it says that makes no sense.
+/// The entries of a record, and those that are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<V> {
-    /// Addresses and what the record has for them, lowest address first.
+    /// Addresses and their values in the record, lowest address first.
     pub entries: Vec<(Address, V)>,
-    /// What could not be read, in the record's order.
+    /// Entries that could not be read, in the record's order.
     pub refused: Vec<LedgerError>,
 }
 
-/// Why an entry of a record cannot be read, or an address not be written.
+/// Why an entry of a record cannot be read, or an address cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     /// The offset is not a number.
@@ -51,7 +52,7 @@ pub enum LedgerError {
         /// The last address.
         last: Address,
     },
-    /// The same address twice.
+    /// The same address appears twice.
     #[error("offset {entry} stands for {address}, which the record has already")]
     Duplicate {
         /// The offset as it was written.
@@ -124,8 +125,8 @@ impl Offsets {
         Ok(map)
     }
 
-    /// Held addresses from a map of decimal offsets. Leading zeros are accepted; two keys that then name one
-    /// address are reported.
+    /// Reads held addresses from a map of decimal offsets. Leading zeros are accepted; two keys that then
+    /// name the same address are reported.
     pub fn decode_map<S: AsRef<str>, V>(&self, map: impl IntoIterator<Item = (S, V)>) -> Decoded<V> {
         self.decode(map.into_iter().map(|(key, value)| {
             let key = key.as_ref();
@@ -135,7 +136,7 @@ impl Offsets {
             } else if let Ok(offset) = key.parse() {
                 Ok(offset)
             } else {
-                // More digits than 128 bits have.
+                // More digits than a 128-bit number has.
                 Err(self.outside(&key))
             };
             (offset, key.to_owned(), value)
@@ -156,7 +157,7 @@ impl Offsets {
         }
     }
 
-    /// Held addresses from a list of offsets in any order, signed or not.
+    /// Reads held addresses from a list of offsets in any order, signed or not.
     pub fn decode_list<N: TryInto<u128> + fmt::Display + Copy>(
         &self,
         list: impl IntoIterator<Item = N>,
@@ -192,7 +193,7 @@ impl Offsets {
 }
 
 impl<V> Decoded<V> {
-    /// The entries, if all of them could be read; else the first that could not.
+    /// The entries if all could be read, else the first error.
     pub fn complete(self) -> Result<Vec<(Address, V)>, LedgerError> {
         match self.refused.into_iter().next() {
             None => Ok(self.entries),

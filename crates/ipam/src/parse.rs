@@ -1,9 +1,9 @@
 //! Addresses, networks and ranges from text.
 //!
-//! Two notations, one implementation: [`Notation::Strict`] is what every new field of ours takes, and
-//! [`Notation::LeadingZeros`] also takes what Whereabouts takes in `range`, `range_start` and `range_end`
-//! (`00192.00168.1.0/24`, and IPv4 written as IPv6, `::ffff:10.0.0.1`). Both read decimal octets only:
-//! a leading zero never means octal.
+//! Two notations share one implementation. [`Notation::Strict`] is for all new fields of ours.
+//! [`Notation::LeadingZeros`] also accepts what Whereabouts accepts in `range`, `range_start` and `range_end`
+//! (`00192.00168.1.0/24`, and IPv4 written as IPv6, `::ffff:10.0.0.1`). Both read octets as decimal: a
+//! leading zero never means octal.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::cidr::Cidr;
 /// Which spellings of an address are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
-    /// The usual one, and no other.
+    /// Only the usual one.
     Strict,
     /// Also leading zeros in IPv4 octets and IPv6 groups, and IPv4-mapped IPv6 addresses (which become IPv4).
     LeadingZeros,
@@ -30,7 +30,7 @@ pub struct RangeText {
     pub window: Option<(Address, Address)>,
 }
 
-/// Why a text is not what it should be.
+/// Why a text could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {what} from {value:?}: {reason}; accepted is {accepted}")]
 pub struct ParseError {
@@ -40,7 +40,7 @@ pub struct ParseError {
     pub value: String,
     /// What is wrong with it.
     pub reason: String,
-    /// An example or description of what would do.
+    /// An example or description of what would be accepted.
     pub accepted: &'static str,
 }
 
@@ -51,7 +51,7 @@ const RANGE: &str = "a network such as 10.0.0.0/24, or a first and a last addres
                      such as 10.0.0.10-10.0.0.20/24";
 const PREFIX: &str = "a decimal number of bits with or without a slash, such as /26";
 
-/// An input longer than this is no address, whatever it says, and not worth repeating in full.
+/// A longer input is never an address and not worth repeating in full.
 const LONGEST: usize = 128;
 
 impl Notation {

@@ -1,7 +1,7 @@
-//! A range: the addresses of one network that may be handed out.
+//! A range: the addresses of one network that may be assigned.
 //!
-//! A [`Cidr`], what is [`Usable`] of it, optionally a first and a last address, and any number of
-//! exclusions. Exclusions are merged once when the range is made; afterwards walking past one costs a
+//! It has a [`Cidr`], what is [`Usable`] of it, optionally a first and a last address, and any number of
+//! exclusions. Exclusions are merged once, when the range is created; after that, skipping one costs a single
 //! step, whether it is one address or half of IPv6.
 
 use std::ops::RangeInclusive;
@@ -11,27 +11,28 @@ use crate::cidr::Cidr;
 use crate::intervals::IntervalSet;
 use crate::runs::Runs;
 
-/// Which addresses of a network may be handed out at all.
+/// Which addresses of a network may be assigned at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Usable {
     /// Every address: blocks and routed (L3) ranges, where network and broadcast address are nothing special.
     Every,
-    /// All but the first and the last: L2 ranges. A network of one or two addresses has none left and is refused.
+    /// All but the first and the last: L2 ranges. A network of one or two addresses would have none left and
+    /// is refused.
     WithoutEdges,
 }
 
-/// The addresses of one network that may be handed out.
+/// The addresses of one network that may be assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     cidr: Cidr,
     usable: Usable,
     first: Address,
     last: Address,
-    /// What is left of `first` to `last` after the exclusions, as address numbers.
+    /// What remains of `first` to `last` after the exclusions, as address numbers.
     runs: Runs,
 }
 
-/// Addresses `first` to `last`, both included, that are not to be handed out.
+/// Addresses `first` to `last`, both included, that are not to be assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Exclusion {
     first: Address,
@@ -51,7 +52,7 @@ pub enum RangeError {
         /// The network.
         cidr: Cidr,
     },
-    /// The first or last address cannot be handed out anyway.
+    /// The first or last address is not usable.
     #[error(
         "the {which} address {address} is not one of the usable addresses {} to {} of {cidr}",
         .accepted.start(), .accepted.end()
@@ -61,12 +62,12 @@ pub enum RangeError {
         which: &'static str,
         /// The address that was given.
         address: Address,
-        /// The lowest and the highest one that are.
+        /// The lowest and the highest usable address.
         accepted: Box<RangeInclusive<Address>>,
         /// The network.
         cidr: Cidr,
     },
-    /// An interval whose ends are the wrong way around or of different families.
+    /// The ends of an interval are swapped or of different families.
     #[error(
         "{first} to {last} is not a range: accepted are two addresses of one family, the lower one first"
     )]
@@ -96,7 +97,8 @@ impl Range {
         Self { cidr, usable: Usable::Every, first: cidr.first(), last: cidr.last(), runs }
     }
 
-    /// Only from `first` and up to `last`, where given. Refuses what is not usable, and ends that are swapped.
+    /// Only the addresses from `first` and up to `last`, where given. Refuses addresses that are not usable,
+    /// and swapped ends.
     pub fn between(self, first: Option<Address>, last: Option<Address>) -> Result<Self, RangeError> {
         let outside = |which, address| RangeError::Outside {
             which,
@@ -116,7 +118,7 @@ impl Range {
         Ok(self.cut(first, last))
     }
 
-    /// Without these. What lies outside the range, or is of the other family, changes nothing.
+    /// The range without these. Exclusions outside the range or of the other family change nothing.
     #[must_use]
     pub fn without(mut self, exclusions: impl IntoIterator<Item = Exclusion>) -> Self {
         let mut excluded = self.excluded();
@@ -144,38 +146,38 @@ impl Range {
         self.usable
     }
 
-    /// The lowest address, were it not for the exclusions.
+    /// The lowest address, ignoring exclusions.
     pub fn first(&self) -> Address {
         self.first
     }
 
-    /// The highest address, were it not for the exclusions.
+    /// The highest address, ignoring exclusions.
     pub fn last(&self) -> Address {
         self.last
     }
 
-    /// How many addresses may be handed out, 2^128 - 1 at most.
+    /// How many addresses may be assigned, 2^128 - 1 at most.
     pub fn count(&self) -> u128 {
         self.runs.count()
     }
 
-    /// Whether the address may be handed out.
+    /// Whether the address may be assigned.
     pub fn contains(&self, address: Address) -> bool {
         address.family() == self.family() && self.runs.contains(address.bits())
     }
 
-    /// The address that may be handed out and has `rank` such addresses below it.
+    /// The assignable address with `rank` assignable addresses below it.
     pub fn nth(&self, rank: u128) -> Option<Address> {
         self.runs.nth(rank).map(|bits| self.address(bits))
     }
 
-    /// How many addresses that may be handed out are below this one, if it is one itself.
+    /// How many assignable addresses are below this one; `None` if it is not assignable itself.
     pub fn rank(&self, address: Address) -> Option<u128> {
         if address.family() == self.family() { self.runs.rank(address.bits()) } else { None }
     }
 
-    /// The lowest address from `from` on that may be handed out and is not one of `taken` (addresses as numbers of this
-    /// family), and if there is none the lowest of all. Costs a look-up a run, however many are taken.
+    /// The lowest assignable address from `from` on that is not in `taken` (addresses of this family as
+    /// numbers), or else the lowest of all. Costs one lookup per run, however many are taken.
     pub fn next_free(&self, taken: &IntervalSet, from: Address) -> Option<Address> {
         let from = if from.family() == self.family() { from.bits() } else { self.first.bits() };
         let in_run =
@@ -184,7 +186,7 @@ impl Range {
         free.map(|bits| self.address(bits))
     }
 
-    /// The exclusions as they ended up: merged, cut to the range, lowest first.
+    /// The exclusions after merging, cut to the range, lowest first.
     pub fn exclusions(&self) -> impl Iterator<Item = Exclusion> {
         let excluded: Vec<_> = self.excluded().iter().collect();
         excluded.into_iter().map(|interval| Exclusion {
@@ -193,7 +195,7 @@ impl Range {
         })
     }
 
-    /// The runs of addresses that may be handed out, as numbers.
+    /// The runs of addresses that may be assigned, as numbers.
     pub(crate) fn runs(&self) -> &Runs {
         &self.runs
     }
@@ -224,12 +226,12 @@ impl Exclusion {
         }
     }
 
-    /// The lowest address of it.
+    /// Its lowest address.
     pub fn first(&self) -> Address {
         self.first
     }
 
-    /// The highest address of it.
+    /// Its highest address.
     pub fn last(&self) -> Address {
         self.last
     }

@@ -1,7 +1,7 @@
-//! The usable numbers of a range as a fixed, sorted list of runs that can be counted into.
+//! The usable numbers of a range, as a fixed, sorted list of runs with counts.
 //!
-//! Where [`IntervalSet`] is made to change, this is made to be asked: how many, which is the n-th, the
-//! how-manieth is this one. Each costs one binary search over the runs.
+//! [`IntervalSet`] is made for changes, this is made for queries: how many numbers there are, which is the
+//! n-th, and the rank of a number. Each takes one binary search over the runs.
 
 use std::ops::RangeInclusive;
 
@@ -20,7 +20,7 @@ struct Run {
 }
 
 impl Runs {
-    /// What is left of `first` to `last` without `excluded`.
+    /// What remains of `first` to `last` without `excluded`.
     pub(crate) fn new(first: u128, last: u128, excluded: &IntervalSet) -> Self {
         let mut before = 0_u128;
         let run = |run: RangeInclusive<u128>| {
@@ -42,7 +42,7 @@ impl Runs {
         self.run_from(number).is_some_and(|run| run.first <= number)
     }
 
-    /// The number that `rank` others are below.
+    /// The number with `rank` others below it.
     pub(crate) fn nth(&self, rank: u128) -> Option<u128> {
         let after = self.0.partition_point(|run| run.before <= rank);
         let run = self.0.get(after.checked_sub(1)?)?;

@@ -1,23 +1,23 @@
-//! A network cut into equal slices.
+//! A network divided into equal slices.
 //!
-//! [`Slices`] is arithmetic only: slice `n` of a /8 cut into /20s is computed, never looked up, and two to
-//! the 64th slices cost what two do.
+//! [`Slices`] is arithmetic only: it computes slice `n` of a /8 divided into /20s, and 2^64 slices cost no
+//! more than two.
 
 use crate::address::Address;
 use crate::cidr::{Cidr, low_bits};
 use crate::parse::{Notation, ParseError, prefix_length};
 
-/// A network and the prefix length of the slices it is cut into.
+/// A network and the prefix length of its slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slices {
     whole: Cidr,
     prefix: u8,
 }
 
-/// Why a network cannot be cut.
+/// Why a network cannot be divided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DivideError {
-    /// The network or the size is not readable, or the network has host bits.
+    /// The network or the size is unreadable, or the network has host bits.
     #[error(transparent)]
     Text(#[from] ParseError),
     /// A slice would be larger than the whole, or smaller than an address.
@@ -34,7 +34,7 @@ pub enum DivideError {
 }
 
 impl Slices {
-    /// `whole` cut into slices with a prefix of `prefix` bits.
+    /// `whole`, divided into slices with a prefix of `prefix` bits.
     pub fn new(whole: Cidr, prefix: u8) -> Result<Self, DivideError> {
         if prefix < whole.prefix() || prefix > whole.family().bits() {
             return Err(DivideError::Prefix { whole, prefix });
@@ -42,12 +42,12 @@ impl Slices {
         Ok(Self { whole, prefix })
     }
 
-    /// From text: a network without host bits, and a size like `/26` or `26`.
+    /// Parses a network without host bits, and a size like `/26` or `26`.
     pub fn parse(network: &str, size: &str) -> Result<Self, DivideError> {
         Self::new(Notation::Strict.network(network)?, prefix_length(size)?)
     }
 
-    /// The network that is cut.
+    /// The network that is divided.
     pub fn whole(&self) -> Cidr {
         self.whole
     }
@@ -88,7 +88,7 @@ impl Slices {
         if slice.prefix() == self.prefix { self.index_of_address(slice.first()) } else { None }
     }
 
-    /// All slices, lowest first, made as they are asked for.
+    /// All slices, lowest first, computed one at a time.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Cidr> {
         let slices = *self;
         (0..=self.last_index()).filter_map(move |index| slices.get(index))

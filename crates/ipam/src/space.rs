@@ -1,7 +1,7 @@
-//! The space that a block hands out of: one range, or an IPv4 and an IPv6 range side by side.
+//! The space that a block assigns from: one range, or an IPv4 and an IPv6 range side by side.
 //!
-//! A place in it is an *offset* from the network address. In a pair the two networks have the same number
-//! of host bits, so that one offset names one address of each family.
+//! Positions in it are *offsets* from the network address. In a pair, both networks have the same number of
+//! host bits, so one offset names one address of each family.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,7 +17,7 @@ use crate::runs::Runs;
 pub struct Space {
     /// One range, or IPv4 and then IPv6.
     ranges: Ranges,
-    /// The offsets that may be handed out: usable in every family.
+    /// The offsets that may be assigned: usable in every family.
     runs: Runs,
 }
 
@@ -61,8 +61,8 @@ pub enum SpaceError {
 }
 
 impl Space {
-    /// The space of an IPv4 and an IPv6 range with the same number of host bits. An offset may be handed out
-    /// if both of its addresses may.
+    /// The space of an IPv4 and an IPv6 range with the same number of host bits. An offset is usable if both
+    /// of its addresses are.
     pub fn pair(ipv4: Range, ipv6: Range) -> Result<Self, SpaceError> {
         let (v4, v6) = (ipv4.cidr(), ipv6.cidr());
         if (v4.family(), v6.family()) != (Family::V4, Family::V6) {
@@ -81,7 +81,7 @@ impl Space {
         Ok(Self { ranges: Ranges::Pair(Box::new((ipv4, ipv6))), runs })
     }
 
-    /// The range that offsets are counted in: of a pair, the IPv4 one.
+    /// The range that offsets are counted in; for a pair, the IPv4 one.
     pub fn primary(&self) -> &Range {
         match &self.ranges {
             Ranges::Single(range) => range,
@@ -102,24 +102,24 @@ impl Space {
         self.primary().cidr().last_offset()
     }
 
-    /// How many offsets may be handed out.
+    /// How many offsets may be assigned.
     pub fn capacity(&self) -> u128 {
         self.runs.count()
     }
 
-    /// Whether the offset may be handed out.
+    /// Whether the offset may be assigned.
     pub fn is_usable(&self, offset: u128) -> bool {
         self.runs.contains(offset)
     }
 
-    /// The offset of an address; `None` if its network is not here.
+    /// The offset of an address; `None` if its network is not in the space.
     pub fn offset_of(&self, address: Address) -> Option<u128> {
         let cidr = self.network_of(address.family())?;
         let offset = address.distance_from(cidr.first()).ok()?;
         (offset <= cidr.last_offset()).then_some(offset)
     }
 
-    /// The offsets of those of the addresses `first` to `last`, of one family, that are here.
+    /// The offsets of those addresses from `first` to `last`, of one family, that are in the space.
     pub(crate) fn offsets_between(&self, first: Address, last: Address) -> Option<(u128, u128)> {
         let cidr = self.network_of(first.family())?;
         let (first, last) = (first.max(cidr.first()), last.min(cidr.last()));
@@ -146,7 +146,7 @@ impl Space {
         self.runs.memory() + ranges.map(|range| range.runs().memory()).sum::<usize>()
     }
 
-    /// The runs of offsets that may be handed out.
+    /// The runs of offsets that may be assigned.
     pub(crate) fn runs(&self) -> &Runs {
         &self.runs
     }

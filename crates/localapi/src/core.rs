@@ -1,4 +1,4 @@
-//! What all requests share: the store, the registry of resources, the clock and chance.
+//! What all requests share: the store, the registry of resources, the clock and randomness.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -9,12 +9,12 @@ use tokio::task::JoinHandle;
 
 use crate::registry::{DEFINITIONS, NAMESPACES, Registry};
 use crate::store::{CommitError, Draft, Event, History, Key, Proposal, Refused, Scope, Store};
-use crate::{definitions, janitor, kinds, meta};
+use crate::{definitions, garbage_collector, kinds, meta};
 
 /// The namespaces that every cluster has.
 const FIRST_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// The state behind every clone of a local API.
+/// The state shared by all clones of a local API.
 pub(crate) struct Core {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -22,7 +22,7 @@ pub(crate) struct Core {
     registry: RwLock<Arc<Registry>>,
     registry_changes: watch::Sender<u64>,
     closing: watch::Sender<bool>,
-    janitor: Mutex<Option<JoinHandle<()>>>,
+    collector: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -62,7 +62,7 @@ impl Core {
             registry: RwLock::new(Arc::new(registry)),
             registry_changes: watch::Sender::new(0),
             closing: watch::Sender::new(false),
-            janitor: Mutex::new(None),
+            collector: Mutex::new(None),
         }
     }
 
@@ -105,12 +105,12 @@ impl Core {
         Ok(())
     }
 
-    /// The resources there are now.
+    /// The current resources.
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Told whenever the registry is another.
+    /// Notified whenever the registry changes.
     pub(crate) fn registry_changes(&self) -> watch::Receiver<u64> {
         self.registry_changes.subscribe()
     }
@@ -120,17 +120,17 @@ impl Core {
         self.closing.subscribe()
     }
 
-    /// Ends watches, takes no more writes, releases the file.
+    /// Ends watches, accepts no more writes, releases the file.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
-        let janitor = self.janitor.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(janitor) = janitor {
-            janitor.abort();
+        let collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(collector) = collector {
+            collector.abort();
         }
         self.store.close();
     }
 
-    /// Proposes a change, waits until it is on disk, and lets it take effect.
+    /// Proposes a change, waits until it is on disk, and applies its effects.
     pub(crate) async fn commit(&self, proposal: Proposal) -> Result<Arc<Event>, Refused> {
         let concerns_definitions = &*proposal.collection == DEFINITIONS;
         let event = self.store.propose(proposal)?.settle().await.map_err(Refused::Ended)?;
@@ -148,15 +148,15 @@ impl Core {
         self.registry_changes.send_replace(listing.version);
     }
 
-    /// Settles the status of a definition that is about to be stored.
+    /// Sets the status of a definition that is about to be stored.
     pub(crate) fn prepare_definition(&self, value: &mut Value, old: Option<&Value>) {
         let listing = self.store.list(DEFINITIONS, &Scope::All, "");
         let others = listing.objects.iter().map(|object| &object.value);
         definitions::settle(value, old, others, &self.now());
     }
 
-    /// Changes an object on behalf of the server itself: no validation, no conflict with anyone. `change` says
-    /// whether there is anything to do. The object goes when a deletion waited only for this.
+    /// Changes an object for the server itself: no validation, no conflicts. `change` returns whether there
+    /// is anything to do. The object is removed if its deletion only waited for this.
     pub(crate) async fn amend(
         &self,
         collection: &str,
@@ -192,28 +192,28 @@ impl Core {
         }
     }
 
-    /// Makes sure that someone collects garbage.
-    pub(crate) fn ensure_janitor(self: &Arc<Self>) {
-        let mut janitor = self.janitor.lock().unwrap_or_else(PoisonError::into_inner);
-        if janitor.as_ref().is_some_and(|task| !task.is_finished()) || *self.closing.borrow() {
+    /// Makes sure that the garbage collector runs.
+    pub(crate) fn ensure_garbage_collector(self: &Arc<Self>) {
+        let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        if collector.as_ref().is_some_and(|task| !task.is_finished()) || *self.closing.borrow() {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            *janitor = Some(runtime.spawn(janitor::run(Arc::downgrade(self))));
+            *collector = Some(runtime.spawn(garbage_collector::run(Arc::downgrade(self))));
         }
     }
 
-    /// The present moment as objects carry it: whole seconds.
+    /// The present time in the format of objects: whole seconds.
     pub(crate) fn now(&self) -> String {
         time_of(self.now_seconds())
     }
 
-    /// The present moment in seconds since the epoch.
+    /// The present time in seconds since the epoch.
     pub(crate) fn now_seconds(&self) -> i64 {
         i64::try_from(self.clock.now().as_millis() / 1000).unwrap_or(i64::MAX)
     }
 
-    /// The present moment, for ages.
+    /// The present time, for ages.
     pub(crate) fn moment(&self) -> jiff::Timestamp {
         self.clock.now().to_jiff()
     }
@@ -224,12 +224,12 @@ impl Core {
     }
 }
 
-/// A moment as objects carry it.
+/// A time in the format of objects.
 pub(crate) fn time_of(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
-/// The seconds since the epoch of a moment as objects carry it.
+/// The seconds since the epoch of a time in the format of objects.
 pub(crate) fn seconds_of(time: &str) -> Option<i64> {
     time.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }

@@ -1,7 +1,8 @@
-//! Custom resource definitions: what one says, and whether it can be served.
+//! Custom resource definitions: their contents, and whether they can be served.
 //!
-//! [`CrdInfo::parse`] gives everything that serving the resource needs, schemas compiled, and refuses what cannot be
-//! served. It is no check of good style: a definition that kube-apiserver refuses may be served here.
+//! [`CrdInfo::parse`] returns everything that serving the resource needs, with compiled schemas, and refuses
+//! what cannot be served. It does not check style: a definition that kube-apiserver refuses may be served
+//! here.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::names::{label1035_problems, subdomain_problems};
 use crate::registry::ScalePaths;
 use crate::schema::{Cause, Path, Schema};
 
-/// What a definition says.
+/// The contents of a definition.
 #[derive(Debug)]
 pub(crate) struct CrdInfo {
     /// API group.
@@ -22,7 +23,7 @@ pub(crate) struct CrdInfo {
     pub(crate) versions: Vec<CrdVersion>,
 }
 
-/// What a resource is called.
+/// The names of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CrdNames {
     /// In paths.
@@ -33,13 +34,13 @@ pub(crate) struct CrdNames {
     pub(crate) kind: String,
     /// Of lists of them, by default the kind with `List`.
     pub(crate) list_kind: String,
-    /// For people in a hurry.
+    /// Abbreviations for people.
     pub(crate) short_names: Vec<String>,
     /// Groups of resources that it belongs to, such as `all`.
     pub(crate) categories: Vec<String>,
 }
 
-/// What a definition says of one version.
+/// One version of a definition.
 #[derive(Debug)]
 pub(crate) struct CrdVersion {
     /// Name, for example `v1alpha1`.
@@ -48,15 +49,15 @@ pub(crate) struct CrdVersion {
     pub(crate) served: bool,
     /// Whether objects are stored in it.
     pub(crate) storage: bool,
-    /// The warning that answers carry, if clients should not use it any more.
+    /// The warning in answers, if the version is deprecated.
     pub(crate) deprecation: Option<String>,
     /// Its schema.
     pub(crate) schema: Schema,
     /// Its schema as written, for the published OpenAPI documents.
     pub(crate) open_api: Value,
-    /// Whether `status` is a place of its own.
+    /// Whether it has a `status` subresource.
     pub(crate) status: bool,
-    /// Where the replicas are, if it can be scaled.
+    /// The paths of the replicas, if it can be scaled.
     pub(crate) scale: Option<ScalePaths>,
     /// Columns for people.
     pub(crate) columns: Vec<PrinterColumn>,
@@ -73,11 +74,11 @@ pub(crate) struct PrinterColumn {
     pub(crate) ty: String,
     /// A hint for clients.
     pub(crate) format: String,
-    /// Explanation; by default one is made from the path.
+    /// Explanation; the default is made from the path.
     pub(crate) description: String,
     /// 0 is always shown, more only in wide output.
     pub(crate) priority: i64,
-    /// Where the value is.
+    /// The path of the value.
     pub(crate) json_path: String,
 }
 
@@ -217,12 +218,12 @@ impl PrinterColumn {
     }
 }
 
-/// A text field; empty when it is not there.
+/// A text field; empty if it is missing.
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A field that says something.
+/// A field that is present and not empty.
 fn said<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
     object.get(field).filter(|value| !value.is_null())
 }

@@ -8,7 +8,7 @@ use crate::registry::{Nature, Resource};
 use crate::status::{Status, quote};
 use crate::{json, names};
 
-/// What is done about fields that a kind does not have.
+/// How to handle fields that a kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strictness {
     /// Drop them.
@@ -19,16 +19,16 @@ pub(crate) enum Strictness {
     Strict,
 }
 
-/// An object in the shape of its kind.
+/// A decoded object of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Shaped {
-    /// The object, with defaults, without what its kind does not know.
+    /// The object with defaults and without unknown fields.
     pub(crate) value: Value,
-    /// Complaints about what was dropped, such as `unknown field "spec.x"`.
+    /// Messages about dropped fields, such as `unknown field "spec.x"`.
     pub(crate) complaints: Vec<String>,
 }
 
-/// Reads a JSON object; where there is nothing, an empty one.
+/// Reads a JSON object; an empty body is an empty object.
 pub(crate) fn parse(kind: &str, body: &[u8]) -> Result<Value, Status> {
     let problem = match json::read(body) {
         Ok(Value::Null) => return Ok(Value::Object(Map::new())),
@@ -39,14 +39,14 @@ pub(crate) fn parse(kind: &str, body: &[u8]) -> Result<Value, Status> {
     Err(Status::bad_request(format!("the body is no {kind}: {problem}")))
 }
 
-/// Reads a body as an object of the resource's kind; complaints are the caller's to act on.
+/// Reads a body as an object of the resource's kind; the caller handles the complaints.
 pub(crate) fn decode(resource: &Resource, body: &[u8]) -> Result<Shaped, Status> {
     let mut value = parse(&resource.kind, body)?;
     check_kind(resource, &mut value)?;
     shape(resource, value).map_err(|problem| Status::bad_request(cannot_handle(resource, &problem)))
 }
 
-/// The sentence about an object that its kind cannot hold.
+/// The message about an object that does not fit its kind.
 pub(crate) fn cannot_handle(resource: &Resource, problem: &str) -> String {
     format!(
         "{0} in version {1} cannot be handled as a {0}: {problem}",
@@ -55,12 +55,12 @@ pub(crate) fn cannot_handle(resource: &Resource, problem: &str) -> String {
     )
 }
 
-/// What a strict client is told about unknown fields.
+/// The error about unknown fields for a strict client.
 pub(crate) fn strict_error(complaints: &[String]) -> String {
     format!("strict decoding error: {}", complaints.join(", "))
 }
 
-/// A built-in kind need not be named; a custom kind must be, and what it is called otherwise is refused later.
+/// A built-in kind need not be named; a custom kind must be, and a wrong name is refused later.
 fn check_kind(resource: &Resource, value: &mut Value) -> Result<(), Status> {
     let builtin = resource.builtin().is_some();
     for (field, expected) in [("apiVersion", &resource.api_version), ("kind", &resource.kind)] {
@@ -79,7 +79,7 @@ fn check_kind(resource: &Resource, value: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Brings a value into the shape of the resource's kind.
+/// Converts a value to the form of the resource's kind.
 pub(crate) fn shape(resource: &Resource, mut value: Value) -> Result<Shaped, String> {
     let Value::Object(fields) = &mut value else { return Err("it is no object".to_owned()) };
     let metadata = fields.entry("metadata").or_insert(Value::Null);
@@ -144,12 +144,12 @@ fn find_lost(before: &Value, after: &Value, path: &mut String, found: &mut Vec<S
     }
 }
 
-/// Known fields that are not kept.
+/// Known fields that are not stored.
 fn is_dropped(path: &str) -> bool {
     ["stringData", "metadata.managedFields", "metadata.selfLink"].contains(&path)
 }
 
-/// Known fields that say nothing are dropped, too.
+/// Known fields without content are dropped, too.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,7 +1,8 @@
-//! Custom resource definitions as objects: their status, their changes, their end.
+//! Custom resource definitions as objects: their status, their changes, their deletion.
 //!
-//! A definition is served as soon as it is stored: its names are settled in the same write. (A cluster does this a
-//! moment later, by controllers.) Its end waits for its objects, which the janitor removes.
+//! A definition is served as soon as it is stored: the same write accepts its names. (In a cluster,
+//! controllers do this a moment later.) Its deletion waits for its objects, which the garbage collector
+//! removes.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::{meta, status};
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Settles the status of a definition that is about to be stored. `others` are the definitions there are.
+/// Sets the status of a definition that is about to be stored. `others` are the existing definitions.
 pub(crate) fn settle<'o>(
     value: &mut Value,
     old: Option<&Value>,
@@ -120,7 +121,7 @@ fn set_condition(
     }
 }
 
-/// Causes for which a definition, or a change of one, is refused.
+/// Why a definition, or a change of one, is refused.
 pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = CrdInfo::parse(value).err().unwrap_or_default();
     let Some(old) = old else { return causes };
@@ -157,7 +158,7 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
-/// Marks a definition as on its way out.
+/// Marks a definition as being deleted.
 pub(crate) fn begin_deletion(value: &mut Value, now: &str) {
     meta::set(value, "deletionTimestamp", json!(now));
     if !meta::finalizers(value).contains(&CLEANUP) {

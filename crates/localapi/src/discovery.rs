@@ -1,5 +1,5 @@
-//! Discovery: which groups, versions and resources there are. Clients that prefer the aggregated form get this one,
-//! which they understand as well.
+//! Discovery: the groups, versions and resources. Clients that prefer the aggregated form get this one, which
+//! they also understand.
 //!
 //! Everything is computed from the registry; nothing here knows a kind by name.
 
@@ -54,7 +54,7 @@ pub(crate) fn groups(registry: &Registry) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// The answer to `/apis/GROUP`; none when there is no such group.
+/// The answer to `/apis/GROUP`; `None` if there is no such group.
 pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
     let body = group_body(registry, name)?;
     let mut out = json!({"kind": "APIGroup", "apiVersion": "v1"});
@@ -73,7 +73,7 @@ fn group_body(registry: &Registry, name: &str) -> Option<Value> {
     Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
 }
 
-/// The answer to `/api/v1` and `/apis/GROUP/VERSION`; none when there is no such version.
+/// The answer to `/api/v1` and `/apis/GROUP/VERSION`; `None` if there is no such version.
 pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let mut listed = Vec::new();
     for resource in of(registry, group, version) {
@@ -160,7 +160,7 @@ fn of<'r>(registry: &'r Registry, group: &'r str, version: &'r str) -> impl Iter
     registry.all().map(AsRef::as_ref).filter(move |r: &&Resource| r.group == group && r.version == version)
 }
 
-/// The groups but the core group.
+/// All groups except the core group.
 fn names(registry: &Registry) -> Vec<String> {
     let mut names: Vec<String> = registry.all().map(|resource| resource.group.clone()).collect();
     names.retain(|name| !name.is_empty());

@@ -26,7 +26,7 @@ const JSON: &str = "application/json";
 /// The longest body that is read.
 const BODY_LIMIT: usize = 3 << 20;
 
-/// A request with its body read.
+/// A request with its body.
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
@@ -76,14 +76,14 @@ pub(crate) async fn answer(core: &Arc<Core>, call: Call) -> Reply {
     result.unwrap_or_else(|status| respond::refusal(&status))
 }
 
-/// What is to be done with what.
+/// The operation of a request, and its resource.
 struct Route {
     resource: Arc<Resource>,
     verb: Verb,
     sub: Sub,
 }
 
-/// Which part of an object a path names.
+/// The part of an object that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sub {
     Object,
@@ -92,7 +92,7 @@ enum Sub {
     Binding,
 }
 
-/// Finds the resource and checks that it has the verb there.
+/// Finds the resource and checks that it supports the verb there.
 fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Result<Route, Box<Reply>> {
     let nowhere = || Box::new(nothing_at(registry, &place.group));
     let resource = registry.find(&place.group, &place.version, &place.resource).ok_or_else(nowhere)?;
@@ -266,7 +266,7 @@ impl Route {
         self.written(&written, self.view(core, form, query)?)
     }
 
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     async fn bind(
         &self,
         core: &Arc<Core>,
@@ -328,7 +328,7 @@ impl Route {
     }
 }
 
-/// JSON is the one format that is read.
+/// Only JSON is accepted.
 fn check_media(call: &Call) -> Result<(), Status> {
     if content_type(&call.headers) == JSON {
         return Ok(());
@@ -336,11 +336,11 @@ fn check_media(call: &Call) -> Result<(), Status> {
     Err(Status::unsupported_media_type(&[JSON]))
 }
 
-/// Discovery, health, versions: what is no resource.
+/// Discovery, health, versions: everything that is not a resource.
 fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status> {
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let registry = core.registry();
-    // Definitions, and the list of groups, do not look at the method.
+    // Definitions and the list of groups ignore the method.
     let any_method = match segments.as_slice() {
         ["apis"] => true,
         ["apis", group, ..] => !is_builtin(&registry, group),
@@ -371,12 +371,12 @@ fn other(core: &Core, call: &Call, segments: &[String]) -> Result<Reply, Status>
     }
 }
 
-/// Whether a group is one that every cluster has.
+/// Whether every cluster has the group.
 fn is_builtin(registry: &Registry, group: &str) -> bool {
     registry.all().any(|resource| resource.group == group && resource.builtin().is_some())
 }
 
-/// The answer where a group has nothing.
+/// The answer if a group has no such resource.
 fn nothing_at(registry: &Registry, group: &str) -> Reply {
     if is_builtin(registry, group) {
         respond::refusal(&Status::no_such_resource())

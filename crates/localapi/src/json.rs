@@ -1,4 +1,4 @@
-//! JSON as kube-apiserver reads it: whole numbers as such.
+//! JSON as kube-apiserver reads it: whole numbers stay integers.
 
 use serde_json::{Number, Value};
 
@@ -11,7 +11,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Value, String> {
 
 /// A number as Go writes it: 1.0 is 1.
 fn whole(number: f64) -> Option<Number> {
-    // Up to here every whole number has a float of its own.
+    // Up to here every whole number has its own float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() <= EXACT {
         #[expect(clippy::cast_possible_truncation, reason = "whole, and small enough to be exact")]
@@ -20,7 +20,7 @@ fn whole(number: f64) -> Option<Number> {
     Number::from_f64(number)
 }
 
-/// Turns floats that are whole into whole numbers.
+/// Turns whole floats into integers.
 pub(crate) fn settle_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {

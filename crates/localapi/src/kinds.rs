@@ -1,7 +1,8 @@
-//! The built-in kinds: plain objects, without the controllers that would bring them to life.
+//! The built-in kinds: plain objects, without their controllers.
 //!
-//! Owns what the server knows of each: names, scope, subresources, which fields exist. What is filled in, kept and
-//! refused beyond that is what our programs read and write: the rest of an object is as its author wrote it.
+//! This module has what the server knows of each kind: names, scope, subresources, fields. Beyond that it
+//! fills in, keeps and refuses only what our programs read and write: the rest of an object stays as its
+//! author wrote it.
 
 mod lifecycle;
 #[cfg(test)]
@@ -45,17 +46,17 @@ pub(crate) struct Traits {
     pub(crate) status: bool,
     /// Has a `scale` subresource.
     pub(crate) scale: bool,
-    /// Counts the changes of what is wanted.
+    /// Counts changes of the desired state.
     pub(crate) generation: bool,
-    /// A replacement of what does not exist creates it.
+    /// An update of a missing object creates it.
     pub(crate) create_on_update: bool,
-    /// A replacement must name the resource version that it replaces.
+    /// An update must name the resource version that it replaces.
     pub(crate) conditional_update: bool,
     /// A deletion answers with the object instead of a `Status`.
     pub(crate) returns_deleted: bool,
     /// The collection cannot be deleted as a whole.
     pub(crate) no_delete_collection: bool,
-    /// Owners and finalizers of the garbage collector have no meaning here.
+    /// Owners and finalizers of the garbage collector have no effect.
     pub(crate) uncollected: bool,
 }
 
@@ -167,8 +168,8 @@ const fn kind(
 }
 
 impl Builtin {
-    /// Brings an object into the kind's shape: fields that the kind does not have go, and what we read is filled in.
-    /// A field of a wrong type is an error.
+    /// Converts an object to the form of the kind: removes unknown fields, and fills in what we read. A field
+    /// of a wrong type is an error.
     pub(crate) fn coerce(&self, value: Value) -> Result<Value, String> {
         let mut shaped = (self.coerce)(value).map_err(|error| error.to_string())?;
         drop_empty_lists(&mut shaped);
@@ -182,7 +183,7 @@ fn typed<T: DeserializeOwned + Serialize>(value: Value) -> Result<Value, serde_j
     serde_json::to_value(serde_json::from_value::<T>(value)?)
 }
 
-/// Lists are left out when they are empty, as Go's `omitempty` does.
+/// Empty lists are left out, as with Go's `omitempty`.
 fn drop_empty_lists(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -6,10 +6,10 @@
 //!
 //! # What it promises
 //!
-//! - What it acknowledged is on disk. Killed at any moment and reopened, nothing acknowledged is missing and
+//! - Acknowledged writes are on disk. If it is killed at any moment and reopened, nothing acknowledged is missing and
 //!   resource versions never go back.
-//! - What it shows is on disk, too: a read or a watch never sees a write that a crash could undo.
-//! - No request makes it panic; what it cannot do it refuses with the `Status` that kube-apiserver would send.
+//! - Visible writes are on disk, too: a read or a watch never shows a write that a crash could undo.
+//! - No request makes it panic; an unsupported request gets the `Status` that kube-apiserver would send.
 //!
 //! Where it differs from kube-apiserver on purpose is in the table of this crate's `README.md`.
 
@@ -19,7 +19,7 @@ mod decode;
 mod definitions;
 mod discovery;
 mod dispatch;
-mod janitor;
+mod garbage_collector;
 mod json;
 mod kinds;
 mod list;

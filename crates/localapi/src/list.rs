@@ -1,4 +1,4 @@
-//! Which objects a request is about, and lists of them: limits, continue tokens, resource versions.
+//! The objects that a request selects, and lists of them: limits, continue tokens, resource versions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::{Listing, Object, Scope, Store, Unreachable};
 /// What a list or a watch selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// Everywhere, or in one namespace.
+    /// All namespaces, or one.
     pub(crate) scope: Scope,
     labels: LabelSelector,
     fields: FieldSelector,
@@ -40,13 +40,13 @@ impl Selection {
             && (self.fields.is_empty() || self.fields.matches(&object.value))
     }
 
-    /// Whether selectors leave nothing out.
+    /// Whether the selectors select everything.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 }
 
-/// How fresh a list must be, and how much of it is wanted.
+/// How fresh a list must be, and its page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListOptions {
     limit: usize,
@@ -112,13 +112,13 @@ pub(crate) struct Page {
     pub(crate) objects: Vec<Arc<Object>>,
     /// The resource version of the whole list.
     pub(crate) version: u64,
-    /// What to send to get the next page; empty at the end.
+    /// The token for the next page; empty at the end.
     pub(crate) continue_token: String,
-    /// How many follow, where that is known.
+    /// How many follow, if known.
     pub(crate) remaining: Option<usize>,
 }
 
-/// Lists what is selected.
+/// Lists the selected objects.
 pub(crate) fn list(
     store: &Store,
     collection: &str,
@@ -140,7 +140,8 @@ pub(crate) fn list(
             })?
         } else {
             if options.version == "0" {
-                // Any state will do, and all of it is at hand: kube-apiserver's cache ignores the limit, too.
+                // Any state is acceptable, and all of it is available: kube-apiserver's cache ignores the
+                // limit, too.
                 limit = 0;
             }
             let listing = store.list(collection, scope, "");
@@ -217,7 +218,7 @@ pub(crate) fn parse_version(text: &str) -> Result<u64, Status> {
         .map_err(|_| Status::bad_request(format!("invalid resource version: {}", version_problem(text))))
 }
 
-/// 500 about a resource version that is no number, where kube-apiserver does not catch it earlier.
+/// 500 about a resource version that is no number, where kube-apiserver does not check it earlier.
 pub(crate) fn uncaught_version(text: &str) -> Status {
     Status::plain(http::StatusCode::INTERNAL_SERVER_ERROR, "", version_problem(text))
 }
@@ -230,7 +231,7 @@ fn version_problem(text: &str) -> String {
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
-/// Where the next page starts, as text that only this side reads.
+/// The start of the next page, as text that only this server reads.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
     #[serde(default)]

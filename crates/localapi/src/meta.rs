@@ -1,10 +1,10 @@
 //! Reading and setting the metadata of an object.
 //!
-//! Objects that come out of decoding or out of the store have their metadata; on anything else these do nothing.
+//! Decoded and stored objects always have metadata; on anything else these functions do nothing.
 
 use serde_json::{Value, json};
 
-/// A text of the metadata; empty if it is not there.
+/// A text of the metadata; empty if it is missing.
 pub(crate) fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
@@ -23,7 +23,7 @@ pub(crate) fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// Sets a field of the metadata to what it is in another object, or removes it.
+/// Copies a field of the metadata from another object, or removes it.
 pub(crate) fn copy(object: &mut Value, other: &Value, field: &str) {
     match other["metadata"].get(field) {
         Some(value) => set(object, field, value.clone()),
@@ -47,7 +47,7 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Replaces the finalizers; without any, the field goes.
+/// Replaces the finalizers; removes the field if there are none.
 pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     if finalizers.is_empty() {
         remove(object, "finalizers");
@@ -56,7 +56,7 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
-/// Takes one finalizer away; says whether it was there.
+/// Removes one finalizer; returns whether it was there.
 pub(crate) fn remove_finalizer(object: &mut Value, finalizer: &str) -> bool {
     let before = finalizers(object);
     let after: Vec<String> =
@@ -73,7 +73,7 @@ pub(crate) fn owners(object: &Value) -> &[Value] {
     object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Replaces the owner references; without any, the field goes.
+/// Replaces the owner references; removes the field if there are none.
 pub(crate) fn set_owners(object: &mut Value, owners: Vec<Value>) {
     if owners.is_empty() {
         remove(object, "ownerReferences");

@@ -1,6 +1,7 @@
-//! What Kubernetes accepts as a name, a label and an annotation key, and the metadata that carries them.
+//! Valid names, labels and annotation keys of Kubernetes, and the metadata that contain them.
 //!
-//! Owns the rules for texts; [`metadata`] applies them to objects. Every refusal uses kube-apiserver's words.
+//! This module has the rules for texts; [`metadata`] applies them to objects. Every error uses
+//! kube-apiserver's words.
 
 mod metadata;
 #[cfg(test)]
@@ -8,7 +9,7 @@ mod tests;
 
 pub(crate) use metadata::{coerce, finalizer_warnings, tidy, validate_create, validate_update};
 
-/// Which rule the names of a kind follow.
+/// The rule for the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRule {
     /// Labels joined by dots, the rule of most kinds.
@@ -17,7 +18,7 @@ pub(crate) enum NameRule {
     Label,
     /// One label that starts with a letter: services.
     Label1035,
-    /// Anything that can stand in a URL path: roles and their bindings.
+    /// Anything that can be part of a URL path: roles and their bindings.
     PathSegment,
 }
 
@@ -32,7 +33,7 @@ impl NameRule {
         }
     }
 
-    /// What is wrong with a name; nothing when it is good. `prefix` is true for `generateName`.
+    /// The problems of a name; empty if it is valid. `prefix` is true for `generateName`.
     pub(crate) fn problems(self, name: &str, prefix: bool) -> Vec<String> {
         let masked =
             if prefix && self != Self::PathSegment { mask_trailing_dash(name) } else { name.to_owned() };

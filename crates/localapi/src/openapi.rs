@@ -1,7 +1,8 @@
-//! OpenAPI documents, as far as `kubectl` asks for them.
+//! The OpenAPI documents that `kubectl` requests.
 //!
-//! `kubectl apply` looks whether the server checks fields itself: whether the patch of the kind takes the parameter
-//! `fieldValidation`. `kubectl explain` reads the schemas of custom resources, which are those of their definitions.
+//! `kubectl apply` checks whether the server validates fields itself: whether the patch of the kind accepts
+//! the parameter `fieldValidation`. `kubectl explain` reads the schemas of custom resources, which are those
+//! of their definitions.
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +18,8 @@ pub(crate) fn index(registry: &Registry) -> Value {
     json!({"paths": paths})
 }
 
-/// The document of one group version, at `/openapi/v3/apis/GROUP/VERSION`; none if there is no such version.
+/// The document of one group version, at `/openapi/v3/apis/GROUP/VERSION`; `None` if there is no such
+/// version.
 pub(crate) fn document(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let (mut paths, mut schemas) = (Map::new(), Map::new());
     for resource in registry.all().filter(|one| one.group == group && one.version == version) {

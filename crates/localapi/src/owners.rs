@@ -1,7 +1,7 @@
-//! Who owns whom, and what follows when an owner goes.
+//! Owners and dependents, and what follows when an owner is deleted.
 //!
-//! A pure planner: it is told every change and says what to do. Its answers may be carried out late or twice; the one
-//! who does checks the object's identity, and every change that results is told back.
+//! A pure planner: it receives every change and returns tasks. A task may be performed late or twice; whoever performs it checks
+//! the object's UID, and every resulting change comes back to the planner.
 //!
 //! ```text
 //!  the owner of a dependent …            and it has no other      and it has another
@@ -22,34 +22,34 @@ use crate::meta;
 use crate::store::{CollectionName, Key, Object};
 use crate::write::{FOREGROUND, ORPHAN, Propagation};
 
-/// Where an object is.
+/// The location of an object.
 pub(crate) type Place = (CollectionName, Key);
 
-/// Something that has to be done to one object, if it still has this identity.
+/// A task for one object, if it still has this UID.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chore {
-    /// Where it is.
+pub(crate) struct Task {
+    /// Its location.
     pub(crate) place: Place,
-    /// Its identity.
+    /// Its UID.
     pub(crate) uid: String,
-    /// What is to be done.
-    pub(crate) deed: Deed,
+    /// The operation.
+    pub(crate) operation: Operation,
 }
 
-/// What is to be done.
+/// An operation on an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     /// Delete it.
     Delete(Propagation),
     /// Drop its references to these owners.
     Disown(BTreeSet<String>),
-    /// Take this finalizer away.
+    /// Remove this finalizer.
     Release(&'static str),
-    /// Let its references no longer block their owners, because they wait for each other.
+    /// Stop its references from blocking their owners, because they wait for each other.
     Unblock,
 }
 
-/// Where the objects of a kind are.
+/// The location of the objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KindPlace {
     /// Their collection.
@@ -76,30 +76,30 @@ struct Owner {
     blocks: bool,
 }
 
-/// Every object and who refers to it.
+/// All objects and the references to them.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     nodes: BTreeMap<String, Node>,
     places: BTreeMap<Place, String>,
-    /// Those who refer to an owner, by the owner's identity.
+    /// Dependents by their owner's UID.
     dependents: BTreeMap<String, BTreeSet<String>>,
-    /// Those about whom something may have to be done.
+    /// Objects to check at the next plan.
     suspects: BTreeSet<String>,
 }
 
 /// What a reference to an owner leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// An owner that stays, or one that cannot be judged.
+    /// An owner that stays, or one that is unknown.
     Solid,
     /// Nothing.
     Dangling,
-    /// An owner that waits for its dependents to go.
+    /// An owner that waits for its dependents to be deleted.
     Waiting,
 }
 
 impl Graph {
-    /// Takes in an object as it is now.
+    /// Adds or updates an object.
     pub(crate) fn put(&mut self, collection: &CollectionName, object: &Object) {
         let uid = object.uid().to_owned();
         let place = (collection.clone(), object.key.clone());
@@ -112,7 +112,7 @@ impl Graph {
             }
         }
         if let Some(other) = self.places.get(&place).filter(|other| **other != uid).cloned() {
-            // A successor under the same name: those who meant the old one must look again.
+            // A successor under the same name: dependents of the old one must be checked again.
             self.remove(&other);
         }
         for owner in &node.owners {
@@ -130,7 +130,7 @@ impl Graph {
         self.nodes.insert(uid, node);
     }
 
-    /// Takes in that an object is gone.
+    /// Removes an object.
     pub(crate) fn remove(&mut self, uid: &str) {
         let Some(node) = self.nodes.remove(uid) else { return };
         if self.places.get(&node.place).is_some_and(|at| at == uid) {
@@ -153,20 +153,20 @@ impl Graph {
         self.suspects.insert(owner.to_owned());
     }
 
-    /// Looks at an object again at the next plan.
+    /// Checks an object again at the next plan.
     pub(crate) fn suspect(&mut self, uid: &str) {
         self.suspects.insert(uid.to_owned());
     }
 
-    /// What has to be done now. `kind_place` says where the objects of an API version and kind are, if it is known.
-    pub(crate) fn plan(&mut self, kind_place: impl Fn(&str, &str) -> Option<KindPlace>) -> Vec<Chore> {
-        let mut chores = Vec::new();
+    /// The tasks now. `kind_place` returns where the objects of an API version and kind are, if known.
+    pub(crate) fn plan(&mut self, kind_place: impl Fn(&str, &str) -> Option<KindPlace>) -> Vec<Task> {
+        let mut tasks = Vec::new();
         for uid in std::mem::take(&mut self.suspects) {
             if let Some(node) = self.nodes.get(&uid) {
-                self.examine(&uid, node, &kind_place, &mut chores);
+                self.examine(&uid, node, &kind_place, &mut tasks);
             }
         }
-        chores
+        tasks
     }
 
     fn examine(
@@ -174,23 +174,23 @@ impl Graph {
         uid: &str,
         node: &Node,
         kind_place: &impl Fn(&str, &str) -> Option<KindPlace>,
-        chores: &mut Vec<Chore>,
+        tasks: &mut Vec<Task>,
     ) {
-        let chore = |deed| Chore { place: node.place.clone(), uid: uid.to_owned(), deed };
+        let task = |operation| Task { place: node.place.clone(), uid: uid.to_owned(), operation };
         if node.terminating && node.orphan {
             let dependents: Vec<(&String, &Node)> = self.dependents_of(uid).collect();
             if dependents.is_empty() {
-                chores.push(chore(Deed::Release(ORPHAN)));
+                tasks.push(task(Operation::Release(ORPHAN)));
             }
             for (dependent, at) in dependents {
-                let deed = Deed::Disown(BTreeSet::from([uid.to_owned()]));
-                chores.push(Chore { place: at.place.clone(), uid: dependent.clone(), deed });
+                let operation = Operation::Disown(BTreeSet::from([uid.to_owned()]));
+                tasks.push(Task { place: at.place.clone(), uid: dependent.clone(), operation });
             }
             return;
         }
         if node.terminating {
             if node.foreground && !self.is_blocked(uid) {
-                chores.push(chore(Deed::Release(FOREGROUND)));
+                tasks.push(task(Operation::Release(FOREGROUND)));
             }
             return;
         }
@@ -206,14 +206,14 @@ impl Graph {
             return;
         }
         if with(Standing::Solid).next().is_some() {
-            chores.push(chore(Deed::Disown(lost)));
+            tasks.push(task(Operation::Disown(lost)));
             return;
         }
         if with(Standing::Waiting).next().is_some() && self.dependents_of(uid).next().is_some() {
             if self.dependents_of(uid).any(|(_, dependent)| dependent.terminating && dependent.foreground) {
-                chores.push(chore(Deed::Unblock));
+                tasks.push(task(Operation::Unblock));
             }
-            chores.push(chore(Deed::Delete(Propagation::Foreground)));
+            tasks.push(task(Operation::Delete(Propagation::Foreground)));
             return;
         }
         let propagation = if node.orphan {
@@ -223,7 +223,7 @@ impl Graph {
         } else {
             Propagation::Background
         };
-        chores.push(chore(Deed::Delete(propagation)));
+        tasks.push(task(Operation::Delete(propagation)));
     }
 
     fn dependents_of(&self, uid: &str) -> impl Iterator<Item = (&String, &Node)> {
@@ -231,7 +231,7 @@ impl Graph {
         dependents.filter_map(|dependent| self.nodes.get_key_value(dependent))
     }
 
-    /// Whether a dependent that insists is still there.
+    /// Whether a blocking dependent still exists.
     fn is_blocked(&self, uid: &str) -> bool {
         self.dependents_of(uid)
             .any(|(_, dependent)| dependent.owners.iter().any(|owner| owner.uid == uid && owner.blocks))
@@ -246,7 +246,7 @@ impl Graph {
         let Some(kind) = kind_place(&owner.api_version, &owner.kind) else { return Standing::Solid };
         let namespace = node.place.1.namespace();
         if kind.namespaced && namespace.is_empty() {
-            // Outside namespaces nobody can say which one is meant.
+            // Outside namespaces it is unclear which one is meant.
             return Standing::Solid;
         }
         let key = Key::new(if kind.namespaced { namespace } else { "" }, &owner.name);

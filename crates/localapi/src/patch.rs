@@ -1,4 +1,4 @@
-//! The two kinds of patch that a client may send: JSON merge patch (RFC 7396) and JSON patch (RFC 6902), both by the
+//! The two supported kinds of patch: JSON merge patch (RFC 7396) and JSON patch (RFC 6902), both by the
 //! `json-patch` crate.
 
 use json_patch::{AddOperation, PatchOperation};
@@ -11,7 +11,7 @@ use crate::status::Status;
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json-patch+json";
 
-/// A change that is made from what is there.
+/// A change of the present state.
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
     /// JSON merge patch.
@@ -57,8 +57,8 @@ impl Patch {
     }
 }
 
-/// Applies one operation. Kubernetes reads two of them more leniently than the RFC and the crate, and clients rely on
-/// it: a field that is not there passes a test for `null`, and `replace` sets it.
+/// Applies one operation. Kubernetes reads two of them more leniently than the RFC and the crate, and clients
+/// rely on it: a missing field passes a test for `null`, and `replace` sets it.
 fn apply_one(operation: &PatchOperation, value: &mut Value) -> Result<(), json_patch::PatchError> {
     let missing = |path: &str| {
         let holder = path.rsplit_once('/').and_then(|(holder, _)| value.pointer(holder));
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// `fixtures/patches.json` is a recording of what a real kube-apiserver 1.35.4 made of patches.
+    /// `fixtures/patches.json` records how a real kube-apiserver 1.35.4 applied patches.
     #[test]
     fn every_recorded_patch_is_applied_alike() {
         let recorded: Vec<Value> = serde_json::from_str(include_str!("../fixtures/patches.json")).unwrap();

@@ -1,7 +1,7 @@
 //! How a stored object looks through an endpoint: its API version, its form.
 //!
-//! Most are shown exactly as they are stored, and then the stored text is sent. The others are another version of
-//! their kind, or older than the schema that describes them now.
+//! Most are shown exactly as stored, and then the stored text is sent. The others are another version of
+//! their kind, or older than the current schema.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::registry::{Nature, Resource};
 use crate::store::Object;
 
-/// Whether the stored text is what the endpoint shows.
+/// Whether the endpoint shows the stored text unchanged.
 pub(crate) fn is_as_stored(resource: &Resource, object: &Object) -> bool {
     match &resource.nature {
         Nature::Builtin(_) => true,
@@ -52,7 +52,7 @@ pub(crate) fn text(resource: &Resource, object: &Object) -> Bytes {
     }
 }
 
-/// Writes the object as an item of a list, where built-in kinds do not repeat what the list says.
+/// Writes the object as an item of a list, where built-in kinds do not repeat the list's fields.
 pub(crate) fn write_item(resource: &Resource, object: &Object, out: &mut Vec<u8>) {
     let builtin = matches!(resource.nature, Nature::Builtin(_));
     if is_as_stored(resource, object) {

@@ -1,6 +1,6 @@
-//! Which resources there are: the built-in kinds, and what the custom resource definitions add.
+//! The resources: the built-in kinds, and those of custom resource definitions.
 //!
-//! A registry never changes; when a definition does, a new one takes its place.
+//! A registry never changes; when a definition does, a new one replaces it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Resource {
     pub(crate) group: String,
     /// API version.
     pub(crate) version: String,
-    /// Both, as objects carry them.
+    /// Both, in the format of objects.
     pub(crate) api_version: String,
     /// Name in paths.
     pub(crate) plural: String,
@@ -42,55 +42,55 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     /// Categories, such as `all`.
     pub(crate) categories: Vec<String>,
-    /// Where its objects are stored.
+    /// The collection of its objects.
     pub(crate) collection: CollectionName,
-    /// Whether `status` is a place of its own.
+    /// Whether it has a `status` subresource.
     pub(crate) status: bool,
-    /// Where the replicas are, if it can be scaled.
+    /// The paths of the replicas, if it can be scaled.
     pub(crate) scale: Option<ScalePaths>,
-    /// What its objects can be selected by.
+    /// The fields that its objects can be selected by.
     pub(crate) fields: FieldLabels,
     /// Built in, or defined.
     pub(crate) nature: Nature,
     served: Arc<AtomicBool>,
 }
 
-/// Where a scale finds its numbers, as dotted paths.
+/// The paths of a scale's numbers, dotted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
-    /// The wanted replicas.
+    /// The desired replicas.
     pub(crate) spec_replicas: String,
-    /// The replicas there are.
+    /// The present replicas.
     pub(crate) status_replicas: String,
     /// The selector as text; empty if there is none.
     pub(crate) selector: String,
 }
 
-/// Where a resource comes from.
+/// The origin of a resource.
 #[derive(Debug)]
 pub(crate) enum Nature {
-    /// From this program.
+    /// This program.
     Builtin(&'static Builtin),
-    /// From a custom resource definition.
+    /// A custom resource definition.
     Custom(Custom),
 }
 
-/// What a definition says of one version.
+/// One version of a definition.
 #[derive(Debug)]
 pub(crate) struct Custom {
     /// Name of the definition.
     pub(crate) definition: String,
-    /// Its identity.
+    /// Its UID.
     pub(crate) uid: String,
-    /// What it says.
+    /// Its contents.
     pub(crate) info: Arc<CrdInfo>,
-    /// Which of its versions this is.
+    /// The index of this version.
     pub(crate) index: usize,
     /// Objects up to this resource version may have been stored under another schema.
     pub(crate) since: u64,
     /// The API version in which objects are stored.
     pub(crate) stored_api_version: String,
-    /// Whether the definition is on its way out.
+    /// Whether the definition is being deleted.
     pub(crate) terminating: bool,
 }
 
@@ -102,12 +102,12 @@ impl Custom {
 }
 
 impl Resource {
-    /// The resource as messages name it.
+    /// The resource in the form for messages.
     pub(crate) fn grouped(&self) -> Grouped<'_> {
         Grouped { group: &self.group, name: &self.plural }
     }
 
-    /// The kind as messages name it.
+    /// The kind in the form for messages.
     pub(crate) fn grouped_kind(&self) -> Grouped<'_> {
         Grouped { group: &self.group, name: &self.kind }
     }
@@ -122,7 +122,7 @@ impl Resource {
         self.served.load(Ordering::Acquire)
     }
 
-    /// The warning that every answer carries, if its version is deprecated.
+    /// The warning in every answer, if its version is deprecated.
     pub(crate) fn deprecation(&self) -> Option<&str> {
         self.custom().and_then(|custom| custom.info.versions[custom.index].deprecation.as_deref())
     }
@@ -194,7 +194,7 @@ struct Definition {
 }
 
 impl Registry {
-    /// The registry for these definitions; what has not changed since `previous` is taken over from it.
+    /// The registry for these definitions; what has not changed since `previous` is reused.
     pub(crate) fn build(definitions: &[Arc<Object>], previous: Option<&Self>) -> Self {
         let mut registry = Self::default();
         match previous {
@@ -265,7 +265,7 @@ impl Registry {
     }
 }
 
-/// What a definition adds: every version that it serves, once its names are accepted.
+/// The resources of a definition: every served version, once its names are accepted.
 fn resources_of(object: &Arc<Object>) -> Vec<Arc<Resource>> {
     let holds = |kind: &str| {
         let conditions = object.value["status"]["conditions"].as_array();

@@ -1,6 +1,6 @@
-//! What a request asks for: its path, its parameters, the form in which it wants the answer.
+//! A parsed request: its path, its parameters, the requested form of the answer.
 //!
-//! Pure reading: nothing here knows which resources exist.
+//! It only parses: nothing here knows which resources exist.
 
 use http::{HeaderMap, Method, header};
 
@@ -30,7 +30,7 @@ pub(crate) struct Place {
     pub(crate) name: String,
     /// The subresource; empty for the object itself.
     pub(crate) subresource: String,
-    /// Segments beyond that, which name nothing.
+    /// Further segments, which name nothing.
     pub(crate) beyond: bool,
 }
 
@@ -65,7 +65,7 @@ impl Target {
     }
 }
 
-/// What is to be done at a place.
+/// The operation at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -79,7 +79,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The verb of a request; none for methods that the API does not know.
+    /// The verb of a request; `None` for unknown methods.
     pub(crate) fn of(method: &Method, place: &Place, query: &Query) -> Option<Self> {
         let named = !place.name.is_empty();
         Some(match (method.as_str(), named) {
@@ -115,7 +115,7 @@ impl Verb {
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads them.
+    /// Parses the parameters.
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let pair = |pair: &str| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -124,7 +124,7 @@ impl Query {
         Self(query.unwrap_or("").split('&').filter(|text| !text.is_empty()).map(pair).collect())
     }
 
-    /// The first value of `key`; empty if it is not there.
+    /// The first value of `key`; empty if it is missing.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.0.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
@@ -134,17 +134,17 @@ impl Query {
         self.0.iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Whether `key` is there at all.
+    /// Whether `key` is present.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(name, _)| name == key)
     }
 
-    /// A yes or no: there, and neither `false` nor `0`.
+    /// A boolean: present, and neither `false` nor `0`.
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.tristate(key).unwrap_or(false)
     }
 
-    /// A yes, a no, or nothing said.
+    /// A boolean that may be missing.
     pub(crate) fn tristate(&self, key: &str) -> Option<bool> {
         let value = self.has(key).then(|| self.text(key).to_ascii_lowercase())?;
         Some(value != "false" && value != "0")
@@ -168,7 +168,7 @@ impl Query {
     }
 }
 
-/// Undoes percent-encoding; what is no UTF-8 becomes replacement characters, which no name has.
+/// Decodes percent-encoding; invalid UTF-8 becomes replacement characters, which no name has.
 fn decode(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();
@@ -189,7 +189,7 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// The form in which an answer is wanted.
+/// The requested form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The object itself.

@@ -37,7 +37,7 @@ pub(crate) fn plain_text(code: StatusCode, text: &'static str) -> Reply {
     reply(code, TEXT, Bytes::from_static(text.as_bytes()))
 }
 
-/// What is said about paths that name nothing.
+/// The answer for paths that name nothing.
 pub(crate) fn no_such_page() -> Reply {
     plain_text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
@@ -53,7 +53,7 @@ pub(crate) fn refusal(status: &Status) -> Reply {
     reply
 }
 
-/// Lines of JSON that come as they happen.
+/// Lines of JSON, sent as they happen.
 pub(crate) fn stream(lines: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
     let body = StreamBody::new(lines.map(|line| Ok(Frame::data(line)))).boxed_unsync();
     let mut reply = Response::new(body);
@@ -78,16 +78,16 @@ pub(crate) fn warn(reply: &mut Reply, warnings: &[String]) {
     }
 }
 
-/// In which form, and at what time, objects of a resource are to be shown.
+/// The form, and the time, in which objects of a resource are shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
-    /// What they are objects of.
+    /// Their resource.
     pub(crate) resource: &'a Resource,
     /// The form.
     pub(crate) form: Form,
-    /// How much of each object a table carries.
+    /// How much of each object a table contains.
     pub(crate) include: Include,
-    /// The present moment, for ages.
+    /// The present time, for ages.
     pub(crate) now: Timestamp,
 }
 
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         Ok(Self { resource, form, include, now })
     }
 
-    /// One object as the endpoint shows it, in the wanted form.
+    /// One object in the requested form.
     pub(crate) fn one(&self, code: StatusCode, value: &Value) -> Result<Reply, Status> {
         Ok(match self.form {
             Form::Table => json_text(code, self.table_of_one(value, true).to_string()),
@@ -122,11 +122,11 @@ impl<'a> View<'a> {
         })
     }
 
-    /// A page of a list in the wanted form.
+    /// A page of a list in the requested form.
     pub(crate) fn page(&self, page: &Page) -> Result<Reply, Status> {
         let resource = self.resource;
         let mut metadata = list_metadata(&page.version.to_string());
-        // Lists of custom resources say so, too, when there is no next page.
+        // Lists of custom resources have the field even without a next page.
         let always = resource.custom().is_some() && self.form == Form::Plain;
         if always || !page.continue_token.is_empty() {
             metadata.insert("continue".to_owned(), json!(page.continue_token));
@@ -173,7 +173,7 @@ fn list_metadata(version: &str) -> Map<String, Value> {
     metadata
 }
 
-/// A list, put together from the stored texts.
+/// A list, assembled from the stored texts.
 fn list_text(resource: &Resource, page: &Page, metadata: &Map<String, Value>) -> Vec<u8> {
     let size: usize = page.objects.iter().map(|object| object.json.len() + 1).sum();
     let mut text = Vec::with_capacity(size + 256);

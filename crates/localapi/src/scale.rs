@@ -10,12 +10,12 @@ use crate::status::{Grouped, Status};
 use crate::store::Object;
 use crate::write::{Verdict, Writer};
 
-/// A wanted scale.
+/// A requested scale.
 #[derive(Clone, Debug)]
 pub(crate) enum ScaleChange {
     /// This one.
     Replace(Value),
-    /// The present one, changed like this.
+    /// The present one with this patch.
     Patch(Patch),
 }
 
@@ -23,7 +23,7 @@ fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     look(value, path).ok().flatten()
 }
 
-/// What a path leads to; the error is a value on the way that is no object.
+/// The value at a path; the error is a value on the way that is no object.
 fn look<'v>(value: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v Value> {
     let mut found = value;
     for name in path.trim_start_matches('.').split('.') {
@@ -66,7 +66,7 @@ pub(crate) fn scale_of(resource: &Resource, value: &Value) -> Result<Value, Stat
     )
 }
 
-/// The labels that a selector wants, as text.
+/// The labels of a selector, as text.
 fn selector_text(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let terms: Vec<String> =
@@ -74,7 +74,7 @@ fn selector_text(selector: &Value) -> String {
     terms.join(",")
 }
 
-/// Causes for which the replicas of a custom resource are refused.
+/// Why the replicas of a custom resource are refused.
 pub(crate) fn validate(paths: &ScalePaths, value: &Value, status_only: bool) -> Vec<Cause> {
     let wanted = (!status_only).then_some(&paths.spec_replicas);
     let mut causes = Vec::new();
@@ -102,7 +102,7 @@ pub(crate) fn validate(paths: &ScalePaths, value: &Value, status_only: bool) -> 
     causes
 }
 
-/// A value and its type as they are shown.
+/// A value and its type in the form for messages.
 fn shown(value: &Value) -> (String, &'static str) {
     let ty = match value {
         Value::Null => "null",
@@ -116,7 +116,7 @@ fn shown(value: &Value) -> (String, &'static str) {
 }
 
 impl Writer<'_> {
-    /// Decides what becomes of an object that is to be scaled.
+    /// Decides the new state of an object to scale.
     pub(crate) fn rescale(
         &self,
         existing: &Object,

@@ -1,7 +1,7 @@
 //! Label and field selectors of list and watch requests.
 //!
-//! Owns the two grammars and which field labels a kind supports. What is selected here is what the real server
-//! selects; a selector that it refuses is refused here, too.
+//! This module has the two grammars and the field labels of each kind. It selects what the real server
+//! selects, and refuses what that refuses.
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,12 @@ use serde_json::Value;
 use crate::names::{label_value_problems, qualified_name_problems};
 use crate::status::quote;
 
-/// A selector that cannot be used; the text is the whole message of the answer.
+/// An invalid selector; the text is the complete message of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct SelectorError(String);
 
-/// Requirements on labels that all must hold: `a=b, c!=d, e in (f,g), h notin (i), j, !k`.
+/// Requirements on labels that must all hold: `a=b, c!=d, e in (f,g), h notin (i), j, !k`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -27,9 +27,9 @@ pub(crate) struct LabelSelector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    /// Whether the label must not be like that.
+    /// Whether the requirement is negated.
     not: bool,
-    /// The values; none if any will do.
+    /// The values; `None` if any value matches.
     values: Option<Vec<String>>,
 }
 
@@ -49,7 +49,7 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// Whether an object's `metadata.labels` fulfil every requirement.
+    /// Whether an object's `metadata.labels` match every requirement.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         self.requirements.iter().all(|requirement| {
@@ -63,13 +63,13 @@ impl LabelSelector {
         })
     }
 
-    /// Whether the selector restricts nothing.
+    /// Whether the selector selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 }
 
-/// The parts between commas that are not in brackets.
+/// The parts between commas outside of brackets.
 fn split_outside_brackets(text: &str) -> Vec<&str> {
     let mut inside = false;
     let separates = |c: char| {
@@ -109,7 +109,7 @@ impl Requirement {
     }
 }
 
-/// Terms on fields that all must hold: `metadata.name=a,status.phase!=Running`.
+/// Terms on fields that must all hold: `metadata.name=a,status.phase!=Running`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSelector {
     terms: Vec<Term>,
@@ -178,7 +178,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Whether the object fulfils every term; a field that is not there counts as the empty text.
+    /// Whether the object matches every term; a missing field counts as the empty text.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| {
             let found = term.field.split('.').try_fold(object, |value, step| value.get(step));
@@ -191,7 +191,7 @@ impl FieldSelector {
         })
     }
 
-    /// Whether the selector restricts nothing.
+    /// Whether the selector selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The API on a socket, for `kubectl` and other programs on the host.
 //!
-//! There is no authentication: whoever can reach the socket may do everything. A unix socket is reachable for those
-//! whom its directory lets in; a port is opened on loopback addresses only.
+//! There is no authentication: whoever can reach the socket may do everything. The permissions of its
+//! directory decide who can reach a unix socket; a port is opened only on loopback addresses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::LocalApi;
 
-/// Time that connections have to finish once the server is told to stop.
+/// How long connections may take to finish after the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Why a socket could not be opened.
@@ -30,7 +30,7 @@ pub enum ServeError {
         "serving the local API on {0}: only loopback addresses are allowed, such as 127.0.0.1:0, because there is no authentication"
     )]
     NotLoopback(SocketAddr),
-    /// Someone serves there already.
+    /// Another server uses it.
     #[error("serving the local API on {0}: another server answers there")]
     InUse(PathBuf),
     /// The operating system refused.
@@ -54,7 +54,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on a unix socket at `path`. A socket that a dead server left there is replaced.
+    /// Serves on a unix socket at `path`. Replaces a socket that a dead server left there.
     pub async fn unix(api: LocalApi, path: impl AsRef<Path>) -> Result<Self, ServeError> {
         let path = path.as_ref().to_owned();
         let fail = |source| ServeError::Io { place: path.display().to_string(), source };
@@ -71,7 +71,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves on a loopback address; port 0 takes any that is free.
+    /// Serves on a loopback address; port 0 takes any free one.
     pub async fn loopback(api: LocalApi, address: SocketAddr) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback(address));
@@ -89,7 +89,7 @@ impl Server {
         self.address
     }
 
-    /// Stops accepting and waits for the connections to end, for a moment.
+    /// Stops accepting and waits a moment for the connections to end.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         if let Some(task) = self.task.take()
@@ -137,7 +137,7 @@ impl Listener {
             Self::Unix(listener) => Box::new(listener.accept().await?.0),
             Self::Tcp(listener) => {
                 let stream = listener.accept().await?.0;
-                // Watch events are small and must not wait for company.
+                // Watch events are small and must not wait for more data.
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }

@@ -1,4 +1,4 @@
-//! The public face: a `tower::Service` that answers Kubernetes API requests.
+//! The public interface: a `tower::Service` that answers Kubernetes API requests.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub struct LocalApi {
     core: Arc<Core>,
 }
 
-/// How a [`LocalApi`] is to be opened.
+/// How to open a [`LocalApi`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     durability: Durability,
@@ -40,14 +40,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// When a write is acknowledged; once it is on disk, unless told otherwise.
+    /// When a write is acknowledged; the default is once it is on disk.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// How many events each resource keeps for watches that start in the past; 4096 unless told otherwise.
+    /// How many events each resource keeps for watches that start in the past; the default is 4096.
     #[must_use]
     pub fn history(mut self, events: usize) -> Self {
         // Without any, no watch could ever follow.
@@ -81,8 +81,8 @@ impl LocalApi {
         Options::default().open(path, clock, entropy)
     }
 
-    /// An API whose objects live as long as this value and its clones. It uses no thread of its own, so that a run
-    /// on one thread with a seeded `entropy` replays.
+    /// An API whose objects live as long as this value and its clones. It uses no thread of its own, so that
+    /// a run on one thread with a seeded `entropy` replays.
     pub fn temporary(clock: impl Clock, entropy: impl Entropy) -> Self {
         Options::default().temporary(clock, entropy)
     }
@@ -121,7 +121,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let core = self.core.clone();
         Box::pin(async move {
-            core.ensure_janitor();
+            core.ensure_garbage_collector();
             Ok(match Call::read(request).await {
                 Ok(call) => answer(&core, call).await,
                 Err(status) => refusal(&status),

@@ -1,6 +1,6 @@
 //! Kubernetes `Status` answers: code, reason, message and details as kube-apiserver writes them.
 //!
-//! Owns every refusal that leaves this crate; promises that each is a well-formed `v1.Status`.
+//! Every refusal of this crate is made here; each one is a well-formed `v1.Status`.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ use crate::schema::{Cause, summary};
 pub(crate) struct Status {
     /// HTTP status code.
     pub(crate) code: StatusCode,
-    /// Machine-readable reason, a word of Kubernetes; empty if there is none.
+    /// Machine-readable reason of Kubernetes; empty if there is none.
     pub(crate) reason: &'static str,
     /// Sentence for people.
     pub(crate) message: String,
     /// `details`, if any.
     pub(crate) details: Option<Map<String, Value>>,
-    /// For an expired list: the token that goes on without consistency.
+    /// For an expired list: the token to continue without consistency.
     pub(crate) continue_token: Option<Box<str>>,
-    /// Warnings that go along.
+    /// Warnings to send along.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Grouped<'_> {
     }
 }
 
-/// What a client reads when it updates from an older state.
+/// The message for an update from an older state.
 pub(crate) const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
@@ -57,7 +57,7 @@ impl Status {
         )
     }
 
-    /// 409: there is one already.
+    /// 409: it already exists.
     pub(crate) fn already_exists(resource: Grouped<'_>, name: &str) -> Self {
         let message = format!("{resource} {} already exists", quote(name));
         Self::about(StatusCode::CONFLICT, "AlreadyExists", resource, name, message)
@@ -74,13 +74,13 @@ impl Status {
         status
     }
 
-    /// 409: the object is not as the client thinks.
+    /// 409: the object is not in the expected state.
     pub(crate) fn conflict(resource: Grouped<'_>, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::about(StatusCode::CONFLICT, "Conflict", resource, name, message)
     }
 
-    /// 403: not allowed, whoever asks.
+    /// 403: not allowed for anybody.
     pub(crate) fn forbidden(resource: Grouped<'_>, name: &str, why: &str) -> Self {
         let message = if name.is_empty() {
             format!("{resource} is forbidden: {why}")
@@ -98,7 +98,7 @@ impl Status {
         status
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is invalid.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::plain(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
@@ -110,7 +110,7 @@ impl Status {
         Self::about(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", resource, "", message)
     }
 
-    /// 405: a path that exists does not take this method.
+    /// 405: an existing path does not support this method.
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         let mut status = Self::plain(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
@@ -149,7 +149,7 @@ impl Status {
         Self::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    /// 413: the body is longer than is read.
+    /// 413: the body is too long.
     pub(crate) fn too_large(limit: usize) -> Self {
         let message = format!("Request entity too large: limit is {limit}");
         Self::plain(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
@@ -172,14 +172,14 @@ impl Status {
         status
     }
 
-    /// 422 without a reason of its own: a patch that does not fit.
+    /// 422 without its own reason: a patch that does not fit.
     pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         let mut status = Self::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
         status.details = Some(Map::new());
         status
     }
 
-    /// 500: this side failed.
+    /// 500: the server failed.
     pub(crate) fn internal(why: &str) -> Self {
         let message = format!("Internal error occurred: {why}");
         let mut status = Self::plain(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message);
@@ -187,7 +187,7 @@ impl Status {
         status
     }
 
-    /// An answer with nothing but a code, a reason and a message.
+    /// An answer with only a code, a reason and a message.
     pub(crate) fn plain(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -216,7 +216,7 @@ impl Status {
         status
     }
 
-    /// The same with warnings, before those that it has.
+    /// The same with these warnings before its own.
     pub(crate) fn with_warnings(mut self, mut warnings: Vec<String>) -> Self {
         warnings.append(&mut self.warnings);
         self.warnings = warnings;

@@ -1,7 +1,7 @@
-//! Objects as tables, which is how `kubectl get` asks for them.
+//! Objects as tables, the format that `kubectl get` requests.
 //!
-//! A definition's columns are shown as it declares them; every other kind shows its name and its age. Ages are
-//! computed here, as on a real server, so the caller says what time it is.
+//! A definition's columns are shown as declared; every other kind shows its name and its age. Ages are
+//! computed here, as on a real server, so the caller passes the time.
 
 use jiff::Timestamp;
 use jsonpath_rust::JsonPath;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::crd::PrinterColumn;
 use crate::registry::Resource;
 
-/// How much of each object a table carries.
+/// How much of each object a table contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Include {
     /// Its metadata.
@@ -23,7 +23,7 @@ pub(crate) enum Include {
 }
 
 impl Include {
-    /// Reads the parameter `includeObject`; none when its value is not one.
+    /// Reads the parameter `includeObject`; `None` if its value is invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "" | "Metadata" => Some(Self::Metadata),
@@ -34,14 +34,14 @@ impl Include {
     }
 }
 
-/// What a table is to be like.
+/// The options of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableOptions {
-    /// How much of each object it carries.
+    /// How much of each object it contains.
     pub(crate) include: Include,
     /// Whether it names its columns.
     pub(crate) header: bool,
-    /// What time it is.
+    /// The present time.
     pub(crate) now: Timestamp,
 }
 
@@ -92,7 +92,7 @@ fn heading(column: &PrinterColumn) -> Value {
     })
 }
 
-/// The name, then what the definition lists, or the age if it lists nothing.
+/// The name, then the definition's columns, or the age if it has none.
 fn columns(resource: &Resource) -> Vec<PrinterColumn> {
     let own = |name: &str, ty: &str, format: &str, description: &str, json_path: &str| PrinterColumn {
         name: name.to_owned(),
@@ -114,12 +114,12 @@ fn columns(resource: &Resource) -> Vec<PrinterColumn> {
     columns
 }
 
-/// Kubernetes' JSONPath as RFC 9535 writes it: it begins with `$`, and dots in brackets need no backslash.
+/// Kubernetes' JSONPath in the form of RFC 9535: it begins with `$`, and dots in brackets need no backslash.
 fn query(path: &str) -> String {
     format!("${}", path.replace("\\.", "."))
 }
 
-/// A value as a cell of a column: of the column's type, or nothing.
+/// A value as a cell of a column: of the column's type, or null.
 fn cell(value: &Value, ty: &str, now: Timestamp) -> Value {
     match (ty, value) {
         (_, Value::Null) => Value::Null,
@@ -134,7 +134,7 @@ fn cell(value: &Value, ty: &str, now: Timestamp) -> Value {
     }
 }
 
-/// The time between two moments for people, in at most two units, fewer the longer it is: `3m10s`, `5h`.
+/// A duration for people, in at most two units, fewer the longer it is: `3m10s`, `5h`.
 fn age(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

@@ -1,4 +1,4 @@
-//! Watches: the state at the start if wanted, then every change that concerns the watcher, in order.
+//! Watches: the state at the start if requested, then every change that concerns the watcher, in order.
 //!
 //! ```text
 //!        ┌─────────┐ sent  ┌───────────┐  nothing new   ┌─────────┐
@@ -9,7 +9,7 @@
 //!                          ERROR 410, end                       end
 //! ```
 //!
-//! A watcher pulls from the log at its own pace; none can hold up a writer or another watcher.
+//! A watcher reads from the log at its own pace; none can delay a writer or another watcher.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ use crate::status::{Status, quote};
 use crate::store::{Draft, Event, EventKind, Object, Store, Unreachable, frame};
 use crate::table::Include;
 
-/// How often a watcher that asked for bookmarks learns how far it has come.
+/// How often a watcher that asked for bookmarks gets one.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 
 /// Watches without a limit of their own end after one to two of these, so that clients spread out.
@@ -46,9 +46,9 @@ const BATCH: usize = 128;
 /// The parameters of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WatchOptions {
-    /// Start after this version; none: with what there is.
+    /// Start after this version; `None` starts with the present state.
     after: Option<u64>,
-    /// The state at the start is wanted, and then a bookmark that says that it was all.
+    /// Whether to send the state at the start, and then a bookmark that says that it is complete.
     initial_bookmark: bool,
     bookmarks: bool,
     timeout: Option<Duration>,
@@ -109,7 +109,7 @@ fn problems(initial: Option<bool>, matching: &str, query: &Query) -> Vec<Cause> 
     causes
 }
 
-/// Starts a watch; the stream's pieces are lines of JSON.
+/// Starts a watch; the stream consists of lines of JSON.
 pub(crate) fn watch(
     core: &Core,
     resource: Arc<Resource>,
@@ -154,7 +154,7 @@ pub(crate) fn watch(
                 ready.push_back(watcher.bookmark(true));
             }
         }
-        // "From wherever you are": nothing of the past.
+        // "From any version": nothing of the past.
         Some(0) => watcher.cursor = watcher.store.version(),
         Some(version) => watcher.cursor = version,
     }
@@ -206,7 +206,7 @@ impl Watcher {
         }
     }
 
-    /// Takes in what happened since.
+    /// Processes new events.
     fn follow(&mut self) {
         match self.store.events_after(&self.resource.collection, self.cursor, BATCH) {
             Ok((events, reached)) => {
@@ -226,7 +226,7 @@ impl Watcher {
         }
     }
 
-    /// Until something happens. A watch that ends says how far it came.
+    /// Waits until something happens. A watch that ends sends a last bookmark.
     async fn wait(&mut self) {
         let lasts = self.lasts;
         let end = self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(lasts)));
@@ -250,8 +250,8 @@ impl Watcher {
         }
     }
 
-    /// What an event means to this watcher: an object that begins to match was added, one that ceases to match is
-    /// gone and is shown as it last matched.
+    /// What an event means for this watcher: an object that starts to match was added, one that no longer
+    /// matches is deleted and shown as it last matched.
     fn line_for(&mut self, event: &Event) -> Option<Bytes> {
         if !self.selection.scope.contains(&event.object.key) {
             return None;

@@ -395,7 +395,7 @@ async fn events_are_kept_for_an_hour() {
     clock.advance(Duration::from_mins(40));
     host.post(path, &event("new")).await;
     clock.advance(Duration::from_mins(30));
-    host.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "wakes-the-janitor"}}))
+    host.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "wakes-the-collector"}}))
         .await;
     host.eventually(async || names(&host.get(path).await.1) == ["new"]).await;
 }

@@ -71,11 +71,11 @@ async fn garbage_left_by_a_crash_is_collected_after_the_start() {
     let orphan: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": "child", "ownerReferences": owner}})).unwrap();
     maps.create(&PostParams::default(), &orphan).await.unwrap();
-    // Closed before the janitor came round, or after: both are right.
+    // Closed before the garbage collector ran, or after: both are right.
     api.close();
     let api = open(&path, 2);
     let maps: Api<ConfigMap> = Api::default_namespaced(api.client());
-    maps.create(&PostParams::default(), &map("any write wakes the janitor".replace(' ', "-").as_str()))
+    maps.create(&PostParams::default(), &map("any write wakes the collector".replace(' ', "-").as_str()))
         .await
         .unwrap();
     for _ in 0..500 {

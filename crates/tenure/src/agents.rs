@@ -1,7 +1,9 @@
-//! Asking agents what they know: through the API server's way to their pods, or at a socket on the same host.
+//! Reading the state of agents: through the API server's proxy to their pods, or at a socket on the same
+//! host.
 //!
-//! An agent tells only those whom the API server knows and allows. So each is shown a token that the API server has made for
-//! this agent alone: the caller's own credentials stay between the caller and the API server.
+//! An agent answers only callers that the API server knows and allows. So each one gets a token that the API
+//! server issued for this agent alone: the caller's own credentials stay between the caller and the API
+//! server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,22 +27,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many agents are asked at once.
 const AT_ONCE: usize = 32;
 
-/// What agents said, by node; or why one said nothing.
+/// The answers of agents, by node, or why there is none.
 pub(crate) type Answers = BTreeMap<String, Result<Node, String>>;
 
-/// Who can be asked.
+/// The agents that can be asked.
 #[derive(Clone)]
 pub(crate) enum Agents {
-    /// The agents of a cluster, whose pods are in this namespace. Pods elsewhere may say of themselves what they like.
+    /// The agents of a cluster, whose pods are in this namespace. Pods in other namespaces could pretend to
+    /// be agents.
     Cluster(Client, String),
-    /// The agent whose socket this is.
+    /// The agent with this socket.
     Host(PathBuf),
     /// The agents of several hosts on one machine, by their nodes' names.
     Hosts(BTreeMap<String, PathBuf>),
 }
 
 impl Agents {
-    /// Asks one agent. On one host there is only one, whatever the name.
+    /// Asks one agent. A single host has only one, whatever the name.
     pub(crate) async fn one(&self, node: &str) -> Result<Node, String> {
         match self {
             Self::Host(socket) => at_socket(socket).await,
@@ -58,7 +61,7 @@ impl Agents {
         }
     }
 
-    /// Asks every agent there is, and says of every other node of `nodes` that it has none.
+    /// Asks every agent, and records for every other node of `nodes` that it has none.
     pub(crate) async fn all(&self, nodes: &BTreeSet<String>) -> Answers {
         let mut answers = Answers::new();
         match self {
@@ -66,7 +69,7 @@ impl Agents {
                 let answer = at_socket(socket).await;
                 match &answer {
                     Ok(told) => _ = answers.insert(told.node.clone(), answer),
-                    // Which of the nodes it is could not be asked either.
+                    // It could not be asked which of the nodes it is, either.
                     Err(problem) => {
                         answers.extend(nodes.iter().map(|node| (node.clone(), Err(problem.clone()))));
                     }
@@ -106,7 +109,7 @@ struct AgentPod {
     ready: bool,
 }
 
-/// The agents' pods by node. While one takes the place of another, the one that is ready.
+/// The agents' pods by node. While one replaces another, the ready one.
 async fn pods(client: &Client, namespace: &str) -> Result<BTreeMap<String, AgentPod>, String> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let listed = pods.list(&ListParams::default().labels(AGENTS)).await;
@@ -155,11 +158,11 @@ async fn of_pod(client: &Client, node: &str, pod: &AgentPod) -> Result<Node, Str
     }
 }
 
-/// A token that the agent of this node accepts and nobody else does.
+/// A token that only the agent of this node accepts.
 async fn token(client: &Client, node: &str, namespace: &str) -> anyhow::Result<String> {
     let spec = TokenRequestSpec {
         audiences: vec![tenure_view::audience(node)],
-        // The shortest that the API server makes.
+        // The shortest lifetime that the API server accepts.
         expiration_seconds: Some(600),
         ..TokenRequestSpec::default()
     };

@@ -1,4 +1,4 @@
-//! `tenure blocks`: whose each block is, and how full.
+//! `tenure blocks`: the owner of each block, and how full it is.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,9 +9,9 @@ use tenure_view::Counts;
 
 use crate::query::QueryOptions;
 use crate::snapshot::Snapshot;
-use crate::table::{self, Format, Said};
+use crate::table::{self, Format, Output};
 
-/// What can be said.
+/// The options of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct BlocksOptions {
     #[command(flatten)]
@@ -36,18 +36,18 @@ struct Row {
     /// No node owns it: its addresses are for claims.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     floating: bool,
-    /// Nobody hands out of it.
+    /// Nobody assigns from it.
     reserved: bool,
     /// Its object is being deleted.
     deleting: bool,
-    /// How many addresses are in which state; nothing if its agent does not say.
+    /// How many addresses are in each state; `None` if its agent does not answer.
     addresses: Option<Counts>,
-    /// Why its agent does not say, or why nothing is handed out of it.
+    /// Why its agent does not answer, or why nothing is assigned from it.
     problem: Option<String>,
 }
 
-/// Looks and says.
-pub(crate) async fn run(options: BlocksOptions) -> Result<Said> {
+/// Runs the verb.
+pub(crate) async fn run(options: BlocksOptions) -> Result<Output> {
     let source = options.query.source().await?;
     let mut snapshot = Snapshot::of_objects(&source).await?;
     snapshot.blocks.retain(|block| {
@@ -55,16 +55,16 @@ pub(crate) async fn run(options: BlocksOptions) -> Result<Said> {
             |wanted: &Option<String>, value: Option<&str>| wanted.is_none() || wanted.as_deref() == value;
         is(&options.pool, block.pool()) && is(&options.node, block.node())
     });
-    // Only the agents of the blocks that are shown are asked.
+    // Only the agents of the shown blocks are asked.
     let owners = snapshot.owners();
     snapshot.agents = source.agents.all(&owners).await;
     snapshot.agents.retain(|node, _| owners.contains(node));
     say(&snapshot, options.query.output)
 }
 
-fn say(snapshot: &Snapshot, format: Format) -> Result<Said> {
+fn say(snapshot: &Snapshot, format: Format) -> Result<Output> {
     let rows: Vec<Row> = snapshot.blocks.iter().map(|block| row(snapshot, block)).collect();
-    let said = Said::either(format, &rows, || text(&rows))?;
+    let said = Output::either(format, &rows, || text(&rows))?;
     Ok(said.noting(format, &snapshot.silent()))
 }
 

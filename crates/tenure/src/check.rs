@@ -1,7 +1,8 @@
-//! `tenure check`: compares everything with everything on a live system, and names each difference with what to do.
+//! `tenure check`: compares everything with everything on a live system, and names each difference with what
+//! to do.
 //!
-//! What looks different may be on its way. So where anything differs, all is gathered again a little later, and only what
-//! was seen both times is said.
+//! A difference may be a change in progress. So if anything differs, everything is read again a little later,
+//! and only differences that were seen both times are reported.
 
 mod agents;
 mod objects;
@@ -16,12 +17,12 @@ use serde::Serialize;
 
 use crate::query::{QueryOptions, Source};
 use crate::snapshot::Snapshot;
-use crate::table::{self, COULD_NOT_LOOK, Format, Said};
+use crate::table::{self, COULD_NOT_LOOK, Format, Output};
 
-/// The exit code where something differs.
+/// The exit code for differences.
 const DIFFERENCES: u8 = 1;
 
-/// What can be said.
+/// The options of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct CheckOptions {
     #[command(flatten)]
@@ -31,25 +32,25 @@ pub(crate) struct CheckOptions {
     settle: Duration,
 }
 
-/// What `tenure check -o json` shows.
+/// The output of `tenure check -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Findings {
     /// What is not as it should be.
     pub(crate) differences: Vec<Difference>,
-    /// What could not be looked at.
+    /// What could not be read.
     pub(crate) unseen: Vec<Unseen>,
     /// How much was compared.
     pub(crate) compared: Compared,
 }
 
-/// One thing that is not as it should be.
+/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Difference {
-    /// Which comparison found it, in one word that stays.
+    /// The comparison that found it, as one stable word.
     pub(crate) kind: &'static str,
-    /// What it is about.
+    /// The object.
     pub(crate) subject: String,
     /// What is wrong.
     pub(crate) problem: String,
@@ -57,7 +58,7 @@ pub(crate) struct Difference {
     pub(crate) advice: String,
 }
 
-/// Something that could not be looked at.
+/// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Unseen {
@@ -77,13 +78,13 @@ pub(crate) struct Compared {
     nodes: usize,
     holds: usize,
     pods: usize,
-    /// Of Whereabouts' ledgers.
+    /// Records of Whereabouts' ledgers.
     records: usize,
     slices: usize,
 }
 
-/// Looks and says.
-pub(crate) async fn run(options: CheckOptions) -> Result<Said> {
+/// Runs the verb.
+pub(crate) async fn run(options: CheckOptions) -> Result<Output> {
     let source = options.query.source().await?;
     let findings = look(&source, options.settle).await?;
     say(&findings, options.query.output)
@@ -139,7 +140,7 @@ impl Findings {
         self.unseen.push(Unseen { subject: subject.into(), reason: reason.into() });
     }
 
-    /// What a later look still sees of it.
+    /// What a later check still finds of it.
     fn and_still(self, later: Self) -> Self {
         let mut still = later;
         still.differences.retain(|difference| self.differences.contains(difference));
@@ -155,11 +156,11 @@ impl Findings {
     }
 }
 
-fn say(findings: &Findings, format: Format) -> Result<Said> {
-    let said = Said::either(format, findings, || text(findings))?;
+fn say(findings: &Findings, format: Format) -> Result<Output> {
+    let said = Output::either(format, findings, || text(findings))?;
     let unseen = findings.unseen.iter().map(|it| format!("? {}: {}", it.subject, it.reason));
     let said = said.noting(format, &unseen.collect::<Vec<_>>());
-    Ok(Said { code: findings.code(), ..said })
+    Ok(Output { code: findings.code(), ..said })
 }
 
 fn text(findings: &Findings) -> String {

@@ -1,4 +1,4 @@
-//! `tenure claims`: which addresses each claim has, and which pods have it now.
+//! `tenure claims`: the addresses of each claim, and the pods that have it now.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,9 +10,9 @@ use tenure_claims::{ClaimFacts, Slot};
 use crate::conditions::Condition;
 use crate::query::QueryOptions;
 use crate::snapshot::{self, every_if_known};
-use crate::table::{self, Format, Said};
+use crate::table::{self, Format, Output};
 
-/// What can be said.
+/// The options of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct ClaimsOptions {
     #[command(flatten)]
@@ -32,15 +32,15 @@ struct Row {
     namespace: String,
     name: String,
     network: String,
-    /// Empty if the claim does not say it.
+    /// Empty if the claim names none.
     interface: String,
     /// With their prefix lengths, as its status says.
     addresses: Vec<String>,
-    /// Whether they are on record for this very claim. What is not is a wish.
+    /// Whether they are on record for this very claim. Otherwise they are only a request.
     on_record: bool,
     /// The pod that packets arrive at.
     active: Option<User>,
-    /// The pod that they are to arrive at next, or did until just now.
+    /// The pod that they will arrive at next, or did until a moment ago.
     incoming: Option<User>,
     created: String,
     deleting: bool,
@@ -54,8 +54,8 @@ struct User {
     node: String,
 }
 
-/// Looks and says.
-pub(crate) async fn run(options: ClaimsOptions) -> Result<Said> {
+/// Runs the verb.
+pub(crate) async fn run(options: ClaimsOptions) -> Result<Output> {
     let source = options.query.source().await?;
     let mut claims: Vec<IPAMClaim> = every_if_known(source.client()?, "IPAMClaims").await?;
     claims.retain(|claim| {
@@ -67,11 +67,11 @@ pub(crate) async fn run(options: ClaimsOptions) -> Result<Said> {
     say(&claims, snapshot::now(), options.query.output)
 }
 
-fn say(claims: &[IPAMClaim], now: Timestamp, format: Format) -> Result<Said> {
+fn say(claims: &[IPAMClaim], now: Timestamp, format: Format) -> Result<Output> {
     let mut rows: Vec<(Row, Timestamp)> = claims.iter().map(row).collect();
     rows.sort_by(|(one, _), (other, _)| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     let shown: Vec<&Row> = rows.iter().map(|(row, _)| row).collect();
-    Said::either(format, &shown, || text(&rows, now))
+    Output::either(format, &shown, || text(&rows, now))
 }
 
 fn row(claim: &IPAMClaim) -> (Row, Timestamp) {
@@ -122,7 +122,7 @@ fn text(rows: &[(Row, Timestamp)], now: Timestamp) -> String {
     )
 }
 
-/// What is to be known of it beside its addresses.
+/// What to show beside its addresses.
 fn state(row: &Row) -> String {
     let deleting = row.deleting.then(|| "deleting".to_owned());
     let failed = row.conditions.iter().find(|it| it.type_ == "IPsAllocated" && it.status == "False");

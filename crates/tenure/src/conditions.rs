@@ -1,4 +1,4 @@
-//! A condition of an object, as every verb shows it with `-o json`.
+//! A condition of an object, as all verbs show it with `-o json`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1;
 use serde::Serialize;

@@ -1,17 +1,18 @@
-//! `tenure demo`: three hosts made of namespaces, with the programs that run in a cluster, on the embedded API.
+//! `tenure demo`: three hosts made of namespaces, with the programs that run in a cluster, on the embedded
+//! API.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `enclosure` | namespaces of the demo's own, which end with it however it ends |
+//! | `enclosure` | the demo's own namespaces, which end with it however it ends |
 //! | `scenes` | what is shown, in order |
 //! | `lab` | API, controller, Ethernet, hosts |
 //! | `host` | a host with its agent and pods, and calls of the CNI plugin |
-//! | `programs` | where the programs are, and starting them |
+//! | `programs` | finding and starting the programs |
 //! | `moving` | the scene in which an address moves to another host |
-//! | `ping`, `traffic` | echo requests, once and without end |
-//! | `asking` | who answers at an address that several have |
+//! | `ping`, `traffic` | echo requests, once and continuously |
+//! | `asking` | which host answers at an address that several have |
 //! | `proof` | the invariants over random operations |
-//! | `screen` | how it looks |
+//! | `screen` | the output |
 
 mod asking;
 mod enclosure;
@@ -32,11 +33,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use tenure_handles::{Entropy, SystemEntropy};
 
-use crate::table::Said;
+use crate::table::Output;
 use programs::Programs;
 use screen::Screen;
 
-/// What a demo may be told.
+/// The options of the verb.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DemoOptions {
     /// Replays the random operations of an earlier run
@@ -50,14 +51,14 @@ pub(crate) struct DemoOptions {
     inside: Option<PathBuf>,
 }
 
-/// Plays all scenes, in a process of its own that has namespaces of its own. There must be no other threads yet.
-pub(crate) fn run(options: &DemoOptions) -> Result<Said> {
-    // What is missing is said before anything is begun.
+/// Plays all scenes, in a process of its own with its own namespaces. There must be no other threads yet.
+pub(crate) fn run(options: &DemoOptions) -> Result<Output> {
+    // Missing programs are reported before anything starts.
     let programs = Programs::beside_this_one()?;
     let Some(directory) = &options.inside else {
         let mut arguments = vec!["demo".to_owned(), format!("--operations={}", options.operations)];
         arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
-        return Ok(Said { code: enclosure::enclose(&arguments)?, ..Said::nothing() });
+        return Ok(Output { code: enclosure::enclose(&arguments)?, ..Output::nothing() });
     };
     enclosure::live_as_long_as_asked()?;
     let entropy = SystemEntropy::new().context("cannot get randomness from the operating system")?;
@@ -67,9 +68,9 @@ pub(crate) fn run(options: &DemoOptions) -> Result<Said> {
     let mut screen = Screen::new(&mut out);
     let stage = scenes::Stage { programs, directory, entropy, seed, operations: options.operations };
     let played = runtime.block_on(stage.play(&mut screen));
-    // What still runs ends with this process.
+    // Whatever still runs ends with this process.
     runtime.shutdown_background();
-    played.map(|()| Said::nothing()).map_err(|error| match lab::last_words(directory) {
+    played.map(|()| Output::nothing()).map_err(|error| match lab::last_words(directory) {
         words if words.is_empty() => error,
         words => anyhow::anyhow!("{error:#}\n{words}"),
     })

@@ -5,10 +5,10 @@
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
 //! | `check` | comparing everything with everything |
-//! | `query`, `agents`, `snapshot`, `ranges` | where to ask, asking agents, and what was gathered, Whereabouts' ranges too |
-//! | `table`, `conditions` | how it looks |
+//! | `query`, `agents`, `snapshot`, `ranges` | the source, reading agents, and what was read, Whereabouts' ranges too |
+//! | `table`, `conditions` | the output |
 //!
-//! What a verb says is a pure function of a `snapshot::Snapshot`.
+//! The output of a verb is a pure function of a `snapshot::Snapshot`.
 
 mod agents;
 mod blocks;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use table::Said;
+use table::Output;
 
 /// One IP address engine for Kubernetes.
 #[derive(Parser)]
@@ -66,7 +66,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     match run(Command::parse().verb) {
         Ok(said) => {
-            // Whoever reads only the first lines, such as `head`, is no reason to complain.
+            // A reader that stops after the first lines, such as `head`, is no error.
             let _ = io::stdout().write_all(said.text.as_bytes());
             let _ = io::stderr().write_all(said.notes.as_bytes());
             said.code.into()
@@ -78,7 +78,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb) -> Result<Said> {
+fn run(verb: Verb) -> Result<Output> {
     // It leaves this process's namespaces, which only a process with a single thread can.
     if let Verb::Demo(options) = &verb {
         return demo::run(options);
@@ -86,7 +86,7 @@ fn run(verb: Verb) -> Result<Said> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
     runtime.block_on(async {
         match verb {
-            Verb::Demo(_) => Ok(Said::nothing()),
+            Verb::Demo(_) => Ok(Output::nothing()),
             Verb::Pools(options) => pools::run(options).await,
             Verb::Blocks(options) => blocks::run(options).await,
             Verb::Claims(options) => claims::run(options).await,

@@ -1,4 +1,4 @@
-//! `tenure node`: a node's blocks and slices, who holds what, and what it waits for.
+//! `tenure node`: a node's blocks and slices, its holds, and what it waits for.
 
 use std::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use tenure_view::{Hold, Node};
 use crate::query::QueryOptions;
 use crate::ranges::{Ranges, used};
 use crate::snapshot::{self, Snapshot};
-use crate::table::{self, Said};
+use crate::table::{self, Output};
 
-/// What can be said.
+/// The options of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct NodeOptions {
     #[command(flatten)]
@@ -24,8 +24,8 @@ pub(crate) struct NodeOptions {
     name: Option<String>,
 }
 
-/// Looks and says. With `-o json` it is what the agent tells, and the node's slices.
-pub(crate) async fn run(options: NodeOptions) -> Result<Said> {
+/// Runs the verb. With `-o json` the output is the agent's state and the node's slices.
+pub(crate) async fn run(options: NodeOptions) -> Result<Output> {
     let source = options.query.source().await?;
     let name = match &options.name {
         Some(name) => name.as_str(),
@@ -39,15 +39,15 @@ pub(crate) async fn run(options: NodeOptions) -> Result<Said> {
     }
     let ranges = match source.client() {
         Ok(_) => Snapshot::of_ranges(&source).await?,
-        // A host of a cluster: what it knows of slices is among its blocks.
+        // A host of a cluster: its blocks include what it knows of slices.
         Err(_) => Ranges::default(),
     };
     let slices = slices(&ranges, &told.node);
     let shown = Shown { node: &told, slices: &slices };
-    Said::either(options.query.output, &shown, || text(&told, &slices, snapshot::now()))
+    Output::either(options.query.output, &shown, || text(&told, &slices, snapshot::now()))
 }
 
-/// What `-o json` shows: what the agent tells, and the node's slices.
+/// The output of `-o json`: the agent's state, and the node's slices.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
@@ -55,14 +55,14 @@ struct Shown<'a> {
     slices: &'a [SliceRow],
 }
 
-/// A slice of the node, as the API has it.
+/// A slice of the node, according to the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SliceRow {
     /// The `NodeSlicePool`.
     pool: String,
     slice: String,
-    /// Its `IPPool`, where anything was ever held.
+    /// Its `IPPool`, if anything was ever held.
     ledger: Option<String>,
     /// As decimal strings, because an IPv6 slice has more addresses than fit into a number.
     used: String,

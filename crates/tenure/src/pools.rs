@@ -13,11 +13,11 @@ use tenure_ipam::IntervalSet;
 use crate::conditions::Condition;
 use crate::query::{QueryOptions, Source};
 use crate::snapshot::{Snapshot, subnet};
-use crate::table::{self, Format, Said};
+use crate::table::{self, Format, Output};
 
 mod of_ranges;
 
-/// What can be said.
+/// The options of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct PoolsOptions {
     #[command(flatten)]
@@ -39,7 +39,7 @@ struct Row {
     addresses: Use,
     blocks: Option<PoolUsage>,
     blocks_per_node: BTreeMap<String, u64>,
-    /// What does not work, if so.
+    /// The problem, if there is one.
     problem: Option<String>,
     conditions: Vec<Condition>,
 }
@@ -48,11 +48,11 @@ struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Use {
-    /// All that can be handed out; excluded ones are not among them.
+    /// All assignable addresses, without excluded ones.
     size: String,
-    /// Those that somebody has.
+    /// Addresses with a holder.
     used: String,
-    /// Those that rest before they are handed out again.
+    /// Addresses that cool before they are assigned again.
     cooling: String,
     /// The others.
     free: String,
@@ -60,13 +60,13 @@ struct Use {
     unknown_nodes: Vec<String>,
 }
 
-/// Looks and says.
-pub(crate) async fn run(options: PoolsOptions) -> Result<Said> {
+/// Runs the verb.
+pub(crate) async fn run(options: PoolsOptions) -> Result<Output> {
     look(&options.query.source().await?, &options.names, options.query.output).await
 }
 
-/// The same where whom to ask is known already.
-pub(crate) async fn look(source: &Source, names: &[String], format: Format) -> Result<Said> {
+/// The same for a known source.
+pub(crate) async fn look(source: &Source, names: &[String], format: Format) -> Result<Output> {
     let snapshot = Snapshot::of_use(source).await?;
     let known: Vec<String> = rows(&snapshot).into_iter().map(|row| row.name).collect();
     for name in names {
@@ -79,14 +79,14 @@ pub(crate) async fn look(source: &Source, names: &[String], format: Format) -> R
     say(&snapshot, names, format)
 }
 
-fn say(snapshot: &Snapshot, names: &[String], format: Format) -> Result<Said> {
+fn say(snapshot: &Snapshot, names: &[String], format: Format) -> Result<Output> {
     let mut rows = rows(snapshot);
     rows.retain(|row| names.is_empty() || names.contains(&row.name));
-    let said = Said::either(format, &rows, || text(&rows))?;
+    let said = Output::either(format, &rows, || text(&rows))?;
     Ok(said.noting(format, &snapshot.silent()))
 }
 
-/// What stands in the place of a node for blocks that no node owns; no node can be called so.
+/// Takes the place of a node for blocks that no node owns; no node can have this name.
 const OF_CLAIMS: &str = "(claims)";
 
 fn rows(snapshot: &Snapshot) -> Vec<Row> {
@@ -196,7 +196,7 @@ fn text(rows: &[Row]) -> String {
     )
 }
 
-/// The nodes with most blocks first, and not a whole cluster in one line.
+/// The nodes with the most blocks first, and not a whole cluster in one line.
 fn per_node(blocks: &BTreeMap<String, u64>) -> String {
     const SHOWN: usize = 4;
     let mut nodes: Vec<(&String, &u64)> = blocks.iter().collect();

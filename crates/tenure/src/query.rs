@@ -1,4 +1,4 @@
-//! Where to ask: a cluster by its kubeconfig, or one host by the sockets of its agent.
+//! The source of information: a cluster by its kubeconfig, or one host by the sockets of its agent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tenure_daemon::connect_unix;
 use crate::agents::Agents;
 use crate::table::Format;
 
-/// Where an agent keeps its sockets.
+/// The directory of an agent's sockets.
 const RUN_DIRECTORY: &str = "/run/tenure";
 /// The socket of the embedded API.
 const API_SOCKET: &str = "api.sock";
@@ -36,9 +36,9 @@ pub(crate) struct QueryOptions {
     pub(crate) output: Format,
 }
 
-/// Whom to ask.
+/// The source to read from.
 pub(crate) struct Source {
-    /// The API; or why there is none.
+    /// The API, or why there is none.
     client: Result<Client, String>,
     /// The agents.
     pub(crate) agents: Agents,
@@ -74,7 +74,7 @@ enum Choice {
 }
 
 impl QueryOptions {
-    /// Finds whom to ask. No call is made.
+    /// Finds the source. Makes no call.
     pub(crate) async fn source(&self) -> Result<Source> {
         match self.choose(&There::look()) {
             Choice::Cluster => {

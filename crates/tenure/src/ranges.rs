@@ -1,4 +1,4 @@
-//! Whereabouts' ranges as they were gathered: ledgers, slices of nodes, and reservations.
+//! Whereabouts' ranges as read from the API: ledgers, slices of nodes, and reservations.
 
 use std::collections::BTreeMap;
 
@@ -34,12 +34,12 @@ pub(crate) struct Slice<'a> {
     pub(crate) pool: &'a str,
     pub(crate) node: &'a str,
     pub(crate) cidr: Cidr,
-    /// Its ledger, where anything was ever held in it.
+    /// Its ledger, if anything was ever held in it.
     pub(crate) ledger: Option<&'a IPPool>,
 }
 
 impl Ranges {
-    /// The node that a ledger is of: as it says, or as its name does together with a slice.
+    /// The node of a ledger: by its label, or by its name together with a slice.
     pub(crate) fn node_of<'a>(&'a self, ledger: &'a IPPool) -> Option<&'a str> {
         if let Some(node) = ledger.labels().get(label::NODE) {
             return Some(node);

@@ -1,4 +1,5 @@
-//! What was gathered of a system: objects of the API, what agents told, and pods. What verbs say follows from this alone.
+//! What was read of a system: objects of the API, agents' states, and pods. The output of verbs follows from
+//! this alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -22,15 +23,15 @@ use crate::agents::Answers;
 use crate::query::Source;
 use crate::ranges::Ranges;
 
-/// Objects are listed so many at a time.
+/// The page size of lists.
 const PAGE: u32 = 500;
-/// On the mirror of a static pod.
+/// The annotation of a static pod's mirror.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// What was gathered.
+/// What was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// When.
+    /// When it was read.
     pub(crate) now: Timestamp,
     pub(crate) pools: Vec<AddressPool>,
     pub(crate) blocks: Vec<AddressBlock>,
@@ -39,33 +40,33 @@ pub(crate) struct Snapshot {
     pub(crate) ranges: Ranges,
     /// The names of all nodes.
     pub(crate) nodes: BTreeSet<String>,
-    /// What agents told, by node.
+    /// Agents' answers, by node.
     pub(crate) agents: Answers,
-    /// The pods of the cluster; nothing where there is no Kubernetes.
+    /// The pods of the cluster; `None` without Kubernetes.
     pub(crate) pods: Option<Vec<PodFacts>>,
-    /// Which pods have a claim, by its namespace and name: of claims that were asked for.
+    /// Which pods have a claim, by its namespace and name: for claims that were asked for.
     pub(crate) claims: BTreeMap<String, Slots>,
 }
 
-/// A pod, as far as its addresses are concerned.
+/// The facts about a pod's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodFacts {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Empty if it does not say which pod it is.
+    /// Empty if it is unknown which pod it is.
     pub(crate) uid: String,
     pub(crate) node: String,
     pub(crate) addresses: Vec<IpAddr>,
-    /// What its network status says of further networks.
+    /// Addresses on further networks, from its network status.
     pub(crate) networks: Vec<IpAddr>,
     /// Whether it uses its node's own network.
     pub(crate) host_network: bool,
-    /// Whether it has ended, and has no interface any more.
+    /// Whether it has ended and has no interface any more.
     pub(crate) over: bool,
 }
 
 impl Snapshot {
-    /// Nothing, at that time.
+    /// An empty snapshot of that time.
     pub(crate) fn empty(now: Timestamp) -> Self {
         Self {
             now,
@@ -80,7 +81,7 @@ impl Snapshot {
         }
     }
 
-    /// Pools and blocks, without asking anybody else.
+    /// Pools and blocks, without asking agents.
     pub(crate) async fn of_objects(source: &Source) -> Result<Self> {
         let client = source.client()?;
         let mut snapshot = Self::empty(SystemClock.now().to_jiff());
@@ -106,7 +107,7 @@ impl Snapshot {
         Ok(Ranges { slices, ledgers, reservations: Vec::new() })
     }
 
-    /// Pools, blocks, and what the agents of their nodes say.
+    /// Pools, blocks, and the answers of their nodes' agents.
     pub(crate) async fn of_use(source: &Source) -> Result<Self> {
         let mut snapshot = Self::of_objects(source).await?;
         snapshot.agents = source.agents.all(&snapshot.owners()).await;
@@ -127,12 +128,13 @@ impl Snapshot {
         snapshot.requests.sort_by_key(ResourceExt::name_any);
         let mut asked = snapshot.owners();
         if source.cluster {
-            // Agents of nodes without blocks have something to say, too: what they wait for.
+            // Agents of nodes without blocks have something to report, too: what they wait for.
             asked.retain(|node| snapshot.nodes.contains(node));
         }
         snapshot.agents = source.agents.all(&asked).await;
         if source.cluster {
-            // Listed after the agents were asked, so that a pod whose hold was seen is there, or is gone by now.
+            // Listed after the agents were asked, so that the pod of every hold is in the list or is gone by
+            // now.
             snapshot.pods = Some(every(client, "Pods", |it: Pod| PodFacts::of(&it)).await?);
         }
         Ok(snapshot)
@@ -143,13 +145,13 @@ impl Snapshot {
         self.blocks.iter().filter_map(AddressBlock::node).map(str::to_owned).collect()
     }
 
-    /// The pools that can be understood, as the engine takes them, by name.
+    /// The readable pools as the engine's pools, by name.
     pub(crate) fn engines(&self) -> BTreeMap<String, EnginePool> {
         let engine = |pool: &AddressPool| Some((pool.name_any(), EnginePool::try_from(&pool.spec).ok()?));
         self.pools.iter().filter_map(engine).collect()
     }
 
-    /// What a block's agent says of it; or why it says nothing.
+    /// The agent's information about a block, or why there is none.
     pub(crate) fn told(&self, block: &AddressBlock) -> Result<&tenure_view::Block, String> {
         let node = block.node().ok_or("it names no node")?;
         let told = self.agents.get(node).ok_or_else(|| format!("nobody was asked on node \"{node}\""))?;
@@ -159,7 +161,7 @@ impl Snapshot {
         known.ok_or_else(|| format!("the agent of node \"{node}\" does not know it"))
     }
 
-    /// How many addresses of a block are in which state: as its agent says, or, of one that is for claims, as its records do.
+    /// How many addresses of a block are in each state: from its agent, or for claims from its records.
     pub(crate) fn counts(&self, block: &AddressBlock) -> Result<Counts, String> {
         if !block.is_floating() {
             return self.told(block).map(|told| told.addresses);
@@ -174,7 +176,7 @@ impl Snapshot {
         Ok(Counts { capacity, held, cooling, reserved: 0, free })
     }
 
-    /// Why agents said nothing, one line a node.
+    /// Why agents did not answer, one line per node.
     pub(crate) fn silent(&self) -> Vec<String> {
         let silent = self.agents.iter().filter_map(|(node, told)| Some((node, told.as_ref().err()?)));
         silent.map(|(node, problem)| format!("? {node}: {problem}")).collect()
@@ -188,7 +190,7 @@ impl PodFacts {
         Some(Self {
             namespace: pod.namespace()?,
             name: pod.name_any(),
-            // A static pod's runtime knows it by another UID than its mirror in the API has.
+            // The runtime knows a static pod by another UID than its mirror in the API.
             uid: pod.uid().filter(|_| !pod.annotations().contains_key(MIRROR)).unwrap_or_default(),
             node: spec.node_name.clone()?,
             addresses: addresses.collect(),
@@ -203,22 +205,22 @@ impl PodFacts {
     }
 }
 
-/// A block's networks; nothing if they cannot be understood.
+/// A block's networks; `None` if they cannot be read.
 pub(crate) fn subnet(block: &AddressBlock) -> Option<Subnet> {
     block.spec.to_subnet().ok()
 }
 
-/// A block's networks, one a family.
+/// A block's networks, one per family.
 pub(crate) fn networks(block: &AddressBlock) -> impl Iterator<Item = Cidr> + use<> {
     subnet(block).into_iter().flat_map(|subnet| [subnet.ipv4, subnet.ipv6]).flatten()
 }
 
-/// Whether the address is one of the block's.
+/// Whether the address is in the block.
 pub(crate) fn has(block: &AddressBlock, address: Address) -> bool {
     networks(block).any(|network| network.contains(address))
 }
 
-/// Every object of a kind, as what is wanted of it.
+/// Every object of a kind, converted.
 async fn every<K, T>(client: &Client, what: &str, of: impl Fn(K) -> Option<T>) -> Result<Vec<T>>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -232,7 +234,7 @@ where
         for read in page.items {
             match read {
                 Read::Is(object) => found.extend(of(object)),
-                // The others are worth showing all the same.
+                // The others are still worth showing.
                 Read::Unreadable(it) => {
                     let _ = writeln!(io::stderr(), "tenure: of {what}, {it}");
                 }
@@ -245,7 +247,7 @@ where
     }
 }
 
-/// Every object of a kind that a cluster may do without.
+/// Every object of a kind that a cluster may lack.
 pub(crate) async fn every_if_known<K>(client: &Client, what: &str) -> Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -261,7 +263,7 @@ fn is_unknown(error: &anyhow::Error) -> bool {
     status.into_iter().any(|error| matches!(error, kube::Error::Api(status) if status.code == 404))
 }
 
-/// The addresses of a pod's networks beyond the cluster's own, as whoever attached them says.
+/// The addresses on a pod's networks beyond the cluster's own, as the program that attached them reports.
 fn further_networks(pod: &Pod) -> Vec<IpAddr> {
     let status = pod.annotations().get(tenure_whereabouts::reconcile::NETWORK_STATUS);
     let status: Option<Vec<serde_json::Value>> = status.and_then(|text| serde_json::from_str(text).ok());
@@ -285,7 +287,7 @@ fn friendly(error: kube::Error, what: &str) -> anyhow::Error {
     anyhow!(error).context(format!("cannot list {what}: {help}"))
 }
 
-/// The present moment, for verbs that ask agents alone.
+/// The present time, for verbs that ask only agents.
 pub(crate) fn now() -> Timestamp {
     SystemClock.now().to_jiff()
 }

@@ -1,4 +1,4 @@
-//! How answers look: plain columns that also `awk` can read, or JSON.
+//! The output formats: plain columns that `awk` can read, or JSON.
 
 use clap::ValueEnum;
 use comfy_table::Table;
@@ -6,22 +6,22 @@ use comfy_table::presets::NOTHING;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// The exit code of a verb that could not see what it was to look at.
+/// The exit code of a verb that could not read everything.
 pub(crate) const COULD_NOT_LOOK: u8 = 2;
 
-/// How an answer looks.
+/// An output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
     #[default]
     Table,
-    /// For programs; the shapes are documented and stay.
+    /// For programs; the formats are documented and stable.
     Json,
 }
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Output {
     /// For standard output.
     pub(crate) text: String,
     /// For standard error.
@@ -30,7 +30,7 @@ pub(crate) struct Said {
     pub(crate) code: u8,
 }
 
-impl Said {
+impl Output {
     pub(crate) fn nothing() -> Self {
         Self { text: String::new(), notes: String::new(), code: 0 }
     }
@@ -39,7 +39,7 @@ impl Said {
         Self { text, ..Self::nothing() }
     }
 
-    /// As JSON, or as the text that is made only if it is wanted.
+    /// As JSON, or as text that is made only if needed.
     pub(crate) fn either(
         format: Format,
         value: &impl Serialize,
@@ -51,7 +51,7 @@ impl Said {
         })
     }
 
-    /// Adds a line for each note, where people read.
+    /// Adds a line for each note, in the format for people.
     #[must_use]
     pub(crate) fn noting(mut self, format: Format, notes: &[String]) -> Self {
         if format == Format::Table {
@@ -77,13 +77,13 @@ pub(crate) fn columns<const N: usize>(
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// Names and values, one a line.
+/// Names and values, one per line.
 pub(crate) fn fields(rows: impl IntoIterator<Item = (&'static str, String)>) -> String {
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
     rows.fold(String::new(), |text, (name, value)| text + &format!("{:<14}{value}\n", format!("{name}:")))
 }
 
-/// How long ago something was, as people say it.
+/// The age of something, for people.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - then.as_second();
     match seconds {
@@ -95,7 +95,7 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A number of bytes, as people say it.
+/// A number of bytes, for people.
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut unit = 0;

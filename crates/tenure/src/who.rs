@@ -17,11 +17,11 @@ use tenure_view::{Hold, Holder};
 
 use crate::query::{QueryOptions, Source};
 use crate::snapshot::{self, PodFacts, Snapshot, has};
-use crate::table::{self, COULD_NOT_LOOK, Format, Said};
+use crate::table::{self, COULD_NOT_LOOK, Format, Output};
 
 mod ledgers;
 
-/// What can be said.
+/// The options of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct WhoOptions {
     #[command(flatten)]
@@ -30,13 +30,13 @@ pub(crate) struct WhoOptions {
     address: IpAddr,
 }
 
-/// What became of an address, as `tenure who -o json` shows it.
+/// The state of an address, as `tenure who -o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
     address: IpAddr,
     state: State,
-    /// One sentence that says it all.
+    /// One sentence with the answer.
     summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
@@ -50,7 +50,7 @@ struct Answer {
     /// The pod of the claim that packets arrive at.
     #[serde(skip_serializing_if = "Option::is_none")]
     active: Option<User>,
-    /// The pod that they are to arrive at next, or did before, while the claim moves.
+    /// The pod that they will arrive at next, or did before, while the claim moves.
     #[serde(skip_serializing_if = "Option::is_none")]
     other: Option<User>,
     /// Who has it.
@@ -95,44 +95,44 @@ impl std::fmt::Display for User {
     }
 }
 
-/// What became of an address.
+/// The state of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
     /// Somebody has it.
     Held,
-    /// Somebody had it, and it rests.
+    /// It was freed and cools.
     Cooling,
-    /// Its node may hand it out.
+    /// Its node may assign it.
     Free,
     /// Its pool excludes it.
     Excluded,
-    /// It is in a block that nothing is handed out of.
+    /// It is in a block that nothing is assigned from.
     KeptBack,
     /// It is in a pool, and in no block yet.
     Uncarved,
     /// It is in no pool.
     Outside,
-    /// Who would know could not be asked.
+    /// The agent that would know could not be asked.
     Unknown,
 }
 
-/// Looks and says.
-pub(crate) async fn run(options: WhoOptions) -> Result<Said> {
+/// Runs the verb.
+pub(crate) async fn run(options: WhoOptions) -> Result<Output> {
     look(&options.query.source().await?, options.address, options.query.output).await
 }
 
-/// The same where whom to ask is known already.
-pub(crate) async fn look(source: &Source, address: IpAddr, format: Format) -> Result<Said> {
+/// The same for a known source.
+pub(crate) async fn look(source: &Source, address: IpAddr, format: Format) -> Result<Output> {
     let snapshot = gather(source, address).await?;
     let answer = answer(&snapshot, address);
-    let said = Said::either(format, &answer, || text(&answer, snapshot.now))?;
+    let said = Output::either(format, &answer, || text(&answer, snapshot.now))?;
     let code = if answer.state == State::Unknown { COULD_NOT_LOOK } else { 0 };
-    Ok(Said { code, ..said })
+    Ok(Output { code, ..said })
 }
 
-/// Asks only those who can know: the agent of the block's node, the pods that say that they have the address, and those that
-/// have its claim.
+/// Asks only those who can know: the agent of the block's node, the pods with the address in their status,
+/// and those that have its claim.
 async fn gather(source: &Source, address: IpAddr) -> Result<Snapshot> {
     let mut snapshot = match source.client() {
         Ok(_) => Snapshot::of_objects(source).await?,
@@ -176,7 +176,7 @@ async fn gather(source: &Source, address: IpAddr) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Pods whose status has the address; nothing where the server cannot say.
+/// Pods whose status has the address; `None` if the server cannot tell.
 async fn pods_with(source: &Source, address: IpAddr) -> Option<Vec<PodFacts>> {
     let pods: Api<Pod> = Api::all(source.client().ok()?.clone());
     let listed = pods.list(&ListParams::default().fields(&format!("status.podIP={address}"))).await.ok()?;
@@ -192,14 +192,14 @@ fn claim_of(snapshot: &Snapshot, address: Address) -> Option<String> {
     on_record.or_else(|| ledgers::claim_of(snapshot, address))
 }
 
-/// Which pods have a claim; nothing where the server cannot say.
+/// Which pods have a claim; `None` if the server cannot tell.
 async fn slots_of(client: &Client, claim: &str) -> Option<Slots> {
     let (namespace, name) = claim.split_once('/')?;
     let claims: Api<IPAMClaim> = Api::namespaced(client.clone(), namespace);
     Some(ClaimFacts::of(&claims.get_opt(name).await.ok()??).slots)
 }
 
-/// The answer, from what was gathered.
+/// The answer, from what was read.
 fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
     let address = Address::from(ip);
     let pods = snapshot.pods.iter().flatten().filter(|pod| pod.addresses.contains(&ip));
@@ -242,12 +242,12 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
     answer
 }
 
-/// Held or cooling, as an agent says.
+/// Held or cooling, according to an agent.
 fn of_agents(snapshot: &Snapshot, ip: IpAddr, answer: &mut Answer) -> bool {
     let told = || snapshot.agents.values().filter_map(|told| told.as_ref().ok());
     let holds = told().flat_map(|node| node.holds.iter().map(move |hold| (node, hold)));
     let holds = holds.filter(|(_, hold)| hold.addresses.contains(&ip));
-    // While a claim moves two have it.
+    // While a claim moves, two holders have it.
     let is_reached = |hold: &Hold| hold.claim.as_ref().is_some_and(|claim| claim.reached);
     if let Some((node, hold)) = holds.min_by_key(|(_, hold)| !is_reached(hold)) {
         answer.state = State::Held;

@@ -1,4 +1,4 @@
-//! An agent in a cluster: all that is shared with others is in the API server.
+//! An agent in a cluster: all shared state is in the API server.
 
 use anyhow::Result;
 use tenure_daemon::{connect, connect_unix};

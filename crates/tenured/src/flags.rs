@@ -1,4 +1,4 @@
-//! What can be said on the command line, and its defaults.
+//! The command line's flags and their defaults.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ pub struct Flags {
     #[arg(long)]
     pub whereabouts_reserve_always: bool,
 
-    /// How long a freed address is not handed out again, where its pool does not say.
+    /// How long a freed address is not assigned again, where its pool does not say.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub cooling: Duration,
     /// How long an empty block rests before it is given back.
@@ -108,13 +108,13 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// The node's name, if somebody said it.
+    /// The node's name, if it was given.
     pub fn given_name(&self) -> Option<String> {
         let coils = || std::env::var("COIL_NODE_NAME").ok();
         self.node_name.clone().or_else(coils).filter(|name| !name.is_empty())
     }
 
-    /// The node's name: what was said, or else the hostname.
+    /// The node's name: the given one, or else the hostname.
     pub fn node_name(&self) -> Result<String> {
         match self.given_name().or_else(hostname) {
             Some(name) => Ok(name),
@@ -124,12 +124,12 @@ impl Flags {
         }
     }
 
-    /// What the agent is to be like.
+    /// The options of the agent.
     pub fn options(&self) -> Result<AgentOptions> {
         self.options_as(self.node_name()?)
     }
 
-    /// What the agent of the node of this name is to be like.
+    /// The options of the agent of the node of this name.
     pub fn options_as(&self, node: String) -> Result<AgentOptions> {
         let kernel = tenure_linux::Settings {
             pod_table: self.pod_table,

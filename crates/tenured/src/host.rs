@@ -1,5 +1,5 @@
-//! The agent of this host with what is around it: pages for people and programs, and the network's configuration for the
-//! runtime.
+//! The agent of this host and its surroundings: pages for people and programs, and the network's
+//! configuration for the runtime.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::flags::Flags;
 use crate::install;
 
-/// The port of Coil's metrics.
+/// Coil's metrics port.
 const PORT: u16 = 9384;
 
-/// Runs the agent until told to stop; `more` puts more on its pages.
+/// Runs the agent until told to stop; `more` extends its pages.
 pub async fn run(
     client: Client,
     options: AgentOptions,
@@ -40,7 +40,7 @@ pub async fn run(
     let agent = Agent::start(client, options, SystemClock, entropy, stop.clone()).await?;
     let inspector = agent.inspector();
     let pages = more(&inspector, inspector.pages());
-    // No other agent has this socket: the journal beside it is ours alone.
+    // No other agent has this socket: the journal beside it is locked.
     let local = tokio::spawn(serve(listen_unix(&paths.state_socket())?, pages.clone()));
     let remote = tokio::spawn(serve(listener, inspector.pages_for_others(pages, api)));
     let socket = paths.socket();

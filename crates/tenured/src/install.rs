@@ -1,9 +1,9 @@
-//! Puts the CNI plugin and the network's configuration where the container runtime looks for them.
+//! Installs the CNI plugin and the network's configuration where the container runtime looks for them.
 //!
-//! Each file is complete or not there, also when the power goes: it is written beside its place, brought to the disk and
-//! renamed. What is there already is not touched, so a restart changes nothing that the runtime watches. Nothing is
-//! removed when the agent stops: the plugin answers without it what can be answered, and the next agent finds its node
-//! as the last one left it.
+//! Each file is complete or missing, even after a power failure: it is written under another name, synced and
+//! renamed. A file that is already right is not touched, so a restart changes nothing that the runtime
+//! watches. Nothing is removed when the agent stops: the plugin answers without the agent as far as possible,
+//! and the next agent finds its node as the last one left it.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -15,20 +15,20 @@ use tenure_agent::run::Progress;
 use tenure_cni::plugin::SOCKET_VARIABLE;
 use tenure_cni::rpc;
 
-/// The plugin's name beside the agent's own program.
+/// The plugin's file name beside the agent's program.
 const PLUGIN: &str = "tenure-cni";
 /// Our own name for it.
 const OURS: &str = "tenure";
 /// The name by which networks ask Whereabouts for addresses.
 const WHEREABOUTS: &str = "whereabouts";
-/// The name of the network whose configuration is put into place.
+/// The name of the network whose configuration is installed.
 pub const NETWORK: &str = "tenure";
-/// The names under which runtimes call it: ours, and Coil's and Whereabouts' for configurations that are there already.
+/// The names under which runtimes call it: ours, and Coil's and Whereabouts' for existing configurations.
 const PLUGIN_NAMES: [&str; 3] = [OURS, "coil", WHEREABOUTS];
-/// The first in the order of their names is the one that a runtime uses.
+/// A runtime uses the first file in alphabetical order.
 const CONFIGURATION: &str = "10-tenure.conflist";
 
-/// Something that cannot be put in its place.
+/// A file could not be installed.
 #[derive(Debug, thiserror::Error)]
 #[error("install {what}: {act} {}", path.display())]
 pub struct InstallError {
@@ -38,19 +38,20 @@ pub struct InstallError {
     source: io::Error,
 }
 
-/// What became of a file.
+/// The result for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It was there with the same content and permissions.
+    /// It already existed with the same content and permissions.
     AlreadyThere,
     /// It was written.
     Written,
-    /// Another program has the name, and nobody said that it may go.
+    /// Another program has the name, and may not be replaced.
     LeftToAnother,
 }
 
-/// Puts the plugin that lies beside this program into `directory`, under each of its names. Whereabouts' own program keeps its
-/// name unless `replace_whereabouts`: from then on two programs write the same objects, and that is for people to decide.
+/// Installs the plugin from beside this program into `directory`, under each of its names. Whereabouts' own
+/// program keeps its name unless `replace_whereabouts`: from then on two programs write the same objects, so
+/// people must decide that.
 pub fn plugin(directory: &Path, replace_whereabouts: bool) -> Result<(), InstallError> {
     let failed = |act, path: &Path| error("the CNI plugin", act, path);
     let own = std::env::current_exe().map_err(failed("find", Path::new("/proc/self/exe")))?;
@@ -84,7 +85,7 @@ fn put_plugin(
     put("the CNI plugin", &path, bytes, 0o755)
 }
 
-/// Whether there is a program that is not ours in any version: all of ours know the agent's socket.
+/// Whether a program that is not ours, in any version, has the path: all of ours contain the agent's socket.
 fn is_anothers(path: &Path) -> Result<bool, InstallError> {
     match fs::read(path) {
         Ok(there) => Ok(!there.windows(rpc::SOCKET.len()).any(|part| part == rpc::SOCKET.as_bytes())),
@@ -93,17 +94,17 @@ fn is_anothers(path: &Path) -> Result<bool, InstallError> {
     }
 }
 
-/// What the configuration of the cluster's network says.
+/// The configuration of the cluster's network.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'n> {
-    /// Where the agent answers.
+    /// The agent's socket.
     pub socket: &'n Path,
     /// Whether claims may keep its addresses.
     pub persistent_ips: bool,
 }
 
-/// Puts the network's configuration into `directory`, if one is given, as soon as the agent answers at its socket: from then
-/// on the runtime says that its network is ready.
+/// Installs the network's configuration into `directory`, if given, as soon as the agent answers at its
+/// socket: from then on the runtime reports that its network is ready.
 pub async fn configuration_once_serving(
     directory: Option<&Path>,
     network: Network<'_>,
@@ -131,16 +132,16 @@ fn configuration(directory: &Path, network: Network<'_>) -> Result<(), InstallEr
 fn configuration_text(network: Network<'_>) -> String {
     let mut plugin = json!({"type": OURS});
     if network.persistent_ips {
-        // At the plugin's level: a runtime does not pass on what a list says beside its plugins.
+        // Inside the plugin: a runtime does not pass on what a list has beside its plugins.
         plugin["allowPersistentIPs"] = json!(true);
     }
-    // From 1.1.0 on a runtime asks for the plugin's STATUS and calls the whole node unready when there is no answer or a
-    // pool is exhausted. Pods that run would be evicted for an agent that is being upgraded.
+    // From 1.1.0 on a runtime asks for the plugin's STATUS and marks the whole node unready if there is no
+    // answer or a pool is exhausted. Running pods would be evicted while an agent is upgraded.
     let configuration = json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin]});
     format!("{configuration:#}\n")
 }
 
-/// Makes `path` a file of these bytes and permissions, in one step for whoever looks.
+/// Makes `path` a file of these bytes and permissions, atomically for readers.
 fn put(what: &'static str, path: &Path, bytes: &[u8], mode: u32) -> Result<Installed, InstallError> {
     let is_so = |metadata: fs::Metadata| metadata.is_file() && metadata.permissions().mode() & 0o7777 == mode;
     if fs::symlink_metadata(path).is_ok_and(is_so) && fs::read(path).is_ok_and(|there| there == bytes) {
@@ -148,7 +149,7 @@ fn put(what: &'static str, path: &Path, bytes: &[u8], mode: u32) -> Result<Insta
     }
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory).map_err(error(what, "make", directory))?;
-    // An ending by which no runtime takes it for a configuration.
+    // With this ending no runtime reads it as a configuration.
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let beside = directory.join(name);
@@ -156,7 +157,7 @@ fn put(what: &'static str, path: &Path, bytes: &[u8], mode: u32) -> Result<Insta
         fs::rename(&beside, path).map_err(error(what, "rename what was written beside to", path))
     });
     if let Err(failed) = written {
-        // It is of no use; that it cannot be removed is not what went wrong.
+        // The file is useless; a failure to remove it is not the error to report.
         let _ = fs::remove_file(&beside);
         return Err(failed);
     }
@@ -166,7 +167,7 @@ fn put(what: &'static str, path: &Path, bytes: &[u8], mode: u32) -> Result<Insta
 
 fn write_beside(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(path)?;
-    // The mode above is subject to the mask of this process, and does nothing to a file that a crash left.
+    // The mode above is subject to the umask of this process, and does not change a file that a crash left.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()

@@ -2,13 +2,13 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`flags`] | what can be said on the command line, and its defaults |
-//! | [`host`] | the agent with what is around it: pages for people, the network's configuration |
+//! | [`flags`] | the command line's flags and their defaults |
+//! | [`host`] | the agent and its surroundings: pages for people, the network's configuration |
 //! | [`cluster`] | an agent in a cluster |
 //! | [`install`] | the plugin and the network's configuration, where the container runtime looks for them |
 //! | [`standalone`] | one host without Kubernetes: API, controller and pool files beside the agent |
 //!
-//! The work is done by `tenure-agent`; this says where everything is.
+//! `tenure-agent` does the work; this crate configures it.
 
 pub mod cluster;
 pub mod flags;
@@ -25,8 +25,8 @@ pub use flags::Flags;
 /// The program.
 pub fn main() -> Result<()> {
     let flags = Flags::parse();
-    // A node waits for the kernel, for which the agent has threads of its own, and not for this: more threads would only cost
-    // memory.
+    // The node waits for the kernel, for which the agent has its own threads, and not for this: more threads
+    // would only cost memory.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -9,9 +9,9 @@
 //! What it promises:
 //!
 //! - Pools and who owns which block are on disk under the state directory. After a reboot, when `/run` is empty, the
-//!   blocks are still this host's and are handed out of again.
+//!   blocks are still this host's and are assigned from again.
 //! - One process at a time uses a state directory; a second one says so and ends.
-//! - A restart leads at once: nobody but the process that holds the directory can have the lease.
+//! - After a restart it leads at once: only the process that has locked the directory can have the lease.
 //! - A pool file that cannot be used changes nothing; see [`Mistake`].
 
 mod definitions;
@@ -44,79 +44,79 @@ pub use program::run;
 
 use pools::PoolFiles;
 
-/// Where everything is.
+/// The paths and the name of a standalone host.
 #[derive(Clone, Debug)]
 pub struct StandaloneOptions {
-    /// What survives a reboot, such as `/var/lib/tenure`.
+    /// The directory that survives a reboot, such as `/var/lib/tenure`.
     pub state_dir: PathBuf,
-    /// The pools' files, such as `/etc/tenure/pools`. Made if it is missing.
+    /// The directory of the pools' files, such as `/etc/tenure/pools`. Created if missing.
     pub pools_dir: PathBuf,
-    /// Where `api.sock` goes, such as `/run/tenure`.
+    /// The directory of `api.sock`, such as `/run/tenure`.
     pub run_dir: PathBuf,
-    /// This host's name, if somebody insists on one. Otherwise it keeps the name that it first had: a new hostname does
-    /// not make another host of it.
+    /// This host's name, if it was given. Otherwise the host keeps its first name: a new hostname does not
+    /// make it another host.
     pub node: Option<String>,
     /// The hostname.
     pub hostname: String,
-    /// Where Whereabouts' kinds are.
+    /// The namespace of Whereabouts' objects.
     pub whereabouts_namespace: String,
 }
 
-/// Why this host cannot be on its own, or is no more.
+/// Why a standalone host cannot start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A directory is missing and cannot be made, or cannot be used.
+    /// A directory cannot be created or used.
     #[error("starting on one host: cannot {act} {}", .path.display())]
     Directory {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Another process is there already.
+    /// Another process uses the directory.
     #[error(
         "starting on one host: the state directory {} is in use by another tenured; stop that one, or name another directory with --state-dir", .0.display()
     )]
     InUse(PathBuf),
-    /// What is on disk cannot be used.
+    /// The database cannot be opened.
     #[error("starting on one host")]
     Open(#[source] OpenError),
     /// The API's socket cannot be opened.
     #[error("starting on one host")]
     Serve(#[from] ServeError),
-    /// The API refused something that it must not refuse.
+    /// The API refused something that it must accept.
     #[error("starting on one host: cannot {act}")]
     Api {
-        /// What was tried.
+        /// The operation.
         act: String,
-        /// What the API said.
+        /// The API's error.
         source: Box<kube::Error>,
     },
-    /// The hostname cannot be the name of a node.
+    /// The hostname is not a valid node name.
     #[error(
         "starting on one host: the hostname is {0:?}; accepted as a node's name are lower-case letters, digits, '-' and '.': give one with --node-name"
     )]
     Hostname(String),
-    /// The state is another host's.
+    /// The state belongs to another host.
     #[error(
         "starting on one host: --node-name is {given:?}, and the state directory {} is that of {kept:?}; accepted is {kept:?}, or a directory of its own with --state-dir", .state_dir.display()
     )]
     OtherNode {
-        /// The name that was given.
+        /// The given name.
         given: String,
-        /// The name that the state has.
+        /// The name in the state directory.
         kept: String,
         /// The state directory.
         state_dir: PathBuf,
     },
-    /// A part ended though nobody told it to.
+    /// A part ended without being told to.
     #[error("running on one host: a part ended: {0}")]
     Ended(String),
 }
 
-/// The API, the controller and the pool files of one host, running.
+/// The running API, controller and pool files of one host.
 #[derive(Debug)]
 pub struct Standalone {
     api: LocalApi,
@@ -130,8 +130,8 @@ pub struct Standalone {
 }
 
 impl Standalone {
-    /// Starts them; they run until `stop`. When this returns, kinds and Node are there, and so are the pools of all
-    /// files that are good.
+    /// Starts them; they run until `stop`. When this returns, the kinds, the Node and the pools of all valid
+    /// files exist.
     pub async fn start(
         options: StandaloneOptions,
         clock: impl Clock + Clone,
@@ -140,7 +140,7 @@ impl Standalone {
     ) -> Result<Self, Error> {
         for own in [&options.state_dir, &options.run_dir] {
             make(own, 0o700)?;
-            // It may have been there before, with other rights.
+            // It may have existed before, with other permissions.
             restrict(own, 0o700)?;
         }
         make(&options.pools_dir, 0o755)?;
@@ -155,8 +155,8 @@ impl Standalone {
         let mut files = PoolFiles::new(client.clone(), options.pools_dir, clock.clone());
         files.look().await;
         let server = serve(&api, &options.run_dir).await?;
-        // Its own name in every life: the state directory is locked, so that nobody else can bear it.
-        // Pods of this host are not in this API, so that nobody can say which addresses are not used any more.
+        // The same lease holder on every start: the state directory is locked, so nobody else can have the
+        // name. Pods of this host are not in this API, so nobody can tell which addresses are unused.
         let whereabouts = Whereabouts { release_after: None, ..Whereabouts::default() };
         let settings = Settings { whereabouts, ..Settings::new(&format!("{node}_standalone")) };
         let controller = Controller::new(client, clock, settings);
@@ -182,22 +182,22 @@ impl Standalone {
         &self.node
     }
 
-    /// How the controller is.
+    /// The controller's health.
     pub fn controller_health(&self) -> Arc<Health> {
         Arc::clone(&self.health)
     }
 
-    /// What the controller counts.
+    /// The controller's metrics.
     pub fn controller_metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
     }
 
-    /// What is wrong with pool files at this moment.
+    /// The current problems of pool files.
     pub fn mistakes(&self) -> watch::Receiver<Vec<Mistake>> {
         self.mistakes.clone()
     }
 
-    /// Waits for the end: after `stop`, until all is finished and on disk; an error if a part ends before.
+    /// Waits for the end: after `stop`, until all is finished and on disk; an error if a part ends earlier.
     pub async fn wait(mut self) -> Result<(), Error> {
         let mut ended = Ok(());
         while let Some(part) = self.parts.join_next().await {
@@ -213,7 +213,7 @@ impl Standalone {
     }
 }
 
-/// Makes a directory if it is missing.
+/// Creates a directory if it is missing.
 fn make(path: &Path, mode: u32) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|source| Error::Directory {
         act: "make the directory",

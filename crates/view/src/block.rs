@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// How many blocks the node hands out of.
+    /// How many blocks the node assigns from.
     #[serde(default)]
     pub blocks: u64,
-    /// The addresses of those.
+    /// The states of their addresses.
     #[serde(default)]
     pub addresses: Counts,
     /// How many pods wait for an address of it.
     #[serde(default)]
     pub waiting: u64,
-    /// How many blocks the node has asked for and not got yet.
+    /// How many blocks the node has requested and not received yet.
     #[serde(default)]
     pub asked: u64,
     /// Why there are no more blocks, if so.
@@ -41,29 +41,29 @@ pub struct Block {
     /// Its networks, IPv4 before IPv6.
     #[serde(default)]
     pub networks: Vec<IpNet>,
-    /// Its addresses.
+    /// The states of its addresses.
     #[serde(default)]
     pub addresses: Counts,
-    /// Whether addresses are handed out of it.
+    /// Whether addresses are assigned from it.
     #[serde(default)]
     pub usable: bool,
-    /// Why nothing is handed out of it any more, if so.
+    /// Why nothing is assigned from it any more, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fenced: Option<String>,
 }
 
-/// Addresses by what they are used for; an IPv4 and IPv6 pair counts once. Their sum is the capacity. A number that does
-/// not fit into 64 bits is told as the largest one that does.
+/// Addresses by state; an IPv4 and IPv6 pair counts once. Their sum is the capacity. A number that does not
+/// fit into 64 bits is capped at the largest one that does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Counts {
-    /// All that may be handed out: excluded ones are not among them.
+    /// All assignable addresses, without excluded ones.
     pub capacity: u64,
-    /// Those that somebody has.
+    /// Addresses with a holder.
     pub held: u64,
-    /// Those that rest before they are handed out again.
+    /// Addresses that cool before they are assigned again.
     pub cooling: u64,
-    /// Those that are kept back.
+    /// Reserved addresses.
     pub reserved: u64,
     /// The others.
     pub free: u64,

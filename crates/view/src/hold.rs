@@ -1,21 +1,21 @@
-//! Who holds what, who did, and who would like to.
+//! Holders, last holders, and holders that wait.
 
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A hold: one address, or an IPv4 and IPv6 pair, and whose it is.
+/// A hold: one address, or an IPv4 and IPv6 pair, and its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hold {
-    /// Whose it is.
+    /// The holder.
     #[serde(flatten)]
     pub holder: Holder,
-    /// Its pool; empty if that is not known.
+    /// Its pool; empty if unknown.
     #[serde(default)]
     pub pool: String,
-    /// Its block; nothing if it is in none of the node's, so that only the kernel knows of it.
+    /// Its block; `None` if it is in no block of the node, so that only the kernel knows of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<String>,
     /// The addresses, IPv4 before IPv6.
@@ -24,14 +24,14 @@ pub struct Hold {
     /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The host's end of its interface, where the agent made one and knows its name.
+    /// The host's end of its interface, if the agent created one and knows its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_interface: Option<String>,
-    /// What went through its interface, where the agent made one.
+    /// The traffic of its interface, if the agent created one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
-    /// The claim whose addresses these are, if they are one's: they are in no block of the node's, and stay the claim's when
-    /// the interface is gone.
+    /// The claim that owns these addresses, if any: they are in no block of the node, and stay the claim's
+    /// when the interface is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
 }
@@ -45,25 +45,25 @@ pub struct Claim {
     /// The UID of its object.
     #[serde(default)]
     pub uid: String,
-    /// Whether packets for its addresses arrive at this holder. Of all holders of a claim they do so at one.
+    /// Whether packets for its addresses arrive at this holder. They arrive at only one of a claim's holders.
     #[serde(default)]
     pub reached: bool,
 }
 
-/// What an address is held for: an interface of a container.
+/// A holder: an interface of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     /// The network's name.
     #[serde(default)]
     pub network: String,
-    /// The container's id.
+    /// The container's ID.
     #[serde(default)]
     pub container: String,
     /// The interface's name inside the container.
     #[serde(default)]
     pub interface: String,
-    /// The pod; nothing outside Kubernetes.
+    /// The pod; `None` outside Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Pod>,
 }
@@ -76,12 +76,12 @@ pub struct Pod {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID; empty if that is not known.
+    /// Its UID; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-/// What went through an interface since it was made, as the pod sees it.
+/// The traffic of an interface since its creation, as the pod sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Traffic {
@@ -95,7 +95,7 @@ pub struct Traffic {
     pub sent_packets: u64,
 }
 
-/// An address, or a pair, that was freed and rests.
+/// An address, or a pair, that was freed and cools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cooling {
@@ -103,21 +103,21 @@ pub struct Cooling {
     pub block: String,
     /// The addresses, IPv4 before IPv6.
     pub addresses: Vec<IpAddr>,
-    /// Until when, unless nothing else is left.
+    /// Until when it cools, unless nothing else is left.
     pub until: Timestamp,
-    /// Who had it last, if that is still known.
+    /// Its last holder, if still known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Holder>,
 }
 
-/// Somebody who waits for an address.
+/// A holder that waits for an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
-    /// Who.
+    /// The holder.
     #[serde(flatten)]
     pub holder: Holder,
-    /// Of which pool.
+    /// The pool.
     pub pool: String,
     /// Since when.
     pub since: Timestamp,
@@ -130,7 +130,7 @@ impl std::fmt::Display for Pod {
 }
 
 impl std::fmt::Display for Holder {
-    /// The pod, or container and interface where there is no pod.
+    /// The pod, or container and interface without a pod.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.pod {
             Some(pod) => write!(f, "{pod}"),

@@ -1,4 +1,4 @@
-//! A node as a whole: how its agent is, what it has, and what it knows to be wrong.
+//! A whole node: its agent's state, its holds, and known problems.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,18 +14,18 @@ pub struct Node {
     /// The version of its agent.
     #[serde(default)]
     pub version: String,
-    /// When this was told.
+    /// When this was read.
     pub time: Timestamp,
-    /// When the agent was started.
+    /// When the agent started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
-    /// Whether all that is held was replayed, so that addresses are handed out.
+    /// Whether all holds were replayed, so that addresses are assigned.
     #[serde(default)]
     pub ready: bool,
-    /// Why a pod could not get an address now, if so: what CNI's STATUS answers.
+    /// Why a pod could not get an address now, if so: the answer to CNI's STATUS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What its agent hears of the API server.
+    /// The agent's view of the API server.
     #[serde(default)]
     pub api: Api,
     /// Its journal.
@@ -34,31 +34,31 @@ pub struct Node {
     /// The pools, by name.
     #[serde(default)]
     pub pools: Vec<Pool>,
-    /// Blocks that it owns, or owned as long as anything is held in them; by name.
+    /// Blocks that it owns, and former ones that still have holds, by name.
     #[serde(default)]
     pub blocks: Vec<Block>,
-    /// What is held, by network, container and interface.
+    /// The holds, by network, container and interface.
     #[serde(default)]
     pub holds: Vec<Hold>,
-    /// What was freed and is not yet handed out again.
+    /// Addresses that were freed and cool.
     #[serde(default)]
     pub cooling: Vec<Cooling>,
-    /// Who waits for an address.
+    /// Holders that wait for an address.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
-    /// What the kernel has, compared with what is held. Nothing if it was not looked at yet.
+    /// The kernel compared with the holds; `None` if it was not observed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
 }
 
-/// What an agent hears of the API server. It works without, as long as its blocks last.
+/// An agent's view of the API server. The agent works without the server as long as its blocks last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Api {
     /// When it last answered anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<Timestamp>,
-    /// What is watched.
+    /// The watches.
     #[serde(default)]
     pub watches: Vec<Watch>,
 }
@@ -67,34 +67,34 @@ pub struct Api {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
-    /// Of what.
+    /// The watched kind.
     pub kind: String,
-    /// What does not work, if so.
+    /// The problem, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// What a node remembers over a restart of its agent.
+/// The node's record of its holds across restarts of its agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Journal {
-    /// Why it cannot be written, if so. Nothing new is handed out then.
+    /// Why it cannot be written, if so. Nothing new is assigned then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// What the kernel was found to have.
+/// The result of comparing the kernel with the holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kernel {
-    /// When it was looked at.
+    /// When it was observed.
     pub looked: Timestamp,
     /// What is not as it should be.
     #[serde(default)]
     pub differences: Vec<Difference>,
 }
 
-/// One thing that is not as it should be.
+/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {

@@ -1,10 +1,11 @@
-//! The effective configuration of a network: what the CNI configuration, the flat file and `CNI_ARGS` say together.
+//! The effective configuration of a network: CNI configuration, flat file and `CNI_ARGS` combined.
 //!
-//! The network's own configuration wins, the flat file fills what it leaves out, and what nobody says has Whereabouts'
-//! default. Whatever is wrong is refused here, at once, with the key, the value and what would be accepted; what is
-//! accepted without meaning anything to us is listed in [`Config::notices`], so that nothing is ignored in silence.
+//! The network's own configuration wins, the flat file fills in what it leaves out, and the rest has
+//! Whereabouts' defaults. Anything wrong is refused here, at once, with the key, the value and what would be
+//! accepted. Accepted settings without effect are listed in [`Config::notices`], so that nothing is ignored
+//! silently.
 //!
-//! The flat file is optional with us. Reading it is the caller's: [`places::flat_files`] says where.
+//! The flat file is optional. The caller reads it: [`places::flat_files`] says from where.
 
 use serde_json::{Map, Value};
 use tenure_cni::{CniResult, Dns, Route, Version};
@@ -25,29 +26,29 @@ pub use range::{MOST_SLICES, RangeConfig};
 pub use refusal::{ConfigError, Notice, Refusal};
 pub use statics::StaticAddress;
 
-/// The pod annotation that names the address a pod would like to have.
+/// The pod annotation with the address that a pod prefers.
 pub const PREFERRED_IP: &str = "whereabouts.cni.cncf.io/preferred-ip";
 
-/// What is to be done for one network.
+/// The effective configuration of one network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The version that results are asked for in.
+    /// The version of the results.
     pub version: Version,
     /// The CNI configuration's `name`.
     pub name: String,
-    /// `network_name`: addresses are unique within it. Empty for the one that has no name.
+    /// `network_name`: addresses are unique within it. Empty for the network without a name.
     pub network: String,
-    /// One address is held of each, in this order: `range` first, then those of `ipRanges`.
+    /// One address is held from each, in this order: `range` first, then those of `ipRanges`.
     pub ranges: Vec<RangeConfig>,
-    /// Addresses that are passed on and not kept track of.
+    /// Addresses that are passed on without a record.
     pub statics: Vec<StaticAddress>,
     /// The gateway of every held address of its family.
     pub gateway: Option<Address>,
-    /// Passed on.
+    /// Passed on unchanged.
     pub routes: Vec<Route>,
-    /// Passed on.
+    /// Passed on unchanged.
     pub dns: Dns,
-    /// `node_slice_size` as it was written; empty without slices.
+    /// `node_slice_size` as written; empty without slices.
     pub slice_size: String,
     /// Whether an address is held once in all ranges of the network, and not only once in each.
     pub overlapping: bool,
@@ -57,29 +58,31 @@ pub struct Config {
     pub configuration_path: String,
     /// `log_file`.
     pub log_file: String,
-    /// `log_level`, in lower case; empty when nobody says.
+    /// `log_level`, in lower case; empty if unset.
     pub log_level: String,
-    /// What was asked of a lease that we do not take: duration, renewal deadline, retry period, in milliseconds.
+    /// The settings of a lease that we do not take: duration, renewal deadline, retry period, in
+    /// milliseconds.
     pub lease_ms: [u64; 3],
-    /// Who asks.
+    /// The caller.
     pub arguments: Arguments,
-    /// What was accepted and means nothing, or less than it seems to.
+    /// Accepted settings that have no effect, or less than it seems.
     pub notices: Vec<Notice>,
 }
 
 impl Config {
-    /// The effective configuration. `network` is what came on standard input; `flat` is the flat file, if there is one.
+    /// The effective configuration. `network` is the standard input; `flat` is the flat file, if there is
+    /// one.
     pub fn load(network: &Value, flat: Option<&Value>, arguments: &Arguments) -> Result<Self, ConfigError> {
         let network = attachment::network_of(network)?;
         load::load(&network, flat, arguments)
     }
 
-    /// The pod as records name it: `namespace/name`.
+    /// The pod as in records: `namespace/name`.
     pub fn podref(&self) -> String {
         format!("{}/{}", self.arguments.pod_namespace, self.arguments.pod_name)
     }
 
-    /// The pod as records name it, if the runtime said which it is: an ADD needs that.
+    /// The pod as in records, if the runtime named it: an ADD needs it.
     pub fn pod(&self) -> Result<String, Refusal> {
         if self.arguments.pod_name.is_empty() {
             return Err(Refusal::new(
@@ -97,10 +100,10 @@ impl Config {
         self.ranges.iter().any(|range| range.slices.is_some())
     }
 
-    /// What is answered to an ADD that was given these addresses, one of each range and in their order.
+    /// The result of an ADD that got these addresses, one from each range in their order.
     pub fn result(&self, held: &[Address]) -> CniResult {
         let dynamic = self.ranges.iter().zip(held).map(|(range, address)| tenure_cni::Address {
-            // Of the whole range, also in a slice: that is what is reached without a router.
+            // The prefix of the whole range, even for a slice: that is what can be reached without a router.
             address: format!("{address}/{}", range.cidr().prefix()),
             gateway: self.gateway.filter(|gateway| gateway.family() == address.family()).map(Address::to_ip),
             interface: None,
@@ -108,7 +111,7 @@ impl Config {
         let mut ips: Vec<tenure_cni::Address> =
             dynamic.chain(self.statics.iter().copied().map(StaticAddress::to_result)).collect();
         if self.version < Version::V0_3_0 {
-            // Room for one a family: the first, as Whereabouts has it.
+            // Room for one per family: the first, as in Whereabouts.
             let mut seen = Vec::new();
             ips.retain(|ip| {
                 let ipv6 = ip.address.contains(':');
@@ -120,8 +123,9 @@ impl Config {
         CniResult { interfaces: Vec::new(), ips, routes: self.routes.clone(), dns: self.dns.clone() }
     }
 
-    /// The addresses of the annotation [`PREFERRED_IP`], one for each range that has one of them. It is a wish: what is
-    /// taken gives way to the lowest free, and what is in no range is meant for another network of the pod.
+    /// The addresses of the annotation [`PREFERRED_IP`], one for each range that contains one of them. They
+    /// are a preference: if one is taken, the lowest free address is assigned; one outside all ranges is
+    /// meant for another network of the pod.
     pub fn preferred(&self, annotation: &str) -> Result<Vec<Option<Address>>, Refusal> {
         let mut wishes = vec![None; self.ranges.len()];
         for text in annotation.split(',').map(str::trim).filter(|text| !text.is_empty()) {
@@ -137,13 +141,13 @@ impl Config {
         Ok(wishes)
     }
 
-    /// Whether any range is of this family.
+    /// Whether any range has this family.
     pub(crate) fn has_family(&self, family: Family) -> bool {
         self.ranges.iter().any(|range| range.range.family() == family)
     }
 }
 
-/// JSON objects as they are passed around here.
+/// A JSON object.
 pub(crate) type Object = Map<String, Value>;
 
 #[cfg(test)]

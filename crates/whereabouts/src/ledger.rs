@@ -1,9 +1,9 @@
-//! Ledgers: `IPPool`s as who holds what, and waiting requests as writes to them.
+//! Ledgers: the holders recorded in `IPPool`s, and waiting requests as writes to them.
 //!
-//! A [`Network`] is what is known of one `network_name`: its pools and the reservations of its overlapping ranges, fed
-//! by watches and by the answers to our own writes. [`Network::plan`] puts any number of waiting requests into at most
-//! one write an object; [`Plan::settle`] says, once the writes were answered, which requests are done and which are to be
-//! planned again with what is new.
+//! A [`Network`] is the known state of one `network_name`: its pools and the reservations of its overlapping ranges, fed by
+//! watches and by the answers to our own writes. [`Network::plan`] combines any number of waiting requests into at most one
+//! write per object; [`Plan::settle`] says, after the answers to the writes, which requests are done and which must be planned
+//! again with the new state.
 //!
 //! ```text
 //!    objects seen ──▶ Network ──plan(requests)──▶ Plan: create, mark ─▶ (list, and plan again)
@@ -13,12 +13,11 @@
 //!
 //! What it promises:
 //!
-//! - An address is in one hand, whoever else writes: every key of a write is guarded by its own test, and whatever else
+//! - An address has one holder, whoever else writes: every key of a write is guarded by its own test, and everything else that
 //!   the decision relied on by the test of the object's [`State`].
-//! - A request gets an address of each of its ranges or none. What an earlier attempt of it has written is taken back
-//!   with the refusal.
+//! - A request gets an address from each of its ranges or none. A refusal removes what an earlier attempt of it wrote.
 //! - A release touches the records of its container, never those of a successor.
-//! - Records of others are held, also those that make no sense to us, and stay in the object where they are.
+//! - Records of others are respected, even invalid ones, and stay in their object.
 //!
 //! A pool that outgrows one object has more of them: see [`PoolId::home`].
 

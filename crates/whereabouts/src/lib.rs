@@ -1,14 +1,14 @@
-//! Whereabouts' dialect, as far as it decides and does nothing: no I/O, no async, no client.
+//! The decisions of Whereabouts' dialect: no I/O, no async, no client.
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`config`] | CNI configuration, flat file and CNI arguments → what is to be done, or a refusal at once |
-//! | [`ledger`] | `IPPool`s and reservations of overlapping ranges ↔ who holds what; waiting requests → one write an object |
-//! | [`slices`] | attachment definitions, nodes and what is held → `NodeSlicePool`s, conditions and events |
-//! | [`reconcile`] | pools and living pods → what nobody uses any more, after two looks |
+//! | [`config`] | CNI configuration, flat file and CNI arguments → the effective configuration, or an immediate refusal |
+//! | [`ledger`] | `IPPool`s and reservations of overlapping ranges ↔ holders; waiting requests → one write per object |
+//! | [`slices`] | attachment definitions, nodes and holds → `NodeSlicePool`s, conditions and events |
+//! | [`reconcile`] | pools and live pods → unused records, after two observations |
 //!
-//! Addresses are decided by `tenure-ipam`, objects are those of `tenure-api`, and what goes over the wire is
-//! `tenure-cni`'s. The agent and the controller bring the I/O.
+//! `tenure-ipam` decides addresses, `tenure-api` has the objects, and `tenure-cni` the wire format. The agent
+//! and the controller do the I/O.
 
 pub mod config;
 pub mod ledger;

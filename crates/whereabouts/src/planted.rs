@@ -1,4 +1,4 @@
-//! Bugs that tests plant, to see that the checkers find them.
+//! Bugs that tests plant, to prove that the checkers find them.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-/// A defect that was there once.
+/// A former bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// A pod is taken for the one that was called so before.
+    /// A pod is mistaken for an earlier one of the same name.
     SameNameIsSamePod,
-    /// A range that is to be cut is sealed whoever uses the addresses already.
+    /// A range is sealed for slices although its addresses are in use.
     SealsWhatIsInUse,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// So many runs a checker has to find a bug.
+/// How many runs a checker gets to find a bug.
 const RUNS: usize = 256;
 
 /// Plants a bug and runs what must fail because of it, always with the same inputs.

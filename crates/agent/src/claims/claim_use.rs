@@ -22,7 +22,7 @@ use crate::node::ClaimUse;
 use crate::objects::lock;
 use crate::serve::PodName;
 
-/// An interface that is to be made.
+/// An interface to create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interface<'a> {
     pub(crate) pod: &'a PodName,
@@ -30,26 +30,26 @@ pub(crate) struct Interface<'a> {
     pub(crate) network: &'a str,
     /// Its name in the pod.
     pub(crate) name: &'a str,
-    /// Which interfaces the same container has on the same network already.
+    /// Which interfaces the same container already has on the same network.
     pub(crate) before: &'a BTreeSet<String>,
 }
 
-/// What a look at the claims says.
+/// The result of checking the claims.
 enum Verdict {
     ClaimUse(ClaimUse),
-    /// Not yet, and why.
+    /// Not yet; the reason.
     Wait(Failure),
-    /// Nothing that was read of the record proves it.
+    /// No record that was read proves it.
     Unproven(Box<ClaimFacts>),
-    /// There is no such claim, or not yet; in words.
+    /// There is no such claim, or not yet; the reason.
     Missing(Failure),
-    /// Waiting would not help.
+    /// Waiting does not help.
     Refused(Failure),
 }
 
 impl Claims {
-    /// The claim's addresses that an interface on a network that opts in is to have, and its pod's UID; nothing if it refers
-    /// to no claim. Waits for what is not there yet.
+    /// The claim's addresses for an interface on a network that opts in, and its pod's UID; `None` if it
+    /// refers to no claim. Waits for what does not exist yet.
     pub(crate) async fn claim_use(
         &self,
         interface: Interface<'_>,
@@ -67,7 +67,8 @@ impl Claims {
                     Verdict::ClaimUse(claim_use) => return Ok(Some((claim_use, pod.uid.clone()))),
                     Verdict::Refused(failure) => return Err(failure),
                     Verdict::Wait(failure) => last = failure,
-                    // Usually it was read when the pod was let in: the claim was heard of after the record was written.
+                    // Usually the record was already read when the pod was admitted: the claim was reported
+                    // after the record was written.
                     Verdict::Unproven(claim) => match self.shared.read_record(&claim).await {
                         Err(problem) => last = refusal::record_unread(interface, &claim, &problem),
                         Ok(()) => match self.judge(interface, &pod, &wanted) {
@@ -95,7 +96,7 @@ impl Claims {
         }
     }
 
-    /// What the interface refers to, and the pod that does.
+    /// The claim that the interface refers to, and its pod.
     async fn wanted(
         &self,
         interface: Interface<'_>,
@@ -108,8 +109,8 @@ impl Claims {
         if found.as_ref().is_some_and(|pod| !self.is_listed(&pod.facts, interface)) {
             found = pods.find_now(interface.pod).await.unwrap_or(found);
         }
-        // Nobody else has the name: it was deleted, or the kubelet has it from a file and does not show it yet. Such a pod
-        // refers to nothing.
+        // Nobody else has the name: the pod was deleted, or the kubelet has it from a file and does not show
+        // it yet. Such a pod refers to no claim.
         let Some(pod) = found else { return Ok(None) };
         if !pod.is(interface.pod) {
             return Err(refusal::pod_gone(interface));
@@ -123,7 +124,7 @@ impl Claims {
         let name = match selected {
             Some(selection) => selection.interface.as_str(),
             None if interface.name == DEFAULT_INTERFACE => DEFAULT_INTERFACE,
-            // It is of one of the cluster's default networks, of which no pod says anything.
+            // It is on one of the cluster's default networks, which no pod lists.
             None => return Ok(None),
         };
         let wanted = tenure_claims::reference(&pod.facts, interface.network, name)
@@ -131,7 +132,7 @@ impl Claims {
         Ok(wanted.map(|wanted| (pod.facts, wanted)))
     }
 
-    /// The element of the pod's list that an interface is of.
+    /// The element of the pod's list for an interface.
     pub(super) fn selected<'p>(
         &self,
         pod: &'p PodFacts,
@@ -142,7 +143,7 @@ impl Claims {
         selection_of(pod, attached, |namespace, name| lock(&self.shared.networks).name(namespace, name))
     }
 
-    /// Whether the pod's annotations speak of the interface.
+    /// Whether the pod's annotations mention the interface.
     fn is_listed(&self, pod: &PodFacts, interface: Interface<'_>) -> bool {
         interface.name == DEFAULT_INTERFACE || matches!(self.selected(pod, interface), Ok(Some(_)))
     }
@@ -194,8 +195,8 @@ impl Claims {
 }
 
 impl Known {
-    /// The claim that is referred to, in the pod's own namespace and no other. Of several that a machine's interface could
-    /// mean, the one that the pod was let use, else the oldest.
+    /// The claim that is referred to, only in the pod's own namespace. Of several candidates for a machine's
+    /// interface, the one that the pod was admitted to, else the oldest.
     pub(super) fn find(
         &self,
         interface: Interface<'_>,

@@ -1,8 +1,9 @@
-//! Whether a virtual machine has anything to do with its launcher pod's own interface.
+//! Whether a virtual machine uses its launcher pod's own interface.
 //!
-//! Every launcher pod has one on the cluster's default network, but a machine need not: then no claim is ever made for it, and
-//! the pod has an ordinary address there. Only the instance says so. It is read, once an ADD at most, and only while there is no
-//! claim; of additional networks a launcher pod has none but its machine's.
+//! Every launcher pod has one on the cluster's default network, but a machine need not use it. Then no claim
+//! is ever created for it, and the pod gets an ordinary address there. Only the instance says so. It is read
+//! at most once per ADD, and only while there is no claim. All additional networks of a launcher pod belong
+//! to its machine.
 
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
@@ -16,8 +17,8 @@ use super::Claims;
 use super::claim_use::Interface;
 
 impl Claims {
-    /// Whether the claim that an interface is to have will never be there, because its machine does not use the interface. What
-    /// cannot be read now may come.
+    /// Whether an interface's claim will never exist, because its machine does not use the interface. If the
+    /// instance cannot be read now, the claim may still come.
     pub(super) async fn comes_never(
         &self,
         interface: Interface<'_>,
@@ -42,7 +43,7 @@ impl Claims {
     }
 }
 
-/// Whether an instance has a network that is the pod's own. One without any list is not finished yet.
+/// Whether an instance has a network that is the pod's own. One without any list is not complete yet.
 fn is_on_pods_network(instance: &Value) -> bool {
     let networks = instance.pointer("/spec/networks").and_then(Value::as_array);
     networks.is_none_or(|networks| {

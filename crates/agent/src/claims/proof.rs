@@ -1,9 +1,10 @@
-//! What the record proves of claims: which addresses each has, and which pods were given them.
+//! What records prove about claims: which addresses each has, and which pods received them.
 //!
-//! Whoever may write a claim's status or its annotation could name any address and any pod there. So neither is relied on: the
-//! status says in which objects the record is, and these, which only the controller writes, decide. They are read when a pod of
-//! this node is let in, which is before its ADD as a rule; and else by the ADD that needs them. A proof stays good for a pod that
-//! it names: while that pod is alive the record is not freed.
+//! Anyone who may write a claim's status or annotation could name any address and any pod there. So neither
+//! is trusted: the status says which objects have the record, and these, which only the controller writes,
+//! decide. The agent reads them when a pod of this node is admitted, usually before its ADD, and otherwise in
+//! the ADD that needs them. A proof stays valid for a pod that it names: while that pod is alive, the record
+//! is not freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,27 +22,28 @@ use crate::objects::lock;
 
 /// How long one read may take.
 const LIVE_READ: Duration = Duration::from_secs(1);
-/// A network has no more ranges than that; a status that names more objects was not written by our controller.
+/// No network has more ranges; if a status names more objects, our controller did not write it.
 const MOST_PLACES: usize = 16;
 
-/// What was read of records.
+/// The records that were read.
 #[derive(Default)]
 pub(super) struct Proofs {
     /// By the UID of the claim.
     read: BTreeMap<String, OnRecord>,
-    /// Those that are being read before anybody asks.
+    /// Claims whose records are being read in advance.
     early: BTreeSet<String>,
 }
 
 impl Shared {
-    /// Whether the record, as it was read, says that the claim has all of its addresses and that the pod was given them.
+    /// Whether the record, as read, says that the claim has all of its addresses and that the pod received
+    /// them.
     pub(super) fn is_proven(&self, claim: &ClaimFacts, pod: &str) -> bool {
         let proofs = lock(&self.proofs);
         let proof = proofs.read.get(&claim.uid);
         proof.is_some_and(|it| it.covers(&claim.addresses) && it.pods.iter().any(|named| named == pod))
     }
 
-    /// Reads what is on record for a claim. Says why it cannot.
+    /// Reads a claim's record. The error says why that failed.
     pub(super) async fn read_record(&self, claim: &ClaimFacts) -> Result<(), String> {
         let mut found: Option<OnRecord> = None;
         for place in claim.places.iter().take(MOST_PLACES) {
@@ -71,7 +73,7 @@ impl Shared {
         })
     }
 
-    /// A claim was heard of: if pods of this node are let in, the record is read before they ask.
+    /// A claim changed: if it admits pods of this node, its record is read before their ADDs.
     pub(super) fn prove_early(self: &Arc<Self>, claim: &ClaimFacts) {
         let mut own = claim.slots.both().filter(|slot| slot.node == self.pods.node());
         if !claim.held || own.all(|slot| self.is_proven(claim, &slot.uid)) {

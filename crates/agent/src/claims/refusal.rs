@@ -1,4 +1,5 @@
-//! What those are told who do not get what they refer to: which claim, of which namespace, what is missing, and what to do.
+//! Error texts for pods that do not get their claim: which claim in which namespace, what is missing, and
+//! what to do.
 
 use tenure_api::claims::DEFAULT_INTERFACE;
 use tenure_claims::{ClaimFacts, Reference, Refusal, Slot};
@@ -202,7 +203,7 @@ pub(super) fn list(addresses: impl Iterator<Item = Address>) -> String {
     addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Why a claim's addresses cannot be had on this node, in words.
+/// Why a claim's addresses cannot be used on this node, as text.
 pub(crate) fn failure(error: ClaimError) -> Failure {
     match error {
         ClaimError::Other { key, held, claim, asked } => {

@@ -11,25 +11,25 @@ use crate::key::HoldKey;
 use crate::node::{ClaimUse, Holding, Node};
 use crate::serve::{Call, PodName};
 
-/// What an interface is to have of a claim.
+/// What an interface gets from a claim.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// What it has already: these addresses.
+    /// The addresses that it already has.
     Again(Vec<Address>),
     /// A claim's addresses.
     New {
         /// The claim.
         claim_use: ClaimUse,
-        /// The UID of the pod, which not every runtime says.
+        /// The UID of the pod, which not every runtime passes.
         pod_uid: String,
     },
-    /// Nothing: it gets what it would get if there were no claims.
+    /// Nothing: it gets an ordinary address.
     Nothing,
 }
 
 impl Claims {
-    /// What the interface of a call is to have. What it has already it keeps, and nobody is asked about it. `elsewhere` says which
-    /// interfaces of the container have addresses of the network that the node does not know of.
+    /// What the interface of a call gets. It keeps what it already has, without asking anybody. `elsewhere`
+    /// names the interfaces of the container with addresses of the network that the node does not know.
     pub(crate) async fn claimed(
         &self,
         call: &Call<'_>,
@@ -40,7 +40,7 @@ impl Claims {
         let opt_in = self.opt_in(network)?;
         let refers = match opt_in {
             Some(_) => None,
-            // Most pods have nothing to do with claims, and are not held up.
+            // Most pods have nothing to do with claims, and are not delayed.
             None => match self.referring(pod, &network.name).await {
                 Some(refers) => Some(refers),
                 None => return Ok(Claimed::Nothing),
@@ -88,7 +88,7 @@ pub(crate) fn addresses_of(claim_use: &ClaimUse) -> impl Iterator<Item = Address
     claim_use.addresses.iter().map(|(address, _)| *address)
 }
 
-/// A claim has an address that is not of its network.
+/// The error for a claim with an address outside its network.
 pub(crate) fn not_of(claim_use: &ClaimUse, address: Address, place: &str) -> Failure {
     let message = format!("IPAMClaim {} has {address}, which is not of {place}", claim_use.claim_name);
     Failure::new(Code::TryAgainLater, message).detail(
@@ -96,7 +96,7 @@ pub(crate) fn not_of(claim_use: &ClaimUse, address: Address, place: &str) -> Fai
     )
 }
 
-/// A claim lacks an address that its network gives each pod.
+/// The error for a claim that lacks an address that its network gives each pod.
 pub(crate) fn lacks(claim_use: &ClaimUse, place: &str) -> Failure {
     let message = format!("IPAMClaim {} has no address of {place}", claim_use.claim_name);
     Failure::new(Code::TryAgainLater, message).detail(

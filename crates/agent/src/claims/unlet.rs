@@ -1,11 +1,11 @@
 //! Pods that refer to a claim on a network that does not opt in, as far as this call says.
 //!
-//! Multus keeps a copy of the cluster's network configuration, so that what was put into it later is not in the call; and people
-//! forget the key. An ordinary address in place of the claim's would be found out much later, by whoever misses the claim's. So
-//! such a pod is refused in words.
+//! Multus keeps a copy of the cluster's network configuration, so a call may lack what was added later; and
+//! people forget the key. If such a pod got an ordinary address instead of the claim's, that would be noticed
+//! much later. So the agent refuses it with a reason.
 //!
-//! That must not cost those anything who have nothing to do with claims: what the watch of this node's pods says is enough, and
-//! where nobody can be asked, the network is served as ever.
+//! This must cost nothing for pods without claims: the watch of this node's pods is enough, and if it cannot
+//! tell, the network is served as usual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,12 @@ use super::{Claims, Reason, refusal};
 use crate::objects::lock;
 use crate::serve::PodName;
 
-/// How long to wait for the first list of claims, for a pod whose claim is known by whose pod it is.
+/// How long to wait for the first list of claims, for a pod whose claim follows from its owner.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Claims {
-    /// What is known of a pod that may refer to a claim, on a network that does not opt in; nothing of all others.
+    /// The facts about a pod that may refer to a claim on a network that does not opt in; `None` for all
+    /// other pods.
     pub(crate) async fn referring(&self, pod: &PodName, network: &str) -> Option<Arc<PodFacts>> {
         match self.shared.pods.find_if_said(pod).await {
             Ok(found) => found.filter(|it| it.is(pod) && it.facts.may_refer()).map(|it| it.facts),
@@ -41,7 +42,7 @@ impl Claims {
         let by_default = interface.name == DEFAULT_INTERFACE;
         let selected = match self.selected(pod, interface) {
             Ok(selected) => selected,
-            // Whoever attaches networks could not read it, either.
+            // The program that attaches networks could not read it either.
             Err(tenure_claims::Refusal::Unreadable { .. }) => return Ok(()),
             Err(refusal) => return Err(refusal::unreadable(&refusal)),
         };
@@ -73,12 +74,12 @@ impl Claims {
         Err(refusal::not_let(interface, &wanted.reference, definition, problem))
     }
 
-    /// Whether the claim is there that a pod has because of whose it is. Without one there is nothing to have.
+    /// Whether the claim exists that follows from the pod's owner. Without one there is nothing to refuse.
     async fn is_there(&self, interface: Interface<'_>, pod: &PodFacts, reference: &Reference) -> bool {
         self.watch(Reason::Reference);
         let mut heard = self.shared.heard.subscribe();
         let listed = heard.wait_for(|_| lock(&self.shared.known).claims.is_complete());
-        // What is not known after that hinders nobody.
+        // What is still unknown after that delays nobody.
         drop(tokio::time::timeout(PATIENCE, listed).await);
         let known = lock(&self.shared.known);
         known.find(interface, pod, reference).is_some_and(|claim| claim.network == interface.network)

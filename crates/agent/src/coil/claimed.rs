@@ -11,7 +11,7 @@ use crate::key::Pod;
 use crate::node::{Attach, ClaimUse, PoolFacts};
 use crate::serve::PodName;
 
-/// What the node is asked for, for a pod that may refer to a claim.
+/// The request to the node for a pod that may refer to a claim.
 pub(super) async fn attach(
     claims: &Claims,
     request: &Request<'_>,
@@ -25,7 +25,7 @@ pub(super) async fn attach(
         Claimed::Nothing => return Ok(attach),
         Claimed::Again(addresses) => addresses,
         Claimed::New { mut claim_use, pod_uid } => {
-            // Here each address is a host's of its own, whatever a claim's status says.
+            // On these networks each address is a single host, whatever a claim's status says.
             for (address, prefix) in &mut claim_use.addresses {
                 *prefix = address.family().bits();
             }
@@ -45,7 +45,7 @@ pub(super) async fn attach(
     Ok(attach)
 }
 
-/// Refuses addresses that are not a pool's, and a claim that lacks one of a family that the pool has.
+/// Refuses addresses outside the pool, and a claim without an address of each of the pool's families.
 fn fits_pool(claim_use: &ClaimUse, pool: &str, facts: Option<&PoolFacts>) -> Result<(), Failure> {
     let Some(facts) = facts else {
         let message =
@@ -72,7 +72,7 @@ fn fits_pool(claim_use: &ClaimUse, pool: &str, facts: Option<&PoolFacts>) -> Res
     Ok(())
 }
 
-/// The Ethernet address that goes with a claim's addresses, unless the network says otherwise.
+/// The MAC address that goes with a claim's addresses, unless the network says otherwise.
 fn mac_for(addresses: &[Address], said: Option<&Value>) -> Result<Option<String>, Failure> {
     match said {
         None | Some(Value::Null) => {}

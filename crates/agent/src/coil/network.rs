@@ -1,11 +1,12 @@
-//! A network that another plugin makes, and that gets nothing but addresses from us.
+//! A network that another plugin creates, and that gets only addresses from us.
 //!
-//! Its addresses carry the length of the pool's subnet, whatever block they are from: to bridge, macvlan and ipvlan that
-//! is the network on the link, where pods of all blocks reach each other; ptp makes a route of it.
+//! Its addresses have the prefix length of the pool's subnet, whatever block they are from: for bridge,
+//! macvlan and ipvlan that is the network on the link, where pods of all blocks reach each other; ptp makes a
+//! route of it.
 //!
-//! On such a network some addresses of the subnet are not for pods: its first and its last, and its gateway. A pool for
-//! routed pods has no such addresses and hands out all, so it has to exclude them; a pool that does not is refused with
-//! what to exclude, before the pod that gets the gateway's address takes everyone else down.
+//! On such a network some addresses of the subnet are not for pods: its first, its last, and its gateway. A
+//! pool for routed pods has no such addresses and assigns all, so it must exclude them. A pool that does not
+//! is refused with what to exclude, before a pod gets the gateway's address and cuts off everyone else.
 
 use std::net::IpAddr;
 
@@ -17,20 +18,21 @@ use super::reply::{Gateways, list, one};
 use super::request::Request;
 use crate::node::PoolFacts;
 
-/// What is said of the network, and what it is made of.
+/// The configuration of the network, and the subnets it consists of.
 #[derive(Debug)]
 pub(super) struct Network {
     subnets: Vec<Subnet>,
-    /// As our part of the configuration says.
+    /// The gateways from our part of the configuration.
     configured: Vec<IpAddr>,
     maker: Maker,
 }
 
-/// Who makes the interface.
+/// The plugin that creates the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
-    /// Puts the gateway's address on the host's end of each link. It wants one, and one of the subnet: it makes routes by
-    /// way of it before it makes the one to it. (The addresses are for a pool that is gone.)
+    /// Puts the gateway's address on the host's end of each link. It needs a gateway in the subnet: it
+    /// creates the routes through the gateway before the route to it. (The addresses are for a pool that is
+    /// gone.)
     Ptp(Gateways),
     /// Puts the gateway's address on the bridge.
     Gateway,
@@ -39,7 +41,7 @@ enum Maker {
 }
 
 impl Network {
-    /// Reads what the configuration says, and looks whether pods can have all addresses of the pool.
+    /// Reads the configuration, and checks that pods can have all addresses of the pool.
     pub(super) fn read(
         request: &Request<'_>,
         pool: &str,
@@ -60,7 +62,7 @@ impl Network {
         };
         let facts = facts.unwrap_or_default();
         let network = Self { subnets: facts.subnets.clone(), configured, maker };
-        let wrong: Vec<Address> = network.not_for_pods().filter(|it| facts.hands_out(*it)).collect();
+        let wrong: Vec<Address> = network.not_for_pods().filter(|it| facts.assigns(*it)).collect();
         if wrong.is_empty() {
             return Ok(network);
         }
@@ -75,7 +77,7 @@ impl Network {
         Err(Failure::new(Code::InvalidConfig, message).detail(accepted))
     }
 
-    /// The length that an address carries; `block` is where it is from.
+    /// The prefix length of an address; `block` is the block that it is from.
     pub(super) fn prefix(&self, address: Address, block: Option<Subnet>) -> u8 {
         let block = block.and_then(|block| of_family(&block, address.family()));
         let cidr = self.cidrs().find(|cidr| cidr.contains(address)).or(block);
@@ -105,7 +107,7 @@ impl Network {
         self.cidrs().flat_map(|cidr| {
             let mut addresses = Vec::new();
             let on_a_link = !matches!(self.maker, Maker::Ptp(_));
-            // Two addresses or one make no network with edges.
+            // A network of one or two addresses has no first and last to leave out.
             if on_a_link && cidr.host_bits() > 1 {
                 addresses.push(cidr.first());
             }
@@ -130,7 +132,7 @@ fn of_family(subnet: &Subnet, family: Family) -> Option<Cidr> {
     }
 }
 
-/// What the bridge and the host-local plugin take for the gateway.
+/// The address that the bridge and host-local plugins use as the gateway.
 fn second(cidr: Cidr) -> Option<Address> {
     cidr.nth(1).ok()
 }

@@ -1,13 +1,13 @@
-//! What those are told who get no address of a pool: what is wrong, with its value, and what to do.
+//! Error texts for pods that get no address of a pool: what is wrong, with its value, and what to do.
 
 use tenure_cni::{Code, Failure};
 
 use crate::node::{CallError, PoolError};
 
-/// Where a pod's pool is named.
+/// How to name another pool.
 const ANOTHER: &str = "create the pool, or name another in the namespace's annotation coil.cybozu.com/pool";
 
-/// An error about a pool, in words.
+/// An error about a pool, as text.
 pub(crate) fn failure(error: PoolError) -> Failure {
     let later = |message: String| Failure::new(Code::TryAgainLater, message);
     match error {

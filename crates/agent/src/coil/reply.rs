@@ -17,7 +17,8 @@ pub(super) struct Gateways {
     pub(super) v6: IpAddr,
 }
 
-/// The result of an ADD for which we made the interface: single addresses, and everything goes by way of the host's end.
+/// The result of an ADD with an interface of ours: single addresses, and all routes go through the host's
+/// end.
 pub(super) fn of_interface(
     request: &Request<'_>,
     addresses: Addresses,
@@ -47,7 +48,8 @@ pub(super) fn of_interface(
     result
 }
 
-/// The result of an ADD for another plugin, which makes the interface; routes as our part of its configuration says.
+/// The result of an ADD for another plugin, which creates the interface; routes come from our part of its
+/// configuration.
 pub(super) fn of_addresses(
     request: &Request<'_>,
     network: &Network,

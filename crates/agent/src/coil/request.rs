@@ -1,4 +1,4 @@
-//! From what the runtime said to what the node is asked.
+//! From the runtime's call to the request to the node.
 
 use serde_json::Value;
 use tenure_cni::{Code, Failure, NetworkConfig};
@@ -7,33 +7,33 @@ use crate::key::Pod;
 use crate::node::{Attach, Wiring, Wish};
 use crate::serve::{Call, PodName};
 
-/// The names that the plugin is called by, as main plugin and for addresses alone.
+/// The plugin's names, as main plugin and for addresses alone.
 const OURS: [&str; 2] = ["tenure", "coil"];
 
-/// What is asked for.
+/// The inputs that determine the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The pod, where the runtime serves Kubernetes.
+    /// The pod, if the runtime serves Kubernetes.
     pub pod: Option<PodName>,
-    /// The pool that the network's configuration names. It is the administrator's word, not the pod's.
+    /// The pool that the network's configuration names. The administrator decides this, not the pod.
     pub pool: Option<String>,
 }
 
-/// Knows which pool a pod's addresses come from.
+/// Finds the pool of a pod's addresses.
 pub trait Resolve: std::fmt::Debug + Send + Sync + 'static {
-    /// The pool, and the pod as it is to be remembered; or why there is none.
+    /// The pool, and the pod as it is recorded; or why there is none.
     fn resolve(&self, asked: Asked) -> impl Future<Output = Result<(String, Pod), Failure>> + Send;
 }
 
-/// A call, read.
+/// A parsed call.
 #[derive(Debug)]
 pub(super) struct Request<'c> {
     pub(super) call: &'c Call<'c>,
-    /// Whether it is for addresses alone, and somebody else makes the interface.
+    /// Whether it is for addresses alone, and another plugin creates the interface.
     pub(super) addresses_only: bool,
 }
 
-/// Whether a configuration is for us.
+/// Whether a configuration belongs to this dialect.
 pub(super) fn is_ours(network: &NetworkConfig) -> bool {
     is_main(network) || network.ipam.as_deref().is_some_and(|name| OURS.contains(&name))
 }
@@ -43,12 +43,12 @@ fn is_main(network: &NetworkConfig) -> bool {
 }
 
 impl<'c> Request<'c> {
-    /// Reads a call that is for us.
+    /// Parses a call that belongs to this dialect.
     pub(super) fn read(call: &'c Call<'c>) -> Self {
         Self { call, addresses_only: !is_main(call.network) }
     }
 
-    /// What pool and pod depend on.
+    /// The inputs that determine pool and pod.
     pub(super) fn asked(&self) -> Result<Asked, Failure> {
         let pool = match self.field("pool") {
             None | Some(Value::Null) => None,
@@ -58,7 +58,7 @@ impl<'c> Request<'c> {
         Ok(Asked { pod: self.call.pod_name()?, pool })
     }
 
-    /// All that the node needs for an ADD or a CHECK.
+    /// Everything that the node needs for an ADD or a CHECK.
     pub(super) fn attach(&self, pool: String, pod: Pod) -> Result<Attach, Failure> {
         let wiring = if self.addresses_only { None } else { Some(self.wiring()?) };
         Ok(Attach {
@@ -72,7 +72,7 @@ impl<'c> Request<'c> {
         })
     }
 
-    /// An ADD that comes after another main plugin has nothing to do here.
+    /// Refuses an ADD after another main plugin.
     pub(super) fn refuse_chain(&self) -> Result<(), Failure> {
         if self.addresses_only || self.call.network.previous.is_none() {
             return Ok(());
@@ -105,7 +105,7 @@ impl<'c> Request<'c> {
         Ok(Wiring { netns: self.call.message.netns.clone(), mtu, mac: self.mac()? })
     }
 
-    /// The Ethernet address that the runtime asks for, in one of the three ways that there are.
+    /// The MAC address that the runtime asks for, in one of the three possible ways.
     fn mac(&self) -> Result<Option<String>, Failure> {
         const PLACES: [&[&str]; 2] = [&["runtimeConfig"], &["args", "cni"]];
         for place in PLACES {

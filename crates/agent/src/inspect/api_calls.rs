@@ -1,4 +1,4 @@
-//! What the API server was asked: how often, for what, and what it answered. An ADD should ask nothing.
+//! Calls to the API server: how many, for what, and with which results. An ADD should make none.
 
 use http::{Method, Request};
 use kube::Client;
@@ -9,14 +9,14 @@ use prometheus_client::registry::Registry;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Counts what the API server is asked. Cheap to clone.
+/// Counts calls to the API server. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct ApiCalls {
     asked: Family<Labels, Counter>,
 }
 
 impl ApiCalls {
-    /// The same client, and every call by it is counted.
+    /// The same client, but every call is counted.
     pub fn counting(&self, client: Client) -> Client {
         let (asked, namespace) = (self.asked.clone(), client.default_namespace().to_owned());
         let service = tower::service_fn(move |request: Request<Body>| {

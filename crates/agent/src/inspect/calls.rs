@@ -1,4 +1,4 @@
-//! What the plugin was answered: how often, with which code, and how long it took.
+//! The plugin's calls: how many, with which code, and how long they took.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tenure_cni::Verb;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Counts what the plugin was answered. Cheap to clone.
+/// Counts the plugin's calls. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Calls {
     answered: Family<Labels, Counter>,
@@ -32,7 +32,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// A call was answered with this code, which is 0 for a success.
+    /// Counts a call that was answered with this code; 0 means success.
     pub fn answered(&self, verb: Verb, code: u32, took: Duration) {
         self.answered.get_or_create(&labels(verb, code)).inc();
         self.took.get_or_create(&vec![("verb", verb.as_str().to_owned())]).observe(took.as_secs_f64());

@@ -1,4 +1,4 @@
-//! How the agent is, as it is known and not as it is hoped.
+//! The agent's health.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::Inspector;
 use crate::run::Stage;
 
 impl Inspector {
-    /// Whether the node's loop goes round; what it says is for people. If not, a restart may help.
+    /// Whether the node's loop answers, with a text for people. If not, a restart may help.
     pub async fn live(&self) -> (bool, String) {
         match self.look(|_| ()).await {
             Ok(()) => (true, "ok\n".to_owned()),
@@ -16,8 +16,8 @@ impl Inspector {
         }
     }
 
-    /// Whether the plugin is answered, and new addresses can be remembered; what it says is for people. An API server
-    /// that is away is said, and does not count: addresses of owned blocks are handed out without.
+    /// Whether the agent answers the plugin and can record new holds, with a text for people. An unreachable
+    /// API server is shown but does not count: addresses of owned blocks are assigned without it.
     pub async fn ready(&self) -> (bool, String) {
         let stage = (self.inner.parts.stage)();
         let mut text = format!("agent: {}\n", said(stage));

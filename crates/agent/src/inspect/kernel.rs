@@ -1,7 +1,7 @@
-//! What the kernel has, compared with what is held. Nothing is changed here; the node puts right what it sees twice.
+//! Compares the kernel with the holds. It changes nothing; the node repairs what it observes twice.
 //!
-//! Links and routes are listed while ADDs and DELs go on, so a difference may be something on its way. Whoever acts on
-//! one asks twice.
+//! Links and routes are listed while ADDs and DELs are in progress, so a difference may be a change in
+//! progress. Act only on differences that are seen twice.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use tenure_view::{Difference, Traffic};
 use crate::key::HoldKey;
 use crate::node::view::HoldView;
 
-/// Looks at the kernel, one look at a time.
+/// Observes the kernel, one observation at a time.
 #[derive(Clone, Debug)]
 pub(super) struct InventoryReader {
     host: Arc<Mutex<Host>>,
@@ -49,7 +49,7 @@ pub(super) fn links(inventory: &Inventory) -> BTreeMap<HoldKey, &PodLink> {
     inventory.pods.iter().filter_map(|link| Some((key(link)?, link))).collect()
 }
 
-/// What went through a link, as the pod sees it.
+/// The traffic of a link, as the pod sees it.
 pub(super) fn traffic(link: &PodLink) -> Traffic {
     let counters = &link.link.counters;
     Traffic {
@@ -60,7 +60,7 @@ pub(super) fn traffic(link: &PodLink) -> Traffic {
     }
 }
 
-/// What is different between holds and kernel. What is under way is left out.
+/// The differences between holds and kernel, without changes in progress.
 pub(super) fn compare(holds: &[HoldView], inventory: &Inventory) -> Vec<Difference> {
     let links = links(inventory);
     let mut differences = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn compare(holds: &[HoldView], inventory: &Inventory) -> Vec<Differen
             differ(whose, format!("holds {}, and has no interface on this host", hold.addresses));
             continue;
         };
-        // To a claim user whose claim is elsewhere no route leads.
+        // No route leads to a claim user whose claim is elsewhere.
         let routed = hold.claim.as_ref().is_none_or(|claim| claim.routed);
         let held = hold.addresses.iter().filter(|_| routed).map(tenure_ipam::Address::to_ip);
         let held: Vec<IpAddr> = held.collect();

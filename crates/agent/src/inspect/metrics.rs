@@ -16,13 +16,13 @@ use crate::objects::ApiHealth;
 type Labels = Vec<(&'static str, String)>;
 type Numbers = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// What is counted of a node: no list of anything but pools.
+/// The counted parts of a node: no list of anything but pools.
 #[derive(Debug)]
 pub(super) struct Seen {
     pools: Vec<PoolView>,
     journal: JournalView,
     holds: usize,
-    /// All, and those that are reached.
+    /// All claim uses, and the reached ones.
     claim_uses: (usize, usize),
     blocks: usize,
     fenced: usize,
@@ -48,7 +48,7 @@ impl Seen {
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
-    /// Held from setting to telling, so that nobody sees half of it.
+    /// Held from setting the values to encoding them, so that nobody sees a mixture.
     whole: Mutex<()>,
     loop_alive: Gauge,
     replayed: Gauge,
@@ -143,7 +143,7 @@ impl Metrics {
         metrics
     }
 
-    /// All of them; of the node only that it does not answer, if it was not seen.
+    /// All metrics as text. If the node did not answer, they say only that of the node.
     pub(super) fn text(
         &self,
         seen: Option<&Seen>,

@@ -1,4 +1,4 @@
-//! The node as JSON: from what the node knows, what the kernel has and what is heard of the API server.
+//! The node as JSON: from the node's state, the kernel and the watches of the API server.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::node::view::{BlockView, CoolingView, HoldView, PoolView, WaitingView}
 use crate::node::{Fence, Node};
 use crate::objects::ApiHealth;
 
-/// One look at a node.
+/// One read of a node's state.
 struct Seen {
     ready: bool,
     problem: Option<String>,
@@ -41,7 +41,7 @@ impl Seen {
 }
 
 impl Inspector {
-    /// Everything that can be told of the node; or why nothing can.
+    /// The complete state of the node, or why it cannot be read.
     pub async fn view(&self) -> Result<tenure_view::Node, String> {
         let inventory = match &self.inner.reader {
             Some(reader) => Some(reader.look().await),

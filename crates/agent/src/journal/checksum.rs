@@ -1,4 +1,4 @@
-//! CRC-32 (ISO 3309, as in Ethernet and zip): tells torn and damaged content from whole.
+//! CRC-32 (ISO 3309, as in Ethernet and zip): detects torn and damaged content.
 
 /// The checksum of some bytes.
 pub(super) fn crc32(bytes: &[u8]) -> u32 {

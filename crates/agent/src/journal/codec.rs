@@ -1,14 +1,13 @@
-//! Records as bytes, and back, whatever the bytes are.
+//! Records as bytes and back, for any bytes.
 //!
 //! ```text
 //! file:   "TENUREJ" version │ frame(origin) │ frame(record) │ frame(record) │ ...
 //! frame:  length │ CRC-32 of the length │ body │ CRC-32 of the body           (numbers: 32 bits, little endian)
 //! ```
 //!
-//! The length has a checksum of its own. Without it, damage to a length would look like a tail that was torn, and all
-//! records behind it would be dropped without a word. So: a file that ends within a frame whose length is sound, or
-//! within the length, was torn by a crash while it was written, and what is torn was never reported as committed.
-//! Everything else is damage.
+//! The length has its own checksum. Without it, a damaged length would look like a torn tail, and all later records would be
+//! dropped silently. So a file that ends within a frame with a valid length, or within the length, was torn by a crash
+//! during a write, and the torn record was never reported as committed. Everything else is damage.
 
 use prost::Message as _;
 
@@ -23,27 +22,28 @@ const HEAD: [u8; 8] = *b"TENUREJ\x01";
 const NUMBER: usize = size_of::<u32>();
 /// Length and checksum of the length.
 const FRAME_HEAD: usize = 2 * NUMBER;
-/// No record is larger, because no call is; a length beyond this is damage even if its checksum is right.
+/// No record is larger, because no call is. A larger length is damage even if its checksum is right.
 const LARGEST: usize = 16 << 20;
 
-/// What was read.
+/// The result of reading a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Where the journal comes from.
     pub origin: Origin,
-    /// What its records say.
+    /// The state that its records add up to.
     pub image: Image,
     /// How many records were read.
     pub records: u64,
-    /// Up to which byte it is whole.
+    /// The number of bytes up to which the journal is complete.
     pub whole: usize,
-    /// How many bytes of a torn record follow.
+    /// The number of bytes of a torn record at the end.
     pub torn: usize,
-    /// How many bytes in between are damaged. They were passed over, and what they said is not in the image.
+    /// How many bytes before that are damaged. They were skipped, and their contents are missing from the
+    /// image.
     pub damaged: usize,
 }
 
-/// Why bytes are no journal to read.
+/// Why bytes cannot be read as a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// They are something else.
@@ -55,15 +55,15 @@ pub enum ReadError {
     /// They are of another version.
     #[error("the journal is of version {found}, accepted is version {}", HEAD[7])]
     Version {
-        /// The version they say.
+        /// The version that they name.
         found: u8,
     },
-    /// They do not say where they come from.
+    /// The origin is missing.
     #[error("the beginning of the journal, which says where it comes from, is damaged")]
     Origin,
 }
 
-/// The beginning of a journal.
+/// The bytes that a journal begins with.
 pub fn begin(origin: &Origin) -> Vec<u8> {
     let mut bytes = HEAD.to_vec();
     let header = HeaderMessage { boot: origin.boot.clone(), node: origin.node.clone() };
@@ -115,7 +115,7 @@ impl Reading {
                     None => len,
                 },
                 Frame::Torn => {
-                    // Behind damage nothing tells a torn frame from more damage.
+                    // After damage, a torn frame cannot be told from more damage.
                     let sound = at == self.whole;
                     *(if sound { &mut self.torn } else { &mut self.damaged }) += bytes.len() - self.whole;
                     return;
@@ -135,7 +135,7 @@ enum Frame<'a> {
     },
     /// The bytes end within it.
     Torn,
-    /// Its content is damaged; the next frame can be looked for after `len` bytes.
+    /// Its content is damaged; the next frame may start `len` bytes later.
     Broken {
         len: usize,
     },
@@ -159,7 +159,7 @@ impl<'a> Frame<'a> {
 }
 
 fn put_frame(body: &[u8], bytes: &mut Vec<u8>) {
-    // Longer than any record is: names and keys are bounded by those who ask.
+    // No record is that long: callers limit names and keys.
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
     bytes.extend_from_slice(&length);
     bytes.extend_from_slice(&crc32(&length).to_le_bytes());

@@ -1,13 +1,14 @@
 //! The journal's file.
 //!
-//! A thread of its own writes it. All records that wait go out with one write and one sync, however many they are, and
-//! then whoever asked is told up to where the journal is committed. When the file has grown to several times of what it
-//! says, it is written anew, beside, and renamed into place.
+//! A thread of its own writes it. All waiting records go out with one write and one sync, however many there
+//! are, and then the thread reports the committed position. When the file is several times larger than its
+//! image, the thread writes the image to a new file and renames that into place.
 //!
-//! Where the file is in memory, as in `/run`, writing takes less than waking a thread for it. Then whoever has records writes
-//! them himself, unless others wait.
+//! If the file is in memory, as in `/run`, writing takes less time than waking a thread. Then the caller
+//! writes its records itself, unless others wait.
 //!
-//! A write that fails (a full `/run`) is told and tried again every second: records stay in order and none is dropped.
+//! A failed write (a full `/run`) is reported and retried every second: records stay in order and none is
+//! dropped.
 
 mod open;
 mod writer;
@@ -24,35 +25,35 @@ pub use open::{Missing, Note, OpenError, Reason};
 use super::image::Image;
 use super::record::Record;
 use open::Lock;
-use writer::{Order, Writer};
+use writer::{Command, Writer};
 
-/// Where a journal comes from. One of another boot or another node describes pods that are not here.
+/// Where a journal comes from. One of another boot or node describes pods that are not here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The kernel's boot id.
+    /// The kernel's boot ID.
     pub boot: String,
     /// The node's name.
     pub node: String,
 }
 
-/// How far the journal is.
+/// How far the journal is committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// The first so many records that were appended since the journal was opened are safe.
+    /// This many records, counted since the journal was opened, are committed.
     UpTo(u64),
-    /// The records after those cannot be written at present; it is tried again.
+    /// The records after those cannot be written at present; the write is retried.
     Failed(String),
 }
 
-/// An open journal. Dropping it writes what waits and ends the thread.
+/// An open journal. Dropping it writes all waiting records and ends the thread.
 #[derive(Debug)]
 pub struct Journal {
-    orders: Sender<Order>,
-    /// How many of them the thread has not taken.
+    commands: Sender<Command>,
+    /// How many commands the thread has not taken yet.
     waiting: Arc<AtomicUsize>,
     writer: Arc<Mutex<Writer>>,
     /// Whether the file is in memory.
-    prompt: bool,
+    in_memory: bool,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
     _lock: Lock,
@@ -63,14 +64,15 @@ pub struct Journal {
 pub struct Opened {
     /// To append to.
     pub journal: Journal,
-    /// What it says.
+    /// The state that it contains.
     pub image: Image,
-    /// What a person should know about how it was found.
+    /// What people should know about how it was found.
     pub notes: Vec<Note>,
 }
 
 impl Journal {
-    /// Opens the journal of a boot in which no agent ran before unless there is one: see [`Journal::open_or_doubt`].
+    /// Opens the journal of a boot on which no agent ran before, unless there is a journal: see
+    /// [`Journal::open_or_doubt`].
     pub fn open(
         directory: &Path,
         origin: &Origin,
@@ -79,13 +81,14 @@ impl Journal {
         Self::open_or_doubt(directory, origin, Missing::FirstOfBoot, told)
     }
 
-    /// Opens the journal in a directory, which is made if it is not there. `told` is called on the journal's own thread.
+    /// Opens the journal in a directory, and creates the directory if needed. `told` is called on the
+    /// journal's own thread.
     ///
-    /// Where records were lost, or are missing although an agent ran, the image says that it is incomplete, and so does the
-    /// journal until the node has written down what it doubts.
+    /// If records were lost, or are missing although an agent ran, the image says that it is incomplete. So
+    /// does the journal until the node has recorded what it doubts.
     ///
-    /// A journal that cannot be used is set aside, and a new one is begun. Fails only if the directory cannot be used
-    /// or another process has the journal open.
+    /// An unusable journal is renamed and a new one is started. Fails only if the directory cannot be used or
+    /// another process has the journal open.
     pub fn open_or_doubt(
         directory: &Path,
         origin: &Origin,
@@ -94,11 +97,11 @@ impl Journal {
     ) -> Result<Opened, OpenError> {
         let found = open::open(directory, origin, missing)?;
         let image = found.image.clone();
-        let prompt = tenure_linux::memory::holds(&found.file);
+        let in_memory = tenure_linux::memory::holds(&found.file);
         let writer = Writer::new(found.path.clone(), found.file, found.len, origin.clone(), found.image);
         let writer = Arc::new(Mutex::new(writer));
         let waiting = Arc::<AtomicUsize>::default();
-        let (orders, received) = mpsc::channel();
+        let (commands, received) = mpsc::channel();
         let run = {
             let (writer, waiting) = (Arc::clone(&writer), Arc::clone(&waiting));
             move || writer::run(&writer, &received, &waiting, told)
@@ -106,42 +109,42 @@ impl Journal {
         let fail = |source| OpenError::Act { act: "start the thread of", path: found.path.clone(), source };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(run).map_err(fail)?;
         let (thread, path) = (Some(thread), found.path);
-        let journal = Self { orders, waiting, writer, prompt, thread, path, _lock: found.lock };
+        let journal = Self { commands, waiting, writer, in_memory, thread, path, _lock: found.lock };
         Ok(Opened { journal, image, notes: found.notes })
     }
 
-    /// Appends records, in this order. Returns at once; what came of it is told.
+    /// Appends records in this order. Returns at once; `told` gets the result.
     pub fn append(&self, records: Vec<Record>) -> io::Result<()> {
-        self.give(Order::Append(records)).map_err(|_| io::Error::other("the journal's thread has ended"))
+        self.send(Command::Append(records)).map_err(|_| io::Error::other("the journal's thread has ended"))
     }
 
-    /// Appends records here and now, and says what came of it, which is not told then; gives them back if that may take
-    /// time, or others come before them.
+    /// Appends records immediately and returns the result, without calling `told`; returns the records if
+    /// that may take time, or others come before them.
     pub fn append_now(&self, records: Vec<Record>) -> Result<Commit, Vec<Record>> {
-        if !self.prompt {
+        if !self.in_memory {
             return Err(records);
         }
-        // Who has the writer and finds nothing waiting comes after all that was given before.
+        // If the lock is free and nothing waits, everything sent before is written.
         let Ok(mut writer) = self.writer.try_lock() else { return Err(records) };
         if self.waiting.load(Ordering::Acquire) > 0 || writer.is_waiting() {
             return Err(records);
         }
-        writer.take(Order::Append(records));
+        writer.take(Command::Append(records));
         let commit = writer.commit();
         if writer.is_waiting() || writer.is_due() {
-            // Neither trying again nor writing anew is a matter of microseconds. Without the thread it is not done; whoever
-            // appends next will hear of that.
-            let _ = self.give(Order::Look);
+            // A retry or a compaction takes longer than microseconds, so the thread does it. If the thread is
+            // gone, the next append reports that.
+            let _ = self.send(Command::Look);
         }
         Ok(commit)
     }
 
-    fn give(&self, order: Order) -> Result<(), mpsc::SendError<Order>> {
+    fn send(&self, command: Command) -> Result<(), mpsc::SendError<Command>> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        self.orders.send(order)
+        self.commands.send(command)
     }
 
-    /// Where the file is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -149,7 +152,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        let _ = self.give(Order::Stop);
+        let _ = self.send(Command::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

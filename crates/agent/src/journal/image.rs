@@ -1,8 +1,8 @@
-//! What all records together say.
+//! The state that all records add up to.
 //!
-//! A journal is read into an image, and compacting a journal is writing down its image. An image takes records in any
-//! order and any number of times: a release never touches a successor, and what is missing because it was damaged leaves
-//! a hold standing rather than losing one.
+//! A journal is read into an image, and compaction writes the image. An image accepts records in any order
+//! and any number of times: a release never touches a successor, and a missing (damaged) record leaves a hold
+//! in place rather than losing one.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,13 +13,13 @@ use tenure_ipam::Addresses;
 use super::record::{BlockFacts, ClaimUseRecord, Held, Known, Record, Released};
 use crate::key::HolderId;
 
-/// Blocks with their holds and what cools.
+/// Blocks with their holds and cooling addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     blocks: BTreeMap<String, ImageBlock>,
     /// Where each holder's hold is.
     places: BTreeMap<HolderId, (String, Place)>,
-    /// Interfaces with claims' addresses.
+    /// Interfaces with addresses of claims.
     claim_uses: BTreeMap<HolderId, ClaimUseRecord>,
     /// The time of the latest record.
     latest: Timestamp,
@@ -30,16 +30,16 @@ pub struct Image {
 /// One block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageBlock {
-    /// What is known of it; nothing if the record that said so was damaged.
+    /// The facts about it; `None` if their record was damaged.
     pub facts: Option<BlockFacts>,
-    /// Whether nothing is handed out of it any more.
+    /// Whether nothing is assigned from it any more.
     pub fenced: bool,
-    /// Whether addresses of it may be in use although no record says so.
+    /// Whether its addresses may be in use although no record says so.
     pub doubted: bool,
     entries: BTreeMap<Place, ImageEntry>,
 }
 
-/// An address that is held, or was.
+/// An address that is or was held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageEntry {
     /// The hold.
@@ -57,7 +57,7 @@ pub struct Freed {
     pub until: Timestamp,
 }
 
-/// Addresses, in an order.
+/// Addresses in a form that can be ordered.
 type Place = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
 fn place(addresses: &Addresses) -> Place {
@@ -65,17 +65,17 @@ fn place(addresses: &Addresses) -> Place {
 }
 
 impl Image {
-    /// What is known when a journal was lost while containers may run.
+    /// The image for a journal that was lost while containers may run.
     pub fn lost() -> Self {
         Self { known: Known::Lost, ..Self::default() }
     }
 
-    /// How much can be told from what it does not say.
+    /// How much the absence of a record means.
     pub fn known(&self) -> Known {
         self.known
     }
 
-    /// Takes one more record in.
+    /// Applies one more record.
     pub fn apply(&mut self, record: Record) {
         self.latest = self.latest.max(record.at().unwrap_or_default());
         match record {
@@ -86,7 +86,7 @@ impl Image {
             Record::Fenced { uid } => self.block(uid).fenced = true,
             Record::Known(known) => self.known = known,
             Record::Doubted { uid, doubted } => {
-                // Of a block that was forgotten nothing is to be known any more.
+                // Nothing is recorded about a block that was forgotten.
                 if doubted || self.blocks.contains_key(&uid) {
                     self.block(uid).doubted = doubted;
                 }
@@ -127,12 +127,13 @@ impl Image {
         self.latest
     }
 
-    /// Whether it says nothing at all.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.claim_uses.is_empty() && self.known == Known::All
     }
 
-    /// Drops what cooled long enough. The youngest number of each block stays, so that none is ever given twice.
+    /// Drops addresses that have cooled. The youngest number of each block stays, so that no number is used
+    /// twice.
     pub fn prune(&mut self) {
         for block in self.blocks.values_mut() {
             let youngest = block.entries.values().map(|entry| entry.hold.sequence).max();
@@ -143,7 +144,7 @@ impl Image {
         }
     }
 
-    /// The records that lead to this image.
+    /// The records that produce this image.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let blocks = self.blocks.iter().flat_map(|(uid, block)| {
             let owned = block.facts.clone().map(Record::Owned);
@@ -196,11 +197,11 @@ impl Image {
         self.claim_uses.insert(id, use_record);
     }
 
-    /// What was held at a place has moved to another.
+    /// Frees the place of a hold that moved to another.
     fn vacate(&mut self, block: &str, place: Place) {
         let Some(old) = self.blocks.get_mut(block) else { return };
         old.entries.remove(&place);
-        // Nothing is known of it and nothing is in it: there is nothing to write down either.
+        // Nothing is known of it and nothing is in it, so there is nothing to write.
         if *old == ImageBlock::default() {
             self.blocks.remove(block);
         }
@@ -230,7 +231,7 @@ impl ImageBlock {
         self.entries.values().filter(|entry| entry.freed.is_none()).map(|entry| &entry.hold)
     }
 
-    /// What was freed, first freed first.
+    /// Freed addresses, first freed first.
     pub fn freed(&self) -> Vec<(&Held, Freed)> {
         let freed = self.entries.values().filter_map(|entry| Some((&entry.hold, entry.freed?)));
         let mut freed: Vec<_> = freed.collect();

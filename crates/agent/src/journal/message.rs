@@ -1,8 +1,8 @@
-//! Records as protobuf messages: an older agent reads what a newer one wrote, and the other way round, as long as the
-//! file's version is the same.
+//! Records as protobuf messages. An older agent reads what a newer one wrote and the other way round, as long
+//! as the file's version is the same.
 //!
-//! A claim user is a hold in a block of its own that nobody else knows. An agent that does not know of claim users finds a hold whose
-//! block it has never heard of, and keeps its addresses back.
+//! A claim user is a hold in a block of its own. An agent that does not know claim users finds a hold in an
+//! unknown block, and reserves its addresses.
 
 use std::net::IpAddr;
 
@@ -46,7 +46,7 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
     RecordMessage { kind: Some(kind) }.encode_to_vec()
 }
 
-/// The record with this body; `None` if there is none.
+/// The record with this body; `None` if it is none.
 pub(super) fn decode(body: &[u8]) -> Option<Record> {
     Some(match RecordMessage::decode(body).ok()?.kind? {
         Kind::Owned(block) => {
@@ -58,7 +58,7 @@ pub(super) fn decode(body: &[u8]) -> Option<Record> {
         Kind::Fenced(uid) => Record::Fenced { uid },
         Kind::Known(0) => Record::Known(Known::All),
         Kind::Known(1) => Record::Known(Known::Asking),
-        // What a newer agent means by another number is no more than this.
+        // Whatever a newer agent means by another number, it is at most this.
         Kind::Known(_) => Record::Known(Known::Lost),
         Kind::Doubted(uid) => Record::Doubted { uid, doubted: true },
         Kind::Trusted(uid) => Record::Doubted { uid, doubted: false },
@@ -104,7 +104,7 @@ fn claim_user_message(use_record: &ClaimUseRecord) -> HoldMessage {
         addresses.next().map(|(address, _)| octets(*address)).unwrap_or_default()
     };
     HoldMessage {
-        // Each its own, because two of them may have the same addresses.
+        // A separate block each, because two claim users may have the same addresses.
         block: format!("guest:{}", use_record.key),
         network: use_record.key.network().to_owned(),
         container: use_record.key.container().to_owned(),
@@ -285,7 +285,7 @@ struct HoldMessage {
     claim_name: String,
     #[prost(bool, tag = "17")]
     reached: bool,
-    /// All that the claim has, also where it has several of a family.
+    /// All addresses of the claim, even several of one family.
     #[prost(message, repeated, tag = "18")]
     claimed: Vec<AddressMessage>,
     #[prost(string, tag = "19")]
@@ -295,8 +295,9 @@ struct HoldMessage {
     key_kind: u32,
 }
 
-/// Whether the network of a key is known. Older agents did not write it: then a slash says that it is not, because the
-/// names of pools whose records were adopted had one, and the names of networks have none. It is still left out where that is right.
+/// Whether the network of a key is known. Older agents did not write it. Then a slash means that it is not
+/// known: the names of pools with adopted records had one, and the names of networks have none. The field is
+/// still omitted where that rule gives the right answer.
 mod key_kind {
     pub(super) const BY_NAME: u32 = 0;
     pub(super) const NETWORK: u32 = 1;
@@ -324,7 +325,7 @@ struct ReleasedMessage {
 /// Where a journal comes from.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct HeaderMessage {
-    /// The kernel's boot id.
+    /// The kernel's boot ID.
     #[prost(string, tag = "1")]
     pub(super) boot: String,
     /// The node's name.

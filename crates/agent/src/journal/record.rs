@@ -1,19 +1,19 @@
-//! One thing that happened on a node.
+//! One change on a node.
 //!
-//! Every record stands on its own: what it says does not depend on records before it, so that one that is lost to damage
-//! takes nothing else with it.
+//! Every record is self-contained: its meaning does not depend on earlier records, so a damaged record takes
+//! no other with it.
 
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Sequence, Subnet};
 
 use crate::key::{HoldKey, Pod};
 
-/// One thing that happened.
+/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// This node owns a block from now on.
     Owned(BlockFacts),
-    /// Nothing is handed out of a block from now on, for good.
+    /// Nothing is assigned from a block from now on, for good.
     Fenced {
         /// The block's UID.
         uid: String,
@@ -23,17 +23,17 @@ pub enum Record {
         /// The block's UID.
         uid: String,
     },
-    /// An address (or pair) is held from now on. The key's earlier hold, if any, has moved here.
+    /// An address (or pair) is held from now on. The key's earlier hold, if any, moved here.
     Held(Held),
     /// An address (or pair) was freed.
     Released(Released),
-    /// An interface has a claim's addresses from now on, or something about that is different.
+    /// An interface has a claim's addresses from now on, or something about that changed.
     ClaimUse(ClaimUseRecord),
-    /// An interface does not have a claim's addresses any more; the claim does.
+    /// An interface no longer has a claim's addresses; the claim keeps them.
     ClaimUseEnded(ClaimUseRecord),
-    /// How much can be told from what no record says.
+    /// How much the absence of a record means.
     Known(Known),
-    /// Addresses of a block may be in use although no record says so. Or not any more.
+    /// Whether addresses of a block may be in use although no record says so.
     Doubted {
         /// The block's UID.
         uid: String,
@@ -42,19 +42,20 @@ pub enum Record {
     },
 }
 
-/// How much can be told from what no record says.
+/// How much the absence of a record means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Known {
-    /// All that is held is on record.
+    /// All holds are on record.
     #[default]
     All,
-    /// Blocks whose holds may be forgotten are marked as doubted, and others are being asked who uses which addresses.
+    /// Blocks whose holds may be incomplete are marked as doubted, and other sources are being asked who uses
+    /// which addresses.
     Asking,
     /// An earlier journal of this boot was lost or damaged: any hold may be missing.
     Lost,
 }
 
-/// What is known of a block.
+/// The facts about a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockFacts {
     /// The UID of its object.
@@ -65,20 +66,20 @@ pub struct BlockFacts {
     pub pool: String,
     /// Its networks.
     pub subnet: Subnet,
-    /// Among whose addresses its are unique; empty for the cluster's own.
+    /// The realm within which its addresses are unique; empty for the cluster's own.
     pub realm: String,
 }
 
 /// A hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The UID of the block that the address is of.
+    /// The UID of the address's block.
     pub block: String,
-    /// Whose it is.
+    /// The holder.
     pub key: HoldKey,
-    /// The pod that it is for.
+    /// Its pod.
     pub pod: Pod,
-    /// Whether the interface is ours too, and not only the address.
+    /// Whether the interface is ours, and not only the address.
     pub interface: bool,
     /// The address, or the address of each family.
     pub addresses: Addresses,
@@ -86,32 +87,32 @@ pub struct Held {
     pub sequence: Sequence,
     /// Since when.
     pub since: Timestamp,
-    /// The path of the pod's namespace; empty if it is not known.
+    /// The path of the pod's namespace; empty if unknown.
     pub netns: String,
 }
 
-/// A claim user: an interface with the addresses of a claim, which are of no block of this node.
+/// A claim user: an interface with the addresses of a claim, which are in no block of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimUseRecord {
     /// The claim's UID.
     pub claim: String,
-    /// The claim, for people: `namespace/name`.
+    /// The claim for people: `namespace/name`.
     pub claim_name: String,
-    /// The pool that its network asks for addresses of otherwise; empty if it is not known.
+    /// The pool that its network otherwise uses; empty if unknown.
     pub pool: String,
-    /// Whose the interface is.
+    /// The holder.
     pub key: HoldKey,
-    /// The pod that it is for.
+    /// Its pod.
     pub pod: Pod,
-    /// Whether the interface is ours too.
+    /// Whether the interface is ours.
     pub interface: bool,
-    /// The claim's addresses, with the length of their prefix.
+    /// The claim's addresses with their prefix lengths.
     pub addresses: Vec<(Address, u8)>,
-    /// Whether packets are to arrive at it.
+    /// Whether packets should arrive at it.
     pub reached: bool,
     /// Since when.
     pub since: Timestamp,
-    /// The path of the pod's namespace; empty if it is not known.
+    /// The path of the pod's namespace; empty if unknown.
     pub netns: String,
 }
 
@@ -127,7 +128,7 @@ pub struct Released {
 }
 
 impl Record {
-    /// The UID of the block that it is about; empty if it is about none.
+    /// The UID of its block; empty if it has none.
     pub fn block(&self) -> &str {
         match self {
             Self::Owned(facts) => &facts.uid,
@@ -138,7 +139,7 @@ impl Record {
         }
     }
 
-    /// When it happened, where it says so.
+    /// When it happened, if known.
     pub(super) fn at(&self) -> Option<Timestamp> {
         match self {
             Self::Held(held) => Some(held.since),

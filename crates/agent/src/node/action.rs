@@ -1,4 +1,4 @@
-//! What a node wants done.
+//! The actions that a node requests.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{AskId, CallError, Job, Ticket};
 use crate::journal::{Held, Record};
 use crate::key::{HoldKey, Pod};
 
-/// What a node wants done.
+/// An action that a node requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Append a record to the journal. Positions count from 1.
@@ -19,69 +19,69 @@ pub enum Action {
         /// The record.
         record: Record,
     },
-    /// Make an interface.
+    /// Create an interface.
     Wire(WireJob),
-    /// Take an interface out of service.
+    /// Remove an interface.
     Unwire {
-        /// To be named in the answer.
+        /// The answer names it.
         job: Job,
-        /// Whose it is.
+        /// The holder.
         key: HoldKey,
-        /// The pod that it was for.
+        /// Its pod.
         pod: Pod,
     },
-    /// Look whether an interface is as it should be.
+    /// Check whether an interface is as it should be.
     Inspect(WireJob),
-    /// See to it that routes lead to these holders' interfaces, and to no others: after a start, and when a look found
-    /// other ones. A holder may be there more than once.
+    /// Make routes lead to these holders' interfaces and to no others: after a start, and when an observation
+    /// found others. A holder may appear more than once.
     ///
-    /// It must be carried out after everything that was asked of the kernel before, and before everything later.
+    /// The kernel must do this after everything requested before it, and before everything requested later.
     Repair(Vec<(HoldKey, Addresses)>),
-    /// Have routes lead to a holder's interface, or none: the interface stays. A route takes the place of one that leads
-    /// to the same address elsewhere. Not answered; a look finds what did not come of it.
+    /// Make routes lead to a holder's interface, or remove them; the interface stays. A route replaces one
+    /// that leads to the same address elsewhere. There is no answer; the next observation finds what failed.
     ///
-    /// In order with everything else that is asked of the kernel.
+    /// Ordered with everything else that is requested from the kernel.
     Reach {
-        /// Whose it is.
+        /// The holder.
         key: HoldKey,
-        /// The pod that it is for.
+        /// Its pod.
         pod: Pod,
         /// Its addresses.
         addresses: Addresses,
-        /// Whether routes are to lead to it.
+        /// Whether routes lead to the interface afterwards.
         reached: bool,
     },
-    /// Have an interface that somebody else made answer for its addresses, and tell everyone on its segment that they are
-    /// here; or have it answer nobody. It may come a little later than this. Not answered.
+    /// Make an interface of another plugin answer for its addresses and announce them on its segment, or make
+    /// it answer nobody. This may happen a little later. There is no answer.
     Announce {
-        /// Whose it is; it says the interface's name.
+        /// The holder; it contains the interface's name.
         key: HoldKey,
         /// The path of the pod's namespace.
         netns: String,
         /// The addresses.
         addresses: Vec<Address>,
-        /// Whether they are here.
+        /// Whether the addresses are here.
         reached: bool,
-        /// Whether another interface has them, too, so that it has to be told again and again: whoever makes interfaces announces
-        /// their addresses, and does not ask us.
+        /// Whether another interface has the addresses as well, so that they must be announced repeatedly:
+        /// whoever creates an interface announces its addresses without asking us.
         contested: bool,
     },
-    /// Look at what the kernel has of ours.
+    /// Observe what the kernel has of ours.
     Look {
-        /// To be named in the answer.
+        /// The answer names it.
         job: Job,
-        /// Holders whose interface ours is: is it there?
+        /// Holders with an interface of ours: does it exist?
         interfaces: Vec<HoldKey>,
-        /// Holders whose interface is somebody else's, and the paths of their namespaces: are these there?
+        /// Holders with another plugin's interface, and the paths of their namespaces: do these exist?
         namespaces: Vec<(HoldKey, String)>,
     },
-    /// Ask who uses which addresses on this machine: network namespaces, this node's pods, and what the runtime remembers.
-    /// Answered in any case, by [`Event::Consulted`](super::Event::Consulted).
+    /// Ask who uses which addresses on this machine: network namespaces, this node's pods, and the runtime's
+    /// cached results. Always answered, by [`Event::Consulted`](super::Event::Consulted).
     Consult {
-        /// To be named in the answer.
+        /// The answer names it.
         job: Job,
     },
-    /// Ask the API server, and not a watch, whether these holders' pods are there, by UID. Answered by
+    /// Ask the API server, not a watch, whether these holders' pods exist, by UID. Answered by
     /// [`Event::PodsAsked`](super::Event::PodsAsked), or not at all.
     AskAboutPods(Vec<(HoldKey, Pod)>),
     /// Answer a call.
@@ -91,16 +91,16 @@ pub enum Action {
         /// The answer.
         outcome: Result<Done, CallError>,
     },
-    /// Ask the controller for a block.
+    /// Request a block from the controller.
     AskForBlock {
-        /// To be named in the answer.
+        /// The answer names it.
         ask: AskId,
-        /// Of which pool.
+        /// The pool.
         pool: String,
-        /// Whether anybody waits for it.
+        /// Whether calls wait for it.
         urgency: Urgency,
     },
-    /// Delete a block's object, if it still has this UID and still names this node. What is found instead is told, by
+    /// Delete a block's object if it still has this UID and still names this node. The result comes as
     /// [`Event::BlockGone`](super::Event::BlockGone) or [`Event::BlockSeen`](super::Event::BlockSeen).
     ReturnBlock {
         /// Its name.
@@ -108,8 +108,8 @@ pub enum Action {
         /// Its UID.
         uid: String,
     },
-    /// Take the mark off a block's object by which somebody means to release it, if it still has this UID and still names this
-    /// node. What is found then is told, by [`Event::BlockSeen`](super::Event::BlockSeen) or
+    /// Remove the release mark from a block's object, if it still has this UID and still names this node. The
+    /// result comes as [`Event::BlockSeen`](super::Event::BlockSeen) or
     /// [`Event::BlockGone`](super::Event::BlockGone).
     KeepBlock {
         /// Its name.
@@ -119,59 +119,59 @@ pub enum Action {
     },
     /// Export exactly these networks.
     Export(BTreeSet<Cidr>),
-    /// Tell people.
+    /// Publish a report.
     Report(Report),
 }
 
-/// An interface to make or to look at.
+/// An interface to create or to check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireJob {
-    /// To be named in the answer.
+    /// The answer names it.
     pub job: Job,
-    /// Whose it is.
+    /// The holder.
     pub key: HoldKey,
-    /// The pod that it is for.
+    /// Its pod.
     pub pod: Pod,
     /// Its addresses.
     pub addresses: Addresses,
     /// Whether routes lead to it.
     pub reached: bool,
-    /// What else is to be known.
+    /// The rest of the interface's configuration.
     pub wiring: Wiring,
 }
 
-/// A call that succeeded.
+/// The result of a successful call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The addresses are held, and the interface, if it is ours, is in place.
     Added {
         /// The addresses.
         addresses: Addresses,
-        /// The networks of the block that they are of, if they are of one.
+        /// The networks of their block, if they are from a block.
         subnet: Option<Subnet>,
         /// The interface.
         link: Option<Link>,
-        /// Whether nothing was held before, and no earlier ADD asked for it.
+        /// Whether this call created the hold: nothing was held before, and no earlier ADD asked for it.
         new: bool,
     },
     /// Nothing is held.
     Removed,
-    /// All is as it should be.
+    /// Everything is as it should be.
     Checked,
-    /// This many holds that were not alive have ended.
+    /// How many holds ended because they were not alive.
     Swept(usize),
 }
 
-/// Whether anybody waits for a block.
+/// Whether calls wait for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// So many do.
+    /// This many do.
     Waiting(usize),
-    /// It is for those who come next.
+    /// The block is for later calls.
     Ahead,
 }
 
-/// Why nothing is handed out of a block any more.
+/// Why nothing is assigned from a block any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Its object is gone.
@@ -180,52 +180,52 @@ pub enum Fence {
     OtherNode(String),
     /// There is an object of the same name with this other UID.
     Replaced(String),
-    /// Its object has other networks than before.
+    /// The networks of its object changed.
     Changed,
-    /// It was given back.
+    /// The node returned it.
     Returned,
-    /// It was fenced before the agent was restarted.
+    /// It was fenced before the agent's last start.
     Before,
 }
 
-/// What was left over.
+/// What leaked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leak {
-    /// A hold whose interface is gone, although nobody asked for that.
+    /// A hold whose interface is gone without a DEL.
     NoInterface,
-    /// A hold for an interface of somebody else, whose namespace is gone: its path.
+    /// A hold for another plugin's interface whose namespace is gone: its path.
     NoNamespace(String),
     /// A link that nobody holds an address for.
     NoHold,
 }
 
-/// What people should know.
+/// Something that people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// All that is held is known; addresses are handed out from now on.
+    /// All holds are known; the node assigns addresses from now on.
     Replayed {
         /// Blocks of this node.
         blocks: usize,
         /// Holds.
         holds: usize,
     },
-    /// Nothing is handed out of a block any more; its holds stay until they are released.
+    /// Nothing is assigned from a block any more; its holds stay until they are released.
     Fenced {
         /// The block's name.
         block: String,
         /// Its UID.
         uid: String,
-        /// Among whose addresses its are unique; empty for the cluster's own.
+        /// The realm within which its addresses are unique; empty for the cluster's own.
         realm: String,
         /// Why.
         fence: Fence,
-        /// What is held in it.
+        /// The holds in it.
         holds: Vec<Held>,
     },
-    /// A link uses addresses that are of no block of this node, or that somebody else holds. They are not handed out
-    /// until it is released.
+    /// A link uses addresses that are in no block of this node, or that have another holder. They are not
+    /// assigned until it is released.
     Stray {
-        /// Whose link.
+        /// The link's holder.
         key: HoldKey,
         /// The pod.
         pod: Pod,
@@ -234,20 +234,20 @@ pub enum Report {
         /// What is wrong with them.
         problem: String,
     },
-    /// Something was left over, twice observed, and is being put away.
+    /// A leak, observed twice; it is being repaired.
     Leak {
-        /// Whose it was.
+        /// The holder.
         key: HoldKey,
         /// The pod.
         pod: Pod,
         /// The addresses.
         addresses: Vec<Address>,
-        /// What was left over.
+        /// What leaked.
         leak: Leak,
     },
-    /// Routes to pods were not as they should be, and are being put right.
+    /// Routes to pods were wrong and are being repaired.
     Routes {
-        /// What was wrong with them.
+        /// What was wrong.
         differences: Vec<String>,
     },
     /// A block's networks cannot be used.
@@ -257,26 +257,26 @@ pub enum Report {
         /// Its networks.
         subnet: Subnet,
     },
-    /// A block's networks overlap with another one's, so that nothing is handed out of it.
+    /// A block's networks overlap with another block's, so nothing is assigned from it.
     Overlap {
         /// The block.
         block: String,
-        /// The one that has the addresses.
+        /// The block that keeps the addresses.
         other: String,
     },
-    /// There are no blocks for a pool.
+    /// A pool has no blocks for this node.
     PoolRefused {
         /// The pool.
         pool: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         message: String,
     },
-    /// There are blocks for a pool again.
+    /// A pool has blocks again.
     PoolHealed {
         /// The pool.
         pool: String,
     },
-    /// The journal cannot be written; nothing new is handed out until it can.
+    /// The journal cannot be written; nothing new is assigned until it can.
     JournalFailed {
         /// Why.
         message: String,

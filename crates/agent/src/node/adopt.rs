@@ -1,8 +1,8 @@
-//! New blocks, and what of their addresses is in use already.
+//! New blocks, and those of their addresses that are already in use.
 //!
-//! A block may come with addresses that somebody here has: its object was deleted and made again, the node was
-//! registered anew, or the journal was lost. Such holds move into the block, and what cools goes on cooling there. What
-//! does not fit is kept back until it is released.
+//! A block may arrive with addresses that holders on this node have: its object was deleted and recreated,
+//! the node was registered again, or the journal was lost. Such holds move into the block, and cooling
+//! addresses continue to cool there. Addresses that do not fit are reserved until they are released.
 
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted, State};
@@ -19,7 +19,7 @@ impl Node {
     pub(super) fn block_seen(&mut self, seen: SeenSlice) {
         if let Some(start) = &mut self.start {
             let known = start.blocks.remove(&seen.block.uid).map(|known| known.records);
-            // What is told again without records says nothing of them.
+            // A repeated event without records does not mean that there are none.
             let records = if seen.records.is_empty() { known.unwrap_or_default() } else { seen.records };
             start.blocks.insert(seen.block.uid.clone(), SeenSlice { records, ..seen });
             return;
@@ -42,13 +42,13 @@ impl Node {
         }
     }
 
-    /// Whether there is a block of this name, or was one and something of it is left.
+    /// Whether there is a block of this name, or holds of a former one.
     pub(super) fn knows_name(&self, seen: &SeenSlice) -> bool {
         let same = |block: &Owned| block.facts.name == seen.block.name && block.facts.realm == seen.realm;
         self.blocks.values().any(same)
     }
 
-    /// A block that is known: whose is it now?
+    /// A known block: who owns it now?
     fn see_again(&mut self, again: &SeenSlice, ours: bool) {
         let seen = &again.block;
         let Some(block) = self.blocks.get_mut(&seen.uid) else { return };
@@ -67,7 +67,7 @@ impl Node {
         self.dismiss(&seen.uid);
     }
 
-    /// An object that was given up and is there after all: nothing is handed out of it, it is given back.
+    /// An object that this node gave up still exists: nothing is assigned from it, and the node returns it.
     fn take_back(&mut self, seen: &SeenSlice) {
         let cooling = self.cooling(&seen.block.pool);
         let Some(mut block) = Owned::new(facts_of(seen), cooling, self.now) else { return };
@@ -79,7 +79,7 @@ impl Node {
         self.blocks.insert(uid, block);
     }
 
-    /// An unknown UID under a known name: the old object is gone, and we were not told yet.
+    /// A known name with an unknown UID: the old object is gone, and its deletion was not reported yet.
     fn replace(&mut self, seen: &SeenSlice) {
         let same_name = self
             .blocks
@@ -95,7 +95,7 @@ impl Node {
         }
     }
 
-    /// Takes a block of ours into use. Records say something only where nothing is `known` of it.
+    /// Starts to use a block of this node. Its records count only if nothing is `known` of it.
     pub(super) fn adopt(&mut self, slice: SeenSlice, known: bool) {
         let facts = facts_of(&slice);
         let SeenSlice { block: seen, records, .. } = slice;
@@ -115,12 +115,12 @@ impl Node {
         self.granted_is_here(&seen.name);
         let useless = |block: &Owned| !block.is_usable() || block.engine.counts().free == 0;
         if asked_for && self.blocks.get(&uid).is_some_and(useless) {
-            // Else the next one would be asked for at once, and the next.
+            // Otherwise the node would request the next block at once, and the next.
             self.useless(&seen.pool, &seen.name);
         }
     }
 
-    /// Finds out what of a block's addresses is in use elsewhere.
+    /// Finds out which of a block's addresses are in use elsewhere.
     pub(super) fn clear(&mut self, uid: &str) {
         let Some(block) = self.blocks.get_mut(uid) else { return };
         block.shadow = None;
@@ -128,7 +128,7 @@ impl Node {
         let name = facts.name.clone();
         self.touch(&facts.pool);
         let shadow = self.blocks.iter().find(|(other, block)| {
-            *other != uid && block.fence.is_none() && block.shadow.is_none() && block.rivals(&facts)
+            *other != uid && block.fence.is_none() && block.shadow.is_none() && block.overlaps(&facts)
         });
         if let Some((other, block)) = shadow {
             let (other, other_name) = (other.clone(), block.facts.name.clone());
@@ -142,23 +142,23 @@ impl Node {
         self.reserve(uid);
     }
 
-    /// Moves holds and what cools out of fenced blocks with the same addresses, and strays, into this one.
+    /// Moves holds, cooling addresses and strays with the same addresses from fenced blocks into this one.
     fn inherit(&mut self, uid: &str) {
         let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
         let fenced = self
             .blocks
             .iter()
-            .filter(|(other, block)| *other != uid && block.fence.is_some() && block.rivals(&facts));
+            .filter(|(other, block)| *other != uid && block.fence.is_some() && block.overlaps(&facts));
         let fenced: Vec<String> = fenced.map(|(uid, _)| uid.clone()).collect();
         self.inherit_cooling(&fenced, uid);
         let movable = self.attachments.iter().filter(|(_, it)| match &it.place {
-            // The journal says already that it is free.
+            // The journal already says that it is free.
             _ if it.phase == Phase::Releasing => false,
             AddressLocation::Nowhere | AddressLocation::Claim(_) => false,
             AddressLocation::Block { uid, .. } => fenced.contains(uid),
             AddressLocation::Stray(_) => self.is_of_realm(it, &facts),
         });
-        // Who had an address of a block comes before those of whom only the kernel knows.
+        // Holders of a block's addresses come before those that only the kernel knows.
         let mut movable: Vec<(bool, HolderId)> =
             movable.map(|(id, it)| (it.block().is_none(), *id)).collect();
         movable.sort_unstable();
@@ -170,7 +170,7 @@ impl Node {
         }
     }
 
-    /// Lets what cools in fenced blocks go on cooling in this one.
+    /// Makes addresses that cool in fenced blocks continue to cool in this one.
     fn inherit_cooling(&mut self, fenced: &[String], uid: &str) {
         let mut cooling: Vec<(Timestamp, HolderId, Vec<Address>)> = Vec::new();
         for source in fenced.iter().filter_map(|uid| self.blocks.get(uid)) {
@@ -188,7 +188,7 @@ impl Node {
         }
     }
 
-    /// Moves one hold into a block, if it is exactly an address (or pair) of it that nobody else has.
+    /// Moves one hold into a block, if its address (or pair) is in the block and nobody else holds it.
     fn move_into(&mut self, id: HolderId, uid: &str) {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let addresses = attachment.every_address();
@@ -214,7 +214,7 @@ impl Node {
         let before = std::mem::replace(&mut attachment.place, place);
         attachment.pool = pool;
         let held = attachment.held();
-        self.moved_in(id);
+        self.index_slice_holder(id);
         if let AddressLocation::Block { uid: old, hold } = before
             && let Some(old) = self.blocks.get_mut(&old)
         {
@@ -225,7 +225,7 @@ impl Node {
         }
     }
 
-    /// Keeps back what a pool excludes and what somebody has who is not in the block.
+    /// Reserves what a pool excludes, and addresses whose holders are not in the block.
     pub(super) fn reserve(&mut self, uid: &str) {
         let Some(block) = self.blocks.get(uid) else { return };
         let pool = self.pools.get(&block.facts.pool).and_then(|pool| pool.facts.as_ref());
@@ -240,7 +240,7 @@ impl Node {
         let networks: Vec<_> = block.networks().collect();
         let Some(block) = self.blocks.get_mut(uid) else { return };
         for network in networks {
-            // Cannot fail: these are its own networks. What lies outside of them does not matter to it.
+            // Cannot fail: these are the block's own networks. Addresses outside of them do not matter.
             let _ = block.engine.unreserve(network.first(), network.last());
         }
         for (first, last) in kept_back {
@@ -248,7 +248,7 @@ impl Node {
         }
     }
 
-    /// Addresses that were kept back in blocks where their holder was not: there they cool now.
+    /// Starts the cooling of addresses that were reserved in blocks other than their holder's.
     pub(super) fn cool_elsewhere(&mut self, id: HolderId, addresses: &[Address], released_in: &str) {
         let facts = self.blocks.get(released_in).map(|block| block.facts.clone());
         self.cool_where(id, addresses, |block| {
@@ -257,7 +257,7 @@ impl Node {
         });
     }
 
-    /// The same for one that was in no block, wherever it was kept back ([`Node::is_of_realm`]).
+    /// The same for a holder in no block, wherever its addresses were reserved ([`Node::is_of_realm`]).
     pub(super) fn cool_stray(&mut self, id: HolderId, addresses: &[Address], interface: bool) {
         self.cool_where(id, addresses, |block| !block.is_slice() || !interface);
     }
@@ -273,7 +273,7 @@ impl Node {
         }
     }
 
-    /// Lets an address of a block cool that somebody used whom nobody knows.
+    /// Starts the cooling of an address that an unknown holder used.
     pub(super) fn cool_unknown(&mut self, uid: &str, address: Address) {
         let Ok(key) = HoldKey::new("", format!("unknown-{address}"), UNSAID) else { return };
         let id = key.id();
@@ -281,7 +281,7 @@ impl Node {
         self.cool(uid, id, &[address], self.now);
     }
 
-    /// Lets an address of a block cool as if it had been held there.
+    /// Makes an address of a block cool as if it had been held there.
     fn cool(&mut self, uid: &str, id: HolderId, addresses: &[Address], freed_at: Timestamp) {
         let Some(block) = self.blocks.get_mut(uid) else { return };
         let Some(address) = addresses.iter().copied().find(|address| block.has(*address)) else { return };
@@ -291,7 +291,7 @@ impl Node {
             Ok(State::Cooling(cooling)) if cooling.until < until => {}
             _ => return,
         }
-        // The engine takes releases in the order of their times, and a longer rest does no harm.
+        // The engine takes releases in the order of their times, and cooling longer does no harm.
         let freed_at = block.last_freed().map_or(freed_at, |last| last.max(freed_at));
         let Ok(Granted::New(hold)) = block.engine.replay(id, address, None) else { return };
         block.engine.release(&id, hold.sequence, freed_at);
@@ -313,7 +313,7 @@ impl Node {
     }
 }
 
-/// What the journal keeps of a block.
+/// The facts about a block that the journal keeps.
 pub(super) fn facts_of(seen: &SeenSlice) -> BlockFacts {
     let SeenSlice { block, realm, .. } = seen;
     BlockFacts {

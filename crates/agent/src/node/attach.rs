@@ -1,4 +1,4 @@
-//! ADD and CHECK, and what the kernel says about them.
+//! ADD and CHECK, and the kernel's results for them.
 
 use tenure_ipam::{Address, Hold, Subnet};
 
@@ -9,7 +9,7 @@ use super::{Action, CallError, Done, Job, KernelError, Node, Planted, PoolError,
 use crate::journal::Record;
 use crate::key::HolderId;
 
-/// What a job of the kernel is for.
+/// The purpose of a kernel job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Wire(HolderId),
@@ -41,7 +41,7 @@ impl Node {
             return self.answer(ticket, Err(failure));
         }
         if attachment.is_unknown() && attachment.phase == Phase::Held && attach.claim_use.is_none() {
-            // It has no address that could be kept; making its interface again does no harm.
+            // It has no address to keep, and creating its interface again does no harm.
             self.trust(id);
             self.attachments.remove(&id);
             return self.begin(ticket, attach);
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// Lets a new holder wait for an address; [`Node::settle`] serves it at once if there is one.
+    /// Queues a new holder for an address; [`Node::settle`] serves it at once if one is free.
     fn begin(&mut self, ticket: Ticket, attach: Attach) {
         let pool = self.pools.get_mut(&attach.pool);
         let facts = pool.as_ref().and_then(|pool| pool.facts.as_ref());
@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// An ADD for what is held already: the interface is verified, the address stays.
+    /// An ADD for an existing hold: the address stays, and the interface is verified.
     fn repeat(&mut self, id: HolderId, ticket: Ticket, attach: Attach) {
         let (now, job) = (self.now, Job(self.number()));
         self.trust(id);
@@ -103,9 +103,9 @@ impl Node {
                 attachment.adds.push((ticket, now));
                 let wire = Wire::Nothing;
                 attachment.phase = Phase::Attaching(Attaching { fresh: false, committed, wire, undo: false });
-                return self.speak(id);
+                return self.announce(id);
             }
-            self.speak(id);
+            self.announce(id);
             let subnet = self.subnet_of(id);
             return self.answer(ticket, Ok(Done::Added { addresses, subnet, link: None, new: false }));
         };
@@ -118,7 +118,7 @@ impl Node {
         self.actions.push(Action::Wire(wire_job));
     }
 
-    /// Takes note of where a holder is now.
+    /// Records the holder's current namespace.
     fn remember_namespace(&mut self, id: HolderId, netns: &str) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         if !netns.is_empty() && attachment.netns != netns {
@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// Has the interface made of one that is being set up.
+    /// Requests the interface of a holder that is being set up.
     pub(super) fn wire(&mut self, id: HolderId, wiring: Wiring) {
         let job = Job(self.number());
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
@@ -143,8 +143,8 @@ impl Node {
         self.actions.push(Action::Wire(WireJob { job, key, pod, addresses, reached, wiring }));
     }
 
-    /// A waiting holder got an address: records and wires it, both at once. Should the agent die in between, either of
-    /// the two is enough to find the hold again.
+    /// A waiting holder got an address: records and wires it at the same time. If the agent dies in between,
+    /// either of the two is enough to find the hold again.
     pub(super) fn set_up(&mut self, id: HolderId, uid: String, hold: Hold) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.since = self.now;
@@ -152,7 +152,7 @@ impl Node {
         let wiring = attachment.wiring.take();
         attachment.phase =
             Phase::Attaching(Attaching { fresh: true, committed: false, wire: Wire::Nothing, undo: false });
-        self.moved_in(id);
+        self.index_slice_holder(id);
         let Some(attachment) = self.attachments.get(&id) else { return };
         if let Some(held) = attachment.held() {
             let position = self.record(Record::Held(held));
@@ -182,10 +182,10 @@ impl Node {
         let Some(setting) = self.attaching(id) else { return };
         setting.wire = Wire::Nothing;
         if setting.fresh {
-            // The kernel may have kept a part: it is taken away before the address is.
+            // The kernel may have kept a part, which must go before the address is freed.
             self.undo(id, &error.into());
         } else {
-            // A running pod keeps its address, whatever became of this look at its interface.
+            // A running pod keeps its address, whatever the result of this check of its interface.
             let undo = setting.undo;
             self.fail_adds(id, &error.into());
             match self.attachments.get_mut(&id) {
@@ -195,7 +195,7 @@ impl Node {
         }
     }
 
-    /// Ends an ADD that is under way: those who wait are told at once, and the rest is undone.
+    /// Fails an ADD in progress: answers the waiting calls at once and undoes the rest.
     pub(super) fn undo(&mut self, id: HolderId, failure: &CallError) {
         self.fail_adds(id, failure);
         if let Some(setting) = self.attaching(id) {
@@ -204,7 +204,7 @@ impl Node {
         self.proceed(id);
     }
 
-    /// Goes on with a holder that is being set up, if nothing that it waits for is left.
+    /// Continues to set up a holder once nothing that it waits for is left.
     pub(super) fn proceed(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let Phase::Attaching(setting) = &mut attachment.phase else { return };
@@ -228,7 +228,7 @@ impl Node {
         let subnet = self.subnet_of(id);
         for (ticket, _) in adds {
             self.answer(ticket, Ok(Done::Added { addresses, subnet, link: link.clone(), new }));
-            // Others have asked for what the first was given.
+            // The later calls asked for what the first one got.
             new = false;
         }
     }
@@ -272,18 +272,19 @@ impl Node {
         self.answer(ticket, outcome);
     }
 
-    /// The networks of the block that a holder's address is of.
+    /// The networks of the block with the holder's address.
     fn subnet_of(&self, id: HolderId) -> Option<Subnet> {
         let block = self.attachments.get(&id)?.block()?;
         self.blocks.get(block).map(|block| block.facts.subnet)
     }
 
-    /// Takes a job off the list if it is of this kind. What is late, repeated or from before a restart is not there.
+    /// Removes a job of this kind from the list. Late or repeated jobs and those from before a restart are
+    /// not in it.
     pub(super) fn take_job(&mut self, job: Job, is: impl Fn(&Purpose) -> bool) -> Option<Purpose> {
         self.jobs.get(&job).is_some_and(is).then(|| self.jobs.remove(&job)).flatten()
     }
 
-    /// What being set up has come to, if it is being set up.
+    /// The state of a holder that is being set up.
     pub(super) fn attaching(&mut self, id: HolderId) -> Option<&mut Attaching> {
         match &mut self.attachments.get_mut(&id)?.phase {
             Phase::Attaching(setting) => Some(setting),
@@ -291,7 +292,7 @@ impl Node {
         }
     }
 
-    /// Tells all ADDs that wait for a holder that they failed.
+    /// Fails all ADDs that wait for a holder.
     pub(super) fn fail_adds(&mut self, id: HolderId, failure: &CallError) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         for (ticket, _) in std::mem::take(&mut attachment.adds) {

@@ -1,4 +1,4 @@
-//! One holder: where its address is, how far it is, and who waits for that.
+//! One holder: its address, its phase, and the calls that wait for it.
 
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Hold};
@@ -14,72 +14,72 @@ use crate::key::{HoldKey, Pod};
 pub(super) struct Attachment {
     pub(super) key: HoldKey,
     pub(super) pod: Pod,
-    /// The pool that its address is of, or shall be.
+    /// The pool of its address, present or future.
     pub(super) pool: String,
-    /// The path of the pod's namespace; empty if it is not known.
+    /// The path of the pod's namespace; empty if unknown.
     pub(super) netns: String,
-    /// Whether the interface is ours too.
+    /// Whether the interface is ours.
     pub(super) interface: bool,
-    /// Whether routes lead to it no more, because its address may be somebody else's and its pod is gone.
+    /// Whether routes to it were removed, because its pod is gone and its address may have another holder.
     pub(super) silenced: bool,
-    /// The interface that the ADD under way asks for.
+    /// The interface that the ADD in progress asks for.
     pub(super) wiring: Option<Wiring>,
-    /// The addresses that the ADD under way would like.
+    /// Which addresses the ADD in progress accepts or prefers.
     pub(super) wish: Wish,
-    /// Since when it has its address.
+    /// When it got its address.
     pub(super) since: Timestamp,
     pub(super) place: AddressLocation,
-    /// What the journal says of one that fits no block.
+    /// The journal's record, for a hold that fits no block.
     pub(super) on_record: Option<Held>,
     pub(super) phase: Phase,
-    /// ADDs that wait, each since when.
+    /// Waiting ADDs and their start times.
     pub(super) adds: Vec<(Ticket, Timestamp)>,
     pub(super) dels: Vec<Deleter>,
-    /// ADDs that came while it was being removed: they begin when that is over.
+    /// ADDs that came while it was being removed; they begin after that.
     pub(super) next: Vec<(Ticket, Attach)>,
 }
 
 /// Where an address is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AddressLocation {
-    /// There is none.
+    /// It has none.
     Nowhere,
     /// In a block, which may be fenced.
     Block { uid: String, hold: Hold },
     /// A claim's.
     Claim(ClaimUseState),
-    /// In none that is known here, or where somebody else is: only the kernel knows of it, or a journal that lost its block. A link
-    /// that no address leads to has none: it may be that of a pod whose claim is elsewhere at present.
+    /// In no block known here, or another holder has it: only the kernel knows of it, or a journal that lost
+    /// its block. The list is empty for a link without a route: its pod's claim may be elsewhere at present.
     Stray(Vec<Address>),
 }
 
-/// How far a holder is.
+/// The phase of a holder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Waits for an address.
     Waiting,
     /// Has an address, and is being recorded and wired.
     Attaching(Attaching),
-    /// Has an address, and nothing is under way.
+    /// Has an address, and nothing is in progress.
     Held,
-    /// The interface is being taken out of service; then it is released.
+    /// The interface is being removed; then the address is released.
     Unwiring,
     /// The release is being recorded.
     Releasing,
 }
 
-/// What being set up has come to.
+/// The state of a holder that is being set up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Attaching {
-    /// Whether the address is new; else it is a repeated ADD.
+    /// Whether the address is new; otherwise it is a repeated ADD.
     pub(super) fresh: bool,
     pub(super) committed: bool,
     pub(super) wire: Wire,
-    /// Whether all is to be undone as soon as the kernel is done.
+    /// Whether to undo everything as soon as the kernel is done.
     pub(super) undo: bool,
 }
 
-/// What the kernel is doing for it.
+/// What the kernel does for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Nothing,
@@ -87,7 +87,7 @@ pub(super) enum Wire {
     Done(Link),
 }
 
-/// Who wants a hold to end.
+/// Who ends a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deleter {
     /// A DEL.
@@ -96,7 +96,7 @@ pub(super) enum Deleter {
     Sweep(Ticket),
 }
 
-/// Who held an address that cools.
+/// The last holder of a cooling address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Former {
     pub(super) key: HoldKey,
@@ -125,7 +125,7 @@ impl Attachment {
         }
     }
 
-    /// Its addresses, one a family.
+    /// Its addresses, one per family.
     pub(super) fn addresses(&self) -> Addresses {
         match &self.place {
             AddressLocation::Nowhere => Addresses { ipv4: None, ipv6: None },
@@ -144,7 +144,7 @@ impl Attachment {
         }
     }
 
-    /// The block that its address is in.
+    /// The block with its address.
     pub(super) fn block(&self) -> Option<&str> {
         match &self.place {
             AddressLocation::Block { uid, .. } => Some(uid),
@@ -152,12 +152,12 @@ impl Attachment {
         }
     }
 
-    /// Whether it is a link of which nothing but its owner is known.
+    /// Whether it is a link of which only the owner is known.
     pub(super) fn is_unknown(&self) -> bool {
         matches!(&self.place, AddressLocation::Stray(addresses) if addresses.is_empty())
     }
 
-    /// Whether it is on its way out.
+    /// Whether it is being removed.
     pub(super) fn is_leaving(&self) -> bool {
         match &self.phase {
             Phase::Attaching(setting) => setting.undo,
@@ -166,7 +166,7 @@ impl Attachment {
         }
     }
 
-    /// As the journal has it.
+    /// Its record in the journal.
     pub(super) fn held(&self) -> Option<Held> {
         let (block, addresses, sequence) = match &self.place {
             AddressLocation::Block { uid, hold } => (uid.clone(), hold.addresses, hold.sequence),

@@ -9,54 +9,54 @@ use super::Fence;
 use crate::journal::BlockFacts;
 use crate::key::HolderId;
 
-/// A block that this node owns, or owned as long as anything is held in it.
+/// A block that this node owns, or that it owned and that still has holds.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each comes and goes by itself")]
+#[expect(clippy::struct_excessive_bools, reason = "each changes independently")]
 pub(super) struct Owned {
     pub(super) facts: BlockFacts,
     pub(super) engine: Block<HolderId>,
     pub(super) object: Object,
-    /// Nobody hands out of it; but it is routed here.
+    /// Nobody assigns from it, but it is routed here.
     pub(super) reserved: bool,
     /// Its object is being deleted.
     pub(super) deleting: bool,
-    /// Somebody means to release it: nothing is handed out of it before that is taken back.
+    /// Its object has a release mark: nothing is assigned from it until the mark is gone.
     pub(super) releasing: bool,
-    /// When that was last asked for.
+    /// When the node last asked for the mark's removal.
     pub(super) objected: Option<Timestamp>,
-    /// Set for good once nothing is handed out of it any more.
+    /// Set for good once nothing is assigned from it any more.
     pub(super) fence: Option<Fence>,
-    /// Where the journal says so.
+    /// The journal position of the fence.
     pub(super) fence_position: u64,
-    /// Addresses of it may be in use although nobody here knows.
+    /// Unknown holders may use its addresses.
     pub(super) doubted: bool,
-    /// And nothing is handed out of it before others were asked twice.
+    /// Nothing is assigned from it before other sources were asked twice.
     pub(super) withheld: bool,
-    /// When they gave the first complete answer since.
+    /// When they first answered completely since then.
     pub(super) observed: Option<Timestamp>,
-    /// Nothing is handed out of it before others gave one complete answer.
+    /// Nothing is assigned from it before other sources answered completely once.
     pub(super) unasked: bool,
-    /// The UID of a block that has some of its addresses.
+    /// The UID of a block that shares addresses with it and keeps them.
     pub(super) shadow: Option<String>,
-    /// Since when nothing is held in it.
+    /// Since when it has no holds.
     pub(super) empty_since: Timestamp,
-    /// When it was last given back.
+    /// When the node last tried to return it.
     pub(super) sent: Option<Timestamp>,
 }
 
-/// What became of a block's object.
+/// The state of a block's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
     /// It names this node.
     Ours,
     /// It names another.
     Elsewhere,
-    /// There is none any more.
+    /// It no longer exists.
     Gone,
 }
 
 impl Owned {
-    /// A block in which nothing is held; `None` if these networks make no space.
+    /// A block without holds; `None` if these networks form no space.
     pub(super) fn new(facts: BlockFacts, cooling: Duration, now: Timestamp) -> Option<Self> {
         let engine = Block::new(facts.subnet.space()?.ok()?, cooling);
         Some(Self {
@@ -79,7 +79,7 @@ impl Owned {
         })
     }
 
-    /// Whether addresses may be handed out of it, if its pool allows.
+    /// Whether addresses may be assigned from it, if its pool allows.
     pub(super) fn is_usable(&self) -> bool {
         self.fence.is_none()
             && self.object == Object::Ours
@@ -91,7 +91,7 @@ impl Owned {
             && !self.unasked
     }
 
-    /// Whether it will be usable as soon as the API says that nobody means to release it any more.
+    /// Whether it will be usable as soon as the API confirms that its release mark is gone.
     pub(super) fn is_being_kept(&self) -> bool {
         self.fence.is_none()
             && self.object == Object::Ours
@@ -105,47 +105,47 @@ impl Owned {
         networks(&self.facts.subnet)
     }
 
-    /// Whether the address is one of its.
+    /// Whether the address is in it.
     pub(super) fn has(&self, address: Address) -> bool {
         self.networks().any(|network| network.contains(address))
     }
 
-    /// Whether it has an address in common with the other block.
-    pub(super) fn rivals(&self, other: &BlockFacts) -> bool {
+    /// Whether it shares an address with the other block.
+    pub(super) fn overlaps(&self, other: &BlockFacts) -> bool {
         let overlaps = |own: Cidr| networks(&other.subnet).any(|other| own.overlaps(&other));
         shares_realm(&self.facts, other) && self.networks().any(overlaps)
     }
 
-    /// Whether it is a slice of a range, which is neither asked for nor given back.
+    /// Whether it is a slice of a range, which is neither requested nor returned.
     pub(super) fn is_slice(&self) -> bool {
         !self.facts.realm.is_empty()
     }
 
-    /// Whether nothing is held, and nothing cools either.
+    /// Whether nothing is held and nothing cools.
     pub(super) fn is_at_rest(&self) -> bool {
         let counts = self.engine.counts();
         counts.held == 0 && counts.cooling == 0
     }
 
-    /// When something was freed that cools until then.
+    /// When an address was freed that cools until then.
     pub(super) fn freed_at(&self, until: Timestamp) -> Timestamp {
         let rest = u64::try_from(self.engine.rest().as_millis()).unwrap_or(u64::MAX);
         Timestamp::from_millis(until.as_millis().saturating_sub(rest))
     }
 
-    /// When the last of what cools was freed.
+    /// When the most recently freed address was freed.
     pub(super) fn last_freed(&self) -> Option<Timestamp> {
         self.cool_at().map(|until| self.freed_at(until))
     }
 
-    /// When the last of what cools has cooled.
+    /// When all its cooling addresses have cooled.
     pub(super) fn cool_at(&self) -> Option<Timestamp> {
         self.engine.cooling().map(|cooling| cooling.until).max()
     }
 }
 
-/// Whether the same address of both blocks is one and the same: in a realm, and in a pool, also if that was thought to be
-/// of another realm before.
+/// Whether equal addresses of the two blocks are the same address: within a realm, and within a pool even if
+/// it was thought to be in another realm before.
 pub(super) fn shares_realm(one: &BlockFacts, other: &BlockFacts) -> bool {
     one.realm == other.realm || one.pool == other.pool
 }

@@ -1,9 +1,9 @@
-//! Claim users: interfaces of this node with the addresses of a claim, which are of no block of this node.
+//! Claim users: interfaces of this node with the addresses of a claim, which are in no block of this node.
 //!
-//! The claim has the addresses, before, while and after somebody uses them; the node remembers who does, so that nothing
-//! else gets them here and packets find their way ([`reach`](super::reach)). ADD is as idempotent as any other: the same key
-//! has the same claim. Several users of one claim on one node are allowed, because a move may stay on a node, and a new
-//! sandbox of a pod may come before the old one is gone.
+//! The claim owns the addresses before, during and after their use. The node records who uses them, so that
+//! nothing else gets them here and packets are routed correctly ([`reach`](super::reach)). ADD is idempotent
+//! as always: the same key has the same claim. Several users of one claim on one node are allowed, because a
+//! move may stay on a node, and a pod's new sandbox may come before the old one is gone.
 
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Addresses, Cidr};
@@ -16,20 +16,20 @@ use super::{CallError, ClaimError, Node, Report, Ticket};
 use crate::journal::{BlockFacts, ClaimUseRecord, Record};
 use crate::key::{HolderId, UNSAID};
 
-/// Where a claim user's addresses are from.
+/// The claim of a claim user, and its routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClaimUseState {
     /// The claim's UID.
     pub(super) claim: String,
     pub(super) claim_name: String,
     pub(super) addresses: Vec<(Address, u8)>,
-    /// Whether packets are to arrive here.
+    /// Whether packets for it should arrive here.
     pub(super) reached: bool,
-    /// Until when routes lead to its interface although they are not to any more.
+    /// Until when routes lead to its interface although its claim is elsewhere.
     pub(super) lingers: Option<Timestamp>,
-    /// When routes to its interface were last asked for or away, as a number of this node.
+    /// When routes to its interface were last added or removed, as one of this node's numbers.
     pub(super) changed: u64,
-    /// When it came, as a number of this node, because clocks are set back; 0 for those from before a restart.
+    /// When it arrived, as one of this node's numbers, because clocks can be set back; 0 if before a restart.
     pub(super) arrived: u64,
 }
 
@@ -39,7 +39,7 @@ impl ClaimUseState {
         Self { claim, claim_name, addresses, reached: false, lingers: None, changed: 0, arrived: 0 }
     }
 
-    /// Whether routes lead to its interface, if that is ours.
+    /// Whether routes lead to its interface, if the interface is ours.
     pub(super) fn is_routed(&self) -> bool {
         self.reached || self.lingers.is_some()
     }
@@ -49,12 +49,12 @@ impl ClaimUseState {
         self.addresses.iter().map(|(address, _)| *address).collect()
     }
 
-    /// Those of its addresses that are routed, and not on a segment, as networks.
+    /// Its routed addresses (not those on a segment), as networks.
     pub(super) fn hosts(&self) -> impl Iterator<Item = Cidr> {
         self.addresses.iter().filter(|it| is_host(it)).map(|(address, _)| Cidr::host(*address))
     }
 
-    /// Whether its addresses are among those of a block's realm: the cluster's own, or those of the pool that it asked for.
+    /// Whether its addresses are in a block's realm: the cluster's own, or that of the pool it asked for.
     pub(super) fn is_of_realm(&self, pool: &str, facts: &BlockFacts) -> bool {
         let routed = self.addresses.iter().any(is_host);
         if routed { facts.realm.is_empty() } else { facts.pool == pool }
@@ -81,7 +81,7 @@ pub(super) fn one_a_family(addresses: impl IntoIterator<Item = Address>) -> Addr
 }
 
 impl Attachment {
-    /// Its claim, if it is a claim user.
+    /// Its claim, if it uses one.
     pub(super) fn use_state(&self) -> Option<&ClaimUseState> {
         match &self.place {
             AddressLocation::Claim(use_state) => Some(use_state),
@@ -96,21 +96,21 @@ impl Attachment {
         }
     }
 
-    /// Whether routes are to lead to its interface. They do to everybody's but to that of a claim user whose claim is elsewhere, and of
-    /// one whose pod is gone.
+    /// Whether routes should lead to its interface. They do except for a claim user whose claim is elsewhere,
+    /// and a holder whose pod is gone.
     pub(super) fn is_routed(&self) -> bool {
         !self.silenced && self.use_state().is_none_or(ClaimUseState::is_routed)
     }
 
-    /// Takes note of whether routes lead to its interface, at a start: the kernel is right about that.
+    /// Records at a start whether routes lead to its interface: the kernel is right about that.
     pub(super) fn be_routed(&mut self, routed: bool) {
         if let Some(use_state) = self.use_state_mut() {
             use_state.reached = routed;
         }
     }
 
-    /// As the journal has it, if it is a claim user, or may be one of a claim that nobody knows. Which addresses lead to a link of which
-    /// only the kernel knows, the kernel says.
+    /// Its journal record, if it is a claim user or may be one of an unknown claim. For a link that only the
+    /// kernel knows, the kernel says which addresses lead to it.
     pub(super) fn use_record(&self) -> Option<ClaimUseRecord> {
         let (claim, claim_name, addresses, reached) = match self.use_state() {
             Some(it) => (it.claim.clone(), it.claim_name.clone(), it.addresses.clone(), it.reached),
@@ -133,9 +133,9 @@ impl Attachment {
         })
     }
 
-    /// Why an ADD that asks for this cannot be answered with what the key has already; nothing if it can.
+    /// Why an ADD that asks for this cannot be answered with what the key already has; `None` if it can.
     pub(super) fn refuses(&self, claim_use: Option<&ClaimUse>) -> Option<CallError> {
-        // Who asks for no claim gets what there is: what is held already is kept.
+        // An ADD without a claim keeps what is already held.
         let claim_use = claim_use?;
         let same = match &self.place {
             AddressLocation::Claim(use_state) => use_state.is_same(claim_use),
@@ -151,7 +151,7 @@ impl Attachment {
 }
 
 impl Node {
-    /// Gives a new holder the addresses of its claim.
+    /// Assigns the addresses of its claim to a new holder.
     pub(super) fn use_claim(&mut self, ticket: Ticket, attach: Attach, claim_use: ClaimUse) {
         if let Err(failure) = self.may_use_claim(&attach, &claim_use) {
             return self.answer(ticket, Err(failure));
@@ -171,13 +171,13 @@ impl Node {
         self.write_claim_user(id, true);
         match wiring {
             Some(wiring) => self.wire(id, wiring),
-            None => self.speak(id),
+            None => self.announce(id),
         }
-        // Whoever was reached before is not any more.
+        // The claim's former user is no longer reached.
         self.judge(&claim);
     }
 
-    /// Puts a claim user back as the journal knows it.
+    /// Restores a claim user from the journal.
     pub(super) fn put_claim_user(&mut self, use_record: &ClaimUseRecord) {
         let id = use_record.key.id();
         if self.attachments.contains_key(&id) {
@@ -204,7 +204,7 @@ impl Node {
         self.come_back(id, &use_record.claim);
     }
 
-    /// Writes a claim user down as it is; its ADD may wait for that.
+    /// Writes a claim user's state to the journal; its ADD may wait for that.
     pub(super) fn write_claim_user(&mut self, id: HolderId, awaited: bool) {
         let Some(use_record) = self.attachments.get(&id).and_then(Attachment::use_record) else { return };
         let position = self.record(Record::ClaimUse(use_record));
@@ -213,8 +213,8 @@ impl Node {
         }
     }
 
-    /// What was found in the kernel, and of which nothing else was known, turns out to be a claim's.
-    /// Says whether it did, and the journal is to know before anybody is told.
+    /// A link of which only the kernel knew turns out to be a claim user. Returns whether it did; then the
+    /// journal must record it before the call is answered.
     pub(super) fn recognise(&mut self, id: HolderId, attach: &Attach) -> bool {
         let Some(claim_use) = attach.claim_use.clone() else { return false };
         let Some(attachment) = self.attachments.get_mut(&id) else { return false };
@@ -230,7 +230,7 @@ impl Node {
         true
     }
 
-    /// Whether a new claim user can be taken in.
+    /// Whether a new claim user can be accepted.
     fn may_use_claim(&mut self, attach: &Attach, claim_use: &ClaimUse) -> Result<(), CallError> {
         if self.commits.is_broken() {
             return Err(CallError::JournalBroken);
@@ -251,8 +251,8 @@ impl Node {
         Err(ClaimError::InTheWay { claim: Box::new(claim_use.clone()), problem }.into())
     }
 
-    /// Who has a claim's address here although nobody but the claim's users may: a block of this node, which would hand
-    /// it out, or somebody who has it for another reason.
+    /// Who has a claim's address here although only the claim's users may: a block of this node, which would
+    /// assign it, or a holder that has it for another reason.
     fn in_the_way(&self, attach: &Attach, claim_use: &ClaimUse, addresses: &[Address]) -> Option<String> {
         let use_state = ClaimUseState::new(claim_use.clone());
         let of_realm = |facts: &BlockFacts| use_state.is_of_realm(&attach.pool, facts);

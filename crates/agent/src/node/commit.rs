@@ -1,4 +1,4 @@
-//! What waits for the journal.
+//! Everything that waits for the journal.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use super::view::JournalView;
 use super::{CallError, Node, Report};
 use crate::key::HolderId;
 
-/// How far the journal is, and what waits for it.
+/// How far the journal is committed, and what waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
-    /// Of the last record.
+    /// The position of the last record.
     position: u64,
     committed: u64,
     awaited: BTreeMap<u64, AfterCommit>,
     broken: bool,
 }
 
-/// What goes on when a record is committed.
+/// What continues once a record is committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AfterCommit {
     /// A hold: its ADD may be answered.
     Held(HolderId),
     /// A release: the address is free, and its DEL may be answered.
     Released(HolderId),
-    /// A fence: the block's object may be deleted. Not before: an agent that is restarted while the deletion is under way
-    /// must know that it has to leave the block alone.
+    /// A fence: the block's object may be deleted, but not earlier. An agent that restarts during the
+    /// deletion must know not to use the block.
     Fenced(String),
 }
 
@@ -39,17 +39,17 @@ impl Commits {
         self.awaited.insert(position, then);
     }
 
-    /// Whether the record at this position is safe.
+    /// Whether the record at this position is committed.
     pub(super) fn is_committed(&self, position: u64) -> bool {
         position <= self.committed
     }
 
-    /// Whether records cannot be written at present.
+    /// Whether the journal cannot be written at present.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// For people.
+    /// The state for people.
     pub(super) fn view(&self) -> JournalView {
         JournalView { records: self.position, committed: self.committed, broken: self.broken }
     }
@@ -84,8 +84,8 @@ impl Node {
         }
     }
 
-    /// Those whose answer waits for the journal are told that it cannot be given. What they asked for goes on, and is
-    /// found done when they ask again.
+    /// Fails the calls whose answers wait for the journal. Their work continues, and a repeated call finds it
+    /// done.
     pub(super) fn journal_failed(&mut self, message: &str) {
         if !std::mem::replace(&mut self.commits.broken, true) {
             self.report(Report::JournalFailed { message: message.to_owned() });

@@ -1,5 +1,5 @@
-//! DEL and GC: an interface is taken out of service before its address is freed, and an address is freed before
-//! anybody is told.
+//! DEL and GC: an interface is removed before its address is freed, and the address is freed before the call
+//! is answered.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{Action, CallError, Done, Job, KernelError, Node, Planted, Ticket};
 use crate::journal::{Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
-/// A GC under way.
+/// A GC in progress.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     left: BTreeSet<HolderId>,
@@ -20,7 +20,7 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// One that ends when all of these have.
+    /// A GC that ends when all these holds have ended.
     pub(super) fn of(ids: &[HolderId]) -> Self {
         Self { left: ids.iter().copied().collect(), ..Self::default() }
     }
@@ -40,7 +40,7 @@ impl Node {
                 self.remove(id, Deleter::Call(ticket));
             }
             None if let Some(other) = other => self.remove(other, Deleter::Call(ticket)),
-            // An interface may be there although nobody knows of it; looking costs next to nothing.
+            // There may be an interface that nobody knows of; checking costs next to nothing.
             None if interface => {
                 let (pod, pool) = (Pod::default(), String::new());
                 let mut attachment = Attachment::new(Attach {
@@ -68,7 +68,7 @@ impl Node {
         let dead: Vec<HolderId> = self
             .attachments
             .iter()
-            // What is under way was asked for after the list of those alive was made.
+            // Holds in progress were requested after the list of live ones was made.
             .filter(|(_, it)| it.phase == Phase::Held && it.key.network() == network)
             .filter(|(_, it)| {
                 !alive.contains(&(it.key.container().to_owned(), it.key.interface().to_owned()))
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// Ends a hold, however far it is.
+    /// Ends a hold in any phase.
     pub(super) fn remove(&mut self, id: HolderId, deleter: Deleter) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         attachment.dels.push(deleter);
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// Takes the interface out of service, if it is ours; then frees the address.
+    /// Removes the interface if it is ours; then frees the address.
     pub(super) fn unwire(&mut self, id: HolderId) {
         let job = Job(self.number());
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// The address stays held: it must not be given to another while packets for it may still arrive here.
+    /// The address stays held: nobody else may get it while packets for it may still arrive here.
     pub(super) fn unwiring_failed(&mut self, job: Job, error: KernelError) {
         let Some(Purpose::Unwire(id)) = self.take_job(job, |it| matches!(it, Purpose::Unwire(_))) else {
             return;
@@ -151,8 +151,8 @@ impl Node {
         }
     }
 
-    /// Writes down that the address is free. It is so only when that is committed: else a crash could make the journal say
-    /// that it is held by one, and the kernel that it is used by the next.
+    /// Records that the address is free. It is free only once that is committed: otherwise, after a crash,
+    /// the journal could say that one holder has it while the kernel says that the next one uses it.
     fn release(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let record = if let Some(hold) = attachment.held() {
@@ -172,7 +172,7 @@ impl Node {
         self.commits.after(position, AfterCommit::Released(id));
     }
 
-    /// Frees the address, and ends.
+    /// Frees the address and ends the hold.
     pub(super) fn free(&mut self, id: HolderId) {
         let now = self.now;
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
@@ -186,13 +186,13 @@ impl Node {
             AddressLocation::Stray(addresses) => {
                 let interface = attachment.interface;
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
-                self.tenants.remove(id, &former.key, &former.pod);
+                self.slice_holders.remove(id, &former.key, &former.pod);
                 self.former.insert(id, former);
                 self.cool_stray(id, &addresses, interface);
             }
             AddressLocation::Block { uid, hold } => {
                 let former = Former { key: attachment.key.clone(), pod: attachment.pod.clone() };
-                self.tenants.remove(id, &former.key, &former.pod);
+                self.slice_holders.remove(id, &former.key, &former.pod);
                 self.former.insert(id, former);
                 if let Some(block) = self.blocks.get_mut(&uid) {
                     block.engine.release(&id, hold.sequence, now);
@@ -209,7 +209,7 @@ impl Node {
         self.finish(id);
     }
 
-    /// Nothing is held any more: tells those who wanted it, and begins what came meanwhile.
+    /// Nothing is held any more: answers the deleters and starts the ADDs that came meanwhile.
     pub(super) fn finish(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.remove(&id) else { return };
         self.tell_deleters(id, attachment.dels, &Ok(Done::Removed));
@@ -218,7 +218,7 @@ impl Node {
         }
     }
 
-    /// Tells those who wanted a hold to end what became of it.
+    /// Answers the calls that wanted a hold to end.
     pub(super) fn tell_deleters(
         &mut self,
         id: HolderId,

@@ -1,21 +1,21 @@
-//! Doubt: blocks of which holds may be forgotten, because a journal of this boot was lost or damaged while containers ran.
+//! Doubt: blocks whose holds may be incomplete, because a journal of this boot was lost or damaged while containers ran.
 //!
-//! The kernel's own list shows the links that we made, and nothing of the interfaces that other plugins made with addresses of
-//! ours. So nothing is handed out of a block of that time before others were asked who uses its addresses: every network namespace
-//! that can be found, the pods of this node, and what the runtime remembers of its calls ([`Action::Consult`]).
+//! The kernel's list shows the links that we created, but no interfaces that other plugins created with our addresses. So
+//! nothing is assigned from a block of that time before other sources were asked who uses its addresses: every network
+//! namespace that can be found, the pods of this node, and the runtime's cached results ([`Action::Consult`]).
 //!
 //! ```text
 //!   a start with a journal that was lost                two complete answers, as far apart as addresses cool
 //!   ─────────────────────────────────────▶ withheld ──────────────────────────────────────────────────────▶ doubted
 //!                                                                                                              │
 //!                         trusted ◀────────────────────────────────────────────────────────────────────────────┘
-//!                                        none of its addresses is used by somebody unknown any more
+//!                                        no unknown holder uses its addresses
 //! ```
 //!
-//! New blocks are asked for meanwhile, and are handed out of as soon as there was one complete answer: what runs here may have
-//! addresses of any block. What is found in use is held where the runtime says whose it is, and kept back otherwise, until two
-//! complete answers say that nobody uses it; then it cools. A block goes back to nobody while it is doubted. The journal remembers
-//! that others are being asked, and which blocks are doubted, so that a restart does not make them trusted.
+//! Meanwhile the node requests new blocks, and assigns from them after one complete answer: running containers may have
+//! addresses of any block. An address in use is held if the runtime knows its holder. Otherwise it is reserved until two
+//! complete answers say that nobody uses it; then it cools. A doubted block is not returned. The journal records that other
+//! sources are being asked and which blocks are doubted, so that a restart does not make them trusted.
 
 use std::collections::BTreeMap;
 
@@ -28,15 +28,16 @@ use super::{Action, Job, Node, Planted};
 use crate::journal::{Known, Record};
 use crate::key::{HoldKey, Pod};
 
-/// How many times as long as between two looks it is between two consultations that only wait for somebody to go.
+/// How much longer than between two observations the node waits between two consultations that only wait for
+/// an unknown user to end.
 const PATIENT: u32 = 4;
-/// And how much sooner others are asked again when nothing can be handed out before they answer.
+/// How much sooner the node asks again while nothing can be assigned before there is an answer.
 const IMPATIENT: u32 = 10;
 
-/// What others say about who uses which addresses on this machine.
+/// What other sources say about who uses which addresses on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consulted {
-    /// Whether all could be asked. What is not there counts only then.
+    /// Whether all sources could be asked. Absence counts only then.
     pub complete: bool,
     /// What is in use.
     pub uses: Vec<Use>,
@@ -47,54 +48,54 @@ pub struct Consulted {
 pub struct Use {
     /// The addresses.
     pub addresses: Vec<Address>,
-    /// Whose they are, if the runtime says so.
+    /// The holder, if the runtime knows it.
     pub key: Option<HoldKey>,
-    /// The pod, as far as it is known.
+    /// The pod, as far as known.
     pub pod: Pod,
-    /// The path of the namespace; empty if it is not known.
+    /// The path of the namespace; empty if unknown.
     pub netns: String,
 }
 
-/// What is doubted.
+/// What the node doubts.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
-    /// When others are to be asked next; nothing if there is no doubt.
+    /// When to ask again; `None` without doubt.
     consult_at: Option<Timestamp>,
     consulting: Option<Job>,
     /// Whether there was no complete answer since the start.
     blind: bool,
-    /// Whether there was one, and not a second one.
+    /// Whether there was one complete answer but not a second.
     once: bool,
-    /// Addresses that somebody uses whom nobody knows, each since when it was not seen any more.
+    /// Addresses with an unknown user, and since when each was no longer seen.
     used: BTreeMap<Address, Option<Timestamp>>,
 }
 
 impl Doubt {
-    /// When others are to be asked.
+    /// When to ask other sources.
     pub(super) fn moment(&self) -> Option<Timestamp> {
         self.consult_at.filter(|_| self.consulting.is_none())
     }
 
-    /// Addresses that somebody uses whom nobody knows.
+    /// Addresses with an unknown user.
     pub(super) fn used(&self) -> impl Iterator<Item = Address> {
         self.used.keys().copied()
     }
 }
 
 impl Node {
-    /// At a start, before any block is known: others come first.
+    /// At a start, before any block is known: asks other sources first.
     pub(super) fn ask_first(&mut self, known: Known) {
         self.doubt.blind = known != Known::All && !self.has_planted(Planted::LostJournalTrusted);
     }
 
-    /// After a start: which blocks are doubted.
+    /// After a start: decides which blocks are doubted.
     pub(super) fn doubt_after_start(&mut self, known: Known) {
         if !self.doubt.blind {
             return;
         }
         let lost = known == Known::Lost;
         if lost && self.blocks.is_empty() && self.attachments.is_empty() {
-            // Who owns nothing has forgotten nothing: the first start on a node.
+            // A node without blocks has lost nothing: it is the node's first start.
             self.doubt.blind = false;
             self.record(Record::Known(Known::All));
             return;
@@ -111,7 +112,7 @@ impl Node {
         self.consult();
     }
 
-    /// Nothing is handed out of a block before others were asked twice who uses its addresses.
+    /// Assigns nothing from a block before other sources were asked twice who uses its addresses.
     fn withhold(&mut self, uid: &str) {
         self.doubt_block(uid);
         let Some(block) = self.blocks.get_mut(uid) else { return };
@@ -120,7 +121,7 @@ impl Node {
         self.touch(&pool);
     }
 
-    /// Addresses of a block may be in use although nobody here knows.
+    /// Marks a block: unknown holders may use its addresses.
     fn doubt_block(&mut self, uid: &str) {
         let Some(block) = self.blocks.get_mut(uid) else { return };
         if !std::mem::replace(&mut block.doubted, true) {
@@ -128,14 +129,15 @@ impl Node {
         }
     }
 
-    /// A block that comes while others are being asked, or with addresses of one that is doubted, is no less in doubt.
+    /// A block that arrives while other sources are being asked, or that shares addresses with a doubted one,
+    /// is doubted as well.
     pub(super) fn inherit_doubt(&mut self, uid: &str) {
         let blind = self.doubt.blind;
         let Some(block) = self.blocks.get_mut(uid) else { return };
         block.unasked |= blind;
         let facts = block.facts.clone();
         let rival =
-            |(other, block): (&String, &Owned)| *other != uid && block.doubted && block.rivals(&facts);
+            |(other, block): (&String, &Owned)| *other != uid && block.doubted && block.overlaps(&facts);
         if self.blocks.iter().any(rival) {
             self.withhold(uid);
         } else if self.has_used(uid) {
@@ -147,7 +149,7 @@ impl Node {
         self.blocks.get(uid).is_some_and(|block| self.doubt.used().any(|address| block.has(address)))
     }
 
-    /// Asks others, if it is time.
+    /// Asks other sources if it is time.
     pub(super) fn consult(&mut self) {
         if self.doubt.moment().is_none_or(|at| at > self.now) {
             return;
@@ -190,7 +192,7 @@ impl Node {
         self.touched.extend(self.blocks.values().map(|block| block.facts.pool.clone()));
     }
 
-    /// Says when others are asked again, or ends the doubt.
+    /// Schedules the next consultation, or ends the doubt.
     fn consult_again(&mut self) {
         let every = self.settings.look_every;
         let Doubt { blind, once, .. } = self.doubt;
@@ -209,7 +211,7 @@ impl Node {
         }
     }
 
-    /// Holds what is in use, if the runtime says whose it is and its end can be seen.
+    /// Holds addresses in use, if the runtime knows the holder and its end can be observed.
     fn hold_used(&mut self, used: &Use) {
         let Some(key) = used.key.clone().filter(|_| !used.netns.is_empty()) else { return };
         let (id, Some(first)) = (key.id(), used.addresses.first().copied()) else { return };
@@ -217,7 +219,7 @@ impl Node {
         if self.attachments.contains_key(&id) || taken {
             return;
         }
-        // What a trusted block holds is known, and records of slices say whose the rest is.
+        // All holds of a trusted block are known, and the records of slices name the other holders.
         let mut blocks = self.blocks.values_mut();
         let Some(block) = blocks.find(|it| it.doubted && !it.is_slice() && it.has(first)) else { return };
         let Ok(Granted::New(hold)) = block.engine.replay(id, first, None) else { return };
@@ -235,7 +237,7 @@ impl Node {
         self.attachments.insert(id, attachment);
     }
 
-    /// Whether an address is of a block or pool of this node's.
+    /// Whether an address is in a block or pool of this node.
     fn matters(&self, address: Address) -> bool {
         let of_block = self.blocks.values().any(|block| block.has(address));
         let networks = |facts: &super::PoolFacts| {
@@ -245,8 +247,8 @@ impl Node {
         of_block || self.pools.values().filter_map(|pool| pool.facts.as_ref()).any(networks)
     }
 
-    /// Whether it is known who has an address, in every block that has it. That of a link which was only found may be somebody
-    /// else's, too: it outlasts the link.
+    /// Whether the holder of an address is known in every block that contains it. The address of a link that
+    /// was only found may have another user as well, so its doubt outlives the link.
     fn is_accounted_for(&self, address: Address) -> bool {
         let held = self.attachments.values().filter(|it| !matches!(it.place, AddressLocation::Stray(_)));
         let known = held.flat_map(Attachment::every_address).any(|it| it == address);
@@ -257,7 +259,7 @@ impl Node {
         known && !self.blocks.values().any(open)
     }
 
-    /// What is not seen any more, for the second time, cools.
+    /// Starts the cooling of addresses that were not seen for the second time.
     fn forget_unused(&mut self, seen: &[Address]) {
         let (now, apart) = (self.now, self.settings.look_apart);
         let mut over = Vec::new();
@@ -280,8 +282,8 @@ impl Node {
         }
     }
 
-    /// Hands out of what was withheld again, if two complete answers lie as far apart as addresses cool: what was freed just before
-    /// the journal was lost has cooled by then.
+    /// Assigns from withheld blocks again, once two complete answers are at least the cooling time apart:
+    /// addresses that were freed just before the journal was lost have cooled by then.
     fn lift(&mut self) {
         let (now, apart) = (self.now, self.settings.look_apart);
         self.doubt.once = std::mem::take(&mut self.doubt.blind);
@@ -293,7 +295,7 @@ impl Node {
         }
     }
 
-    /// Ends the doubt about a block, if nobody unknown uses an address of it.
+    /// Ends the doubt about a block if no unknown holder uses an address of it.
     fn trust_block(&mut self, uid: &str) {
         let Some(block) = self.blocks.get(uid).filter(|block| block.doubted && !block.withheld) else {
             return;

@@ -1,4 +1,4 @@
-//! Why a call does not get what it asked for, as data. What people are told is for those to say who asked.
+//! Why a call fails, as data. The callers turn it into text for people.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use tenure_ipam::{Address, Addresses};
 use super::event::{ClaimUse, Wish};
 use crate::key::{HoldKey, Pod};
 
-/// Why a call does not get what it asked for.
+/// Why a call fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The node has just started, and has not yet read this.
+    /// The node just started and has not read this yet.
     NotRead(String),
-    /// The node is not driven any more.
+    /// The node is shutting down.
     Ending,
-    /// A pool has nothing to give.
+    /// A pool has no address.
     Pool(PoolError),
-    /// The blocks of a pool that are given and not asked for have nothing that will do.
+    /// The blocks of a pool whose blocks cannot be requested have no suitable address.
     Full(Box<Full>),
-    /// Addresses of the block of this name may be in use although nobody here knows.
+    /// Unknown holders may use addresses of the block of this name.
     Withheld(String),
-    /// The block of this name was taken away meanwhile.
+    /// The block of this name was taken away in the meantime.
     BlockTaken(String),
-    /// The attachment was deleted while it was being made.
+    /// The attachment was deleted while it was being set up.
     Deleted,
-    /// The journal could not be written just now; in words.
+    /// The journal could not be written just now; the reason.
     Journal(String),
     /// The journal cannot be written.
     JournalBroken,
-    /// Two keys have the same id.
+    /// Two keys have the same ID.
     SameId {
-        /// The one that was asked for.
+        /// The requested one.
         asked: Box<HoldKey>,
-        /// The one that is there.
+        /// The existing one.
         other: Box<HoldKey>,
     },
     /// Nothing is held for the key.
     NothingHeld(HoldKey),
-    /// The key holds something else than was expected.
+    /// The key holds another address than expected.
     OtherAddress {
         /// The key.
         key: Box<HoldKey>,
@@ -46,13 +46,13 @@ pub enum CallError {
         /// What is held.
         held: Addresses,
     },
-    /// A claim's addresses cannot be had.
+    /// A claim's addresses cannot be used.
     Claim(ClaimError),
-    /// The kernel did not do what it was asked.
+    /// The kernel failed.
     Kernel(KernelError),
-    /// The interface is not as it was given.
+    /// The interface is not as it was set up.
     Differs(Vec<String>),
-    /// Of several holds, some could not be ended.
+    /// Some of several holds could not be ended.
     Unswept {
         /// How many ended.
         ended: usize,
@@ -61,14 +61,14 @@ pub enum CallError {
     },
 }
 
-/// Why a pool has nothing to give.
+/// Why a pool has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolError {
     /// There is no such pool.
     Missing {
         /// Its name.
         pool: String,
-        /// Who asked for it.
+        /// The pod that asked for it.
         pod: Pod,
     },
     /// The pool is being deleted.
@@ -79,75 +79,75 @@ pub enum PoolError {
     Exhausted {
         /// Its name.
         pool: String,
-        /// What was said about it.
+        /// The reason that was given.
         message: String,
     },
     /// The pool cannot be carved.
     Unusable {
         /// Its name.
         pool: String,
-        /// What was said about it.
+        /// The reason that was given.
         message: String,
     },
     /// No block came in time.
     TimedOut {
         /// The pool's name.
         pool: String,
-        /// How long it was waited for.
+        /// How long the call waited.
         waited: Duration,
-        /// What was last said about it.
+        /// The last known reason.
         trouble: Option<String>,
     },
-    /// There is no pool to hand out of.
+    /// There is no pool at all.
     NoneAtAll,
-    /// No pool has an address left; for each, why.
+    /// No pool has an address left; the reason for each.
     NothingLeft(Vec<String>),
 }
 
-/// Why a claim's addresses cannot be had.
+/// Why a claim's addresses cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimError {
-    /// The key holds something else than the claim's addresses.
+    /// The key holds something other than the claim's addresses.
     Other {
         /// The key.
         key: Box<HoldKey>,
         /// What is held.
         held: Addresses,
-        /// The claim that this is of, if it is of one.
+        /// The claim that these are from, if any.
         claim: Option<String>,
-        /// The claim that was asked for.
+        /// The requested claim.
         asked: Box<ClaimUse>,
     },
-    /// The claim has no addresses that could be used.
+    /// The claim has no usable addresses.
     Unusable(Box<ClaimUse>),
     /// The claim has several addresses of a family, and the interface is ours.
     Crowded(Box<ClaimUse>),
-    /// Somebody else has an address of the claim.
+    /// Another holder has an address of the claim.
     InTheWay {
         /// The claim.
         claim: Box<ClaimUse>,
-        /// Who, in words.
+        /// Who, as text.
         problem: String,
     },
 }
 
-/// What was asked of blocks that have nothing that will do.
+/// A request that blocks without a suitable address cannot serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Full {
     /// The pool.
     pub pool: String,
-    /// The names of its blocks here.
+    /// The names of the pool's blocks on this node.
     pub blocks: Vec<String>,
-    /// What was asked for.
+    /// Which addresses the request accepts.
     pub wish: Wish,
-    /// For whom.
+    /// The pod.
     pub pod: Pod,
 }
 
-/// What the kernel did not do.
+/// A failure of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelError {
-    /// What it means for who asked.
+    /// What it means for the caller.
     pub kind: KernelErrorKind,
     /// What happened.
     pub message: String,
@@ -155,21 +155,21 @@ pub struct KernelError {
     pub remedy: String,
 }
 
-/// What a failure of the kernel means for who asked.
+/// What a kernel failure means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelErrorKind {
     /// It may work later.
     Retry,
     /// The container is gone.
     Gone,
-    /// What was asked for cannot be.
+    /// The request is invalid.
     Invalid,
     /// Anything else.
     Other,
 }
 
 impl KernelError {
-    /// One without a remedy.
+    /// A failure without a remedy.
     pub fn new(kind: KernelErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), remedy: String::new() }
     }

@@ -1,4 +1,4 @@
-//! What a node is told.
+//! The events that a node receives.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,23 +9,24 @@ use super::{AskId, Consulted, Job, KernelError, Ticket};
 use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
 
-/// What a node is told.
+/// An event that a node receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// At a start: what the journal says.
+    /// At a start: the contents of the journal.
     Journal(Image),
-    /// At a start: the links that the kernel has of ours.
+    /// At a start: our links in the kernel.
     Kernel(Vec<Found>),
-    /// At a start: all pools and blocks that the API has were told.
+    /// At a start: all pools and blocks of the API were reported.
     ApiRead,
-    /// At a start: this node's slices were told, as far as there are any. Waited for if [`Settings::slices`](super::Settings::slices).
+    /// At a start: this node's slices, if any, were reported. The node waits for this if
+    /// [`Settings::slices`](super::Settings::slices).
     SlicesRead,
 
-    /// A pool is there, or is different.
+    /// A pool appeared or changed.
     PoolChanged {
         /// Its name.
         name: String,
-        /// What it is.
+        /// Its facts.
         facts: PoolFacts,
     },
     /// A pool is gone.
@@ -33,78 +34,81 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// A block's object is there, or is different.
+    /// A block's object appeared or changed.
     BlockSeen(SeenBlock),
-    /// A slice of a range is this node's: a block that nobody carves on demand.
+    /// A slice of a range belongs to this node: a block that is not carved on demand.
     SliceSeen(SeenSlice),
-    /// A block's object is gone, or is no longer this node's.
+    /// A block's object is gone, or no longer this node's.
     BlockGone {
         /// Its name.
         name: String,
         /// Its UID.
         uid: String,
     },
-    /// The controller carved a block for a wish; the block itself is told by [`Event::BlockSeen`], before or after this.
+    /// The controller carved a block for a request; [`Event::BlockSeen`] reports the block itself, before or
+    /// after this.
     BlockGranted {
-        /// The wish.
+        /// The request.
         ask: AskId,
         /// The block's name.
         block: String,
     },
-    /// There is no block for a wish. Every wish is granted or refused in the end, also one whose request vanished.
+    /// A request for a block failed. Every request is granted or refused eventually, even if its object
+    /// disappears.
     BlockRefused {
-        /// The wish.
+        /// The request.
         ask: AskId,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 
     /// CNI ADD.
     Add {
-        /// Who asks.
+        /// The call.
         ticket: Ticket,
-        /// What is asked for.
+        /// What it asks for.
         attach: Attach,
     },
     /// CNI DEL.
     Del {
-        /// Who asks.
+        /// The call.
         ticket: Ticket,
-        /// Whose hold is to end.
+        /// The holder whose hold ends.
         key: HoldKey,
-        /// Whether the interface is ours too.
+        /// Whether the interface is ours.
         interface: bool,
     },
-    /// CNI DEL of an attachment that may hold several addresses: every part of the key is to end, whichever part it names,
-    /// and what was adopted for the same container's interface. Answered by [`Done::Swept`](super::Done::Swept).
+    /// CNI DEL of an attachment that may hold several addresses: ends every part of the key, whichever part
+    /// it names, and holds adopted for the same container's interface. Answered by
+    /// [`Done::Swept`](super::Done::Swept).
     Detach {
-        /// Who asks.
+        /// The call.
         ticket: Ticket,
-        /// Whose holds are to end.
+        /// The holder whose holds end.
         key: HoldKey,
     },
-    /// CNI GC: all holds of the network that are not among the ones alive are to end.
+    /// CNI GC: ends all holds of the network that are not in the list of live ones.
     Gc {
-        /// Who asks.
+        /// The call.
         ticket: Ticket,
         /// The network's name.
         network: String,
-        /// Container and interface of those alive.
+        /// Container and interface of the live ones.
         alive: BTreeSet<(String, String)>,
     },
     /// CNI CHECK.
     Check {
-        /// Who asks.
+        /// The call.
         ticket: Ticket,
-        /// What was asked for at the ADD.
+        /// What the ADD asked for.
         attach: Attach,
-        /// The addresses that the result of the ADD has; empty if it is not known.
+        /// The addresses in the result of the ADD; empty if unknown.
         expected: Vec<Address>,
     },
 
     /// The journal is committed up to a position.
     Committed {
-        /// The position of the last record that is safe.
+        /// The position of the last committed record.
         up_to: u64,
     },
     /// The journal cannot be written at present.
@@ -120,26 +124,26 @@ pub enum Event {
         /// The interface.
         link: Link,
     },
-    /// An interface could not be made.
+    /// An interface could not be created.
     WiringFailed {
         /// Of [`Action::Wire`](super::Action::Wire).
         job: Job,
         /// Why.
         error: KernelError,
     },
-    /// An interface is out of service.
+    /// An interface was removed.
     Unwired {
         /// Of [`Action::Unwire`](super::Action::Unwire).
         job: Job,
     },
-    /// An interface could not be taken out of service.
+    /// An interface could not be removed.
     UnwiringFailed {
         /// Of [`Action::Unwire`](super::Action::Unwire).
         job: Job,
         /// Why.
         error: KernelError,
     },
-    /// An interface was looked at.
+    /// An interface was checked.
     Inspected {
         /// Of [`Action::Inspect`](super::Action::Inspect).
         job: Job,
@@ -147,45 +151,46 @@ pub enum Event {
         differences: Vec<String>,
     },
 
-    /// What the kernel has of ours at present. A look that failed is not answered.
+    /// What the kernel has of ours at present. A failed observation is not reported.
     Looked {
         /// Of [`Action::Look`](super::Action::Look).
         job: Job,
-        /// What was seen.
+        /// The observation.
         look: Look,
     },
 
-    /// What others say about who uses which addresses.
+    /// What other sources say about who uses which addresses.
     Consulted {
         /// Of [`Action::Consult`](super::Action::Consult).
         job: Job,
         /// What they say.
         consulted: Consulted,
     },
-    /// Whether pods are there.
+    /// Whether pods exist.
     PodsAsked {
-        /// Of those of [`Action::AskAboutPods`](super::Action::AskAboutPods), the holders whose pods could be asked about.
+        /// Those holders of [`Action::AskAboutPods`](super::Action::AskAboutPods) whose pods could be asked
+        /// about.
         asked: Vec<HoldKey>,
-        /// Those of them whose pod is missing, or is another one by its UID.
+        /// Those of them whose pod is missing or has another UID.
         missing: BTreeSet<HoldKey>,
     },
 
-    /// Who has a claim's addresses now, as the claim says. Told of every claim of the first list, before
-    /// [`Event::ClaimsRead`], and again whenever it is different.
+    /// Which pod has a claim's addresses now, as the claim says. Sent for every claim of the first list,
+    /// before [`Event::ClaimsRead`], and again after every change.
     ClaimSeen {
         /// The claim's UID.
         uid: String,
         /// The UID of the pod in its active slot, if there is one.
         active_pod: Option<String>,
-        /// Whether another pod is in its other slot: coming in, or not gone yet.
+        /// Whether another pod is in its other slot: incoming, or not gone yet.
         contested: bool,
     },
-    /// A claim's object is gone. Claim users that use it stay as they are.
+    /// A claim's object is gone. Its claim users stay as they are.
     ClaimGone {
         /// The claim's UID.
         uid: String,
     },
-    /// At a start: all claims that the API has were told. Not waited for by anybody.
+    /// At a start: all claims of the API were reported. Nothing waits for this.
     ClaimsRead,
 
     /// Time has passed.
@@ -195,58 +200,59 @@ pub enum Event {
 /// What an ADD asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
-    /// Whose the hold will be.
+    /// The holder.
     pub key: HoldKey,
-    /// The pool to hand out of.
+    /// The pool to assign from.
     pub pool: String,
-    /// The pod that it is for.
+    /// Its pod.
     pub pod: Pod,
-    /// The path of the pod's namespace, whoever makes the interface; empty if it is not known.
+    /// The path of the pod's namespace, whoever creates the interface; empty if unknown.
     pub netns: String,
-    /// The interface to make; none if somebody else does.
+    /// The interface to create; `None` if another plugin does.
     pub wiring: Option<Wiring>,
-    /// Which addresses of the pool will do.
+    /// Which addresses of the pool it accepts or prefers.
     pub wish: Wish,
-    /// The claim whose addresses it is to have, instead of any of the pool.
+    /// The claim whose addresses it gets instead of the pool's.
     pub claim_use: Option<ClaimUse>,
 }
 
-/// A claim whose addresses an interface on this node is to have. They are of no block of this node; whether packets for
-/// them arrive here is the claim's to say.
+/// A claim whose addresses an interface on this node gets. They are in no block of this node; the claim says
+/// whether packets for them arrive here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimUse {
     /// The claim's UID.
     pub claim: String,
-    /// The claim, for people: `namespace/name`.
+    /// The claim for people: `namespace/name`.
     pub claim_name: String,
-    /// Its addresses with the length of their prefix. Those with that of a single host are routed; others are on a segment.
+    /// Its addresses with their prefix lengths. Those with the prefix of a single host are routed; others are
+    /// on a segment.
     pub addresses: Vec<(Address, u8)>,
-    /// Whether the pod (by its UID) has the claim's active slot. What [`Event::ClaimSeen`] said last counts for more, because
-    /// an ADD may be overtaken by it.
+    /// Whether the pod (by its UID) has the claim's active slot. The last [`Event::ClaimSeen`] takes
+    /// precedence, because it may overtake an ADD.
     pub reached: bool,
 }
 
-/// Which addresses of a pool an ADD would like. What is held already is kept, whatever it wishes.
+/// Which addresses of a pool an ADD accepts or prefers. An existing hold is kept in any case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// Only these; else every address of the pool.
+    /// Only addresses in this range; otherwise every address of the pool.
     pub within: Option<Range>,
-    /// If there are any, only these, in this order.
+    /// If not empty, only these, in this order.
     pub only: Vec<Address>,
     /// This one, if it is free.
     pub preferred: Option<Address>,
-    /// The lowest free one; else the next after the one that was handed out last.
+    /// The lowest free one; otherwise the next after the last assigned one.
     pub lowest: bool,
 }
 
-/// The interface to make, as far as an address does not say.
+/// The interface to create, apart from its addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wiring {
     /// The path of the pod's namespace.
     pub netns: String,
-    /// The largest packet; else as large as the uplink's.
+    /// The MTU; otherwise the uplink's.
     pub mtu: Option<u32>,
-    /// The Ethernet address of the pod's end; else one that follows from the key.
+    /// The MAC address of the pod's end; otherwise one computed from the key.
     pub mac: Option<String>,
 }
 
@@ -255,59 +261,59 @@ pub struct Wiring {
 pub struct Link {
     /// The name of the host end.
     pub host_name: String,
-    /// The Ethernet address of the host end.
+    /// The MAC address of the host end.
     pub host_mac: String,
-    /// The Ethernet address of the pod's end.
+    /// The MAC address of the pod's end.
     pub pod_mac: String,
-    /// The largest packet.
+    /// The MTU.
     pub mtu: u32,
 }
 
-/// A link of ours that was found in the kernel.
+/// A link of ours in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Whose it is.
+    /// The holder.
     pub key: HoldKey,
-    /// The pod that it is for.
+    /// Its pod.
     pub pod: Pod,
-    /// The addresses that lead to it.
+    /// The addresses whose routes lead to it.
     pub addresses: Vec<Address>,
 }
 
-/// What a look at the kernel saw.
+/// One observation of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// The links of ours.
+    /// Our links.
     pub links: Vec<Found>,
-    /// Of the holders that were asked about, those whose interface or namespace is gone.
+    /// Those holders asked about whose interface or namespace is gone.
     pub gone: BTreeSet<HoldKey>,
-    /// Routes of ours to pods that lead to no link of ours, as people write them.
+    /// Our routes to pods that lead to no link of ours, as text.
     pub strays: Vec<String>,
 }
 
-/// A pool, as far as a node is concerned.
+/// The facts about a pool that a node needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolFacts {
-    /// What it consists of.
+    /// Its subnets.
     pub subnets: Vec<Subnet>,
     /// A block has two to this power addresses.
     pub block_bits: u8,
-    /// How long a freed address cools; else the node's own setting.
+    /// How long a freed address cools; otherwise the node's own setting.
     pub cooling: Option<Duration>,
-    /// What is never handed out.
+    /// What is never assigned.
     pub exclusions: Vec<Exclusion>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// Whether its status says that no block is free.
     pub exhausted: bool,
-    /// Whether its blocks are slices of ranges: they are told by [`Event::SliceSeen`], and not asked for, given back or
-    /// exported. Who cannot be served at once is refused.
+    /// Whether its blocks are slices of ranges: [`Event::SliceSeen`] reports them, and they are not
+    /// requested, returned or exported. Calls that cannot be served at once are refused.
     pub sliced: bool,
 }
 
 impl PoolFacts {
-    /// Whether a pod could get this address of its.
-    pub fn hands_out(&self, address: Address) -> bool {
+    /// Whether a pod could get this address of the pool.
+    pub fn assigns(&self, address: Address) -> bool {
         let networks = |subnet: &Subnet| [subnet.ipv4, subnet.ipv6].into_iter().flatten();
         let mut subnets = self.subnets.iter();
         let Some((subnet, offset)) = subnets.find_map(|subnet| {
@@ -316,7 +322,7 @@ impl PoolFacts {
         }) else {
             return false;
         };
-        // An excluded address takes its partner of the other family with it.
+        // If an address is excluded, so is its partner of the other family.
         let mut pair = networks(subnet).filter_map(|network| network.nth(offset).ok());
         !pair
             .any(|it| self.exclusions.iter().any(|excluded| it.is_between(excluded.first(), excluded.last())))
@@ -336,35 +342,35 @@ pub struct SeenBlock {
     pub pool: String,
     /// Its networks.
     pub subnet: Subnet,
-    /// Whether nobody hands out of it.
+    /// Whether nobody assigns from it.
     pub reserved: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether somebody takes this node for gone and means to release it.
+    /// Whether it has a release mark, because this node seems to be gone.
     pub releasing: bool,
 }
 
 /// A slice of a range, as a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenSlice {
-    /// The block. Its UID is another one each time that the slice is given to the node.
+    /// The block. It has a new UID each time the node gets the slice.
     pub block: SeenBlock,
-    /// Among whose addresses its are unique: those of its network. Addresses of blocks of different realms have nothing to
-    /// do with each other. Empty for the cluster's own.
+    /// The realm within which its addresses are unique: that of its network. Addresses of blocks of different
+    /// realms are unrelated. Empty for the cluster's own.
     pub realm: String,
-    /// What is on record as held in it. Held on from now on, unless the node knows better because it had a block of this
-    /// name before.
+    /// The holds in its records. They are held from now on, unless the node had a block of this name before
+    /// and knows better.
     pub records: Vec<Recorded>,
 }
 
-/// A hold that is on record.
+/// A hold in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The address.
     pub address: Address,
-    /// The container; empty if it is not said.
+    /// The container; empty if unknown.
     pub container: String,
-    /// The interface; empty if it is not said.
+    /// The interface; empty if unknown.
     pub interface: String,
     /// The pod.
     pub pod: Pod,
@@ -379,13 +385,13 @@ impl From<SeenBlock> for SeenSlice {
 /// Why there is no block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What it means for those who wait.
+    /// What it means for waiting calls.
     pub kind: RefusalKind,
-    /// What to tell them.
+    /// The text for them.
     pub message: String,
 }
 
-/// What a refusal means for those who wait.
+/// What a refusal means for waiting calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// The pool has no block left: waiting does not help.

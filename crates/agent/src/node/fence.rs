@@ -1,7 +1,7 @@
-//! Fences: when a block is no longer this node's, nothing is handed out of it, at once and for good.
+//! Fences: once a block is no longer this node's, nothing is assigned from it, at once and for good.
 //!
-//! Its holds stay until they are released: their pods run, and taking an address away from a running pod helps nobody.
-//! They are reported.
+//! Its holds stay until they are released, because their pods run and need their addresses. The node reports
+//! them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,7 +15,7 @@ use crate::key::HolderId;
 /// How many UIDs of forgotten blocks are remembered. Events are late by seconds, not by thousands of blocks.
 const REMEMBERED: usize = 4096;
 
-/// UIDs of blocks that were fenced and forgotten. A late event that speaks of one must not bring it back.
+/// UIDs of blocks that were fenced and forgotten. A late event about one must not bring it back.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     known: BTreeSet<String>,
@@ -57,7 +57,7 @@ impl Node {
         self.dismiss(uid);
     }
 
-    /// Stops handing out of a block. The first reason counts.
+    /// Stops assigning from a block. The first reason counts.
     pub(super) fn fence(&mut self, uid: &str, fence: Fence) {
         let Some(block) = self.blocks.get_mut(uid).filter(|block| block.fence.is_none()) else { return };
         block.fence = Some(fence.clone());
@@ -77,12 +77,12 @@ impl Node {
         self.unshadow(uid);
     }
 
-    /// What is held in a block.
+    /// The holds in a block.
     pub(super) fn holds_in(&self, uid: &str) -> Vec<Held> {
         self.attachments.values().filter(|it| it.block() == Some(uid)).filter_map(Attachment::held).collect()
     }
 
-    /// Ends the ADDs under way that have an address of this block: nobody was told of it yet.
+    /// Ends the ADDs in progress that have an address of this block: they were not answered yet.
     fn undo_in(&mut self, uid: &str, name: &str) {
         let under_way = self.attachments.iter().filter(|(_, it)| {
             let fresh = matches!(&it.phase, Phase::Attaching(setting) if setting.fresh && !setting.undo);
@@ -94,7 +94,7 @@ impl Node {
         }
     }
 
-    /// Blocks that could not be used because of this one may be usable now.
+    /// Makes blocks usable again that overlapped with this one.
     pub(super) fn unshadow(&mut self, uid: &str) {
         let shadowed = self.blocks.iter().filter(|(_, block)| block.shadow.as_deref() == Some(uid));
         let shadowed: Vec<String> = shadowed.map(|(uid, _)| uid.clone()).collect();

@@ -1,4 +1,4 @@
-//! What a key has already, for those who would have to ask others what it is to have.
+//! What a key already has, for callers that would otherwise have to ask others.
 
 use tenure_ipam::Address;
 
@@ -16,7 +16,7 @@ pub enum Holding {
 }
 
 impl Node {
-    /// What a key has, if it is to keep that. Of what only the kernel knows, an ADD must say anew what it is.
+    /// What a key has and keeps. For a link that only the kernel knows, an ADD must ask again.
     pub fn holding(&self, key: &HoldKey) -> Option<Holding> {
         let attachment = self.attachments.get(&key.id()).filter(|it| it.key == *key && !it.is_leaving())?;
         match &attachment.place {

@@ -1,8 +1,8 @@
-//! Keeping blocks that somebody means to release.
+//! Keeping blocks that have a release mark.
 //!
-//! The controller marks the blocks of a node that it cannot find, and releases them after a rest. A node that is alive
-//! objects: it has the mark removed, by a write that conflicts with the deletion. Until it knows that the mark is gone it
-//! hands out nothing of the block, because the block may be gone instead. What is held in it stays.
+//! The controller marks the blocks of a missing node and releases them after a delay. A node that is alive
+//! has the mark removed, by a write that conflicts with the deletion. Until it knows that the mark is gone,
+//! it assigns nothing from the block, because the block may be gone instead. Its holds stay.
 
 use tenure_handles::Timestamp;
 
@@ -10,7 +10,7 @@ use super::block::Owned;
 use super::{Action, Node};
 
 impl Owned {
-    /// What its object says now. A new mark is objected to at once.
+    /// Updates the mark from the object. The node asks for the removal of a new mark at once.
     pub(super) fn see_mark(&mut self, releasing: bool) {
         if self.releasing != releasing {
             self.objected = None;
@@ -18,14 +18,14 @@ impl Owned {
         self.releasing = releasing;
     }
 
-    /// When to object again if nothing is heard.
+    /// When to ask again if there is no answer.
     pub(super) fn objects_at(&self, patience: std::time::Duration) -> Option<Timestamp> {
         self.objected.filter(|_| self.is_being_kept()).map(|objected| objected.plus(patience))
     }
 }
 
 impl Node {
-    /// Objects to the release of a pool's blocks.
+    /// Asks for the removal of release marks from a pool's blocks.
     pub(super) fn keep(&mut self, pool: &str) {
         let (now, patience) = (self.now, self.settings.return_patience);
         for block in self.blocks.values_mut().filter(|block| block.facts.pool == pool) {

@@ -1,9 +1,9 @@
-//! What was left over: holds whose interface or namespace is gone although no DEL came, links that nobody holds an
-//! address for, and routes that are not as they should be.
+//! Leaks: holds whose interface or namespace is gone without a DEL, links that nobody holds an address for,
+//! and routes that are not as they should be.
 //!
-//! The kernel is looked at now and then. A leak is put away when it is seen a second time some while after the first,
-//! and never because it was seen once: what looks like one may be something on its way. What is under way, an ADD as
-//! much as a DEL, is not even suspected. Routes are put right at once, because that can only help.
+//! The node observes the kernel periodically. It repairs a leak when a second observation, some time later,
+//! still shows it, and never after one: it may be a change in progress. ADDs and DELs in progress are not
+//! even suspected. Routes are repaired at once, because that can only help.
 
 use std::collections::BTreeMap;
 
@@ -15,55 +15,55 @@ use super::event::{Attach, Found, Look, Wish};
 use super::{Action, Job, Leak, Node, Planted, Report};
 use crate::key::{HoldKey, HolderId, Pod};
 
-/// What was seen once.
+/// Leaks that were observed once.
 #[derive(Debug, Default)]
 pub(super) struct Suspicions {
-    /// When the next look is due; nothing before all is replayed.
+    /// When the next observation is due; `None` before all is replayed.
     pub(super) look_at: Option<Timestamp>,
-    /// The look under way: the answer to an older one makes nobody suspect.
+    /// The observation in progress: a late answer to an older one raises no suspicion.
     looking: Option<Job>,
     suspects: BTreeMap<HolderId, Suspect>,
 }
 
-/// Something that was seen once and looks like a leak.
+/// A possible leak, observed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Suspect {
     found: LeakView,
-    /// Of the hold: the next one of the same holder is not suspected of anything.
+    /// The hold's sequence number: the next hold of the same holder is not suspected.
     sequence: Option<Sequence>,
-    /// Since when it is held; the same for those that have no number.
+    /// Since when it is held, for holds without a number.
     held: Timestamp,
 }
 
-/// Something that looks like a leak, for people.
+/// A possible leak, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakView {
-    /// Whose it is, or was.
+    /// The holder, or former holder.
     pub key: HoldKey,
     /// The pod.
     pub pod: Pod,
     /// The addresses.
     pub addresses: Vec<Address>,
-    /// What seems to be left over.
+    /// What seems to have leaked.
     pub leak: Leak,
     /// When it was first seen.
     pub since: Timestamp,
 }
 
 impl Node {
-    /// What looks like a leak at present, ordered by key.
+    /// All possible leaks at present, ordered by key.
     pub fn leaks(&self) -> Vec<LeakView> {
         let mut leaks: Vec<LeakView> = self.suspicions.suspects.values().map(|it| it.found.clone()).collect();
         leaks.sort_by(|one, other| one.key.cmp(&other.key));
         leaks
     }
 
-    /// Lets the next look be the usual time away.
+    /// Schedules the next observation after the usual interval.
     pub(super) fn look_after_a_while(&mut self) {
         self.suspicions.look_at = Some(self.now.plus(self.settings.look_every));
     }
 
-    /// Asks for a look, if it is time.
+    /// Requests an observation if it is time.
     pub(super) fn look(&mut self) {
         if self.suspicions.look_at.is_none_or(|at| at > self.now) {
             return;
@@ -102,7 +102,7 @@ impl Node {
             let since = since.or(self.has_planted(Planted::OneObservation).then(Timestamp::default));
             match since {
                 Some(since) if since.plus(self.settings.look_apart) <= self.now => {
-                    self.put_away(id, suspect.found);
+                    self.repair_leak(id, suspect.found);
                 }
                 since => {
                     suspect.found.since = since.unwrap_or(self.now);
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// The answer to an older look: what it saw is not missing since before.
+    /// The answer to an older observation: what it shows was not missing back then.
     fn see_late(&mut self, look: &Look) {
         let there = |key: &HoldKey| look.links.iter().any(|found| found.key == *key);
         let suspects = &mut self.suspicions.suspects;
@@ -124,7 +124,7 @@ impl Node {
         self.suspicions.suspects.remove(&id);
     }
 
-    /// A hold of which nothing is left but the hold.
+    /// A hold without an interface or namespace.
     fn suspect_hold(&self, key: &HoldKey) -> Option<Suspect> {
         let attachment = self.attachments.get(&key.id()).filter(|it| it.key == *key && is_at_rest(it))?;
         let leak = if attachment.interface {
@@ -148,8 +148,8 @@ impl Node {
         Suspect { found, sequence: None, held: Timestamp::default() }
     }
 
-    /// Ends what was left over, as a DEL would.
-    fn put_away(&mut self, id: HolderId, found: LeakView) {
+    /// Ends a leaked hold or link as a DEL would.
+    fn repair_leak(&mut self, id: HolderId, found: LeakView) {
         let LeakView { key, pod, addresses, leak, .. } = found;
         if leak == Leak::NoHold {
             let attach = Attach {
@@ -168,7 +168,7 @@ impl Node {
         self.unwire(id);
     }
 
-    /// Finds routes that are missing or too many, says so, and has them put right.
+    /// Finds missing and superfluous routes, reports them, and has them repaired.
     fn compare_routes(&mut self, job: Job, look: &Look) {
         let mut holders: BTreeMap<Address, Vec<Rank>> = BTreeMap::new();
         for attachment in self.attachments.values().filter(|it| it.interface && it.is_routed()) {
@@ -180,12 +180,12 @@ impl Node {
         for found in &look.links {
             let known = self.attachments.get(&found.key.id()).filter(|it| it.key == found.key);
             let Some(attachment) = known.filter(|it| is_at_rest(it) && it.interface) else { continue };
-            // What was asked for after the look is not in it.
+            // The observation does not show changes requested after it.
             if attachment.use_state().is_some_and(|use_state| use_state.changed > job.0) {
                 continue;
             }
             let held = if attachment.is_routed() { attachment.every_address() } else { Vec::new() };
-            // Of two of the same rank that have the same address, a route leads to one, and that is as good as it gets.
+            // If two of the same rank have the same address, a route to either is correct.
             let own = rank(attachment);
             let is_first = |ranks: &Vec<Rank>| ranks.iter().filter(|rank| **rank >= own).count() == 1;
             let first = held.iter().filter(|address| holders.get(address).is_some_and(is_first));
@@ -201,8 +201,8 @@ impl Node {
         }
     }
 
-    /// Has the routes to pods be exactly those of the addresses that are held. What is under way is among them: its
-    /// route is there already, or comes later.
+    /// Sets the routes to pods to exactly those of held addresses. Holds in progress are included: their
+    /// routes already exist, or come later.
     pub(super) fn repair_routes(&mut self) {
         let mut routes: Vec<(Rank, (HoldKey, Addresses))> = Vec::new();
         for attachment in self.attachments.values().filter(|it| it.interface && it.is_routed()) {
@@ -218,7 +218,7 @@ impl Node {
                 }
             }
         }
-        // Where two have the same address, the later one counts.
+        // If two have the same address, the later one wins.
         routes.sort_by_key(|(rank, _)| *rank);
         let routes = routes.into_iter().map(|(_, route)| route).collect();
         self.actions.push(Action::Repair(routes));
@@ -231,7 +231,7 @@ impl Suspect {
     }
 }
 
-/// Who counts for more where several have the same address: the last one.
+/// Who wins if several have the same address: the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// Only the kernel knows of it, or a journal that lost its block.
@@ -251,7 +251,7 @@ fn rank(attachment: &Attachment) -> Rank {
     }
 }
 
-/// Whether an address is held and nothing is under way.
+/// Whether an address is held and nothing is in progress.
 fn is_at_rest(attachment: &Attachment) -> bool {
     attachment.phase == Phase::Held && attachment.place != AddressLocation::Nowhere
 }

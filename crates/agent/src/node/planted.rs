@@ -1,4 +1,4 @@
-//! Bugs that a test plants, to see that the simulator's checks find them. Outside of tests there are none.
+//! Bugs that tests plant to prove that the simulator's checks find them. There are none outside of tests.
 
 #[cfg(not(test))]
 use super::Node;
@@ -8,29 +8,29 @@ use super::Node;
 pub(crate) enum Planted {
     /// A pod of the same name is taken for the same pod.
     SameNameSamePod,
-    /// A block is handed out of although its object is gone.
+    /// The node assigns from a block whose object is gone.
     GoneBlockServes,
-    /// Nobody waits for the kernel's links at a start.
+    /// The node does not wait for the kernel's links at a start.
     KernelUnread,
-    /// A journal that was lost is taken for one that says that there is nothing.
+    /// A lost journal is treated as an empty one.
     LostJournalTrusted,
-    /// A DEL of what is not held ends the hold of somebody else.
+    /// A DEL of something not held ends another holder's hold.
     LateReleaseFrees,
-    /// A repeated ADD is a new one.
+    /// A repeated ADD gets another address.
     AddAgainAnew,
-    /// A DEL is answered before the journal knows.
+    /// A DEL is answered before the journal has it.
     DelBeforeCommit,
-    /// What was freed does not cool.
+    /// Freed addresses do not cool.
     NoCooling,
-    /// An ADD waits for the API server although there is an address.
+    /// An ADD waits for the API server although an address is free.
     ServeNeedsApi,
-    /// What was left over is put away when it was seen once.
+    /// A leak is repaired after one observation.
     OneObservation,
     /// A link that the journal does not know is removed at a start.
     RemovedAtFirstSight,
-    /// Packets go on to arrive at a pod that is gone.
+    /// Packets still arrive at a pod that is gone.
     GonePodReached,
-    /// Something unexpected ends the program.
+    /// An unexpected input ends the program.
     PanicsAtSurprise,
 }
 

@@ -1,4 +1,4 @@
-//! A pool, as far as this node uses it.
+//! A pool as this node uses it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::key::HolderId;
 /// A pool.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// What it is; nothing if it is gone.
+    /// Its facts; `None` if it is gone.
     pub(super) facts: Option<PoolFacts>,
-    /// Who waits for an address, first come first.
+    /// Holders that wait for an address, in order.
     pub(super) queue: VecDeque<HolderId>,
-    /// The last refusal, until there is reason to think better of it.
+    /// The last refusal, until something changes.
     pub(super) trouble: Option<Trouble>,
-    /// How many refusals there were in a row.
+    /// The number of refusals in a row.
     pub(super) refusals: u32,
 }
 
@@ -28,12 +28,12 @@ pub(super) struct Trouble {
     pub(super) kind: RefusalKind,
     pub(super) message: String,
     pub(super) since: Timestamp,
-    /// How long after it a block is asked for again.
+    /// The delay before a block is requested again.
     pub(super) retry: Duration,
 }
 
 impl Pool {
-    /// Whether new addresses may be handed out of it.
+    /// Whether new addresses may be assigned from it.
     pub(super) fn is_giving(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| !facts.deleting)
     }
@@ -49,25 +49,25 @@ impl Pool {
         1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX)
     }
 
-    /// Whether its last refusal says that waiting does not help.
+    /// Whether its last refusal means that waiting does not help.
     pub(super) fn is_refused(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.kind != RefusalKind::Unreachable)
     }
 
-    /// When a block may be asked for again; nothing if at once.
+    /// When a block may be requested again; `None` if at once.
     pub(super) fn ask_again_at(&self) -> Option<Timestamp> {
         self.trouble.as_ref().map(|trouble| trouble.since.plus(trouble.retry))
     }
 }
 
 impl Node {
-    /// A pool is different, or gone.
+    /// A pool changed or is gone.
     pub(super) fn pool_changed(&mut self, name: &str, facts: Option<PoolFacts>) {
         if facts.is_none() && !self.pools.contains_key(name) {
             return;
         }
         if facts.is_none() {
-            // Nobody answers wishes for a pool that is gone.
+            // Nobody answers requests for a pool that is gone.
             self.asks.retain(|_, ask| ask.pool != name);
         }
         let pool = self.pools.entry(name.to_owned()).or_default();
@@ -75,7 +75,7 @@ impl Node {
             let exhausted = facts.as_ref().is_some_and(|facts| facts.exhausted);
             pool.facts = facts;
             if !exhausted {
-                // Whatever was wrong, it may be right now: those who wait next find out.
+                // The change may have removed the reason for refusals; the next waiting call finds out.
                 self.forget_trouble(name);
             }
         }
@@ -93,7 +93,7 @@ impl Node {
         self.touch(name);
     }
 
-    /// What is known of a pool.
+    /// The facts about a pool.
     pub fn pool_facts(&self, pool: &str) -> Option<&PoolFacts> {
         self.pools.get(pool)?.facts.as_ref()
     }
@@ -107,7 +107,7 @@ impl Node {
         facts.and_then(|facts| facts.cooling).unwrap_or(self.settings.cooling)
     }
 
-    /// Blocks can be had again, or may be.
+    /// Forgets the last refusal: blocks may be available again.
     pub(super) fn forget_trouble(&mut self, name: &str) {
         let Some(pool) = self.pools.get_mut(name) else { return };
         pool.refusals = 0;

@@ -1,12 +1,13 @@
-//! Reach: which of a node's claim users packets arrive at. That is the claim's to say, by its active slot, and here it is done.
+//! Reach: which of a node's claim users packets arrive at. A claim says so by its active slot, and this
+//! module applies it.
 //!
-//! Whoever gains an address gets its routes at once. Whoever loses one keeps the route to its interface for a moment, and
-//! its exported route for a longer one, so that nowhere and never there is none: what still arrives is delivered, or passed
-//! on. On a segment there are no routes: there whoever gains an address says so to everyone, and whoever does not have it is
-//! quiet.
+//! A claim user that gains an address gets its routes at once. One that loses an address keeps the route to
+//! its interface for a moment and its exported route a little longer, so that there is always a route
+//! somewhere: late packets are delivered or forwarded. A segment has no routes: there, the claim user that
+//! gains an address announces it, and the others stay silent.
 //!
-//! Of the claim users of one claim on this node at most one is reached, at every moment: the one of the pod in the active slot,
-//! and of several sandboxes of that pod the latest. A claim of which nothing is known changes nothing: its claim users stay as
+//! Of all users of one claim on this node at most one is reached at any moment: that of the pod in the active
+//! slot, and of several sandboxes of that pod the latest. An unknown claim changes nothing: its users stay as
 //! they are.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,23 +19,23 @@ use super::attachment::Attachment;
 use super::{Action, Node};
 use crate::key::HolderId;
 
-/// What is known of claims, and what is being given up.
+/// What is known of claims, and which routes are about to end.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     /// The UID of the pod that has each claim now, by the claim's UID.
     claims: BTreeMap<Box<str>, Option<Box<str>>>,
-    /// The claims that another pod has as well.
+    /// The claims that a second pod has as well.
     contested: BTreeSet<Box<str>>,
-    /// Who has addresses of each claim here.
+    /// The users of each claim on this node.
     claim_uses: BTreeMap<String, BTreeSet<HolderId>>,
-    /// When routes to interfaces go that are not reached any more.
+    /// When to remove routes to interfaces that are no longer reached.
     lingering: BTreeMap<HolderId, Timestamp>,
-    /// Until when networks are exported that are not reached here any more.
+    /// Until when networks are exported that are no longer reached here.
     exported_until: BTreeMap<Cidr, Timestamp>,
 }
 
 impl Reach {
-    /// When there is something to do because time passes.
+    /// The times at which something is due.
     pub(super) fn moments(&self) -> impl Iterator<Item = Timestamp> {
         self.lingering.values().chain(self.exported_until.values()).copied()
     }
@@ -51,32 +52,32 @@ impl Node {
         if self.start.is_none() {
             self.judge(uid);
             if changed {
-                self.speak_again(uid);
+                self.announce_again(uid);
             }
         }
     }
 
-    /// Whoever uses a claim whose object is gone uses it still.
+    /// Users of a claim whose object is gone continue to use it.
     pub(super) fn claim_gone(&mut self, uid: &str) {
         self.reach.claims.remove(uid);
         if self.reach.contested.remove(uid) {
-            self.speak_again(uid);
+            self.announce_again(uid);
         }
     }
 
-    /// All claims are known: whoever came back with a restart is judged by them.
+    /// All claims are known: applies them to claim users restored at a restart.
     pub(super) fn judge_all(&mut self) {
         let claims: Vec<String> = self.reach.claim_uses.keys().cloned().collect();
         for claim in claims {
             self.judge(&claim);
             if self.reach.contested.contains(claim.as_str()) {
-                self.speak_again(&claim);
+                self.announce_again(&claim);
             }
         }
     }
 
-    /// Takes note of a new claim user, and whether packets are to arrive at it. The word of whoever asks counts only as long as
-    /// nothing else was heard of the claim.
+    /// Adds a new claim user and decides whether packets arrive at it. The caller's value counts only until
+    /// something else is known of the claim.
     pub(super) fn arrive(&mut self, id: HolderId, claim: &str, reached: bool) {
         self.reach.claim_uses.entry(claim.to_owned()).or_default().insert(id);
         if reached && !self.reach.claims.contains_key(claim) {
@@ -92,12 +93,13 @@ impl Node {
         }
     }
 
-    /// A claim user came back with a restart.
+    /// A claim user was restored at a restart.
     pub(super) fn come_back(&mut self, id: HolderId, claim: &str) {
         self.reach.claim_uses.entry(claim.to_owned()).or_default().insert(id);
     }
 
-    /// Of those that came back with a restart one a claim is reached, also where a crash hit between two records.
+    /// Makes one user per claim reached among those restored at a restart, even if a crash happened between
+    /// two records.
     pub(super) fn settle_claim_users(&mut self) {
         for ids in self.reach.claim_uses.values() {
             let reached = |id: &&HolderId| {
@@ -116,7 +118,7 @@ impl Node {
         }
     }
 
-    /// A claim user is gone. What it was still exported for stays so for its time.
+    /// A claim user is gone. Its networks stay exported for the linger time.
     pub(super) fn depart(&mut self, id: HolderId, claim: &str) {
         if let Some(claim_uses) = self.reach.claim_uses.get_mut(claim) {
             claim_uses.remove(&id);
@@ -127,7 +129,7 @@ impl Node {
         self.reach.lingering.remove(&id);
     }
 
-    /// The claim user that packets for a claim are to arrive at; nothing if that is somewhere else, or not known.
+    /// The claim user that packets for a claim should arrive at; `None` if it is elsewhere or unknown.
     fn has_claim(&self, claim: &str) -> Option<HolderId> {
         let active = self.reach.claims.get(claim)?.as_deref()?;
         let claim_uses = self.reach.claim_uses.get(claim).into_iter().flatten();
@@ -139,12 +141,12 @@ impl Node {
         of_pod.max_by_key(latest).map(|(id, _)| *id)
     }
 
-    /// Whether a claim's object is there, as far as anything was heard of it.
+    /// Whether a claim's object exists, as far as known.
     pub(super) fn knows_claim(&self, claim: &str) -> bool {
         self.reach.claims.contains_key(claim)
     }
 
-    /// Lets packets for a claim arrive where they are to, as far as that is here.
+    /// Makes packets for a claim arrive at the right claim user, as far as it is on this node.
     pub(super) fn judge(&mut self, claim: &str) {
         if !self.reach.claims.contains_key(claim) {
             return;
@@ -152,7 +154,7 @@ impl Node {
         let here = self.has_claim(claim);
         let claim_uses = self.reach.claim_uses.get(claim).into_iter().flatten().copied();
         let others: Vec<HolderId> = claim_uses.filter(|id| Some(*id) != here).collect();
-        // The new one before the old one goes.
+        // The new one starts before the old one ends.
         if let Some(id) = here {
             self.gain(id);
         }
@@ -177,10 +179,10 @@ impl Node {
         if !routed {
             self.route(id);
         }
-        self.speak(id);
+        self.announce(id);
     }
 
-    /// `passed`: another claim user of this node has it now, and its route took this one's place.
+    /// `passed`: another claim user of this node has the claim now, and its route replaced this one's.
     pub(super) fn lose(&mut self, id: HolderId, passed: bool) {
         let (route, export) = self.lingering_until();
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
@@ -195,19 +197,19 @@ impl Node {
                 self.reach.exported_until.extend(hosts.into_iter().map(|network| (network, export)));
             }
             self.write_claim_user(id, false);
-            self.speak(id);
+            self.announce(id);
         }
         if passed {
             self.stop_lingering(id);
         }
     }
 
-    /// Until when routes to an interface and exported ones stay that are given up now.
+    /// Until when routes to an interface and exported routes stay that end now.
     pub(super) fn lingering_until(&self) -> (Timestamp, Timestamp) {
         (self.now.plus(self.settings.route_lingers), self.now.plus(self.settings.export_lingers))
     }
 
-    /// What has lingered long enough goes.
+    /// Removes routes whose linger time is over.
     pub(super) fn end_lingering(&mut self) {
         let now = self.now;
         self.reach.exported_until.retain(|_, until| *until > now);
@@ -228,7 +230,8 @@ impl Node {
         }
     }
 
-    /// Has routes lead to a claim user's interface, or none, if it is ours. Whoever is on its way out takes its routes with it.
+    /// Adds or removes the routes to a claim user's interface, if it is ours. A claim user that is being
+    /// removed takes its routes with it.
     fn route(&mut self, id: HolderId) {
         let number = self.number();
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
@@ -242,8 +245,8 @@ impl Node {
         self.actions.push(Action::Reach { key, pod, addresses, reached });
     }
 
-    /// Has a claim user's interface say that it has the address now, or be quiet, if somebody else made it.
-    pub(super) fn speak(&mut self, id: HolderId) {
+    /// Makes the interface of another plugin announce the address or stay silent.
+    pub(super) fn announce(&mut self, id: HolderId) {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let Some(use_state) = attachment.use_state().filter(|_| !attachment.interface) else { return };
         if attachment.netns.is_empty() {
@@ -258,8 +261,9 @@ impl Node {
         });
     }
 
-    /// Whoever of this node has a claim says so once more, and for as long as somebody else has it as well.
-    fn speak_again(&mut self, claim: &str) {
+    /// Announces a claim again from its user on this node, and repeatedly as long as another pod has the
+    /// claim as well.
+    fn announce_again(&mut self, claim: &str) {
         let claim_uses = self.reach.claim_uses.get(claim).into_iter().flatten().copied();
         let reached = |id: &HolderId| {
             let use_state = self.attachments.get(id).and_then(Attachment::use_state);
@@ -267,11 +271,12 @@ impl Node {
         };
         let reached: Vec<HolderId> = claim_uses.filter(reached).collect();
         for id in reached {
-            self.speak(id);
+            self.announce(id);
         }
     }
 
-    /// What is exported for claim users: what is reached, and what was until a moment ago.
+    /// The networks exported for claim users: the reached ones, and those that were reached until a moment
+    /// ago.
     pub(super) fn exported_for_claim_users(&self) -> impl Iterator<Item = Cidr> {
         let ids = self.reach.claim_uses.values().flatten();
         let claim_uses = ids.filter_map(|id| self.attachments.get(id)).filter(|it| !it.is_leaving());

@@ -1,8 +1,9 @@
-//! A start: nothing is handed out before all that is held is known, from the journal, the kernel and the API.
+//! A start: nothing is assigned before all holds are known, from the journal, the kernel and the API.
 //!
-//! Each of the three knows what the others may not. The API knows which blocks are this node's. The journal knows holds
-//! without an interface of ours, numbers, and what cools. The kernel knows what was wired just before a crash, and what
-//! is really in use when a journal was lost. Where they disagree about a running pod, the kernel is right.
+//! Each of the three knows what the others may not. The API knows which blocks are this node's. The journal
+//! knows holds without an interface of ours, sequence numbers, and what cools. The kernel knows what was
+//! wired just before a crash, and what is really in use when a journal was lost. Where they disagree about a
+//! running pod, the kernel is right.
 
 use std::collections::BTreeMap;
 
@@ -17,22 +18,22 @@ use super::{CallError, Fence, Node, Planted, Report};
 use crate::journal::{Held, Image, ImageBlock, Known, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
-/// Before the UIDs of blocks of which the journal has holds that fit no block. No UID begins so.
+/// The prefix of block UIDs in the journal for holds that fit no block. No real UID begins like this.
 const LOST: &str = "*/";
 
-/// What has been read so far.
+/// What was read so far.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     journal: Option<Image>,
     kernel: Option<Vec<Found>>,
     api: bool,
     slices: bool,
-    /// What the API has, by UID.
+    /// The blocks in the API, by UID.
     pub(super) blocks: BTreeMap<String, SeenSlice>,
 }
 
 impl Node {
-    /// Whether all is replayed, or what is missing.
+    /// Whether all is replayed; the error says what is missing.
     pub(super) fn ready(&self) -> Result<(), CallError> {
         let Some(start) = &self.start else { return Ok(()) };
         let missing = [
@@ -75,7 +76,7 @@ impl Node {
         self.try_replay();
     }
 
-    /// What the journal knows of blocks at a start; nothing if it was not read yet.
+    /// What the journal knows of blocks at a start; `None` if it was not read yet.
     pub(super) fn journal_at_start(&self) -> Option<&Image> {
         self.start.as_ref()?.journal.as_ref()
     }
@@ -124,7 +125,7 @@ impl Node {
         }
         self.settle_claim_users();
         self.doubt_after_start(journal.known());
-        // What was found may stand in the way anywhere.
+        // Found links may use addresses of any block.
         let known: Vec<String> = self.blocks.keys().cloned().collect();
         for uid in &known {
             self.reserve(uid);
@@ -139,12 +140,13 @@ impl Node {
         self.judge_all();
     }
 
-    /// Puts a block back as the journal knows it, into the state that the API says. `latest` is when the journal ends.
+    /// Restores a block from the journal, in the state that the API gives. `latest` is when the journal ends.
     fn restore(&mut self, uid: &str, image: &ImageBlock, latest: Timestamp, seen: Option<&SeenSlice>) {
         let facts = image.facts.clone().or_else(|| seen.map(facts_of));
         let cooling = facts.as_ref().map_or(self.settings.cooling, |facts| self.cooling(&facts.pool));
         let Some(mut block) = facts.and_then(|facts| Owned::new(facts, cooling, self.now)) else {
-            // Nobody knows what block this was: what was held in it must not be handed out, wherever it lies.
+            // Nobody knows which block this was. Its held addresses must not be assigned, whatever block they
+            // are in.
             for held in image.holds() {
                 self.put_stray(held);
             }
@@ -154,7 +156,7 @@ impl Node {
             return;
         };
         if image.facts.is_none() {
-            // The next start is to know it, also when nobody tells of it any more.
+            // The next start must know it, even if no source reports it any more.
             self.record(Record::Owned(block.facts.clone()));
         }
         block.fence = image.fenced.then_some(Fence::Before);
@@ -163,12 +165,14 @@ impl Node {
             let (id, address) = (held.key.id(), held.addresses.iter().next());
             let replayed = address.map(|address| block.engine.replay(id, address, Some(held.sequence)));
             if let Some(Ok(Granted::New(hold))) = replayed {
-                // What passed since the journal ended does not count: the clock may have been set ahead meanwhile.
+                // The time since the journal ended does not count, because the clock may have been set ahead
+                // meanwhile.
                 let (rest, passed) = (block.engine.rest(), self.now.since(latest));
                 let cools = freed.until > latest;
                 let until = freed.until.plus(passed).min(self.now.plus(rest));
                 if cools && until > freed.until {
-                    // The record has its old time, so that the journal does not end later before all of these are in it.
+                    // The record keeps its old time, so that the journal does not end later before all of
+                    // these are in it.
                     let (hold, at) = (held.clone(), freed.at);
                     self.record(Record::Released(Released { hold, at, until }));
                 }
@@ -208,7 +212,7 @@ impl Node {
         let (name, realm) = (block.facts.name.clone(), block.facts.realm.clone());
         self.blocks.insert(uid.to_owned(), block);
         for held in image.holds() {
-            self.moved_in(held.key.id());
+            self.index_slice_holder(held.key.id());
         }
         for held in strays {
             self.put_stray(held);
@@ -241,28 +245,29 @@ impl Node {
                 self.attachments.insert(id, attachment(key, pod, String::new(), true, self.now));
                 self.unwire(id);
             }
-            // It may be that of a pod whose claim is elsewhere at present, and of which the journal would have known.
+            // Its pod's claim may be elsewhere at present, and the journal would have known that.
             None if addresses.is_empty() && incomplete => {
                 let mut unknown = attachment(key, pod, String::new(), true, self.now);
                 unknown.place = AddressLocation::Stray(Vec::new());
                 self.attachments.insert(id, unknown);
-                // The next start is to know it, too.
+                // The next start must know it too.
                 self.write_claim_user(id, false);
             }
-            // Made, and cut short before it had an address; or somebody cut its route. Whoever looks sees it, and sees it again.
+            // Its creation was interrupted before it had an address, or somebody removed its route. Two
+            // observations will find it.
             None if addresses.is_empty() => {}
             Some(known) if addresses.iter().any(|address| known.every_address().contains(address)) => {
                 known.interface = true;
                 known.be_routed(true);
             }
             known => {
-                // Of an unknown link the journal says only that it is there.
+                // For an unknown link the journal only says that it exists.
                 if known.is_some_and(|it| !it.is_unknown()) {
                     self.give_up(id);
                 }
                 self.place_found(id, key, pod, addresses);
                 if incomplete {
-                    // The next start is to know it, too: its route may have gone to another by then.
+                    // The next start must know it too: its route may lead to another link by then.
                     self.write_claim_user(id, false);
                 }
             }
@@ -286,9 +291,9 @@ impl Node {
         self.record(Record::Released(Released { hold, at: self.now, until }));
     }
 
-    /// Holds what a link uses, in the block that it is of.
+    /// Holds the addresses of a link in their block.
     fn place_found(&mut self, id: HolderId, key: HoldKey, pod: Pod, addresses: Vec<Address>) {
-        // Links are ours only where the addresses are the cluster's own.
+        // Links are ours only if their addresses are the cluster's own.
         let has =
             |block: &&mut Owned| !block.is_slice() && addresses.iter().any(|address| block.has(*address));
         let own = |it: &Attachment| match it.block().and_then(|uid| self.blocks.get(uid)) {
@@ -340,8 +345,8 @@ impl Node {
         self.attachments.insert(held.key.id(), attachment);
     }
 
-    /// A hold of the journal that fits no block. What was adopted from a slice's record is known by its key, so that the DEL of its
-    /// container ends it; when nobody sends one, only its pod tells ([`Node::unseen`]).
+    /// A hold of the journal that fits no block. One that was adopted from a slice's record is known by its
+    /// key, so that the DEL of its container ends it; without a DEL only its pod tells ([`Node::unseen`]).
     fn put_stray(&mut self, held: &Held) {
         let addresses: Vec<Address> = held.addresses.iter().collect();
         let problem = "the journal's block does not have them".to_owned();
@@ -349,10 +354,11 @@ impl Node {
         self.report(Report::Stray { key, pod, addresses: addresses.clone(), problem });
         let pool = if held.key.is_adopted() { held.key.network() } else { "" };
         self.put_held(held, pool, AddressLocation::Stray(addresses));
-        self.moved_in(held.key.id());
+        self.index_slice_holder(held.key.id());
         let mut held = held.clone();
         if !is_lost(&held.block) {
-            // The next start is to know it, too. Its number is none of its block's, should that come back.
+            // The next start must know it too. Its sequence number is not valid in its block, in case that
+            // comes back.
             held.block = format!("{LOST}{}", held.block);
             self.record(Record::Held(held.clone()));
         }

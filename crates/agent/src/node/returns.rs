@@ -1,8 +1,8 @@
-//! Giving blocks back.
+//! Returning blocks.
 //!
-//! An empty block rests before it goes back, so that a burst of pods that come and go does not send blocks to and fro, and
-//! the last one of a pool stays. It does not go either while anything cools in it, because the next owner does not know
-//! of that, or when the node would have to ask for another at once.
+//! An empty block is returned after a delay, so that a burst of short-lived pods does not move blocks back
+//! and forth, and a pool's last block stays. A block also stays while anything cools in it, because the next
+//! owner does not know of that, or if the node would have to request another one at once.
 
 use tenure_handles::Timestamp;
 
@@ -13,15 +13,15 @@ use super::{Action, Fence, Node};
 use crate::journal::Record;
 
 impl Node {
-    /// Gives back the blocks of a pool that are not needed.
-    pub(super) fn give_back(&mut self, name: &str) {
+    /// Returns the blocks of a pool that are not needed.
+    pub(super) fn return_blocks(&mut self, name: &str) {
         let draining = !self.pools.get(name).is_some_and(Pool::is_giving);
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && is_kept(block));
         let mut empty: Vec<(bool, Timestamp, String)> = kept
             .filter(|block| block.engine.is_empty() && !block.reserved && !block.is_slice() && !block.doubted)
             .map(|block| (draining || block.deleting, block.empty_since, block.facts.uid.clone()))
             .collect();
-        // Those that have been empty longest go first.
+        // Those that have been empty longest come first.
         empty.sort();
         for (leaving, _, uid) in empty {
             if leaving || self.is_spare(name, &uid) {
@@ -36,7 +36,7 @@ impl Node {
         }
     }
 
-    /// Whether an empty block can go.
+    /// Whether an empty block can be returned.
     fn is_spare(&self, name: &str, uid: &str) -> bool {
         let Some(pool) = self.pools.get(name) else { return true };
         let Some(block) = self.blocks.get(uid) else { return false };
@@ -54,13 +54,14 @@ impl Node {
         (idle || free.fold(0, u128::saturating_add) >= needed) && self.is_clear(uid)
     }
 
-    /// Whether nobody here has an address of a block, and none of them cools. They may do so in other blocks: in one of
-    /// the same addresses that was there before.
+    /// Whether nobody here holds an address of a block and none cools. Holds and cooling may be in other
+    /// blocks: in an earlier one with the same addresses.
     fn is_clear(&self, uid: &str) -> bool {
         let Some(block) = self.blocks.get(uid) else { return true };
-        // The addresses of a pool that goes away have no next owner who would have to wait for them to cool.
+        // If a pool goes away, its addresses have no next owner who would have to wait until they have
+        // cooled.
         let draining = !self.pools.get(&block.facts.pool).is_some_and(Pool::is_giving);
-        let cools = |other: &Owned| !draining && !other.is_at_rest() && other.rivals(&block.facts);
+        let cools = |other: &Owned| !draining && !other.is_at_rest() && other.overlaps(&block.facts);
         let facts = &block.facts;
         let has = |it: &Attachment| {
             self.is_of_realm(it, facts) && it.every_address().into_iter().any(|address| block.has(address))
@@ -75,7 +76,8 @@ impl Node {
         self.actions.push(Action::ReturnBlock { name, uid });
     }
 
-    /// Goes on with a fenced block: gives its object back, or forgets it. Called whenever either may have become possible.
+    /// Continues with a fenced block: returns its object, or forgets it. Called whenever either may have
+    /// become possible.
     pub(super) fn dismiss(&mut self, uid: &str) {
         let now = self.now;
         let fenced = |block: &&mut Owned| block.fence.is_some() && !block.doubted;
@@ -92,7 +94,7 @@ impl Node {
                     self.send_back(uid);
                 }
             }
-            // Should the same addresses come back in another block, they go on cooling there.
+            // If the same addresses come back in another block, they continue to cool there.
             Object::Gone | Object::Elsewhere if block.is_at_rest() => {
                 self.blocks.remove(uid);
                 self.lost.insert(uid);
@@ -104,7 +106,7 @@ impl Node {
     }
 }
 
-/// Whether it is still in this node's possession.
+/// Whether this node still has it.
 fn is_kept(block: &Owned) -> bool {
     block.fence.is_none() && block.object == Object::Ours
 }

@@ -1,4 +1,4 @@
-//! Handing out: first come, first served, as soon as there is an address, whatever made it come.
+//! Assigning: first come, first served, as soon as an address is free for whatever reason.
 
 use tenure_ipam::{Choice, Hold};
 
@@ -7,14 +7,14 @@ use super::{CallError, Node, Planted, PoolError};
 use crate::key::HolderId;
 
 impl Node {
-    /// Brings a pool's blocks to the present: what cooled long enough is free.
+    /// Ends cooling in a pool's blocks where its time is over.
     pub(super) fn advance(&mut self, pool: &str) {
         for block in self.blocks.values_mut().filter(|block| block.facts.pool == pool) {
             block.engine.advance(self.now);
         }
     }
 
-    /// Gives addresses to those who wait.
+    /// Assigns addresses to waiting holders.
     pub(super) fn serve(&mut self, name: &str) {
         if self.has_planted(Planted::ServeNeedsApi) && !self.asks.is_empty() {
             return;
@@ -28,7 +28,7 @@ impl Node {
             let given = if wish == Wish::default() {
                 self.hand_out(name, id)
             } else {
-                self.hand_out_wished(name, id, &wish)
+                self.assign_wished(name, id, &wish)
             };
             match given {
                 Some((uid, hold)) => {
@@ -37,7 +37,7 @@ impl Node {
                     }
                     self.set_up(id, uid, hold);
                 }
-                // Who has no wish could have had anything.
+                // A request without a preference could have got any address.
                 None if wish == Wish::default() => return,
                 None => {
                     if let Some(attachment) = self.attachments.get_mut(&id) {
@@ -57,7 +57,7 @@ impl Node {
         Some((uid, hold))
     }
 
-    /// The block with the fewest free addresses: so that others get empty and can be given back.
+    /// The block with the fewest free addresses, so that others become empty and can be returned.
     fn fullest(&self, name: &str) -> Option<String> {
         let free = self.usable_blocks(name).map(|block| (block.engine.counts().free, block));
         let fullest =
@@ -65,7 +65,7 @@ impl Node {
         fullest.map(|(_, block)| block.facts.uid.clone())
     }
 
-    /// The block with the address that has cooled longest, of those that may be handed out at all.
+    /// The block with the assignable address that has cooled longest.
     fn cooled_longest(&self, name: &str) -> Option<String> {
         let cooling = self.usable_blocks(name).filter_map(|block| {
             let reserved = block.engine.reserved();
@@ -75,23 +75,24 @@ impl Node {
         cooling.min().map(|(_, _, uid)| uid.clone())
     }
 
-    /// Whether cooling gives way now. A new block is better, if one may come soon; failing is worse.
+    /// Whether a cooling address may be assigned now. A new block is better if one may come soon; failing is
+    /// worse.
     pub(super) fn gives_way(&self, name: &str, id: HolderId) -> bool {
         let Some(pool) = self.pools.get(name) else { return false };
         let waits = self.attachments.get(&id).and_then(|it| it.adds.first());
         let since = waits.map_or(self.now, |(_, since)| *since);
-        // Another slice will not come.
+        // No other slice will come.
         pool.is_sliced()
             || pool.trouble.is_some()
             || since.plus(self.settings.cooling_gives_way_after) <= self.now
     }
 
-    /// A pool's blocks that addresses may be handed out of.
+    /// A pool's blocks that addresses may be assigned from.
     pub(super) fn usable_blocks(&self, pool: &str) -> impl Iterator<Item = &super::block::Owned> {
         self.blocks.values().filter(move |block| block.facts.pool == pool && block.is_usable())
     }
 
-    /// Tells those for whom there will be no address, as far as one can know; those who came last go first.
+    /// Fails the calls that will get no address, as far as the node can know, latest first.
     pub(super) fn fail_hopeless(&mut self, name: &str) {
         let Some(pool) = self.pools.get(name) else { return };
         if pool.is_giving() && pool.is_sliced() {
@@ -116,7 +117,7 @@ impl Node {
         }
     }
 
-    /// Tells those who waited too long.
+    /// Fails the calls that waited too long.
     pub(super) fn expire(&mut self, name: &str) {
         let Some(pool) = self.pools.get(name) else { return };
         let trouble = pool.trouble.as_ref().map(|trouble| trouble.message.clone());

@@ -1,47 +1,49 @@
-//! How a node behaves, where there is a choice.
+//! The settings of a node.
 
 use std::time::Duration;
 
-/// How a node behaves.
+/// The settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The node's name, as it stands in the label of its blocks.
+    /// The node's name, as in the label of its blocks.
     pub node: String,
-    /// Whether there are slices to wait for at a start.
+    /// Whether to wait for slices at a start.
     pub slices: bool,
-    /// How long a freed address cools, where its pool does not say.
+    /// How long a freed address cools, unless its pool says otherwise.
     pub cooling: Duration,
     /// How long an ADD waits for an address before it fails.
     pub patience: Duration,
-    /// How long an ADD waits for a new block before a cooling address gives way.
+    /// How long an ADD waits for a new block before it gets a cooling address.
     pub cooling_gives_way_after: Duration,
-    /// The next block is asked for when fewer than one in so many of a block's addresses are free, beyond those that
-    /// are waited for.
+    /// The node requests the next block when fewer than one in this many of a block's addresses are free, not
+    /// counting those that calls wait for.
     pub low_water_divisor: u32,
-    /// But never for more free addresses than this: no node starts more pods in the time that a block takes to come.
+    /// The most free addresses to keep ready: no node starts more pods in the time that a block takes to
+    /// come.
     pub low_water_most: u32,
-    /// How many blocks of a pool are asked for at a time.
+    /// How many blocks of a pool are requested at a time.
     pub asks_at_once: u32,
-    /// How long an empty block rests before it is given back.
+    /// How long a block must be empty before it is returned.
     pub rest: Duration,
-    /// How many blocks of a pool stay although they are empty.
+    /// How many empty blocks of a pool stay.
     pub keep: usize,
-    /// How long after a refusal a block is asked for again, at first; it doubles with every refusal.
+    /// The delay after the first refusal before a block is requested again; it doubles with every refusal.
     pub retry_first: Duration,
-    /// And at last.
+    /// The longest such delay.
     pub retry_last: Duration,
-    /// How long a block that was granted may take to be seen.
+    /// How long it may take until a granted block is seen.
     pub grant_patience: Duration,
-    /// How long a block may take to be given back before it is tried again.
+    /// How long returning a block may take before it is tried again.
     pub return_patience: Duration,
-    /// How often the kernel is looked at for what was left over.
+    /// How often the kernel is observed for leaks.
     pub look_every: Duration,
-    /// What was left over is put away when it is seen again after this time or later.
+    /// The least time between the two observations of a leak.
     pub look_apart: Duration,
-    /// How long a route leads to the interface of a claim user whose claim is elsewhere now. Packets that are under way are
-    /// delivered, and the other end had the time to begin.
+    /// How long a route leads to the interface of a claim user whose claim moved away. Packets in flight are
+    /// delivered, and the new node has time to start.
     pub route_lingers: Duration,
-    /// How long the addresses of a claim user are exported whose claim is elsewhere now: until routers have heard of the other.
+    /// How long the addresses of a claim user stay exported after its claim moved away: until routers know
+    /// the new route.
     pub export_lingers: Duration,
     /// A bug that a test wants found.
     #[cfg(test)]
@@ -49,7 +51,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The usual behaviour of the node of this name.
+    /// The defaults for the node of this name.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),

@@ -1,9 +1,9 @@
-//! Slices of ranges: blocks that are given and not asked for, whose holds were on record somewhere else before.
+//! Slices of ranges: blocks that cannot be requested, and whose holds may come from records.
 //!
-//! A record says which container's interface has an address, and not for which network of a runtime. What is adopted from
-//! one has its pool in that network's place, and becomes that of the network whose ADD asks for it again. A pod that is
-//! added anew with another container keeps its address, too, as long as nobody released it: that is how Whereabouts
-//! has it, and a late DEL of the old container finds nothing of its own.
+//! A record names a container's interface, not the runtime's network. An adopted hold has its pool in place
+//! of the network, and moves to the network whose ADD asks for it again. A pod that is added again with
+//! another container keeps its address as long as nobody released it: Whereabouts does the same, and a late
+//! DEL of the old container finds nothing to end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,10 @@ use super::{CallError, Done, Fence, Full, Node, Planted, Ticket};
 use crate::journal::{BlockFacts, Record};
 use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 
-/// So many parts of an attachment are looked for although nothing is known of them.
+/// How many parts of an attachment are tried although none is known.
 const PARTS: u32 = 16;
 
-/// A slice, or what is left of one, as its record should be.
+/// A slice, or what is left of one, as its record should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceView {
     /// The UID of the block.
@@ -31,38 +31,39 @@ pub struct SliceView {
     pub name: String,
     /// The pool.
     pub pool: String,
-    /// Among whose addresses its are unique.
+    /// The realm within which its addresses are unique.
     pub realm: String,
     /// The slice.
     pub cidr: Cidr,
-    /// Whether it is this node's; else only what is held in it is.
+    /// Whether it is this node's; otherwise only its holds are.
     pub owned: bool,
-    /// What is held.
+    /// Its holds.
     pub holds: Vec<SliceHold>,
 }
 
-/// What is held in a slice.
+/// A hold in a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceHold {
     /// The address.
     pub address: Address,
-    /// Whose it is.
+    /// The holder.
     pub key: HoldKey,
-    /// The pod that it is for.
+    /// Its pod.
     pub pod: Pod,
     /// Since when.
     pub since: Timestamp,
-    /// Whether nothing but the API tells whether it is still needed: neither its interface nor its namespace is known here.
+    /// Whether only the API can tell whether it is still needed: neither its interface nor its namespace is
+    /// known here.
     pub unseen: bool,
 }
 
 impl SliceHold {
-    /// The container, if it is known.
+    /// The container, if known.
     pub fn container(&self) -> &str {
         said(self.key.container())
     }
 
-    /// The interface, if it is known.
+    /// The interface, if known.
     pub fn interface(&self) -> &str {
         said(self.key.interface())
     }
@@ -82,62 +83,63 @@ fn said(text: &str) -> &str {
     if text == UNSAID { "" } else { text }
 }
 
-/// Who has something of a slice, by container and by pod, so that asking again takes no longer on a full node.
+/// Holders of slice addresses by container and by pod, so that lookups stay fast on a full node.
 #[derive(Debug, Default)]
-pub(super) struct Tenants {
-    by: BTreeMap<Tenant, BTreeSet<HolderId>>,
+pub(super) struct SliceHolders {
+    by: BTreeMap<SliceHolder, BTreeSet<HolderId>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Tenant {
+enum SliceHolder {
     Container(String),
     Pod(String, String),
 }
 
-impl Tenants {
+impl SliceHolders {
     fn insert(&mut self, id: HolderId, key: &HoldKey, pod: &Pod) {
-        for tenant in Tenant::both(key, pod) {
-            self.by.entry(tenant).or_default().insert(id);
+        for holder in SliceHolder::both(key, pod) {
+            self.by.entry(holder).or_default().insert(id);
         }
     }
 
     pub(super) fn remove(&mut self, id: HolderId, key: &HoldKey, pod: &Pod) {
-        for tenant in Tenant::both(key, pod) {
-            if let Some(ids) = self.by.get_mut(&tenant) {
+        for holder in SliceHolder::both(key, pod) {
+            if let Some(ids) = self.by.get_mut(&holder) {
                 ids.remove(&id);
                 if ids.is_empty() {
-                    self.by.remove(&tenant);
+                    self.by.remove(&holder);
                 }
             }
         }
     }
 
-    fn get<'a>(&'a self, tenant: &Tenant) -> impl Iterator<Item = HolderId> + use<'a> {
-        self.by.get(tenant).into_iter().flatten().copied()
+    fn get<'a>(&'a self, holder: &SliceHolder) -> impl Iterator<Item = HolderId> + use<'a> {
+        self.by.get(holder).into_iter().flatten().copied()
     }
 }
 
-impl Tenant {
+impl SliceHolder {
     fn both(key: &HoldKey, pod: &Pod) -> [Self; 2] {
         [Self::Container(key.container().to_owned()), Self::Pod(pod.namespace.clone(), pod.name.clone())]
     }
 }
 
 impl Node {
-    /// Takes note of who has an address now, if it is of a slice.
-    pub(super) fn moved_in(&mut self, id: HolderId) {
+    /// Adds a holder to the index if its address is in a slice.
+    pub(super) fn index_slice_holder(&mut self, id: HolderId) {
         let Some(it) = self.attachments.get(&id) else { return };
         let block = it.block().and_then(|uid| self.blocks.get(uid));
         if it.key.is_adopted() || block.is_some_and(Owned::is_slice) {
-            self.tenants.insert(id, &it.key, &it.pod);
+            self.slice_holders.insert(id, &it.key, &it.pod);
         }
     }
 
-    /// All slices of which this node has something, by name.
+    /// All slices in which this node has something, by name.
     pub fn slices(&self) -> Vec<SliceView> {
         let view = |block: &Owned| {
             let held = self.attachments.values().filter(|it| it.block() == Some(&block.facts.uid));
-            // What is being released is free as soon as the journal says so, and nothing tells of it again.
+            // An address that is being released is free as soon as the journal says so, and nothing reports
+            // it again.
             let held = held.filter(|it| it.phase != Phase::Releasing);
             let mut holds: Vec<SliceHold> = held.flat_map(slice_holds).collect();
             holds.sort_by_key(|hold| hold.address);
@@ -157,7 +159,7 @@ impl Node {
         views
     }
 
-    /// What is held of which nothing but the API tells whether it is still needed: in slices, and of the journal where it lost the block.
+    /// Holds that only the API can confirm: those in slices, and those whose block the journal lost.
     pub fn unseen(&self) -> Vec<SliceHold> {
         let of_slice = |it: &&Attachment| match &it.place {
             AddressLocation::Block { uid, .. } => self.blocks.get(uid).is_some_and(Owned::is_slice),
@@ -168,8 +170,8 @@ impl Node {
         holds.filter(|hold| hold.unseen).collect()
     }
 
-    /// The UIDs of the blocks of this name and realm that were not taken away, also before all is replayed; nothing
-    /// before the journal is read.
+    /// The UIDs of the blocks of this name and realm that were not taken away, even before all is replayed;
+    /// `None` before the journal is read.
     pub fn slices_named(&self, name: &str, realm: &str) -> Option<Vec<String>> {
         let is_it = |facts: &BlockFacts| facts.name == name && facts.realm == realm;
         if self.is_ready() {
@@ -181,7 +183,8 @@ impl Node {
         Some(blocks.map(|(uid, _)| uid.to_owned()).collect())
     }
 
-    /// Whether a holder's addresses are among those of a block's realm. Of what the journal could not place, nobody knows.
+    /// Whether a holder's addresses are in a block's realm. For holds that the journal could not place,
+    /// nobody knows.
     pub(super) fn is_of_realm(&self, attachment: &Attachment, facts: &BlockFacts) -> bool {
         match &attachment.place {
             AddressLocation::Nowhere => false,
@@ -193,7 +196,7 @@ impl Node {
         }
     }
 
-    /// Holds on what is on record in a block of which nothing else is known.
+    /// Holds the addresses in the records of a block of which nothing else is known.
     pub(super) fn adopt_records(&mut self, uid: &str, records: Vec<Recorded>) {
         let Some(facts) = self.blocks.get(uid).map(|block| block.facts.clone()) else { return };
         let others = self.attachments.values().filter(|it| self.is_of_realm(it, &facts));
@@ -213,11 +216,11 @@ impl Node {
                 self.record(Record::Held(held));
             }
             self.attachments.insert(id, attachment);
-            self.moved_in(id);
+            self.index_slice_holder(id);
         }
     }
 
-    /// Holds on what is on record in a slice that is not this node's any more, and of which nothing else is known.
+    /// Holds the addresses in the records of a former slice of this node of which nothing else is known.
     pub(super) fn adopt_leftover(&mut self, slice: SeenSlice) {
         if slice.realm.is_empty() || slice.records.is_empty() {
             return;
@@ -231,7 +234,7 @@ impl Node {
         self.fence(&uid, Fence::Gone);
     }
 
-    /// A key for what is on record that nobody has.
+    /// An unused key for a record.
     fn adopted_key(&self, pool: &str, record: &Recorded) -> Option<HoldKey> {
         let or_unsaid = |text: &str| {
             if text.is_empty() || text.contains('/') { UNSAID.to_owned() } else { text.to_owned() }
@@ -241,17 +244,17 @@ impl Node {
         (0..u32::MAX).map(|part| key.part(part)).find(|key| !self.attachments.contains_key(&key.id()))
     }
 
-    /// What was adopted for the container's interface of a key, in a pool; in any if that is empty.
+    /// The hold adopted for the container's interface of a key, in a pool; in any pool if that is empty.
     pub(super) fn adopted_for(&self, key: &HoldKey, pool: &str) -> Option<&Attachment> {
-        let of_container = self.tenants.get(&Tenant::Container(key.container().to_owned()));
+        let of_container = self.slice_holders.get(&SliceHolder::Container(key.container().to_owned()));
         let of_container = of_container.filter_map(|id| self.attachments.get(&id)).collect::<Vec<_>>();
         let of_pool = |it: &&Attachment| pool.is_empty() || it.pool == pool;
         of_container.into_iter().filter(of_pool).find(|it| is_adopted_for(it, key))
     }
 
-    /// Who holds an address of the pool for the one that asks under another key: a record's, or an earlier container's
-    /// of the same pod. A pod of the same name with another UID is another pod, and the earlier one may still run; where the UID is
-    /// not known, only a record that names no container either is taken for the pod's own.
+    /// Who holds an address of the pool for the same pod under another key: an adopted record, or an earlier
+    /// container. A pod of the same name with another UID is another pod, and the earlier one may still run.
+    /// If the UID is unknown, only a record without a container counts as the pod's own.
     pub(super) fn former_self(&self, attach: &Attach) -> Option<HolderId> {
         self.pools.get(&attach.pool).filter(|pool| pool.is_sliced() && pool.is_giving())?;
         let same_pod = |it: &Attachment| {
@@ -274,8 +277,9 @@ impl Node {
             let block = it.block().and_then(|uid| self.blocks.get(uid));
             block.is_some_and(|block| block.is_usable() && block.facts.pool == attach.pool)
         };
-        let tenants = Tenant::both(&attach.key, &attach.pod);
-        let ids: BTreeSet<HolderId> = tenants.iter().flat_map(|tenant| self.tenants.get(tenant)).collect();
+        let holders = SliceHolder::both(&attach.key, &attach.pod);
+        let ids: BTreeSet<HolderId> =
+            holders.iter().flat_map(|holder| self.slice_holders.get(holder)).collect();
         let found = ids.into_iter().filter_map(|id| {
             let it = self.attachments.get(&id).filter(|it| it.phase == Phase::Held && !it.interface)?;
             let adopted = is_adopted_for(it, &attach.key);
@@ -286,12 +290,12 @@ impl Node {
         found.min().map(|(.., id)| id)
     }
 
-    /// Whether an ADD would be answered with what is held already, if under another key.
+    /// Whether an ADD would be answered with an existing hold, even under another key.
     pub fn has_for(&self, attach: &Attach) -> bool {
         self.attachments.contains_key(&attach.key.id()) || self.former_self(attach).is_some()
     }
 
-    /// Lets the one who asks have what was held under another key. Its address stays what it was.
+    /// Moves a hold from another key to the caller's. The address stays the same.
     pub(super) fn take_over(&mut self, former: HolderId, ticket: Ticket, attach: Attach) {
         let (id, now) = (attach.key.id(), self.now);
         let Some(old) = self.attachments.get(&former) else { return };
@@ -302,7 +306,7 @@ impl Node {
         block.engine.release(&former, hold.sequence, now);
         let Ok(Granted::New(hold)) = block.engine.replay(id, address, None) else { return };
         if let Some(old) = self.attachments.remove(&former) {
-            self.tenants.remove(former, &old.key, &old.pod);
+            self.slice_holders.remove(former, &old.key, &old.pod);
         }
         self.trust(former);
         let mut attachment = Attachment::new(attach);
@@ -311,23 +315,23 @@ impl Node {
         attachment.adds.push((ticket, now));
         attachment.phase =
             Phase::Attaching(Attaching { fresh: false, committed: false, wire: Wire::Nothing, undo: false });
-        // One record: it takes the place of the former one's, or nothing has happened.
+        // One record replaces the former one's, so that after a crash either all of it happened or nothing.
         if let Some(held) = attachment.held() {
             let position = self.record(Record::Held(held));
             self.commits.after(position, AfterCommit::Held(id));
         }
         self.attachments.insert(id, attachment);
-        self.moved_in(id);
+        self.index_slice_holder(id);
     }
 
-    /// Ends everything that an attachment holds.
+    /// Ends all holds of an attachment.
     pub(super) fn detach(&mut self, ticket: Ticket, key: &HoldKey) {
         if let Err(failure) = self.ready() {
             return self.answer(ticket, Err(failure));
         }
-        // What is not held yet is held under its key soon; what is held is known by its container.
+        // Addresses not held yet will be held under their key; holds are known by their container.
         let by_key = (0..PARTS).map(|part| key.part(part).id());
-        let by_container = self.tenants.get(&Tenant::Container(key.container().to_owned()));
+        let by_container = self.slice_holders.get(&SliceHolder::Container(key.container().to_owned()));
         let all: BTreeSet<HolderId> = by_key.chain(by_container).collect();
         let of_key = |it: &Attachment| it.key.is_part_of(key) || is_adopted_for(it, key);
         let ids = all.into_iter().filter(|id| self.attachments.get(id).is_some_and(of_key));
@@ -341,7 +345,7 @@ impl Node {
         }
     }
 
-    /// Refuses all who wait for an address of a slice: none comes by waiting.
+    /// Refuses all calls that wait for an address of a slice, because waiting does not help.
     pub(super) fn refuse_waiting(&mut self, name: &str) {
         while let Some(id) = self.pools.get_mut(name).and_then(|pool| pool.queue.pop_front()) {
             let slices: Vec<String> =
@@ -364,7 +368,8 @@ impl Node {
     }
 }
 
-/// Whether it was adopted for the container's interface that the key names, or for some interface of the container.
+/// Whether it was adopted for the container's interface that the key names, or for any interface of the
+/// container.
 fn is_adopted_for(attachment: &Attachment, key: &HoldKey) -> bool {
     let own = &attachment.key;
     let interface = said(own.interface());

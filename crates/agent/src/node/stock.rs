@@ -1,5 +1,5 @@
-//! Keeping stocked: the next block is asked for before the free addresses run out, counting those who wait, and as many
-//! blocks at once as are missing.
+//! Keeping stocked: requests the next block before the free addresses run out, counting waiting calls, and as
+//! many blocks at once as are missing.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::event::{Refusal, RefusalKind};
 use super::pool::Trouble;
 use super::{Action, AskId, Node, PoolError, Report, Urgency};
 
-/// A wish for a block that is under way.
+/// A request for a block in progress.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) pool: String,
@@ -20,7 +20,7 @@ pub(super) struct Ask {
 }
 
 impl Node {
-    /// Asks for blocks if addresses run low.
+    /// Requests blocks if free addresses run low.
     pub(super) fn stock(&mut self, name: &str) {
         let Some(pool) = self.pools.get(name).filter(|pool| pool.is_giving() && !pool.is_sliced()) else {
             return;
@@ -29,12 +29,12 @@ impl Node {
             return;
         }
         let (waiting, size) = (pool.queue.len(), pool.block_size());
-        // A pool that nobody uses here needs no stock.
+        // A pool that nobody uses here needs no blocks.
         let used = waiting > 0 || self.usable_blocks(name).any(|block| !block.engine.is_empty());
         if !used {
             return;
         }
-        // Those that are being kept will be usable in a moment.
+        // Blocks that are being kept will be usable in a moment.
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && block.is_being_kept());
         let free = self.usable_blocks(name).chain(kept).map(|block| block.engine.counts().free);
         let expected = free.fold(0, u128::saturating_add).saturating_add(self.coming(name));
@@ -50,21 +50,22 @@ impl Node {
         }
     }
 
-    /// How many free addresses there shall be beyond those that are waited for.
+    /// How many free addresses there should be, not counting those that calls wait for.
     pub(super) fn low_water(&self, name: &str) -> u128 {
         let size = self.pools.get(name).map_or(1, super::pool::Pool::block_size);
         let part = size / u128::from(self.settings.low_water_divisor.max(1));
         part.clamp(1, u128::from(self.settings.low_water_most.max(1)))
     }
 
-    /// How many addresses are under way.
+    /// How many addresses are expected.
     pub(super) fn coming(&self, name: &str) -> u128 {
         let size = self.pools.get(name).map_or(1, super::pool::Pool::block_size);
         let asks = self.asks.values().filter(|ask| ask.pool == name).count();
         size.saturating_mul(asks as u128)
     }
 
-    /// A block was carved. Until it is seen the wish stays, so that no other is asked for in its place.
+    /// A block was carved. The request stays until the block is seen, so that no other is requested in its
+    /// place.
     pub(super) fn block_granted(&mut self, ask: AskId, block: String) {
         let Some(wish) = self.asks.get_mut(&ask) else { return };
         let pool = wish.pool.clone();
@@ -79,7 +80,7 @@ impl Node {
         self.touch(&pool);
     }
 
-    /// A block of this name is here: whoever was granted it has it.
+    /// The block of this name arrived: ends the request that it was granted for.
     pub(super) fn granted_is_here(&mut self, name: &str) {
         self.asks.retain(|_, ask| ask.granted.as_deref() != Some(name));
     }
@@ -90,7 +91,7 @@ impl Node {
         }
     }
 
-    /// A block came that has no address to hand out.
+    /// A block without assignable addresses arrived.
     pub(super) fn useless(&mut self, pool: &str, block: &str) {
         let message = format!("AddressBlock {block:?} has no address to hand out");
         self.refuse(pool, Refusal { kind: RefusalKind::Unreachable, message });
@@ -99,7 +100,7 @@ impl Node {
     fn refuse(&mut self, name: &str, refusal: Refusal) {
         let Some(pool) = self.pools.get_mut(name) else { return };
         let Refusal { kind, message } = refusal;
-        // Several wishes that are refused together are one refusal.
+        // Several requests that are refused together count as one refusal.
         let again = pool.ask_again_at().is_some_and(|at| at > self.now);
         if !again {
             pool.refusals = pool.refusals.saturating_add(1);
@@ -114,7 +115,7 @@ impl Node {
         self.touch(name);
     }
 
-    /// Gives up on blocks that were granted and never seen.
+    /// Drops requests whose granted blocks never appeared.
     pub(super) fn expire_grants(&mut self) {
         let (now, patience) = (self.now, self.settings.grant_patience);
         self.asks.retain(|_, ask| ask.granted.is_none() || ask.since.plus(patience) > now);
@@ -122,7 +123,7 @@ impl Node {
 }
 
 impl Trouble {
-    /// What those get who do not get an address because of it.
+    /// The error for calls that get no address because of this.
     pub(super) fn error(&self, pool: &str) -> PoolError {
         let (pool, message) = (pool.to_owned(), self.message.clone());
         match self.kind {

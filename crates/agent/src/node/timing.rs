@@ -9,15 +9,15 @@ use super::block::{Object, Owned};
 use crate::key::HolderId;
 
 impl Node {
-    /// Takes note of what the clock shows. A node's own time never goes back: it is the clock's, and as much more as that was
-    /// ever set back.
+    /// Updates the time from the clock. A node's own time never goes back: it is the clock's, plus however
+    /// much that was ever set back.
     pub(super) fn notice(&mut self, clock: Timestamp) {
         let shown = clock.plus(self.ahead);
         self.ahead += self.now.since(shown);
         self.now = self.now.max(shown);
     }
 
-    /// Goes on from where the journal ended: the clock may have been set back since.
+    /// Continues from where the journal ended: the clock may have been set back since.
     pub(super) fn go_on_from(&mut self, latest: Timestamp) {
         self.ahead += latest.since(self.now);
         self.now = self.now.max(latest);
@@ -33,7 +33,7 @@ impl Node {
         self.expire_grants();
         let pools: Vec<String> = self.pools.keys().cloned().collect();
         for pool in &pools {
-            // Whoever can be served is, before anybody is told that there was nothing.
+            // Calls that can be served are served before any call times out.
             self.advance(pool);
             self.serve(pool);
             self.expire(pool);
@@ -46,7 +46,7 @@ impl Node {
         self.forget_formers();
     }
 
-    /// Forgets who held what has cooled.
+    /// Forgets the last holders of addresses that have cooled.
     fn forget_formers(&mut self) {
         let cooling = self.blocks.values().flat_map(|block| block.engine.cooling());
         let cooling: BTreeSet<HolderId> = cooling.map(|cooling| *cooling.last.key).collect();
@@ -76,11 +76,11 @@ impl Node {
         let look = self.suspicions.look_at;
         let moments = waiting.chain(troubles).chain(grants).chain(blocks).chain(kept).chain(look);
         let moments = moments.chain(self.reach.moments()).chain(self.doubt.moment());
-        // What was due before has been looked at, and waits for something else.
+        // Earlier times were already handled and wait for something else.
         moments.filter(|moment| *moment > self.now).min()
     }
 
-    /// When something may be done about a block.
+    /// When something is due for a block.
     fn wake_for(&self, block: &Owned) -> Option<Timestamp> {
         let someone_waits = self.pools.get(&block.facts.pool).is_some_and(|pool| !pool.queue.is_empty());
         if someone_waits && block.is_usable() {

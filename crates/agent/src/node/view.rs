@@ -1,4 +1,4 @@
-//! Looking at a node: for STATUS, for people, and for `check`.
+//! Views of a node: for STATUS, for people, and for `check`.
 
 use std::collections::BTreeSet;
 
@@ -17,51 +17,52 @@ use crate::key::{HoldKey, Pod};
 pub enum Who {
     /// Somebody has it.
     Held(HoldView),
-    /// Somebody had it, and nobody gets it before then unless nothing else is left.
+    /// It was freed, and is not assigned again before that time unless nothing else is left.
     Cooling {
-        /// The block that it is of.
+        /// The block that it is in.
         block: String,
-        /// Who had it last, if that is still known.
+        /// Its last holder, if still known.
         last: Option<(HoldKey, Pod)>,
         /// When it has cooled.
         until: Timestamp,
     },
     /// Nobody has it.
     Free {
-        /// The block that it is of.
+        /// The block that it is in.
         block: String,
     },
-    /// It is not handed out: excluded, or in a block that nothing is handed out of.
+    /// It is not assigned: excluded, or in a block that nothing is assigned from.
     KeptBack {
-        /// The block that it is of.
+        /// The block that it is in.
         block: String,
     },
-    /// It is of no block of this node.
+    /// It is in no block of this node.
     NotHere,
 }
 
 /// A hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldView {
-    /// Whose it is.
+    /// The holder.
     pub key: HoldKey,
-    /// The pod that it is for.
+    /// Its pod.
     pub pod: Pod,
-    /// Its pool; empty if it is not known.
+    /// Its pool; empty if unknown.
     pub pool: String,
-    /// The name of its block; nothing if it is in none of this node's.
+    /// The name of its block; `None` if it is in no block of this node.
     pub block: Option<String>,
     /// The addresses.
     pub addresses: Addresses,
     /// Since when.
     pub since: Timestamp,
-    /// Whether the interface is ours too.
+    /// Whether the interface is ours.
     pub interface: bool,
-    /// Whether nothing is under way: neither its ADD nor its DEL.
+    /// Whether nothing is in progress: neither its ADD nor its DEL.
     pub settled: bool,
-    /// Whether packets do not arrive at it any more, because its address may be somebody else's and its pod is gone.
+    /// Whether packets no longer arrive at it, because its pod is gone and its address may have another
+    /// holder.
     pub silenced: bool,
-    /// The claim that has the addresses, if one does.
+    /// The claim that owns the addresses, if any.
     pub claim: Option<ClaimView>,
 }
 
@@ -72,13 +73,14 @@ pub struct ClaimView {
     pub uid: String,
     /// Its namespace and name.
     pub name: String,
-    /// Whether packets for its addresses are to arrive at this holder.
+    /// Whether packets for its addresses should arrive at this holder.
     pub reached: bool,
-    /// Whether routes lead to this holder's interface, if that is ours: also for a moment after it is not reached any more.
+    /// Whether routes lead to this holder's interface, if it is ours. They also do for a moment after it is
+    /// no longer reached.
     pub routed: bool,
 }
 
-/// An address that cools.
+/// A cooling address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoolingView {
     /// The name of its block.
@@ -87,18 +89,18 @@ pub struct CoolingView {
     pub addresses: Addresses,
     /// When it has cooled.
     pub until: Timestamp,
-    /// Who had it last, if that is still known.
+    /// Its last holder, if still known.
     pub last: Option<(HoldKey, Pod)>,
 }
 
-/// Somebody who waits for an address.
+/// A holder that waits for an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingView {
-    /// Whose it will be.
+    /// The holder.
     pub key: HoldKey,
-    /// The pod that it will be for.
+    /// Its pod.
     pub pod: Pod,
-    /// Of which pool.
+    /// The pool.
     pub pool: String,
     /// Since when.
     pub since: Timestamp,
@@ -109,7 +111,7 @@ pub struct WaitingView {
 pub struct JournalView {
     /// Records since the start.
     pub records: u64,
-    /// Those of them that are safe.
+    /// How many of them are committed.
     pub committed: u64,
     /// Whether it cannot be written at present.
     pub broken: bool,
@@ -126,11 +128,11 @@ pub struct BlockView {
     pub pool: String,
     /// Its networks.
     pub subnet: Subnet,
-    /// Its addresses.
+    /// The states of its addresses.
     pub counts: Counts,
-    /// Why nothing is handed out of it any more, if so.
+    /// Why nothing is assigned from it any more, if so.
     pub fence: Option<Fence>,
-    /// Whether addresses are handed out of it.
+    /// Whether addresses are assigned from it.
     pub usable: bool,
 }
 
@@ -139,15 +141,15 @@ pub struct BlockView {
 pub struct PoolView {
     /// Its name.
     pub name: String,
-    /// Blocks that addresses are handed out of.
+    /// Blocks that addresses are assigned from.
     pub blocks: usize,
-    /// The addresses of those.
+    /// The states of their addresses.
     pub counts: Counts,
     /// ADDs that wait for an address.
     pub waiting: usize,
-    /// Blocks that were asked for.
+    /// Blocks that were requested.
     pub asked: usize,
-    /// The last refusal, as long as it counts.
+    /// The last refusal, while it applies.
     pub trouble: Option<String>,
 }
 
@@ -177,10 +179,10 @@ impl Node {
         Err(PoolError::NothingLeft(giving.iter().map(reason).collect()).into())
     }
 
-    /// Who has an address.
+    /// Who holds an address.
     pub fn who(&self, address: Address) -> Who {
         let holders = self.attachments.values().filter(|it| it.every_address().contains(&address));
-        // Of those who share a claim's, the one that packets arrive at.
+        // Of several users of a claim, the one that packets arrive at.
         if let Some(held) = holders.max_by_key(|it| it.use_state().is_none_or(|use_state| use_state.reached))
         {
             return Who::Held(self.hold_view(held));
@@ -207,7 +209,7 @@ impl Node {
         holds
     }
 
-    /// What cools, ordered by block and address.
+    /// All cooling addresses, ordered by block and address.
     pub fn what_cools(&self) -> Vec<CoolingView> {
         let mut views = Vec::new();
         for block in self.blocks.values() {
@@ -225,7 +227,7 @@ impl Node {
         views
     }
 
-    /// Who waits for an address, longest first.
+    /// Holders that wait for an address, longest first.
     pub fn waiting(&self) -> Vec<WaitingView> {
         let waiting = self.attachments.values().filter(|it| it.phase == Phase::Waiting);
         let mut views: Vec<WaitingView> = waiting
@@ -240,7 +242,7 @@ impl Node {
         views
     }
 
-    /// How many hold an address.
+    /// The number of holders with an address.
     pub fn hold_count(&self) -> usize {
         self.attachments
             .values()
@@ -297,20 +299,20 @@ impl Node {
         self.start.is_none()
     }
 
-    /// Whether nothing is under way: every call was answered.
+    /// Whether nothing is in progress: every call was answered.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.attachments.values().all(|it| it.phase == Phase::Held) && self.jobs.is_empty()
     }
 
-    /// Exports the blocks whose object says that they are this node's, if that has changed.
+    /// Exports the blocks whose objects name this node, if that changed.
     pub(super) fn export(&mut self) {
         let ours = self.blocks.values().filter(|block| block.object == Object::Ours && !block.is_slice());
         let blocks = ours.flat_map(super::block::Owned::networks);
         let mut networks: Vec<Cidr> = blocks.chain(self.exported_for_claim_users()).collect();
         networks.sort_unstable();
         networks.dedup();
-        // Every event comes by here, and hardly one changes anything.
+        // Every event gets here, and hardly any changes something.
         if self.exported.as_ref().is_none_or(|exported| !exported.iter().eq(&networks)) {
             let networks: BTreeSet<Cidr> = networks.into_iter().collect();
             self.exported = Some(networks.clone());

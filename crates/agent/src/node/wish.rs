@@ -1,4 +1,4 @@
-//! Handing out what is wished for: only some of a block's addresses will do, or one is liked better than the others.
+//! Assigning with a preference: only some of a block's addresses are accepted, or one is preferred.
 
 use tenure_ipam::block::State;
 use tenure_ipam::{Address, Choice, Hold};
@@ -9,7 +9,7 @@ use super::event::Wish;
 use crate::key::HolderId;
 
 impl Wish {
-    /// Whether the address will do.
+    /// Whether the address is accepted.
     fn allows(&self, address: Address) -> bool {
         self.within.as_ref().is_none_or(|range| range.contains(address))
     }
@@ -33,7 +33,7 @@ impl Wish {
         }
     }
 
-    /// Of what cools in a block and will do, what has cooled longest, and until when it would.
+    /// The accepted address of a block that has cooled longest, and until when it would cool.
     fn coolest_in(&self, block: &Owned) -> Option<(tenure_handles::Timestamp, Address)> {
         let reserved = block.engine.reserved();
         let listed = |address: &Address| self.only.is_empty() || self.only.contains(address);
@@ -45,13 +45,8 @@ impl Wish {
 }
 
 impl Node {
-    /// Hands out what is wished for, if there is any.
-    pub(super) fn hand_out_wished(
-        &mut self,
-        name: &str,
-        id: HolderId,
-        wish: &Wish,
-    ) -> Option<(String, Hold)> {
+    /// Assigns an accepted address, if there is one.
+    pub(super) fn assign_wished(&mut self, name: &str, id: HolderId, wish: &Wish) -> Option<(String, Hold)> {
         let (uid, address) = self
             .own_again(name, id, wish)
             .or_else(|| self.best_free(name, wish))
@@ -61,7 +56,8 @@ impl Node {
         Some((uid, hold))
     }
 
-    /// The preferred address, if it cools and the same pod had it last: it does not rest for the sake of others.
+    /// The preferred address, if it cools and the same pod had it last: cooling protects only from other
+    /// pods.
     fn own_again(&self, name: &str, id: HolderId, wish: &Wish) -> Option<(String, Address)> {
         let preferred = wish.preferred.filter(|address| wish.allows(*address))?;
         let pod = &self.attachments.get(&id)?.pod;
@@ -73,7 +69,7 @@ impl Node {
             .then(|| (block.facts.uid.clone(), preferred))
     }
 
-    /// The best free address, of the first block that has one: the lowest block, or the fullest.
+    /// The best free address of the first block that has one: the lowest block, or the fullest.
     fn best_free(&self, name: &str, wish: &Wish) -> Option<(String, Address)> {
         let found = self.usable_blocks(name).filter_map(|block| {
             let address = wish.free_in(block)?;

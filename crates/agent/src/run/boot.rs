@@ -1,7 +1,8 @@
-//! Whether an agent ran before on this boot of the machine.
+//! Whether an agent already ran on this boot of the machine.
 //!
-//! The journal disappears with a reboot, and so do the containers that it describes. When it is missing, either that happened, or
-//! somebody removed it while containers run. Only a mark outside of `/run` tells the two apart: it names the boot of the last start.
+//! The journal disappears at a reboot, and so do the containers that it describes. If it is missing, either
+//! that happened, or somebody removed it while containers run. Only a mark outside of `/run` can tell: it
+//! names the boot of the last start.
 
 use std::fs;
 use std::io;
@@ -13,8 +14,8 @@ use crate::journal::Missing;
 
 const NAME: &str = "boot";
 
-/// What a missing journal means, by the mark in `state`; marks this boot. Without a mark that names another boot, or if this one
-/// cannot be marked, an agent may have run.
+/// What a missing journal means, by the mark in `state`. Also marks this boot. If no mark names another boot,
+/// or this boot cannot be marked, an agent may have run.
 pub(super) fn mark(state: Option<&Path>, boot: &str) -> Missing {
     let Some(state) = state else { return Missing::Unknown };
     let path = state.join(NAME);
@@ -26,7 +27,7 @@ pub(super) fn mark(state: Option<&Path>, boot: &str) -> Missing {
         Ok(()) if before.is_some() => Missing::FirstOfBoot,
         Ok(()) => Missing::Unknown,
         Err(error) => {
-            warn!(path = %path.display(), %error, "cannot write down on which boot the agent ran; should the journal be missing at \
+            warn!(path = %path.display(), %error, "cannot record on which boot the agent ran; if the journal is missing at \
                    its next start, addresses are handed out again only when others were asked who uses them");
             Missing::Unknown
         }

@@ -1,4 +1,4 @@
-//! Carries out what a node wants done.
+//! Performs the actions of a node.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tracing::error;
 
 use super::stage::Stages;
 use crate::drive::{Executor, Handle};
+use crate::evidence::EvidenceCollector;
 use crate::journal::{Commit, Journal, Record};
 use crate::node::{Action, Event, Report};
 use crate::objects::Objects;
 use crate::whereabouts::slices::Slices;
 use crate::wire::Wirer;
-use crate::witness::Witness;
 
 /// The journal's thread, the kernel's thread and the API server's tasks.
 pub(super) struct NodeExecutor {
@@ -20,14 +20,14 @@ pub(super) struct NodeExecutor {
     pub(super) kernel: Arc<Wirer>,
     pub(super) objects: Objects,
     pub(super) slices: Slices,
-    pub(super) witness: Witness,
+    pub(super) evidence: EvidenceCollector,
     pub(super) stages: Stages,
-    /// Of interfaces whose configuration does not say.
+    /// The MTU of interfaces whose configuration has none.
     pub(super) mtu: Option<u32>,
 }
 
 impl NodeExecutor {
-    /// Lets those know who write down elsewhere what is held.
+    /// Tells the writers of other records that holds changed.
     fn note(&self, records: &[Record]) {
         for record in records {
             self.slices.dirty(record.block());
@@ -47,7 +47,7 @@ impl Executor for NodeExecutor {
     fn record(&mut self, records: Vec<Record>) {
         self.note(&records);
         if let Err(error) = self.journal.append(records) {
-            // Its thread ends only with the agent, unless it panicked. Then nothing may be handed out any more.
+            // The thread ends only with the agent, unless it panicked. Then nothing may be assigned any more.
             error!(%error, "cannot append to the journal");
             self.node.tell(Event::JournalFailed { message: error.to_string() });
         }
@@ -65,14 +65,14 @@ impl Executor for NodeExecutor {
             Action::AskForBlock { .. } | Action::ReturnBlock { .. } | Action::KeepBlock { .. } => {
                 self.objects.carry_out(action);
             }
-            Action::Consult { .. } | Action::AskAboutPods(_) => self.witness.carry_out(action),
+            Action::Consult { .. } | Action::AskAboutPods(_) => self.evidence.carry_out(action),
             Action::Report(ref report) => {
                 if matches!(report, Report::Replayed { .. }) {
                     self.stages.replayed();
                 }
                 self.objects.carry_out(action);
             }
-            // The driver keeps these to itself.
+            // The driver handles these itself.
             Action::Record { .. } | Action::Answer { .. } => {}
             job => self.kernel.carry_out(job),
         }

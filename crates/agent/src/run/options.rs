@@ -1,59 +1,61 @@
-//! What an agent is to be like.
+//! The options of an agent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::serve::Dialect;
-use crate::{node, witness};
+use crate::{evidence, node};
 
-/// What an agent is to be like.
+/// The options of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// How the node behaves, and its name.
+    /// The node's settings, including its name.
     pub node: node::Settings,
-    /// What is used in the kernel.
+    /// The kernel resources to use.
     pub kernel: tenure_linux::Settings,
-    /// Where its files are.
+    /// The paths of its files.
     pub paths: Paths,
-    /// A directory that outlives a reboot, for the mark of the boot that the agent last ran on. Without one, a missing journal is
-    /// always taken for one that was lost while containers run.
+    /// A directory that survives a reboot, for the mark of the boot that the agent last ran on. Without it, a
+    /// missing journal always counts as lost while containers run.
     pub state: Option<PathBuf>,
-    /// Where to find out who uses which addresses when the journal does not say.
-    pub witnesses: witness::Places,
-    /// The path of the host's network namespace; else that of the caller.
+    /// Where to find out who uses which addresses when the journal cannot tell.
+    pub evidence: evidence::Sources,
+    /// The path of the host's network namespace; otherwise the caller's.
     pub namespace: Option<PathBuf>,
-    /// The largest packet of pods' interfaces, where the network's configuration does not say; else the uplink's.
+    /// The MTU of pods' interfaces if the network's configuration has none; otherwise the uplink's.
     pub mtu: Option<u32>,
-    /// Whether routes to other nodes' blocks are written, for nodes on one Ethernet.
+    /// Whether the agent writes routes to other nodes' blocks, for nodes on one Ethernet.
     pub route_blocks: bool,
-    /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist.
+    /// Whether there is no Kubernetes: then an ADD need not name a pod, and namespaces need not exist.
     pub outside_kubernetes: bool,
-    /// The cluster's own network, if its pods may keep addresses by claims, whatever configuration a caller passes.
+    /// The cluster's own network, if its pods may keep addresses by claims, whatever configuration a caller
+    /// passes.
     pub persistent_network: Option<String>,
-    /// Where Whereabouts' kinds are.
+    /// The namespace of Whereabouts' objects.
     pub whereabouts_namespace: String,
-    /// Whether every address of a shared range gets its reservation: as long as a Whereabouts writes to the same objects.
+    /// Whether every address of a shared range gets a reservation: needed while Whereabouts writes to the
+    /// same objects.
     pub whereabouts_reserves_always: bool,
-    /// The name of the cluster's own network, as its configuration on the nodes has it.
+    /// The name of the cluster's own network in the nodes' configuration.
     pub default_network: String,
-    /// Further dialects, which are asked before those that the agent has itself.
+    /// Further dialects. They are asked before the agent's own.
     pub dialects: Vec<Arc<dyn Dialect>>,
-    /// How long calls that are under way may take when the agent is told to stop.
+    /// How long calls in progress may take when the agent is told to stop.
     pub stop_patience: Duration,
-    /// How often tombstones are looked for while the agent runs: a DEL whose answer was lost leaves one, too.
+    /// How often the agent looks for tombstones while it runs: a DEL whose answer was lost leaves one, too.
     pub tombstone_interval: Duration,
 }
 
 impl AgentOptions {
-    /// The usual ones for the node of this name.
+    /// The defaults for the node of this name.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node::Settings::new(node),
             kernel: tenure_linux::Settings::default(),
             paths: Paths::default(),
             state: None,
-            witnesses: witness::Places::default(),
+            evidence: evidence::Sources::default(),
             namespace: None,
             mtu: None,
             route_blocks: false,
@@ -69,7 +71,7 @@ impl AgentOptions {
     }
 }
 
-/// Where an agent's files are: all in one directory that is empty after a reboot.
+/// The paths of an agent's files: all in one directory that is empty after a reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
     /// The directory.
@@ -98,12 +100,12 @@ impl Paths {
         self.run.join("tenured.sock")
     }
 
-    /// The socket at which people and programs ask how the node is.
+    /// The socket where people and programs read the node's state.
     pub fn state_socket(&self) -> PathBuf {
         self.run.join("state.sock")
     }
 
-    /// The directory in which it is remembered which containers have something in shared ledgers.
+    /// The directory that records which containers have something in shared ledgers.
     pub fn ledgers(&self) -> PathBuf {
         self.run.join("ledgers")
     }

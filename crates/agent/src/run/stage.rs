@@ -1,53 +1,53 @@
-//! How far an agent is.
+//! The stages of an agent.
 
 use tokio::sync::watch;
 
-/// How far an agent is.
+/// A stage of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It reads journal, kernel and API server; nothing is handed out.
+    /// It reads journal, kernel and API server; nothing is assigned.
     Reading,
-    /// All is known; the DELs that came while no agent ran are done.
+    /// All is known; it performs the DELs that came while no agent ran.
     Replaying,
-    /// The plugin is answered.
+    /// It answers the plugin.
     Serving,
-    /// It was told to stop: nobody is let in any more, and calls that are under way are finished.
+    /// It was told to stop: it accepts no new calls, and finishes those in progress.
     Stopping,
     /// It has ended.
     Ended,
 }
 
-/// Sees how far an agent is. Cheap to clone.
+/// Shows the stage of an agent. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Progress(watch::Receiver<Stage>);
 
 impl Progress {
-    /// How far it is.
+    /// The current stage.
     pub fn stage(&self) -> Stage {
         *self.0.borrow()
     }
 
-    /// Whether the plugin is answered.
+    /// Whether it answers the plugin.
     pub fn is_serving(&self) -> bool {
         self.stage() == Stage::Serving
     }
 
-    /// Waits until it is that far, or further.
+    /// Waits until it reaches this stage or a later one.
     pub async fn reach(&mut self, stage: Stage) -> Stage {
         match self.0.wait_for(|now| *now >= stage).await {
             Ok(now) => *now,
-            // Whoever says how far it is has gone with it.
+            // The agent is gone, and its sender with it.
             Err(_) => Stage::Ended,
         }
     }
 
-    /// Waits until the plugin is answered; false if it never will be.
+    /// Waits until it answers the plugin; false if it never will.
     pub async fn serving(&mut self) -> bool {
         self.reach(Stage::Serving).await == Stage::Serving
     }
 }
 
-/// Says how far the agent is; it only ever goes forward. Cheap to clone.
+/// Sets the agent's stage, which only goes forward. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Stages(watch::Sender<Stage>);
 

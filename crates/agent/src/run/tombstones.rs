@@ -1,10 +1,11 @@
 //! The DELs that came while no agent answered.
 //!
-//! Each is done like any other DEL, and its file goes only when it is done: a crash between the two does it once more,
-//! which is harmless. One that cannot be done now is tried again at the next look; what can never be done is set aside
-//! under another name, and said.
+//! Each is performed like any other DEL, and its file is removed afterwards: a crash between the two only
+//! repeats the DEL, which is harmless. A DEL that fails now is retried later; one that can never succeed is
+//! renamed and reported.
 //!
-//! How old one is does not matter, and no clock is asked: an ADD takes the tombstone of its own key back ([`PostponedDels`]).
+//! The age of a tombstone does not matter, and no clock is used: an ADD removes the tombstone of its own key
+//! ([`PostponedDels`]).
 
 use std::fs;
 use std::io;
@@ -17,12 +18,12 @@ use tracing::{info, warn};
 
 use crate::serve::{PostponedDels, Service};
 
-/// How many are done at once.
+/// How many are performed at once.
 const AT_ONCE: usize = 64;
-/// What is added to the name of one that can never be done.
+/// The suffix for the name of one that can never succeed.
 const ASIDE: &str = "refused";
 
-/// Where tombstones are, and who does what they say.
+/// The tombstones, and the service that performs their DELs.
 #[derive(Debug)]
 pub(crate) struct Tombstones<C> {
     postponed: PostponedDels,
@@ -30,13 +31,13 @@ pub(crate) struct Tombstones<C> {
 }
 
 impl<C: Clock> Tombstones<C> {
-    /// Those that the service's ADDs take back.
+    /// The tombstones that the service's ADDs remove.
     pub(crate) fn new(postponed: PostponedDels, service: Service<C>) -> Self {
         Self { postponed, service }
     }
 
-    /// Does what was left while no agent ran, or since: by a DEL that found no socket a moment before there was one, or whose
-    /// answer was lost.
+    /// Performs the DELs that were left while no agent ran, or since: by a DEL that found no socket a moment
+    /// before there was one, or whose answer was lost.
     pub(crate) async fn replay(&self) {
         self.each(|path, call| async move {
             if let Some(_under_way) = self.postponed.begin(&path) {
@@ -68,7 +69,7 @@ impl<C: Clock> Tombstones<C> {
         let container = call.container_id.clone();
         match self.service.replay_del(call).await.failure {
             None => {
-                info!(container, "did a DEL that came while no agent answered");
+                info!(container, "performed a DEL that came while no agent answered");
                 remove(path);
             }
             Some(failure) if is_final(failure.code) => set_aside(path, &failure.message),
@@ -76,14 +77,14 @@ impl<C: Clock> Tombstones<C> {
                 warn!(
                     container,
                     problem = failure.message,
-                    "cannot do a DEL that came while no agent answered"
+                    "cannot perform a DEL that came while no agent answered"
                 );
             }
         }
     }
 }
 
-/// Whether trying again cannot help.
+/// Whether a retry cannot help.
 fn is_final(code: u32) -> bool {
     [
         Code::IncompatibleVersion,

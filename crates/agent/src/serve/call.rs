@@ -1,4 +1,4 @@
-//! A call, as a dialect sees it: what is asked, and the way to what this node holds.
+//! A call as a dialect sees it: its input, and access to this node's holds.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -12,27 +12,27 @@ use crate::key::HoldKey;
 use crate::node::{Attach, Done, Event, Link};
 use crate::objects::lock;
 
-/// A pod, as its runtime names it.
+/// A pod as the runtime names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodName {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID, where the runtime knows it.
+    /// Its UID, if the runtime knows it.
     pub uid: String,
 }
 
 /// A call for a dialect.
 #[derive(Debug)]
 pub struct Call<'c> {
-    /// The way to the node.
+    /// The handle to the node.
     pub node: &'c Handle,
     /// The network's configuration.
     pub network: &'c NetworkConfig,
     /// The call as it came.
     pub message: &'c rpc::Call,
-    /// What this call was given anew.
+    /// What this call newly holds.
     given: Mutex<Vec<Given>>,
 }
 
@@ -48,9 +48,9 @@ struct Given {
 pub struct Held {
     /// The addresses.
     pub addresses: Addresses,
-    /// The networks of the block that they are of, if they are of one.
+    /// The networks of their block, if they are from a block.
     pub subnet: Option<Subnet>,
-    /// The interface, if the node made one.
+    /// The interface, if the node created one.
     pub link: Option<Link>,
 }
 
@@ -60,7 +60,7 @@ impl<'c> Call<'c> {
         Self { node, network, message, given: Mutex::default() }
     }
 
-    /// The key of what the call is about.
+    /// The key that the call is about.
     pub fn key(&self) -> Result<HoldKey, Failure> {
         if self.network.name.is_empty() {
             let failure = Failure::new(Code::InvalidConfig, "the network configuration has no name");
@@ -71,7 +71,7 @@ impl<'c> Call<'c> {
             .map_err(|error| Failure::new(Code::InvalidEnvironment, error.to_string()))
     }
 
-    /// The pod that `CNI_ARGS` names. Half a name is a mistake.
+    /// The pod that `CNI_ARGS` names. Only one of namespace and name is an error.
     pub fn pod_name(&self) -> Result<Option<PodName>, Failure> {
         let arg = |name: &str| self.message.args.get(name).filter(|value| !value.is_empty()).cloned();
         match (arg("K8S_POD_NAMESPACE"), arg("K8S_POD_NAME")) {
@@ -88,16 +88,16 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The addresses that the result of the ADD had.
+    /// The addresses in the result of the ADD.
     pub fn expected(&self) -> Vec<Address> {
         let previous = self.network.previous.iter().flat_map(|result| &result.ips);
         let text = previous.map(|ip| ip.address.split('/').next().unwrap_or_default());
         text.filter_map(|address| address.parse().ok()).collect()
     }
 
-    /// Who is alive, for a GC: containers and their interfaces.
+    /// The live containers and their interfaces, for a GC.
     pub fn alive(&self) -> Result<BTreeSet<(String, String)>, Failure> {
-        // Not to know who is alive does not mean that nobody is.
+        // A missing list does not mean that nothing is alive.
         let Some(attachments) = &self.network.attachments else {
             let failure = Failure::new(Code::InvalidConfig, "cni.dev/valid-attachments is missing");
             return Err(failure.detail("accepted is a list, also an empty one"));
@@ -105,7 +105,8 @@ impl<'c> Call<'c> {
         Ok(attachments.iter().map(|it| (it.container_id.clone(), it.ifname.clone())).collect())
     }
 
-    /// Holds addresses under the call's key, or a part of it. If the ADD fails afterwards, what is new is taken back.
+    /// Holds addresses under the call's key, or a part of it. If the ADD fails afterwards, new holds are
+    /// released.
     pub async fn hold(&self, attach: Attach) -> Result<Held, Failure> {
         let given = Given { part: attach.key.part_number(), interface: attach.wiring.is_some() };
         match self.node.call(move |ticket| Event::Add { ticket, attach }).await? {
@@ -119,13 +120,14 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Whether the node holds what an ADD would get, with these addresses; its interface is inspected if it is ours.
+    /// Checks that the node holds these addresses for an ADD like this one, and inspects the interface if it
+    /// is ours.
     pub async fn inspect(&self, attach: Attach, expected: Vec<Address>) -> Result<(), Failure> {
         self.node.call(move |ticket| Event::Check { ticket, attach, expected }).await?;
         Ok(())
     }
 
-    /// Ends all that is held under the call's key, in however many parts, and says how much that was.
+    /// Ends all holds under the call's key, in however many parts, and returns how many there were.
     pub async fn release(&self) -> Result<usize, Failure> {
         let key = self.key()?;
         match self.node.call(move |ticket| Event::Detach { ticket, key }).await? {
@@ -134,14 +136,14 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Ends all that is held of the network by others than those alive.
+    /// Ends all holds of the network except those of live containers.
     pub async fn collect(&self) -> Result<(), Failure> {
         let (network, alive) = (self.network.name.clone(), self.alive()?);
         self.node.call(move |ticket| Event::Gc { ticket, network, alive }).await?;
         Ok(())
     }
 
-    /// Takes back what an ADD was given that failed. What it had before stays its own.
+    /// Releases the new holds of a failed ADD. Earlier holds stay.
     pub(super) async fn take_back(&self) {
         let given = std::mem::take(&mut *lock(&self.given));
         for Given { part, interface } in given {
@@ -150,7 +152,7 @@ impl<'c> Call<'c> {
             let taken_back = self.node.call(move |ticket| Event::Del { ticket, key, interface }).await;
             if let Err(error) = taken_back {
                 let problem = Failure::from(error);
-                warn!(%problem, "cannot take back a part of an ADD that failed");
+                warn!(%problem, "cannot release a hold of a failed ADD");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the plugin's callers are told when the node does not give what was asked for: CNI's codes, and words.
+//! Errors for the plugin's callers when the node refuses a call: CNI's codes, and text.
 
 use tenure_cni::{Code, Failure};
 

@@ -1,8 +1,9 @@
-//! Which of the two is later: an ADD, or the DEL that a tombstone says. No clock decides it, because clocks are set back.
+//! Which one is later: an ADD, or the DEL of a tombstone. No clock decides this, because clocks can be set
+//! back.
 //!
-//! An ADD removes the tombstone of its own key before anything else. So every tombstone that is there is of a DEL that came after
-//! the last ADD of its key, and can be done, however old or young the clock says that it is. While one is being done, the ADD of
-//! the same key waits.
+//! An ADD first removes the tombstone of its own key. So every remaining tombstone is of a DEL that came
+//! after the last ADD of its key, and can be performed, whatever its age by the clock. While that happens, an
+//! ADD of the same key waits.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,7 +15,8 @@ use tokio::sync::Notify;
 
 use crate::objects::lock;
 
-/// The tombstones of a directory, for those who do what they say and for those who take them back. Cheap to clone.
+/// The tombstones of a directory, for the code that performs them and the code that removes them. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct PostponedDels {
     directory: PathBuf,
@@ -27,7 +29,7 @@ struct Shared {
     ended: Notify,
 }
 
-/// A tombstone is being done for as long as this is there.
+/// A DEL of a tombstone is in progress as long as this exists.
 #[derive(Debug)]
 pub(crate) struct DelUnderWay<'b> {
     postponed: &'b PostponedDels,
@@ -40,12 +42,12 @@ impl PostponedDels {
         Self { directory: directory.into(), shared: Arc::default() }
     }
 
-    /// Where they are.
+    /// Their directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Begins to do what a tombstone says; nothing if it was taken back meanwhile, or is being done.
+    /// Begins to perform a tombstone's DEL; `None` if the tombstone was removed meanwhile, or is in progress.
     pub(crate) fn begin(&self, path: &Path) -> Option<DelUnderWay<'_>> {
         let mut under_way = lock(&self.shared.under_way);
         let begins = path.exists() && under_way.insert(path.to_owned());
@@ -57,7 +59,7 @@ impl PostponedDels {
         tombstone::leave(&self.directory, network, call)
     }
 
-    /// Takes back the tombstone of what is added now.
+    /// Removes the tombstone of a key that is being added.
     pub(crate) async fn take_back(&self, network: &str, call: &rpc::Call) -> Result<(), Failure> {
         let path = tombstone::path(&self.directory, network, call);
         loop {

@@ -1,14 +1,14 @@
-//! A CNI result as it goes to standard output.
+//! A CNI result as written to standard output.
 
 use serde::Serialize;
 use tenure_cni::{CniResult, Code, Failure, Version};
 
-/// A result as it goes to standard output, in the shape of `version`.
+/// A result as written to standard output, in the format of `version`.
 ///
-/// Those that are in use are written straight away: every pod waits for it, and by way of a tree of values it takes ten
-/// times as long.
+/// Current versions are written directly: every pod waits for this, and a detour through a tree of values
+/// takes ten times as long.
 pub(super) fn to_bytes(mut result: CniResult, version: Version) -> Result<Vec<u8>, Failure> {
-    /// More than there is for both families.
+    /// Enough for both families.
     const USUAL: usize = 768;
     #[derive(Serialize)]
     struct Versioned<'a> {

@@ -1,4 +1,4 @@
-//! The service: reads a call, finds the dialect that it is for, and has that answer it.
+//! The service: reads a call, finds its dialect, and passes the call on.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tenure_handles::Clock;
 use tracing::{Instrument, info, info_span, warn};
 
 use super::call::Call;
-use super::conversation::{Answer, Outcome};
+use super::connection::{Answer, Outcome};
 use super::dialect::{Deleted, Dialect};
 use super::postponed::PostponedDels;
 use super::result;
@@ -31,12 +31,12 @@ struct Inner<C> {
     tombstones: Option<PostponedDels>,
 }
 
-/// Whether a DEL that cannot be done now may be left for later.
+/// Whether a DEL that cannot be done now may become a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leave {
-    /// As a tombstone.
+    /// It becomes one.
     Tombstone,
-    /// It is one.
+    /// It already is one.
     Nothing,
 }
 
@@ -47,8 +47,8 @@ impl<C> Clone for Service<C> {
 }
 
 impl<C: Clock> Service<C> {
-    /// A service in front of a node. A call is answered by the first dialect that it is for. ADDs take `tombstones` back,
-    /// and DELs that cannot be done now are left there.
+    /// A service in front of a node. The first dialect that accepts a call answers it. ADDs remove their
+    /// tombstones from `tombstones`, and DELs that cannot be done now are stored there.
     pub fn new(
         node: Handle,
         clock: C,
@@ -58,17 +58,17 @@ impl<C: Clock> Service<C> {
         Self { inner: Arc::new(Inner { node, clock, calls: Calls::default(), dialects, tombstones }) }
     }
 
-    /// What was answered so far.
+    /// The calls answered so far.
     pub fn calls(&self) -> Calls {
         self.inner.calls.clone()
     }
 
-    /// Answers a call, counts it, and writes one line about it.
+    /// Answers a call, counts it, and logs one line about it.
     pub async fn answer(&self, verb: Verb, call: rpc::Call) -> rpc::Reply {
         self.answer_or_leave(verb, call, Leave::Tombstone).await
     }
 
-    /// Answers a call as it comes over the wire.
+    /// Answers a call in its wire format.
     pub async fn respond(&self, call: server::Call) -> Result<Vec<u8>, Status> {
         let Some(verb) = rpc::verb(call.path) else {
             let message = format!("there is no method {}", call.path);
@@ -83,7 +83,7 @@ impl<C: Clock> Service<C> {
         Ok(self.answer(verb, message).await.encode_to_vec())
     }
 
-    /// Does a DEL that was left as a tombstone. It stays one if it cannot be done.
+    /// Performs the DEL of a tombstone. The tombstone stays if that fails.
     pub(crate) async fn replay_del(&self, call: rpc::Call) -> rpc::Reply {
         self.answer_or_leave(Verb::Del, call, Leave::Nothing).await
     }
@@ -115,7 +115,7 @@ impl<C: Clock> Service<C> {
 }
 
 impl<C: Clock> Inner<C> {
-    /// The result as it goes to standard output; empty where the verb has none.
+    /// The result as written to standard output; empty if the verb has none.
     async fn answer(&self, verb: Verb, message: &rpc::Call, leave: Leave) -> Result<Vec<u8>, Failure> {
         let network = NetworkConfig::parse(&message.config)?;
         if let (Verb::Add, Some(tombstones)) = (verb, &self.tombstones) {
@@ -138,20 +138,20 @@ impl<C: Clock> Inner<C> {
         Ok(Vec::new())
     }
 
-    /// The first dialect that takes the configuration for its own.
+    /// The first dialect that accepts the configuration.
     fn dialect_of(&self, network: &NetworkConfig) -> Result<&dyn Dialect, Failure> {
         if let Some(dialect) = self.dialects.iter().find(|dialect| dialect.is_for(network)) {
             return Ok(dialect.as_ref());
         }
         let ipam = network.ipam.as_deref().unwrap_or_default();
         let message = format!("type is {:?} and ipam.type is {ipam:?}", network.plugin);
-        // The usual ones are asked last.
+        // The usual dialects are asked last, and named first.
         let accepted: Vec<&str> = self.dialects.iter().rev().map(|dialect| dialect.accepts()).collect();
         Err(Failure::new(Code::InvalidConfig, message)
             .detail(format!("accepted is {}", accepted.join(", or "))))
     }
 
-    /// A DEL that cannot be done now is done later, and that is sure before it is said to be done.
+    /// Postpones a DEL that cannot be done now. The tombstone is stored before the DEL is answered.
     fn leave(&self, call: &Call<'_>, failure: Failure) -> Result<(), Failure> {
         let Some(tombstones) = &self.tombstones else { return Err(failure) };
         match tombstones.leave(&call.network.name, call.message) {
@@ -168,7 +168,7 @@ impl<C: Clock> Inner<C> {
     }
 }
 
-/// An ADD that fails leaves nothing of what it was given.
+/// Performs an ADD. A failed one leaves no holds.
 async fn add(dialect: &dyn Dialect, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
     let added = match dialect.add(call).await {
         Ok(added) => result::to_bytes(added, call.network.version),

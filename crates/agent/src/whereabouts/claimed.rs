@@ -1,4 +1,5 @@
-//! Claims on Whereabouts' networks: on record before anybody asks, so that neither ledgers nor slices have to do with it.
+//! Claims on Whereabouts' networks. They are on record before any ADD, so neither ledgers nor slices are
+//! involved.
 
 use tenure_cni::Failure;
 use tenure_ipam::Address;
@@ -12,7 +13,7 @@ use crate::serve::Call;
 use crate::whereabouts::slices::POOLS;
 
 impl Whereabouts {
-    /// The addresses of the claim that the interface refers to, one of each range; nothing if it refers to none.
+    /// The addresses of the claim that the interface refers to, one per range; `None` if it refers to none.
     pub(super) async fn hold_of_claim(
         &self,
         claims: &Claims,
@@ -22,7 +23,7 @@ impl Whereabouts {
     ) -> Result<Option<Vec<Address>>, Failure> {
         let pod = pod_name(config);
         let name = &call.network.name;
-        // Who has something in a shared ledger keeps it.
+        // A holder in a shared ledger keeps its addresses.
         let has =
             |interface: &str| self.ledgers.attachment(name, &call.message.container_id, interface).is_some();
         if pod.name.is_empty() || has(&call.message.ifname) {
@@ -43,7 +44,7 @@ impl Whereabouts {
         Ok(Some(ordered))
     }
 
-    /// Whether the interface has a claim's addresses, as the ADD answered; a failure if it has others.
+    /// Whether the interface has a claim's addresses, as the ADD answered; an error if it has others.
     pub(super) async fn check_claim(
         &self,
         key: &HoldKey,
@@ -64,8 +65,8 @@ impl Whereabouts {
     }
 }
 
-/// The addresses have the length of their range, whatever a claim's status says: only single hosts are routed, and a range of
-/// one address is on a segment as well.
+/// The addresses get the prefix length of their range, whatever a claim's status says: only single hosts are
+/// routed, and a range of one address is on a segment as well.
 fn on_segment(claim_use: ClaimUse, config: &Config) -> ClaimUse {
     let prefix = |address: Address| {
         let range = config.ranges.iter().find(|range| range.cidr().contains(address));
@@ -79,7 +80,7 @@ fn attach(key: &HoldKey, call: &Call<'_>, config: &Config) -> Attach {
     let pod = pod_name(config);
     Attach {
         key: key.clone(),
-        // Addresses of ranges are unique among those of their network.
+        // Addresses of ranges are unique within their network.
         pool: format!("{POOLS}{}", config.network),
         pod: Pod { namespace: pod.namespace, name: pod.name, uid: pod.uid },
         netns: call.message.netns.clone(),
@@ -89,13 +90,14 @@ fn attach(key: &HoldKey, call: &Call<'_>, config: &Config) -> Attach {
     }
 }
 
-/// A claim's addresses in the order of a network's ranges; refuses those that are in none, and a claim without one of each.
+/// A claim's addresses in the order of a network's ranges. Refuses addresses outside all ranges, and a claim
+/// without one of each.
 fn by_range(claim_use: &ClaimUse, config: &Config) -> Result<Vec<Address>, Failure> {
     let mut left: Vec<Address> = addresses_of(claim_use).collect();
     let mut ordered = Vec::new();
     for range in &config.ranges {
         let Some(place) = left.iter().position(|address| range.cidr().contains(*address)) else {
-            // One that is in no range at all says more than that there is none of this one.
+            // An address outside all ranges is a better error than a range without an address.
             if let Some(other) = left.iter().find(|address| !in_any(&config.ranges, **address)) {
                 return Err(not_of(claim_use, *other, &ranges_of(config)));
             }
@@ -112,7 +114,7 @@ fn by_range(claim_use: &ClaimUse, config: &Config) -> Result<Vec<Address>, Failu
     }
 }
 
-/// What a claim's addresses are in the order of a network's ranges, whatever became of these since.
+/// A claim's addresses in the order of a network's ranges, even if the ranges changed since.
 fn in_order(addresses: &[Address], config: &Config) -> Vec<Address> {
     let mut left = addresses.to_vec();
     let mut of_range = |range: &RangeConfig| {

@@ -1,8 +1,8 @@
-//! The flat file that fills what networks leave out: optional, and read again when it changes.
+//! The flat file that fills in what networks leave out: optional, and read again when it changes.
 //!
-//! Where it is a network's configuration may say, which tenants write. So it is read only where the node's owner puts files for
-//! CNI: anywhere else it could be a file whose reading never ends, as some of `/proc` do, or one that says something that is not for
-//! tenants.
+//! A network's configuration, which tenants write, may name its path. So it is read only from where the
+//! node's owner puts files for CNI: another file could be one that never ends, such as some in `/proc`, or
+//! one that tenants must not see.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,14 +17,14 @@ use tenure_whereabouts::config::places;
 
 /// The largest one that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
-/// So many are kept in memory; a node has one.
+/// How many are kept in memory; a node has one.
 const MOST: usize = 64;
 
 /// Where the node's owner puts files for CNI, in the node's own file system or as a pod sees it.
 const DIRECTORIES: [&str; 4] =
     ["/etc/cni", "/etc/kubernetes/cni", "/host/etc/cni", "/host/etc/kubernetes/cni"];
 
-/// When a file was last changed, and its length: what tells one from the next.
+/// When a file was last changed, and its length: these identify a version.
 type Stamp = (Option<SystemTime>, u64);
 
 /// The flat files that were read, by path.
@@ -35,20 +35,20 @@ pub(super) struct FlatFiles {
 }
 
 impl FlatFiles {
-    /// Those below the usual directories, and below the agent's own, which is root's alone.
+    /// Flat files below the usual directories, and below the agent's own, which only root can write.
     pub(super) fn below(own: Option<&Path>) -> Self {
         let directories = DIRECTORIES.iter().map(Path::new).chain(own).map(Path::to_owned).collect();
         Self { directories, read: Mutex::default() }
     }
 
-    /// Whether the file is, behind all links, where it may be.
+    /// Whether the file, with all links resolved, is in an allowed directory.
     fn is_allowed(&self, path: &str) -> bool {
         let real = |path: &Path| fs::canonicalize(path).ok();
         let Some(file) = real(Path::new(path)) else { return false };
         self.directories.iter().filter_map(|directory| real(directory)).any(|it| file.starts_with(it))
     }
 
-    /// The flat file for a network with this `ipam` object: the first that exists, if any does.
+    /// The flat file for a network with this `ipam` object: the first one that exists.
     pub(super) fn read(&self, ipam: &Map<String, Value>) -> Result<Option<Arc<Value>>, Failure> {
         for path in places::flat_files(ipam)? {
             match fs::metadata(&path) {
@@ -120,7 +120,7 @@ mod tests {
         assert!(failure.code == 7 && failure.message.contains("w.conf"), "{failure}");
     }
 
-    /// Reading `/proc/kmsg` waits for the kernel to say something.
+    /// Reading `/proc/kmsg` waits for a kernel message.
     #[test]
     fn a_network_cannot_have_the_agent_read_files_that_are_not_for_cni() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Unsliced ranges of Whereabouts' dialect: shared `IPPool`s that any node writes.
+//! Ranges of Whereabouts' dialect without slices: shared `IPPool`s that any node writes.
 //!
-//! The objects are the truth, `tenure_whereabouts::ledger` decides, and this carries it out:
+//! The objects are the truth, `tenure_whereabouts::ledger` decides, and this module performs it:
 //!
 //! | module | owns |
 //! |---|---|
@@ -12,12 +12,14 @@
 //!
 //! What it promises:
 //!
-//! - No watch of pools and, once a network is known, no list: what is known is exact after a write of ours that nobody
-//!   came between, by the object's generation. What may have changed is read before it is relied on for which address is the
-//!   lowest. That an address is free is never relied on: the write itself tests it.
-//! - While a batch is under way the next one gathers, so that a hundred callers at once cost a handful of writes.
-//! - An ADD has all of its addresses or none; one that is given up takes back what it made.
-//! - Whoever asks is answered within seconds, also when the API server is away.
+//! - There is no watch of pools and, once a network is known, no list: the cached state is exact after a
+//!   write of ours without a write of others in between, as the object's generation shows. Objects that may
+//!   have changed are read before they decide which address is the lowest. That an address is free is never
+//!   assumed: the write itself tests it.
+//! - While a batch is in progress the next one gathers, so that a hundred callers at once cost a handful of
+//!   writes.
+//! - An ADD gets all of its addresses or none; if it fails, what it made is released.
+//! - Every caller is answered within seconds, even without the API server.
 
 mod attachments;
 mod calls;
@@ -47,27 +49,27 @@ pub use attachments::Attachment;
 use attachments::Attachments;
 use worker::{Job, Purpose, Worker};
 
-/// How ledgers are kept.
+/// The options of ledgers.
 #[derive(Clone, Debug)]
 pub struct LedgersOptions {
     /// The name of this node.
     pub node: String,
-    /// Where the objects are.
+    /// The namespace of the objects.
     pub namespace: String,
-    /// Whether every address gets its reservation, because a Whereabouts writes to the same objects.
+    /// Whether every address gets a reservation, because Whereabouts writes to the same objects.
     pub reserving_always: bool,
-    /// How long an address that this node freed is taken last.
+    /// How long an address freed by this node is the last choice.
     pub cooling: Duration,
-    /// How long a request waits for an API server that gives no good answer.
+    /// How long a request waits while the API server fails.
     pub patience: Duration,
-    /// How long a request is tried at all: others may be quicker again and again.
+    /// How long a request is tried in total: other nodes may win again and again.
     pub longest: Duration,
-    /// Where this node remembers which containers have something.
+    /// Where this node records which containers have something.
     pub directory: PathBuf,
 }
 
 impl LedgersOptions {
-    /// The usual ones for the node of this name, remembering in this directory.
+    /// The defaults for the node of this name and this directory.
     pub fn new(node: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self {
             node: node.into(),
@@ -82,12 +84,12 @@ impl LedgersOptions {
     }
 }
 
-/// How the API server is, as ledgers know it.
+/// The health of the API server as ledgers see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgersHealth {
-    /// When it last answered as it should.
+    /// When it last answered properly.
     pub last_answer: Option<Timestamp>,
-    /// Since when it does not, and what it says; nothing if it does.
+    /// Since when it fails, and its error; `None` if it works.
     pub trouble: Option<(Timestamp, String)>,
 }
 
@@ -103,22 +105,24 @@ impl std::fmt::Debug for Ledgers {
     }
 }
 
-/// What all networks share.
+/// Shared by all networks.
 struct Shared {
     connection: Connection,
     options: LedgersOptions,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
-    /// Where workers run, whoever asks first: reading what many hold takes longer than those who only ask may wait.
+    /// The runtime of the workers, whoever asks first: reading many records takes longer than a caller that
+    /// only queries may wait.
     runtime: Handle,
     health: Mutex<LedgersHealth>,
     attachments: Attachments,
-    /// The way to each network's worker.
+    /// The channel to each network's worker.
     workers: Mutex<HashMap<String, mpsc::UnboundedSender<Job>>>,
 }
 
 impl Ledgers {
-    /// Ledgers in the namespace of these options. Nothing is read before somebody asks. Needs a tokio runtime around it.
+    /// Ledgers in the namespace of these options. Nothing is read before the first request. Needs a tokio
+    /// runtime around it.
     pub fn new(client: Client, options: LedgersOptions, clock: impl Clock, stop: CancellationToken) -> Self {
         let attachments = Attachments::open(options.directory.clone());
         let clock: Arc<dyn Clock> = Arc::new(clock);
@@ -136,8 +140,8 @@ impl Ledgers {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Holds an address of each of the configuration's ranges for a pod's interface, or none. The same ones again, if it
-    /// has them.
+    /// Holds an address from each of the configuration's ranges for a pod's interface, or none. Returns the
+    /// existing ones if it has them.
     pub async fn hold(
         &self,
         who: &Who,
@@ -150,7 +154,7 @@ impl Ledgers {
         let attachments = &self.shared.attachments;
         let _under_way = attachments.begin(&config.name, &who.id, &who.ifname);
         let before = attachments.get(&config.name, &who.id, &who.ifname);
-        // Before anything is written: whatever becomes of us, a GC knows of it.
+        // Before anything is written, so that a GC knows of it whatever happens to the agent.
         attachments.note(&Attachment {
             name: config.name.clone(),
             network: config.network.clone(),
@@ -163,7 +167,7 @@ impl Ledgers {
         match self.ask(&config.network, request, Purpose::Change).await? {
             Answer::Held(addresses) => Ok(addresses),
             Answer::Refused(refusal) => {
-                // What it had before this request it still has.
+                // Addresses that it had before this request stay.
                 if before.is_none() {
                     attachments.forget(&config.name, &who.id, &who.ifname);
                 }
@@ -173,8 +177,8 @@ impl Ledgers {
         }
     }
 
-    /// Releases what a container's interface has in a network. `name` is that of the CNI configuration. Nothing to release
-    /// is a success.
+    /// Releases what a container's interface has in a network. `name` is that of the CNI configuration.
+    /// Nothing to release is a success.
     pub async fn release(
         &self,
         name: &str,
@@ -194,7 +198,7 @@ impl Ledgers {
         }
     }
 
-    /// What the container's interface has in the network, as the objects say now.
+    /// The addresses of the container's interface in the network, according to the objects now.
     pub async fn held(&self, who: &Who, config: &Config) -> Result<Vec<Address>, Failure> {
         let request = Request::hold(who.clone(), Want::of(config, &[]));
         match self.ask(&config.network, request, Purpose::Look).await? {
@@ -203,7 +207,8 @@ impl Ledgers {
         }
     }
 
-    /// Whether the interface has an address of each range, and these among them, as the objects say now.
+    /// Checks that the interface has an address from each range, including these, according to the objects
+    /// now.
     pub async fn check(&self, who: &Who, config: &Config, expected: &[Address]) -> Result<(), Failure> {
         if config.ranges.is_empty() {
             return Ok(());
@@ -230,18 +235,18 @@ impl Ledgers {
             .detail("somebody else released or took its addresses: attach the pod anew"))
     }
 
-    /// What this node's containers have by this CNI configuration, as far as this node has done it. Not those of which an
-    /// ADD is under way: whoever asks who is dead has heard of the living before it began.
+    /// The attachments of this node's containers by this CNI configuration, without those with an ADD in
+    /// progress: the caller's list of live containers is older than those.
     pub fn attachments(&self, name: &str) -> Vec<Attachment> {
         self.shared.attachments.of(name)
     }
 
-    /// What a container's interface has by this CNI configuration, as far as this node has done it.
+    /// The attachment of a container's interface by this CNI configuration.
     pub fn attachment(&self, name: &str, container: &str, interface: &str) -> Option<Attachment> {
         self.shared.attachments.get(name, container, interface)
     }
 
-    /// Why shared ranges cannot be changed at present, if they cannot. Where there was trouble, the API server is asked.
+    /// Why shared ranges cannot be changed at present, if so. After an error, the API server is asked again.
     pub async fn trouble(&self) -> Option<String> {
         self.health().trouble?;
         let pools: Api<IPPool> =
@@ -252,7 +257,7 @@ impl Ledgers {
         self.health().trouble.map(|(_, problem)| problem)
     }
 
-    /// How the API server is, as far as anyone knows.
+    /// The last known health of the API server.
     pub fn health(&self) -> LedgersHealth {
         self.shared.health().clone()
     }
@@ -283,7 +288,7 @@ impl Ledgers {
             workers.insert(network.to_owned(), sender);
             &workers[network]
         };
-        // It ends only with the agent; then nobody answers, and that is what the caller is told.
+        // The worker ends only with the agent; then the caller gets no answer, and an error says so.
         let _ = worker.send(job);
     }
 }

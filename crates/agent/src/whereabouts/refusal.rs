@@ -1,11 +1,11 @@
-//! What those are told who get no address of this node's slice of a range.
+//! Error texts for pods that get no address from this node's slice of a range.
 
 use tenure_cni::{Code, Failure};
 
 use crate::node::Full;
 use crate::whereabouts::slices::POOLS;
 
-/// Addresses of a slice may be in use although nobody here knows.
+/// Unknown containers may use addresses of a slice.
 pub(crate) fn slice_withheld(slice: &str) -> Failure {
     let message =
         format!("addresses of slice {slice:?} may be in use by containers that no journal knows of");
@@ -13,7 +13,7 @@ pub(crate) fn slice_withheld(slice: &str) -> Failure {
         .detail("they are handed out when namespaces, pods and the runtime were asked twice who uses them, which takes about a minute")
 }
 
-/// A slice has no address that will do.
+/// A slice has no suitable address.
 pub(crate) fn slice_full(Full { pool, blocks, wish, pod }: &Full) -> Failure {
     let pool = pool.strip_prefix(POOLS).unwrap_or(pool);
     let Some(slice) = blocks.first() else {

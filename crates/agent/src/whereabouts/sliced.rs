@@ -1,4 +1,4 @@
-//! Ranges that are cut into slices: this node hands out of its own, and asks nobody.
+//! Ranges with slices: this node assigns from its own slice without asking anybody.
 
 use tenure_cni::{Code, Failure};
 use tenure_ipam::Address;
@@ -12,7 +12,7 @@ use crate::serve::Call;
 use crate::whereabouts::slices::Slice;
 
 impl Whereabouts {
-    /// An address of this node's slice of each range, or none.
+    /// An address from this node's slice of each range, or none.
     pub(super) async fn hold_of_slices(
         &self,
         key: &HoldKey,
@@ -34,7 +34,7 @@ impl Whereabouts {
         Ok(addresses)
     }
 
-    /// Whether each part is held, and has the addresses that the ADD answered.
+    /// Checks that each part is held and has the addresses that the ADD answered.
     pub(super) async fn check_slices(
         &self,
         key: &HoldKey,
@@ -65,7 +65,7 @@ impl Whereabouts {
     }
 }
 
-/// Which addresses of a slice the range hands out.
+/// Which addresses of a slice the range assigns.
 fn wish(range: &RangeConfig, slice: &Slice) -> Result<Wish, Failure> {
     let Some(within) = range.within(slice.cidr) else {
         let message =

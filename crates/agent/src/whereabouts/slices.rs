@@ -9,8 +9,8 @@
 //! | module | owns |
 //! |---|---|
 //! | `known` | which slices are this node's; one that is not any more is told at once |
-//! | `claim` | that a slice's object says whose it is before anything is handed out of it |
-//! | `take` | what must be read before anything is handed out of a slice, and what comes back to it later |
+//! | `claim` | that a slice's object says whose it is before anything is assigned from it |
+//! | `take` | what must be read before anything is assigned from a slice, and what comes back to it later |
 //! | `write` | the slices' records, written behind: exact again soon after the last change |
 //! | `pods` | holds of which only the API can tell whether anybody needs them |
 //!
@@ -50,27 +50,28 @@ use known::{SeenPool, Taken};
 /// What the node's pools of slices are called: this, and the name of the `NodeSlicePool`. No `AddressPool` has a slash.
 pub const POOLS: &str = "whereabouts/";
 
-/// What of the API server is needed.
+/// The options for slices.
 #[derive(Clone, Debug)]
 pub struct SlicesOptions {
     /// The name of this node, as slices name it.
     pub node: String,
     /// The namespace of `NodeSlicePool`s and `IPPool`s.
     pub namespace: String,
-    /// How long after a change the record of a slice is written: all changes until then are one write.
+    /// How long after a change the record of a slice is written: one write covers all changes until then.
     pub debounce: Duration,
-    /// How long an ADD waits for a slice that is not there yet, in case the watch is behind.
+    /// How long an ADD waits for a slice that does not exist yet, in case the watch is behind.
     pub patience: Duration,
-    /// How long a call to the API server is insisted on before it is tried anew, with what is known then.
+    /// How long a call to the API server is retried before it is planned again from the current state.
     pub call_patience: Duration,
-    /// How often the whole range's records are read while they keep addresses of a slice back.
+    /// How often the whole range's records are read while they reserve addresses of a slice.
     pub look_again: Duration,
-    /// How often the pods of holds are looked at of which nothing else is seen. Gone at two looks, they are released.
+    /// How often the pods are checked for holds that can be confirmed in no other way. After two negative
+    /// checks they are released.
     pub look_at_pods: Duration,
 }
 
 impl SlicesOptions {
-    /// The usual ones.
+    /// The defaults.
     pub fn new(node: impl Into<String>, namespace: impl Into<String>) -> Self {
         Self {
             node: node.into(),
@@ -107,7 +108,7 @@ impl std::fmt::Debug for Slices {
     }
 }
 
-/// What all parts share.
+/// Shared by all parts.
 struct Shared {
     connection: Connection,
     options: SlicesOptions,
@@ -115,11 +116,12 @@ struct Shared {
     node: Handle,
     stop: CancellationToken,
     state: Mutex<State>,
-    /// Says when slices come or go.
+    /// Signals that slices came or went.
     changed: watch::Sender<u64>,
-    /// Something may be to be written.
+    /// Signals that something may have to be written.
     dirty: Notify,
-    /// The writer has it alone; whoever takes a slice shares it, from the object's claim until the node was told.
+    /// The writer has it exclusively. Taking a slice shares it, from claiming the object until the node is
+    /// told.
     writing: RwLock<()>,
 }
 
@@ -134,20 +136,21 @@ struct State {
     records: Cache<Seen<IPPool>>,
     /// By the name of the `NodeSlicePool`: slices that could not be taken so far, and why. Nothing else waits for them.
     aside: BTreeMap<String, String>,
-    /// Names of `IPPool`s that this process has made equal to what the node holds, or is about to.
+    /// Names of `IPPool`s that this process has made equal to the node's holds, or is about to.
     managed: BTreeSet<String>,
     /// Whether the first lists are in.
     listed: bool,
-    /// Whether the node was told so.
+    /// Whether the node was told that they are.
     told: bool,
-    /// The number of the last slice that was taken: part of its UID.
+    /// The number of the last slice taken: part of its UID.
     last_taken: u64,
 }
 
 impl Slices {
-    /// Begins to watch, until `stop`, and tells the node of its slices; once, when those that exist are told,
-    /// [`Event::SlicesRead`], for which a node with [`Settings::slices`](crate::node::Settings::slices) waits. The node must
-    /// be told its journal by somebody else: which slices it has had is asked of it. Needs a tokio runtime around it.
+    /// Begins to watch until `stop`, and tells the node of its slices. After the existing ones it sends
+    /// [`Event::SlicesRead`] once, for which a node with [`Settings::slices`](crate::node::Settings::slices)
+    /// waits. The caller must pass the node its journal: this asks the node which slices it had. Needs a
+    /// tokio runtime around it.
     pub fn start(
         client: Client,
         options: SlicesOptions,
@@ -195,7 +198,8 @@ impl Slices {
         found.map_err(|_| self.shared.no_slice(node_slice_pool))
     }
 
-    /// Holds of this block changed. For every record of the journal that names a block, also of one that is no slice.
+    /// Reports that holds of this block changed. Called for every journal record that names a block, even one
+    /// that is not a slice.
     pub fn dirty(&self, block_uid: &str) {
         if take::is_uid_of_slice(block_uid) {
             self.shared.dirty.notify_one();
@@ -271,7 +275,7 @@ impl Shared {
         self.connection.insist(self.options.call_patience, act, call).await
     }
 
-    /// Runs something beside the rest, until it or the agent ends.
+    /// Runs a background task until it or the agent ends.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         tokio::spawn(async move { stop.run_until_cancelled(task).await });
@@ -311,8 +315,9 @@ impl Shared {
         }
     }
 
-    /// The node hands out nothing before what it holds is known: tells it so when that is the case. What is held in a slice that
-    /// cannot be taken is not known, and nothing is handed out of it: the others do not wait for that.
+    /// The node assigns nothing before its holds are known: tells it as soon as they are. The holds in a
+    /// slice that cannot be taken are unknown, and nothing is assigned from it; the others do not wait for
+    /// that.
     fn tell_if_all_read(&self) {
         let mut state = lock(&self.state);
         let known = |name: &str| state.taken.contains_key(name) || state.aside.contains_key(name);
@@ -330,7 +335,7 @@ fn pool_of(name: &str) -> String {
     format!("{POOLS}{name}")
 }
 
-/// Among whose addresses those of a network are unique.
+/// The realm of a network's addresses.
 fn realm_of(network: &str) -> String {
     format!("{POOLS}{network}")
 }

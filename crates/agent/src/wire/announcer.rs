@@ -1,7 +1,8 @@
-//! The thread that lets interfaces of others announce their addresses, or be quiet: it waits for interfaces that are not
-//! there yet and says things more than once, and nobody else is to wait for that.
+//! The thread that makes interfaces of other plugins announce their addresses or stay silent. It waits for
+//! interfaces that do not exist yet and repeats announcements, and nothing else should wait for that.
 //!
-//! What it promises: of an interface the latest wish counts. Nothing that fails here fails anything else; it is said.
+//! It promises that the latest announcement for an interface wins. A failure here fails nothing else and is
+//! logged.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,30 +19,31 @@ use tracing::{info, warn};
 use super::chain;
 use crate::key::HoldKey;
 
-/// How long after one announcement the next follows. The first is the one that counts; the others are for those who missed it.
+/// The delays between announcements. The first one matters; the others are for hosts that missed it.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(250), Duration::from_millis(650)];
-/// How often it is said while another interface has the addresses as well: how long one who listened to that one is wrong.
+/// How often an announcement is repeated while another interface has the addresses as well: how long a host
+/// that heard that one is wrong.
 const CONTESTED: Duration = Duration::from_millis(500);
-/// How long after a look for an interface that was not there the next one follows.
+/// How long after a failed search for an interface the next one follows.
 const RETRY: Duration = Duration::from_millis(50);
-/// How often it is looked for: ten seconds, in which a runtime has made it or given up.
+/// How many searches: ten seconds, in which a runtime has created the interface or given up.
 const RETRIES: u32 = 200;
 
-/// What an interface is to do.
+/// What an interface should do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     pub(super) key: HoldKey,
     /// The path of its namespace.
     pub(super) netns: String,
     pub(super) addresses: Vec<IpAddr>,
-    /// Whether it has the addresses; else it is quiet.
+    /// Whether it has the addresses; otherwise it stays silent.
     pub(super) reached: bool,
-    /// Whether it says so for as long as nothing else is wished.
+    /// Whether it repeats the announcement until there is another one.
     pub(super) contested: bool,
 }
 
-/// The way to the thread. It ends when this is dropped.
+/// The handle to the thread. The thread ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Announcer {
     wishes: Sender<Announcement>,
@@ -50,30 +52,30 @@ pub(super) struct Announcer {
 impl Announcer {
     pub(super) fn start(clock: impl Clock) -> io::Result<Self> {
         let (wishes, received) = mpsc::channel();
-        thread::Builder::new().name("speaker".into()).spawn(move || run(&clock, &received))?;
+        thread::Builder::new().name("announcer".into()).spawn(move || run(&clock, &received))?;
         Ok(Self { wishes })
     }
 
-    /// Lets an interface announce its addresses or be quiet, soon.
+    /// Makes an interface announce its addresses or stay silent, soon.
     pub(super) fn announce(&self, announcement: Announcement) {
         let _ = self.wishes.send(announcement);
     }
 }
 
 fn run(clock: &impl Clock, wishes: &Receiver<Announcement>) {
-    let mut speaker = Speaker::default();
+    let mut schedule = Schedule::default();
     loop {
         let now = clock.now();
-        while let Some(wish) = speaker.due(now) {
+        while let Some(wish) = schedule.due(now) {
             let outcome = carry_out(&wish);
-            speaker.done(&wish.key, outcome, clock.now());
+            schedule.done(&wish.key, outcome, clock.now());
         }
-        let received = match speaker.next() {
+        let received = match schedule.next() {
             None => wishes.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(at) => wishes.recv_timeout(at.since(clock.now()).max(Duration::from_millis(1))),
         };
         match received {
-            Ok(wish) => speaker.take(wish, clock.now()),
+            Ok(wish) => schedule.take(wish, clock.now()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -103,22 +105,22 @@ fn carry_out(wish: &Announcement) -> Outcome {
     }
 }
 
-/// What came of a wish.
+/// The result of an attempt.
 #[derive(Debug)]
 enum Outcome {
     Done,
-    /// It does not answer, but it has not got its addresses yet, or not any more.
+    /// It does not answer, but it does not have its addresses yet, or no longer.
     Incomplete,
-    /// There is nobody any more.
+    /// The interface is gone.
     Gone,
-    /// There is nobody yet.
+    /// The interface does not exist yet.
     Early(String),
     Failed(String),
 }
 
-/// Decides when what is done.
+/// Decides when each announcement is made.
 #[derive(Debug, Default)]
-struct Speaker {
+struct Schedule {
     rounds: BTreeMap<HoldKey, Round>,
 }
 
@@ -131,7 +133,7 @@ struct Round {
     missed: u32,
 }
 
-impl Speaker {
+impl Schedule {
     fn take(&mut self, wish: Announcement, now: Timestamp) {
         self.rounds.insert(wish.key.clone(), Round { wish, at: now, said: 0, missed: 0 });
     }
@@ -155,13 +157,14 @@ impl Speaker {
                 }
                 AGAIN_AFTER.get(round.said - 1).copied().or(round.wish.contested.then_some(CONTESTED))
             }
-            // It was there, and went.
+            // It existed, and is gone.
             Outcome::Early(_) if round.said > 0 => None,
             Outcome::Early(_) | Outcome::Incomplete if round.missed < RETRIES => {
                 round.missed += 1;
                 Some(RETRY)
             }
-            // Whoever never gets the addresses has nothing to say of them: a machine may have taken them from its pod.
+            // An interface that never gets the addresses cannot announce them: a virtual machine may have
+            // taken them from its pod.
             Outcome::Done | Outcome::Gone | Outcome::Incomplete => None,
             Outcome::Early(error) | Outcome::Failed(error) => {
                 let what = if reached { "announce a claim's addresses" } else { "keep an interface quiet" };
@@ -185,17 +188,18 @@ mod tests {
         Announcement { key, netns: "/run/netns/c1".into(), addresses: Vec::new(), reached, contested: false }
     }
 
-    /// Plays wishes with an interface that is there from `there` on; says when which wish worked.
-    fn play(mut speaker: Speaker, there: u64) -> Vec<(u64, bool)> {
+    /// Runs the schedule with an interface that exists from `there` on; returns when each announcement
+    /// worked.
+    fn play(mut schedule: Schedule, there: u64) -> Vec<(u64, bool)> {
         let mut worked = Vec::new();
-        while let Some(at) = speaker.next() {
-            let wish = speaker.due(at).unwrap();
+        while let Some(at) = schedule.next() {
+            let wish = schedule.due(at).unwrap();
             let early = at.as_millis() < there;
             if !early {
                 worked.push((at.as_millis(), wish.reached));
             }
             let outcome = if early { Outcome::Early("no link".into()) } else { Outcome::Done };
-            speaker.done(&wish.key, outcome, at);
+            schedule.done(&wish.key, outcome, at);
         }
         worked
     }
@@ -206,32 +210,32 @@ mod tests {
 
     #[test]
     fn an_address_is_announced_a_few_times_within_a_second_as_soon_as_its_interface_is_there() {
-        let mut speaker = Speaker::default();
-        speaker.take(wish(true), moment(0));
-        assert_eq!(play(speaker, 120), [150, 250, 500, 1150].map(|at| (at, true)));
+        let mut schedule = Schedule::default();
+        schedule.take(wish(true), moment(0));
+        assert_eq!(play(schedule, 120), [150, 250, 500, 1150].map(|at| (at, true)));
     }
 
     #[test]
     fn an_address_that_another_interface_has_as_well_is_announced_until_it_has_it_no_longer() {
-        let mut speaker = Speaker::default();
-        speaker.take(Announcement { contested: true, ..wish(true) }, moment(0));
+        let mut schedule = Schedule::default();
+        schedule.take(Announcement { contested: true, ..wish(true) }, moment(0));
         for at in [0, 100, 350, 1000, 1500, 2000, 2500] {
-            assert_eq!(speaker.next(), Some(moment(at)));
-            let wish = speaker.due(moment(at)).unwrap();
-            speaker.done(&wish.key, Outcome::Done, moment(at));
+            assert_eq!(schedule.next(), Some(moment(at)));
+            let wish = schedule.due(moment(at)).unwrap();
+            schedule.done(&wish.key, Outcome::Done, moment(at));
         }
-        speaker.take(wish(true), moment(2600));
-        assert_eq!(play(speaker, 0), [2600, 2700, 2950, 3600].map(|at| (at, true)));
+        schedule.take(wish(true), moment(2600));
+        assert_eq!(play(schedule, 0), [2600, 2700, 2950, 3600].map(|at| (at, true)));
     }
 
     #[test]
     fn an_interface_that_never_gets_its_addresses_is_left_alone_after_a_while() {
-        let mut speaker = Speaker::default();
-        speaker.take(wish(false), moment(0));
+        let mut schedule = Schedule::default();
+        schedule.take(wish(false), moment(0));
         let mut looks = 0;
-        while let Some(at) = speaker.next() {
-            let wish = speaker.due(at).unwrap();
-            speaker.done(&wish.key, Outcome::Incomplete, at);
+        while let Some(at) = schedule.next() {
+            let wish = schedule.due(at).unwrap();
+            schedule.done(&wish.key, Outcome::Incomplete, at);
             looks += 1;
         }
         assert_eq!(looks, RETRIES + 1);
@@ -239,16 +243,16 @@ mod tests {
 
     #[test]
     fn an_interface_is_made_quiet_once_and_the_latest_wish_counts() {
-        let mut speaker = Speaker::default();
-        speaker.take(wish(true), moment(0));
-        speaker.take(wish(false), moment(0));
-        assert_eq!(play(speaker, 0), [(0, false)]);
+        let mut schedule = Schedule::default();
+        schedule.take(wish(true), moment(0));
+        schedule.take(wish(false), moment(0));
+        assert_eq!(play(schedule, 0), [(0, false)]);
     }
 
     #[test]
     fn an_interface_that_never_comes_is_given_up() {
-        let mut speaker = Speaker::default();
-        speaker.take(wish(false), moment(0));
-        assert_eq!(play(speaker, u64::MAX), []);
+        let mut schedule = Schedule::default();
+        schedule.take(wish(false), moment(0));
+        assert_eq!(play(schedule, u64::MAX), []);
     }
 }

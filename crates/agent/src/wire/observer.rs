@@ -1,7 +1,7 @@
-//! Looking at what the kernel has of ours.
+//! Observing what the kernel has of ours.
 //!
-//! It says that something is gone only where that is certain: a path that leads nowhere may as well be one that cannot
-//! be seen from here.
+//! It reports that something is gone only if that is certain: a path that leads nowhere may also be one that
+//! is not visible from here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,25 +16,25 @@ use tenure_linux::{Host, socket};
 use crate::key::{HoldKey, Pod};
 use crate::node::{Found, Look};
 
-/// What was seen before, as far as it matters for what is seen now.
+/// Earlier observations that matter for the next one.
 #[derive(Debug, Default)]
 pub(super) struct KernelObserver {
-    /// Numbers of links that say nothing about whose they are.
+    /// Numbers of links that do not name their owner.
     unmarked: BTreeSet<u32>,
-    /// Paths of namespaces that were there.
+    /// Paths of namespaces that existed.
     present: BTreeSet<String>,
 }
 
-/// What is seen now.
+/// One observation.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) look: Look,
-    /// Links that were begun and not finished, for the second time.
+    /// Links whose creation was interrupted, observed for the second time.
     pub(super) cut_short: Vec<Link>,
 }
 
 impl KernelObserver {
-    /// Looks at all links and routes of ours, at these holders' interfaces and at those holders' namespaces.
+    /// Observes all our links and routes, the interfaces of `interfaces` and the namespaces of `namespaces`.
     pub(super) fn look(
         &mut self,
         host: &mut Host,
@@ -43,7 +43,7 @@ impl KernelObserver {
     ) -> Result<Seen, socket::Error> {
         let inventory = Inventory::take(host)?;
         let owners: BTreeSet<HoldKey> = inventory.pods.iter().filter_map(|pod| key_of(&pod.owner)).collect();
-        // Somebody else may have written over the text that says whose a link is.
+        // Another program may have overwritten the text that names a link's owner.
         let names: BTreeMap<&str, &Link> =
             inventory.unmarked.iter().map(|link| (link.name.as_str(), link)).collect();
         let is_there = |key: &HoldKey| {
@@ -62,7 +62,7 @@ impl KernelObserver {
         Ok(Seen { look: Look { links, gone, strays }, cut_short })
     }
 
-    /// Whether a namespace was there and is gone, or its file is missing where it would have to be.
+    /// Whether a namespace existed and is gone, or its file is missing from a visible directory.
     fn is_gone(&mut self, path: &str) -> bool {
         match NetNs::open(path) {
             Ok(_) => {
@@ -71,14 +71,14 @@ impl KernelObserver {
             }
             Err(error) if !error.is_gone() => false,
             Err(_) if self.present.contains(path) => true,
-            // A plain file is also what is seen of a namespace that is mounted where we cannot see it.
+            // A namespace that is mounted where we cannot see it also looks like a plain file.
             Err(netns::Error::Foreign { .. }) => false,
             Err(_) => Path::new(path).parent().is_some_and(Path::is_dir),
         }
     }
 }
 
-/// The links that the kernel has of ours, at a start. What does not say whose it is stays until it was looked at twice.
+/// Our links in the kernel at a start. A link that does not name its owner stays until two observations.
 pub(super) fn inventory(host: &mut Host) -> Result<Vec<Found>, socket::Error> {
     Ok(Inventory::take(host)?.pods.into_iter().filter_map(found).collect())
 }
@@ -89,12 +89,12 @@ fn found(link: PodLink) -> Option<Found> {
     Some(Found { key, pod: pod_of(link.owner), addresses: addresses.into_iter().map(Into::into).collect() })
 }
 
-/// The holder that a link belongs to.
+/// The holder that owns a link.
 pub(super) fn key_of(owner: &Identity) -> Option<HoldKey> {
     HoldKey::new(owner.network.clone(), owner.container.clone(), owner.interface.clone()).ok()
 }
 
-/// The pod that a link belongs to, as far as it says.
+/// The pod of a link, as far as the link names it.
 fn pod_of(owner: Identity) -> Pod {
     Pod { namespace: owner.namespace, name: owner.pod, uid: String::new() }
 }

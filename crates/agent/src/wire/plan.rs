@@ -1,4 +1,4 @@
-//! From what the node decided to the plan of an interface, and from the kernel's words to the runtime's.
+//! From the node's decision to the plan of an interface, and from the kernel's errors to the runtime's.
 
 use std::net::IpAddr;
 
@@ -11,10 +11,10 @@ use super::chain;
 use crate::key::{HoldKey, Pod};
 use crate::node::{KernelError, KernelErrorKind, WireJob};
 
-/// The largest packet where there is no uplink to ask.
+/// The MTU if there is no uplink.
 const USUAL_MTU: u32 = 1500;
 
-/// What of the node itself goes into a plan.
+/// The parts of a plan that come from the node itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
     mtu: Option<u32>,
@@ -22,13 +22,13 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Takes note of the uplink.
+    /// Records the uplink.
     pub(super) fn learn(&mut self, uplink: Option<&Uplink>) {
         self.mtu = uplink.map(|uplink| uplink.mtu);
         self.addresses = uplink.into_iter().flat_map(|it| &it.addresses).map(ipnet::IpNet::addr).collect();
     }
 
-    /// The node's own address towards an address of a pod.
+    /// The node's own source address for packets to a pod's address.
     pub(super) fn source_for(&self, address: IpAddr) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|own| own.is_ipv4() == address.is_ipv4())
     }
@@ -53,7 +53,7 @@ impl Node {
     }
 }
 
-/// Who an interface belongs to.
+/// The owner of an interface.
 pub(super) fn identity(key: &HoldKey, pod: &Pod) -> Identity {
     Identity {
         container: key.container().to_owned(),

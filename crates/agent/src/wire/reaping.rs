@@ -1,5 +1,5 @@
-//! The thread that deletes links which are out of service: the kernel takes tens of milliseconds for it, and no pod is to
-//! wait for that.
+//! The thread that deletes removed links: the kernel takes tens of milliseconds for that, and no pod should
+//! wait for it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,59 +14,60 @@ use tracing::warn;
 
 use super::chain;
 
-/// The way to the thread. It ends when the last of these is dropped; what is in the trash then is found by the next one.
+/// The handle to the thread. The thread ends when the last handle is dropped; the next one finds what is
+/// still in the trash.
 #[derive(Clone, Debug)]
 pub(super) struct Reaping {
-    pile: Arc<Pile>,
+    trash: Arc<TrashCount>,
     wake: Sender<()>,
 }
 
 impl Reaping {
     pub(super) fn start(host: Host, clock: impl Clock) -> io::Result<Self> {
-        let pile = Arc::new(Pile { links: AtomicUsize::new(0), enough: Policy::default().enough });
+        let trash = Arc::new(TrashCount { links: AtomicUsize::new(0), enough: Policy::default().enough });
         let (wake, woken) = mpsc::channel();
-        let shared = Arc::clone(&pile);
+        let shared = Arc::clone(&trash);
         thread::Builder::new().name("reaper".into()).spawn(move || run(host, &clock, &shared, &woken))?;
-        Ok(Self { pile, wake })
+        Ok(Self { trash, wake })
     }
 
-    /// A link went to the trash.
+    /// Reports that a link went to the trash.
     pub(super) fn trashed(&self) {
-        if self.pile.add() {
+        if self.trash.add() {
             let _ = self.wake.send(());
         }
     }
 }
 
-/// The links in the trash that the thread has not begun to delete. Waking it for each would take a pod longer than putting
-/// its link there.
+/// Counts the links in the trash that the thread has not begun to delete. Waking the thread for each would
+/// delay a pod longer than moving its link to the trash.
 #[derive(Debug)]
-struct Pile {
+struct TrashCount {
     links: AtomicUsize,
     enough: usize,
 }
 
-impl Pile {
-    /// One more. True if the thread has to know now: it is the first, or one too many to wait any longer.
+impl TrashCount {
+    /// Adds one. True if the thread must be woken now: it is the first, or too many wait.
     fn add(&self) -> bool {
         let before = self.links.fetch_add(1, Ordering::AcqRel);
         before == 0 || (before + 1).is_multiple_of(self.enough)
     }
 
-    /// How many there are.
+    /// The current count.
     fn count(&self) -> usize {
         self.links.load(Ordering::Acquire)
     }
 
-    /// So many of them are being deleted. Says how many are left: nobody is told of those.
+    /// Subtracts links that are being deleted. Returns how many remain: the thread is not woken for those.
     fn remove(&self, links: usize) -> usize {
         self.links.fetch_sub(links, Ordering::AcqRel) - links
     }
 }
 
-fn run(mut host: Host, clock: &impl Clock, pile: &Pile, woken: &Receiver<()>) {
+fn run(mut host: Host, clock: &impl Clock, trash: &TrashCount, woken: &Receiver<()>) {
     let mut reaper = Reaper::new(Policy::default(), clock.now());
-    // Of the pile, those that the reaper was told of.
+    // How many of them the reaper was told of.
     let mut told = 0;
     loop {
         let now = clock.now();
@@ -75,7 +76,7 @@ fn run(mut host: Host, clock: &impl Clock, pile: &Pile, woken: &Receiver<()>) {
             Next::WaitUntil(at) => woken.recv_timeout(at.since(now)),
             Next::Reap => {
                 reaper.begin();
-                told = pile.remove(told);
+                told = trash.remove(told);
                 (0..told).for_each(|_| reaper.trashed(now));
                 if let Err(error) = reap(&mut host) {
                     warn!(error = chain(&error), "cannot delete links that are out of service");
@@ -88,7 +89,7 @@ fn run(mut host: Host, clock: &impl Clock, pile: &Pile, woken: &Receiver<()>) {
             return;
         }
         let now = clock.now();
-        let count = pile.count();
+        let count = trash.count();
         (told..count).for_each(|_| reaper.trashed(now));
         told = count;
     }
@@ -100,20 +101,20 @@ mod tests {
 
     #[test]
     fn the_thread_is_woken_for_the_first_link_and_for_enough_of_them() {
-        let pile = Pile { links: AtomicUsize::new(0), enough: 4 };
-        let woken: Vec<bool> = (0..9).map(|_| pile.add()).collect();
+        let trash = TrashCount { links: AtomicUsize::new(0), enough: 4 };
+        let woken: Vec<bool> = (0..9).map(|_| trash.add()).collect();
         assert_eq!(woken, [true, false, false, true, false, false, false, true, false]);
     }
 
     #[test]
     fn who_is_left_while_others_are_deleted_is_known_without_waking() {
-        let pile = Pile { links: AtomicUsize::new(0), enough: 4 };
-        assert!(pile.add());
-        let told = pile.count();
-        assert!(!pile.add(), "the thread is at it already");
-        assert_eq!(pile.remove(told), 1);
-        assert!(!pile.add(), "and has not forgotten the second one");
-        assert_eq!(pile.remove(2), 0);
-        assert!(pile.add(), "from here on it sleeps");
+        let trash = TrashCount { links: AtomicUsize::new(0), enough: 4 };
+        assert!(trash.add());
+        let told = trash.count();
+        assert!(!trash.add(), "the thread is at it already");
+        assert_eq!(trash.remove(told), 1);
+        assert!(!trash.add(), "and has not forgotten the second one");
+        assert_eq!(trash.remove(2), 0);
+        assert!(trash.add(), "from here on it sleeps");
     }
 }

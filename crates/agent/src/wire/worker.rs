@@ -1,4 +1,4 @@
-//! What is done to the kernel, and the thread that does it.
+//! Jobs on the kernel, and the thread that performs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,10 +24,10 @@ use super::reaping::Reaping;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Action, Event, Job, Link, WireJob};
 
-/// How often what the node itself has is looked at while there is nothing to do.
-const LOOK_AROUND: Duration = Duration::from_secs(30);
+/// How often the thread checks the node's own state while it is idle.
+const CHECK_HOST_EVERY: Duration = Duration::from_secs(30);
 
-/// Something to do.
+/// A task for the thread.
 #[derive(Debug)]
 pub(super) enum Task {
     Job(Box<Action>),
@@ -35,7 +35,7 @@ pub(super) enum Task {
     Remote(BTreeMap<IpAddr, BTreeSet<Cidr>>),
 }
 
-/// Who is told what became of a job.
+/// Receives the result of each job.
 pub(super) type Tell = Box<dyn Fn(Event) + Send>;
 
 pub(super) struct Worker {
@@ -44,18 +44,18 @@ pub(super) struct Worker {
     observer: KernelObserver,
     reaping: Reaping,
     announcer: Announcer,
-    /// What is to be exported; nothing if nobody said yet.
+    /// The networks to export; `None` until they are known.
     exported: Option<BTreeSet<IpNet>>,
-    /// Other nodes' blocks; nothing if nobody said so.
+    /// Other nodes' blocks; `None` if they are not routed.
     remote: Option<BTreeMap<IpNet, IpAddr>>,
     tell: Tell,
 }
 
-/// Does what it is given until nobody is left to give anything, and looks around when there is nothing to do.
+/// Runs jobs until all senders are gone; checks the node's own state when idle.
 pub(super) fn run(worker: &Mutex<Worker>, tasks: &Receiver<Task>, waiting: &AtomicUsize) {
-    lock(worker).look_around();
+    lock(worker).check_host();
     loop {
-        match tasks.recv_timeout(LOOK_AROUND) {
+        match tasks.recv_timeout(CHECK_HOST_EVERY) {
             Ok(task) => {
                 let mut worker = lock(worker);
                 match task {
@@ -67,13 +67,13 @@ pub(super) fn run(worker: &Mutex<Worker>, tasks: &Receiver<Task>, waiting: &Atom
                 }
                 waiting.fetch_sub(1, Ordering::AcqRel);
             }
-            Err(RecvTimeoutError::Timeout) => lock(worker).look_around(),
+            Err(RecvTimeoutError::Timeout) => lock(worker).check_host(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-/// What a job of another thread left when it panicked is no worse than what it left in the kernel.
+/// If a job panicked on another thread, its state here is no worse than what it left in the kernel.
 fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
     worker.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -84,10 +84,10 @@ impl Worker {
         Self { host, node, observer, reaping, announcer, exported: None, remote: None, tell }
     }
 
-    /// Does a job of one interface, and says what became of it; gives anything else back.
+    /// Performs a job on one interface and returns the result; returns any other action unchanged.
     #[expect(
         clippy::result_large_err,
-        reason = "it is given back, which is no failure, and not put on the heap for it"
+        reason = "returning the action is no failure, and it is not worth a heap allocation"
     )]
     pub(super) fn answer(&mut self, job: Action) -> Result<Event, Action> {
         match job {
@@ -101,12 +101,12 @@ impl Worker {
     fn carry_out(&mut self, job: Action) {
         match self.answer(job) {
             Ok(event) => (self.tell)(event),
-            Err(other) => self.sort_out(other),
+            Err(other) => self.perform_shared(other),
         }
     }
 
-    /// Does what is about more than one interface.
-    fn sort_out(&mut self, job: Action) {
+    /// Performs a job that concerns more than one interface.
+    fn perform_shared(&mut self, job: Action) {
         match job {
             Action::Reach { key, pod, addresses, reached } => self.reach(&key, &pod, &addresses, reached),
             Action::Announce { key, netns, addresses, reached, contested } => {
@@ -119,14 +119,14 @@ impl Worker {
                 }
             }
             Action::Look { job, interfaces, namespaces } => {
-                self.look_around();
+                self.check_host();
                 self.look(job, &interfaces, &namespaces);
             }
             Action::Export(networks) => {
                 self.exported = Some(networks.iter().filter_map(to_net).collect());
                 self.sync_export();
             }
-            other => warn!(?other, "this is nothing for the kernel"),
+            other => warn!(?other, "unexpected action for the kernel's thread"),
         }
     }
 
@@ -175,7 +175,7 @@ impl Worker {
         Event::Inspected { job: number, differences }
     }
 
-    /// Has routes lead to an interface, or none. What does not come of it is found by the next look, and put right.
+    /// Adds or removes the routes to an interface. The next observation finds and repairs what failed.
     fn reach(&mut self, key: &HoldKey, pod: &Pod, addresses: &Addresses, reached: bool) {
         let identity = plan::identity(key, pod);
         let addresses: Vec<IpAddr> = addresses.iter().map(tenure_ipam::Address::to_ip).collect();
@@ -192,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// Makes the routes of the pod table lead to the links of those who hold addresses.
+    /// Makes the routes of the pod table lead to the links of the holders.
     fn repair(&mut self, holds: &[(HoldKey, Addresses)]) -> Result<(), socket::Error> {
         let inventory = Inventory::take(&mut self.host)?;
         let links: BTreeMap<HoldKey, u32> =
@@ -209,17 +209,18 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks at what the kernel has of ours, and says so. What was begun and never marked, and is seen again, goes.
+    /// Observes what the kernel has of ours, and reports it. Deletes links without an owner that were
+    /// observed before.
     fn look(&mut self, job: Job, interfaces: &[HoldKey], namespaces: &[(HoldKey, String)]) {
         let seen = match self.observer.look(&mut self.host, interfaces, namespaces) {
             Ok(seen) => seen,
-            Err(error) => return warn!(error = chain(&error), "cannot look at the kernel"),
+            Err(error) => return warn!(error = chain(&error), "cannot observe the kernel"),
         };
         for link in seen.cut_short {
-            warn!(link.name, "puts away a link that nobody has finished");
+            warn!(link.name, "deleting a link whose creation was interrupted");
             match pod::discard(&mut self.host, link) {
                 Ok(_) => self.reaping.trashed(),
-                Err(error) => warn!(error = chain(&error), "cannot put a link away"),
+                Err(error) => warn!(error = chain(&error), "cannot delete a link"),
             }
         }
         (self.tell)(Event::Looked { job, look: seen.look });
@@ -241,15 +242,15 @@ impl Worker {
         }
     }
 
-    /// Looks at what the node itself has, and at what is ours alone whatever pods there are.
-    fn look_around(&mut self) {
+    /// Checks the node's own state, and what is ours independently of pods.
+    fn check_host(&mut self) {
         match uplink::find(&mut self.host) {
             Ok(uplink) => self.node.learn(uplink.as_ref()),
             Err(error) => warn!(error = chain(&error), "cannot find the uplink"),
         }
         match self.host.prepare() {
             Ok(prepared) if prepared == tenure_linux::host::Prepared::default() => {}
-            Ok(prepared) => warn!(?prepared, "the host's network was changed; put it right"),
+            Ok(prepared) => warn!(?prepared, "the host's network was changed; repaired it"),
             Err(error) => warn!(error = chain(&error), "cannot verify the host's network"),
         }
         self.sync_export();
@@ -257,7 +258,7 @@ impl Worker {
     }
 }
 
-/// Says what was changed, and what could not be.
+/// Logs what was changed, and what could not be.
 fn say(what: &str, changes: &Changes) {
     if !changes.refused.is_empty() {
         let refused: Vec<String> = changes.refused.iter().map(|(_, refusal)| refusal.to_string()).collect();
@@ -271,7 +272,7 @@ fn say(what: &str, changes: &Changes) {
     }
 }
 
-/// Each block with the address that leads to it. A node without an address of a family cannot be reached by it.
+/// Each block with its next hop. A node without an address of a family has no routes of that family.
 fn by_block(blocks: &BTreeMap<IpAddr, BTreeSet<Cidr>>) -> BTreeMap<IpNet, IpAddr> {
     let pairs = blocks.iter().flat_map(|(via, blocks)| blocks.iter().map(move |block| (block, *via)));
     let pairs = pairs.filter_map(|(block, via)| Some((to_net(block)?, via)));

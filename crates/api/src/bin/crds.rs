@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One sentence for the person who typed it; that stderr is closed is no reason to fail differently.
+/// Prints one sentence; a closed stderr does not change the exit code.
 fn finish(sentence: &str, code: ExitCode) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "{sentence}");
     code

@@ -1,9 +1,11 @@
-//! What the definition of `IPAMClaim` says that the derived one does not: it is to accept and refuse what those of others do.
+//! The parts of `IPAMClaim`'s definition that the derived one lacks: it must accept and refuse the same
+//! objects as the definitions of others.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// Reading is more patient than the definition: it has no defaults, no spec is needed, and a status has `ips`.
+/// Reading is more lenient than the definition: the definition has no defaults, requires no spec, and
+/// requires `ips` in a status.
 pub(crate) fn finish(schema: &mut JSONSchemaProps) {
     schema.default = None;
     schema.title = None;
@@ -19,7 +21,7 @@ pub(crate) fn finish(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Conditions with the bounds that Kubernetes' own type has.
+/// Conditions with the limits of Kubernetes' own type.
 pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

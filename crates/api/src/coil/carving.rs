@@ -1,4 +1,4 @@
-//! New objects as they are written: a block for a node, and a node's request for one.
+//! New objects: a block for a node, and a node's request for one.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ impl AddressBlock {
         Ok(block)
     }
 
-    /// The object that occupies the name of block `index` of a pool, because the older pool with this UID carves its addresses.
-    /// Nothing keeps it from being deleted with its own pool.
+    /// The object that occupies the name of block `index` of a pool, because the older pool with this UID
+    /// carves its addresses. It can be deleted with its own pool.
     pub fn withhold(pool: &AddressPool, index: u128, older: &str) -> Result<Self, ConversionError> {
         let mut block = Self::carve_for_nobody(pool, index)?;
         block.labels_mut().insert(label::WITHHELD.to_owned(), "true".to_owned());
@@ -69,7 +69,7 @@ impl AddressBlock {
 }
 
 impl BlockRequest {
-    /// The object with which a node asks for a block: owned by the node, so that it goes with it.
+    /// A node's request for a block: owned by the node, so that it is deleted with it.
     pub fn of(node: &Node, pool: &str) -> Result<Self, ConversionError> {
         let node_name = node.name_any();
         let Some(owner) = node.owner_ref(&()) else {

@@ -1,4 +1,4 @@
-//! From the text of fields to the engine's types, and why that fails.
+//! Conversion from text fields to the engine's types, and its errors.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tenure_ipam::{Address, Cidr, Exclusion, Notation, ParseError, PoolError, Spa
 use super::{AddressBlockSpec, SubnetSet};
 use crate::names::NameError;
 
-/// Why an object is not what the engine takes, or the engine's answer no object.
+/// Why an object cannot be converted for the engine, or the engine's answer to an object.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConversionError {
     /// A field does not parse.
@@ -26,22 +26,22 @@ pub enum ConversionError {
         /// Its value.
         value: String,
     },
-    /// The block size is none.
+    /// The block size is invalid.
     #[error("spec.blockSizeBits: {value} is no block size; accepted is 0 to 64")]
     BlockSize {
         /// Its value.
         value: i32,
     },
-    /// The subnets make no pool.
+    /// The subnets form no pool.
     #[error("spec.subnets: {0}")]
     Pool(Box<PoolError>),
-    /// The families of a block do not fit together.
+    /// The families of a block do not match.
     #[error(transparent)]
     Space(Box<SpaceError>),
     /// A block without a network.
     #[error("the block has neither ipv4 nor ipv6; accepted is one of them or both")]
     NoNetwork,
-    /// The pool has no block of that number, or none that an object can have.
+    /// The pool has no block of that number, or none that an object can represent.
     #[error("pool \"{pool}\" has no block {index} that can be carved; accepted is 0 to {last}")]
     NoBlock {
         /// The pool.
@@ -91,7 +91,7 @@ impl From<NameError> for ConversionError {
 }
 
 impl SubnetSet {
-    /// The entry as the engine takes it. The families are not compared here; a [`tenure_ipam::Pool`] does.
+    /// The entry as the engine's type. The families are not compared here; [`tenure_ipam::Pool`] does that.
     pub fn to_subnet(&self) -> Result<Subnet, ConversionError> {
         self.parse("")
     }
@@ -125,7 +125,7 @@ pub(super) fn cidr(field: &str, text: Option<&str>) -> Result<Option<Cidr>, Conv
     text.map(parse).transpose().map_err(|source| ConversionError::field(field, source))
 }
 
-/// An entry of `exclude`. The ends of a range may be written either way around, because a rule cannot compare them.
+/// An entry of `exclude`. The ends of a range may be in either order, because a rule cannot compare them.
 pub(super) fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
     let Some((one, other)) = text.split_once('-') else {
         return Notation::Strict.cidr_or_address(text).map(Into::into);
@@ -139,7 +139,7 @@ pub(super) fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
     })
 }
 
-/// How long a freed address rests.
+/// How long a freed address cools.
 pub(super) fn rest(text: Option<&str>) -> Result<Option<Duration>, ConversionError> {
     const LONGEST: Duration = Duration::from_hours(24);
     let Some(text) = text else { return Ok(None) };
@@ -147,8 +147,8 @@ pub(super) fn rest(text: Option<&str>) -> Result<Option<Duration>, ConversionErr
     rest.map(Some).ok_or_else(|| ConversionError::Cooling { value: text.to_owned() })
 }
 
-/// A duration as Go writes it: `1h30m`, `1.5s`, `0`. Not read by kube, whose parser panics on some that are negative or
-/// too long.
+/// A duration in Go's format: `1h30m`, `1.5s`, `0`. Not read by kube, whose parser panics on some that are
+/// negative or too long.
 fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {

@@ -134,7 +134,7 @@ proptest! {
                 prop_assert!(other.is_none(), "{} is in {:?} and {}", block, other, pool.name_any());
             }
         }
-        // And nothing is withheld from everybody: each block that some pool has, one pool hands out.
+        // And nothing is withheld from everybody: each block that some pool has, one pool assigns.
         for pool in &pools {
             let engine = EnginePool::try_from(&pool.spec).unwrap();
             for index in 0..engine.pool().block_count() {

@@ -5,14 +5,14 @@ use tenure_ipam::{Address, Cidr, Notation, ParseError};
 
 use super::{Allocation, IPPoolSpec};
 
-/// An address and whose it is.
+/// An address and its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// The container.
     pub id: String,
     /// The pod, as `namespace/name`.
     pub podref: String,
-    /// The pod's UID; empty where it is not known.
+    /// The pod's UID; empty if unknown.
     pub uid: String,
     /// The interface; empty in old records.
     pub ifname: String,
@@ -21,7 +21,7 @@ pub struct Reservation {
 }
 
 impl IPPoolSpec {
-    /// A ledger of these reservations. Refuses an address outside the range, and one that is there twice.
+    /// A ledger of these reservations. Refuses an address outside the range, and a duplicate one.
     pub fn of<'a>(
         range: &Cidr,
         reservations: impl IntoIterator<Item = &'a Reservation>,
@@ -35,8 +35,8 @@ impl IPPoolSpec {
         Notation::Strict.cidr(&self.range)
     }
 
-    /// What the ledger says, and beside it what it says that makes no sense: such a record is no address, and no
-    /// reason to forget the others.
+    /// The records of the ledger, and beside them the invalid ones: an invalid record is no address, and no
+    /// reason to ignore the others.
     pub fn reservations(&self) -> Result<Decoded<Reservation>, ParseError> {
         let Decoded { entries, refused } = Offsets::of(&self.cidr()?).decode_map(&self.allocations);
         let entries = entries.into_iter().map(|(address, allocation)| {

@@ -1,9 +1,9 @@
 //! The names of Whereabouts' objects: its own wherever Kubernetes accepts them.
 //!
-//! Whereabouts writes `:` and `/` as `-` and hopes for the best. Where the outcome is no object name its write fails,
-//! so there we are free: an address that starts with a colon is written with its leading zero (`::1` as `0--1`), and
-//! a network or node name that no object name can contain is refused instead of changed, because two networks must
-//! never become one. `docs/whereabouts-differences.md` has the table.
+//! Whereabouts replaces `:` and `/` by `-` without checking the result. If the result is no object name, its
+//! write fails, so there we are free to choose: an address that starts with a colon is written with its
+//! leading zero (`::1` as `0--1`). A network or node name that no object name can contain is refused instead
+//! of changed, because two networks must never become one. `docs/whereabouts-differences.md` has the table.
 
 use std::net::IpAddr;
 
@@ -17,15 +17,16 @@ pub enum WhereaboutsNameError {
     /// Kubernetes would refuse the name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The range is none.
+    /// The range is invalid.
     #[error("naming an IPPool")]
     Range(#[source] ParseError),
 }
 
-/// The name of the `IPPool` (and in slice mode of its Lease): `[network-][node-]range`, as Whereabouts writes it.
+/// The name of the `IPPool` (and in slice mode of its Lease): `[network-][node-]range`, as Whereabouts writes
+/// it.
 ///
-/// `network` is the configuration's `network_name` and `node` the node that owns the slice; each is empty when there
-/// is none. The range is taken as it is written: the configuration has masked it before.
+/// `network` is the configuration's `network_name` and `node` the node that owns the slice; each is empty if
+/// there is none. The range is used as written: the configuration has already masked it.
 pub fn pool_name(network: &str, node: &str, range: &str) -> Result<String, WhereaboutsNameError> {
     let (address, cidr) =
         Notation::LeadingZeros.address_and_cidr(range).map_err(WhereaboutsNameError::Range)?;
@@ -35,7 +36,7 @@ pub fn pool_name(network: &str, node: &str, range: &str) -> Result<String, Where
 
 /// The name of the `OverlappingRangeIPReservation` of an address: `[network-]address`, as Whereabouts writes it.
 pub fn reservation_name(network: &str, address: IpAddr) -> Result<String, NameError> {
-    // Whereabouts knows no IPv4-mapped IPv6 addresses: to it they are IPv4.
+    // Whereabouts does not know IPv4-mapped IPv6 addresses: it treats them as IPv4.
     let mut text = address.to_canonical().to_string();
     if text.ends_with(':') {
         text.push('0');
@@ -43,7 +44,8 @@ pub fn reservation_name(network: &str, address: IpAddr) -> Result<String, NameEr
     first_accepted("an OverlappingRangeIPReservation", network, "", &text, || leading_zero(&text))
 }
 
-/// The name of the `NodeSlicePool`: the network's, or for a network without one that of the CNI configuration.
+/// The name of the `NodeSlicePool`: the network's, or that of the CNI configuration for a network without
+/// one.
 pub fn slice_pool_name(network: &str, configuration: &str) -> Result<String, NameError> {
     let (field, value) = if network.is_empty() { ("name", configuration) } else { ("network_name", network) };
     if is_object_name(value) {
@@ -52,7 +54,8 @@ pub fn slice_pool_name(network: &str, configuration: &str) -> Result<String, Nam
     Err(NameError { object: "a NodeSlicePool", field, value: value.to_owned(), name: value.to_owned() })
 }
 
-/// The name as Whereabouts writes it, or else with the other spelling of the address, whichever Kubernetes accepts.
+/// The name as Whereabouts writes it, or else with the other form of the address, whichever Kubernetes
+/// accepts.
 fn first_accepted(
     object: &'static str,
     network: &str,

@@ -1,4 +1,4 @@
-//! What matters of a claim that is there already, to those who would make it.
+//! The facts about an existing claim that its creators need.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER, label};
@@ -6,7 +6,7 @@ use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER, label};
 use super::Step;
 use crate::claim::ClaimFacts;
 
-/// A claim that is there.
+/// An existing claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Existing {
     /// Its name.
@@ -29,7 +29,7 @@ pub struct Existing {
     pub deleting: bool,
 }
 
-/// Somebody whom an object belongs to.
+/// An owner of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// The kind.
@@ -47,7 +47,7 @@ impl From<&OwnerReference> for Owner {
 }
 
 impl Existing {
-    /// What matters of a claim.
+    /// The facts about a claim.
     pub fn of(claim: &IPAMClaim) -> Self {
         let facts = ClaimFacts::of(claim);
         let meta = &claim.metadata;
@@ -95,7 +95,7 @@ impl Existing {
         Step::Delete { claim: self.name.clone(), uid: self.uid.clone() }
     }
 
-    /// Words for one that belongs to others than whoever would make it.
+    /// The step for a claim that belongs to another owner.
     pub(super) fn wait(&self, wanted_by: &str) -> Step {
         let owners: Vec<_> = self
             .owners

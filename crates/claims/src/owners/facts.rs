@@ -1,5 +1,6 @@
-//! What matters of a VirtualMachine and of a VirtualMachineInstance (`kubevirt.io/v1`), read as plain JSON: nothing of KubeVirt
-//! is compiled in. Never fails: what cannot be read is said in words, and nothing is decided about it.
+//! The facts about a VirtualMachine and a VirtualMachineInstance (`kubevirt.io/v1`), read as plain JSON:
+//! nothing of KubeVirt is compiled in. Never fails: unreadable parts become problems, and nothing is decided
+//! about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ pub(super) const VIRTUAL_MACHINE: &str = "VirtualMachine";
 pub(super) const INSTANCE: &str = "VirtualMachineInstance";
 pub(super) const API_VERSION: &str = "kubevirt.io/v1";
 
-/// What matters of a machine, or of an instance of one.
+/// The facts about a machine, or an instance of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFacts {
     /// Its namespace.
@@ -25,15 +26,15 @@ pub struct MachineFacts {
     pub uid: String,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Of an instance: the machine that it belongs to.
+    /// For an instance: the machine that it belongs to.
     pub owner: Option<Owner>,
     /// Its networks, without those whose interface is being unplugged.
     pub networks: Vec<MachineNetwork>,
-    /// Of an instance: whether it still has a pod that runs.
+    /// For an instance: whether it still has a running pod.
     pub has_pods: bool,
-    /// The addresses that it wishes, by the name of the network.
+    /// The addresses that it requests, by the name of the network.
     pub wishes: BTreeMap<String, Vec<Address>>,
-    /// What could not be read, in words.
+    /// What could not be read, as text.
     pub problems: Vec<String>,
 }
 
@@ -42,11 +43,11 @@ pub struct MachineFacts {
 pub struct MachineNetwork {
     /// Its name in the machine's own list.
     pub name: String,
-    /// What it is.
+    /// The source of the network.
     pub place: NetworkSource,
 }
 
-/// What a network of a machine is.
+/// The source of a machine's network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkSource {
     /// The cluster's default network.
@@ -57,19 +58,19 @@ pub enum NetworkSource {
         namespace: String,
         /// Its name.
         name: String,
-        /// Whether it is in the place of the cluster's default network.
+        /// Whether it replaces the cluster's default network.
         default: bool,
     },
 }
 
 impl MachineFacts {
-    /// Of a VirtualMachine.
+    /// The facts about a VirtualMachine.
     pub fn of_machine(object: &Value) -> Self {
         let template = at(object, &["spec", "template"]);
         Self::read(object, at(template, &["spec"]), &[at(object, &["metadata"]), at(template, &["metadata"])])
     }
 
-    /// Of a VirtualMachineInstance.
+    /// The facts about a VirtualMachineInstance.
     pub fn of_instance(object: &Value) -> Self {
         let mut facts = Self::read(object, at(object, &["spec"]), &[at(object, &["metadata"])]);
         let owners = at(object, &["metadata", "ownerReferences"]).as_array();
@@ -110,7 +111,7 @@ impl MachineFacts {
         facts
     }
 
-    /// A network that has to do with pods' interfaces, if it is one.
+    /// A network with an interface in the pod, if it has one.
     fn network(&self, network: &Map<String, Value>) -> Result<Option<MachineNetwork>, String> {
         let name = network.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if network.get("pod").is_some_and(Value::is_object) {
@@ -165,7 +166,7 @@ impl MachineFacts {
     }
 }
 
-/// The networks whose interface is being taken out, or has been.
+/// The networks whose interface is being unplugged, or was.
 fn unplugged(spec: &Value) -> BTreeSet<&str> {
     let interfaces = at(spec, &["domain", "devices", "interfaces"]).as_array();
     let absent = interfaces.into_iter().flatten().filter(|it| text(it, "state") == "absent");

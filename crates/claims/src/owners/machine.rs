@@ -6,8 +6,8 @@
 //! | a VirtualMachine that is gone | its instance is gone, or is being deleted and has no pods |
 //! | an instance | it is gone, or is being deleted and has no pods |
 //!
-//! An owner is its UID. A machine that was deleted and made again under its name is another one: the claims of the first are let
-//! go although there is a machine of their name, and the second waits for that.
+//! A UID identifies an owner. A machine that was deleted and recreated under its name is another one: the claims of the first
+//! are released although there is a machine of their name, and the second waits for that.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_api::claims::{
@@ -19,7 +19,7 @@ use super::{Beside, Existing, MachineFacts, MachineNetwork, NetworkOf, NetworkSo
 use crate::names;
 use crate::reference::CLUSTER_NETWORK;
 
-/// A machine and its instance, of one name. Both lists must be complete: what is not there is gone.
+/// A machine and its instance, of one name. Both lists must be complete: what is missing is gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'m> {
     /// The namespace.
@@ -32,11 +32,13 @@ pub struct Machine<'m> {
     pub instance: Option<&'m MachineFacts>,
 }
 
-/// What to do about the claims of a machine. `labelled` are those whose label names it, `named` finds one by its name; both in
-/// its namespace. `network_of` answers for an attachment definition, or for [`CLUSTER_NETWORK`].
+/// The steps for the claims of a machine. `labelled` are those whose label names it, `named` finds one by its
+/// name; both in its namespace. `network_of` answers for an attachment definition, or for
+/// [`CLUSTER_NETWORK`].
 ///
-/// To be asked for every name that a machine, an instance, or the label of a claim has: claims are let go when neither is there.
-/// Where KubeVirt's ipam-extensions is at work, `labelled` are without its claims, and only those are made that it does not make.
+/// Must be called for every name of a machine, an instance, or a claim's label: claims are released when
+/// neither of the two exists. If KubeVirt's ipam-extensions is active, `labelled` excludes its claims, and
+/// only those are created that it does not create.
 pub fn machine<'c>(
     of: Machine<'_>,
     labelled: &[&Existing],
@@ -75,12 +77,13 @@ impl<'m> Machine<'m> {
         })
     }
 
-    /// The objects that say what the machine is.
+    /// The objects that describe the machine.
     fn sides(&self) -> impl Iterator<Item = &'m MachineFacts> {
         self.machine.into_iter().chain(self.own_instance())
     }
 
-    /// Who owns new claims: nobody, if it is on its way out. An instance whose machine has not been seen yet says whose it is.
+    /// The owner of new claims; `None` if it is being deleted. An instance whose machine was not seen yet
+    /// names its owner.
     fn owner(&self) -> Option<OwnerReference> {
         let reference = |kind: &str, name: &str, uid: &str| OwnerReference {
             api_version: API_VERSION.to_owned(),
@@ -102,7 +105,8 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// The networks that machine or instance have plugged in: until an instance has let go of one, it is there.
+    /// The networks that machine or instance have plugged in: a network stays until the instance has released
+    /// it.
     fn networks(&self) -> Vec<&'m MachineNetwork> {
         let mut all: Vec<&MachineNetwork> = Vec::new();
         for network in self.sides().flat_map(|side| &side.networks) {
@@ -162,7 +166,7 @@ impl<'m> Machine<'m> {
                 label::VIRTUAL_MACHINE
             ));
         }
-        // A wish that cannot be read is not to be replaced by whatever is free.
+        // If a request cannot be read, it must not be replaced by any free address.
         if self.sides().any(|side| !side.problems.is_empty()) {
             return self.problem(&format!("claim \"{name}\" is not made before that is put right"));
         }
@@ -185,8 +189,8 @@ impl<'m> Machine<'m> {
         Step::Create(Box::new(claim))
     }
 
-    /// Claims of interfaces that are not there any more. Their finalizer goes once they are being deleted: whether a pod still
-    /// uses the address is the record's to know.
+    /// Claims of interfaces that no longer exist. Their finalizer is removed once they are being deleted: the
+    /// record knows whether a pod still uses the address.
     fn unplug(
         &self,
         networks: &[&MachineNetwork],
@@ -207,7 +211,7 @@ impl<'m> Machine<'m> {
     /// Whether nothing needs a claim any more.
     fn lets_go(&self, claim: &Existing) -> bool {
         let Some(owner) = claim.machine_owner() else {
-            // Left behind by an owner that was deleted without what it owned. It stays, but can be deleted.
+            // Its owner was deleted without its dependents. It stays, but can be deleted.
             return claim.owners.is_empty()
                 && claim.deleting
                 && self.machine.is_none()
@@ -223,8 +227,8 @@ impl<'m> Machine<'m> {
             |instance: &&MachineFacts| instance.owner.as_ref().is_none_or(|it| it.uid == owner.uid);
         match self.machine.filter(|machine| machine.uid == owner.uid) {
             Some(machine) => machine.deleting && !self.instance.is_some_and(|it| of_owner(&it)),
-            // Its instance outlives it for a while when it is deleted in the background. One that does not say whose it is
-            // belongs to the machine that is there, if any.
+            // Its instance outlives it for a while when it is deleted in the background. One without an owner
+            // belongs to the existing machine, if any.
             None if self.machine.is_some() => {
                 leaving(self.instance.filter(of_owner).filter(|it| it.owner.is_some()))
             }
@@ -237,7 +241,7 @@ impl<'m> Machine<'m> {
     }
 }
 
-/// What Kubernetes takes as the value of a label.
+/// The longest label value that Kubernetes accepts.
 pub(super) const LONGEST_LABEL: usize = 63;
 
 #[cfg(test)]

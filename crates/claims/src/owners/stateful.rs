@@ -1,8 +1,10 @@
-//! The claims of a StatefulSet that opts in: each of its pods keeps its addresses, on whichever node it runs next.
+//! The claims of a StatefulSet that opts in: each of its pods keeps its addresses, on whichever node it runs
+//! next.
 //!
-//! They behave as its volume claims do. They stay when a pod goes. `persistentVolumeClaimRetentionPolicy` says what becomes of
-//! them when the set shrinks (`whenScaled`) and when it goes (`whenDeleted`); without it they stay, and are used again by a set of
-//! the same name. There is no finalizer.
+//! They behave like its volume claims. They stay when a pod is deleted.
+//! `persistentVolumeClaimRetentionPolicy` says what happens to them when the set shrinks (`whenScaled`) and
+//! when it is deleted (`whenDeleted`); without it they stay, and a set of the same name uses them again.
+//! There is no finalizer.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +19,13 @@ use crate::names;
 use crate::pod::PodFacts;
 use crate::reference::{CLUSTER_NETWORK, reference};
 
-/// What becomes of claims that are not needed now.
+/// What happens to claims that are not needed now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
     /// They stay.
     #[default]
     Retain,
-    /// They go.
+    /// They are deleted.
     Delete,
 }
 
@@ -33,7 +35,7 @@ impl Retention {
     }
 }
 
-/// What matters of a StatefulSet.
+/// The facts about a StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatefulFacts {
     /// Its namespace.
@@ -48,18 +50,18 @@ pub struct StatefulFacts {
     pub keeps_addresses: bool,
     /// The number of its first pod.
     pub start: i64,
-    /// How many pods it is to have.
+    /// The desired number of pods.
     pub replicas: i64,
-    /// What becomes of claims when it shrinks.
+    /// What happens to claims when it shrinks.
     pub when_scaled: Retention,
-    /// What becomes of claims when it goes.
+    /// What happens to claims when it is deleted.
     pub when_deleted: Retention,
-    /// What its pods will be, but for name and UID.
+    /// The facts about its pods, without name and UID.
     pub template: PodFacts,
 }
 
 impl StatefulFacts {
-    /// What matters of a StatefulSet.
+    /// The facts about a StatefulSet.
     pub fn of(set: &StatefulSet) -> Self {
         let spec = set.spec.clone().unwrap_or_default();
         let policy = spec.persistent_volume_claim_retention_policy.unwrap_or_default();
@@ -119,8 +121,9 @@ impl StatefulFacts {
     }
 }
 
-/// What to do about the claims of a StatefulSet. `labelled` are those whose label names it, `named` finds one by its name; both in
-/// its namespace. `network_of` answers for an attachment definition, or for [`CLUSTER_NETWORK`].
+/// The steps for the claims of a StatefulSet. `labelled` are those whose label names it, `named` finds one by
+/// its name; both in its namespace. `network_of` answers for an attachment definition, or for
+/// [`CLUSTER_NETWORK`].
 pub fn stateful_set<'c>(
     set: &StatefulFacts,
     labelled: &[&Existing],
@@ -128,7 +131,7 @@ pub fn stateful_set<'c>(
     network_of: NetworkOf<'_>,
 ) -> Vec<Step> {
     if set.deleting {
-        // What it owns goes with it, the rest stays.
+        // What it owns is deleted with it, the rest stays.
         return Vec::new();
     }
     let mut steps = Vec::new();
@@ -146,7 +149,7 @@ pub fn stateful_set<'c>(
     for claim in labelled {
         let beyond = set.ordinal_of(&claim.name).is_some_and(|ordinal| !set.ordinals().contains(&ordinal));
         let of_another = !claim.owners.is_empty() && !claim.is_of(&set.uid);
-        // A pod that is still going down uses its claim until it is gone.
+        // A terminating pod uses its claim until it is gone.
         if beyond && !of_another && !claim.in_use && !claim.deleting && set.when_scaled == Retention::Delete {
             steps.push(claim.delete());
         } else if !wanted.contains(&claim.name) && !of_another {
@@ -156,7 +159,8 @@ pub fn stateful_set<'c>(
     steps
 }
 
-/// The interfaces of each pod that are to keep their addresses, with their networks: those that refer to no claim by themselves.
+/// The interfaces of each pod that should keep their addresses, with their networks: those that refer to no
+/// claim themselves.
 fn interfaces(
     set: &StatefulFacts,
     network_of: NetworkOf<'_>,
@@ -189,7 +193,7 @@ fn interfaces(
         match network_of(namespace, definition) {
             Ok(None) => {}
             Ok(Some(network)) => match reference(pod, &network, interface) {
-                // A claim that the template names itself is of whoever wrote both.
+                // A claim that the template itself names belongs to whoever wrote both.
                 Ok(Some(wanted)) if is_made(pod, &network, interface, &wanted.reference) => {
                     found.push((network, interface.to_owned(), wanted.ips));
                 }
@@ -218,7 +222,7 @@ fn want(
         if !existing.owners.is_empty() && !existing.is_of(&set.uid) {
             return Some(existing.wait(&format!("StatefulSet \"{}\" (UID {})", set.name, set.uid)));
         }
-        // One without our label was made by people, for this pod: it stays theirs.
+        // A claim without our label was created by people for this pod: it stays theirs.
         return (existing.stateful_set.as_ref() == Some(&set.name)).then(|| own(set, existing)).flatten();
     }
     let spec = IPAMClaimSpec { network: network.to_owned(), interface: interface.to_owned() };
@@ -234,7 +238,7 @@ fn want(
     Some(Step::Create(Box::new(claim)))
 }
 
-/// The policy may have changed since the claim was made.
+/// Updates the owner: the policy may have changed since the claim was created.
 fn own(set: &StatefulFacts, claim: &Existing) -> Option<Step> {
     let owners = set.owners();
     let wanted: Vec<Owner> = owners.iter().map(Owner::from).collect();

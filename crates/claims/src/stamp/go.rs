@@ -1,8 +1,8 @@
-//! Times as Go's `Time.String()` writes them: `2006-01-02 15:04:05.999999999 -0700 MST`, and after that ` m=±1.234` where the
-//! time has a monotonic reading.
+//! Times in the format of Go's `Time.String()`: `2006-01-02 15:04:05.999999999 -0700 MST`, followed by `
+//! m=±1.234` if the time has a monotonic reading.
 //!
-//! The offset counts. The abbreviation of the zone is not read: it is ambiguous, and some zones have a number in its place. The
-//! monotonic reading says nothing to another process.
+//! The offset counts. The abbreviation of the zone is ignored: it is ambiguous, and some zones have a number
+//! in its place. The monotonic reading means nothing to another process.
 
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::civil::{Date, DateTime, Time};
@@ -73,7 +73,7 @@ fn is_reading(text: &str) -> bool {
     all_digits(whole) && all_digits(fraction)
 }
 
-/// A number of exactly so many digits, and nothing else.
+/// A number of exactly this many digits, and nothing else.
 fn digits(text: &str, count: usize) -> Option<i32> {
     let only = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     only.then(|| text.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! Ranges, what is handed out of them next, and their slices.
+//! Ranges, what is assigned from them next, and their slices.
 
 use std::time::Duration;
 

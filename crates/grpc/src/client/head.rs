@@ -1,4 +1,4 @@
-//! What a call says in front of its message, and what of the answer's headers and trailers matters to it.
+//! The headers of a call, and the relevant headers and trailers of the answer.
 
 use crate::hpack;
 use crate::status::percent_decoded;
@@ -17,7 +17,7 @@ pub(super) fn request_line(path: &str) -> Vec<u8> {
     block
 }
 
-/// What of the answer's headers and trailers matters.
+/// The relevant headers and trailers of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) http_status: Option<u16>,

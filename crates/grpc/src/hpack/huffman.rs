@@ -1,6 +1,6 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical: the lengths alone give the codes.
 
-/// Bits of the code of each byte value.
+/// The number of bits in the code of each byte value.
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, //
     28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, //
@@ -22,7 +22,7 @@ struct Codes {
     first: [u32; LONGEST + 1],
     /// How many codes of each length there are.
     count: [u32; LONGEST + 1],
-    /// Where the bytes of each length begin among all of them.
+    /// The index in `bytes` of the first byte of each length.
     place: [usize; LONGEST + 1],
     /// All bytes, by the length of their codes.
     bytes: [u8; 256],
@@ -63,7 +63,7 @@ impl Codes {
     }
 }
 
-/// Appends what a string says; `None` where the bits are no code or the padding is not all ones.
+/// Appends the decoded string; `None` if the bits are no code or the padding is not all ones.
 pub(super) fn decode(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
     text.reserve(bytes.len() * 2);
     let (mut code, mut length) = (0_u32, 0);

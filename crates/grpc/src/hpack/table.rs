@@ -1,15 +1,15 @@
-//! The tables that header fields are looked up in: one that everybody has (RFC 7541, appendix A), and one that grows with what a
-//! peer says.
+//! The tables of header fields: the static one (RFC 7541, appendix A), and the dynamic one that grows with a
+//! peer's blocks.
 
 use std::collections::VecDeque;
 
 use super::TABLE;
 
-/// How many entries everybody has.
+/// The number of static entries.
 pub(super) const STATIC: usize = 61;
 
-/// What everybody has, an entry a line, a name and its value. One text, because a table of texts is something that the loader of
-/// a program has to go through, and the plugin is loaded for every call.
+/// The static table, one entry per line, a name and its value. It is one text, because a loader must relocate
+/// a table of texts, and the plugin is loaded for every call.
 const TEXT: &str = "\
     :authority\n\
     :method GET\n\
@@ -73,20 +73,20 @@ const TEXT: &str = "\
     via\n\
     www-authenticate";
 
-/// The entry at a place of what everybody has, of which the first is 0.
+/// The static entry at an index from 0.
 pub(super) fn of_all(place: usize) -> Option<(&'static [u8], &'static [u8])> {
     let line = TEXT.split('\n').nth(place)?;
     let (name, value) = line.split_once(' ').unwrap_or((line, ""));
     Some((name.as_bytes(), value.as_bytes()))
 }
 
-/// What an entry counts beside its text (section 4.1).
+/// The size of an entry beyond its text (section 4.1).
 const OVERHEAD: usize = 32;
 
-/// A field that a peer said to remember.
+/// An entry of the dynamic table.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The name, and the value behind it.
+    /// The name, followed by the value.
     text: Box<[u8]>,
     name: usize,
 }
@@ -101,7 +101,7 @@ impl Entry {
     }
 }
 
-/// What a peer said to remember, newest first. Never more than it may be.
+/// The dynamic table, newest first. Never larger than allowed.
 #[derive(Debug)]
 pub(super) struct Dynamic {
     entries: VecDeque<Entry>,
@@ -116,12 +116,12 @@ impl Default for Dynamic {
 }
 
 impl Dynamic {
-    /// The entry so many places behind the newest.
+    /// The entry at this distance from the newest.
     pub(super) fn get(&self, place: usize) -> Option<(&[u8], &[u8])> {
         self.entries.get(place).map(|entry| entry.text.split_at(entry.name))
     }
 
-    /// Remembers an entry. One that is larger than the table empties it, and is not remembered (section 4.4).
+    /// Adds an entry. One that is larger than the table empties it and is not added (section 4.4).
     pub(super) fn insert(&mut self, entry: Entry) {
         let room = self.most.checked_sub(entry.size());
         self.shrink(room.unwrap_or(0));
@@ -131,13 +131,13 @@ impl Dynamic {
         }
     }
 
-    /// Changes how much may be remembered.
+    /// Changes the size limit.
     pub(super) fn resize(&mut self, most: usize) {
         self.most = most;
         self.shrink(most);
     }
 
-    /// Forgets the oldest entries.
+    /// Removes the oldest entries.
     fn shrink(&mut self, to: usize) {
         while self.size > to
             && let Some(entry) = self.entries.pop_back()

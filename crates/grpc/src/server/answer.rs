@@ -1,14 +1,14 @@
-//! How an answer looks: headers, message, trailers; or, for a refusal, headers alone.
+//! The frames of an answer: headers, message, trailers; or, for a refusal, headers alone.
 
 use crate::status::{Code, Status, percent_encoded};
 use crate::{frame, hpack};
 
-/// Of the static table.
+/// In the static table.
 const STATUS_200: u8 = 8;
 const STATUS: u8 = 8;
 const CONTENT_TYPE: u8 = 31;
 
-/// What stands in front of every answer.
+/// The headers of every answer.
 pub(super) fn begin(out: &mut Vec<u8>, stream: u32) {
     let mut block = Vec::with_capacity(32);
     hpack::indexed(&mut block, STATUS_200);
@@ -16,14 +16,14 @@ pub(super) fn begin(out: &mut Vec<u8>, stream: u32) {
     frame::headers(out, stream, &block, false);
 }
 
-/// What stands behind the message.
+/// The trailers after the message.
 pub(super) fn end(out: &mut Vec<u8>, stream: u32) {
     let mut block = Vec::with_capacity(32);
     hpack::literal(&mut block, "grpc-status", "0");
     frame::headers(out, stream, &block, true);
 }
 
-/// All that is said to a call that is refused.
+/// The complete answer to a refused call.
 pub(super) fn refusal(out: &mut Vec<u8>, stream: u32, http_status: u16, status: &Status) {
     let mut block = Vec::with_capacity(128);
     if http_status == 200 {

@@ -1,7 +1,8 @@
-//! What each frame of a caller comes to.
+//! Handling of each frame of a caller.
 //!
-//! A peer that breaks a rule of a stream loses the stream; one that breaks a rule of the connection loses it, and is told why.
-//! Frames of streams that are closed are left alone: they may have been on their way when the stream was closed.
+//! A peer that breaks a rule of a stream loses the stream; one that breaks a rule of the connection loses the
+//! connection and is told why. Frames of closed streams are ignored: they may have been in flight when the
+//! stream was closed.
 
 use super::head::{Asks, Head, Verdict};
 use super::stream::{State, Stream};
@@ -11,7 +12,7 @@ use crate::frame::{
 };
 use crate::status::{Code, Status};
 
-/// How far the beginning of a connection is.
+/// The stages at the start of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Preface,
@@ -19,7 +20,7 @@ pub(super) enum Phase {
     Open,
 }
 
-/// A header block of which more is to come.
+/// An incomplete header block.
 #[derive(Debug)]
 pub(super) struct Block {
     stream: u32,
@@ -27,7 +28,7 @@ pub(super) struct Block {
     bytes: Vec<u8>,
 }
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 struct Fault(Reason, &'static str);
 
 impl From<frame::Malformed> for Fault {
@@ -37,7 +38,7 @@ impl From<frame::Malformed> for Fault {
 }
 
 impl Connection {
-    /// Takes all frames that are whole; says how many bytes they have.
+    /// Handles all complete frames; returns how many bytes they have.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         loop {
@@ -53,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// Takes the first frame, or what stands before all frames, if it is whole.
+    /// Handles the first frame, or the preface before all frames, if it is complete.
     fn step(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         if self.closed {
             return Ok(0);
@@ -152,7 +153,7 @@ impl Connection {
                     Ok(size @ LARGEST_PAYLOAD..0x100_0000) => self.peers_frame = size,
                     _ => return Err(Fault(Reason::Protocol, "MAX_FRAME_SIZE is not what may be")),
                 },
-                // We use no table, open no streams, and say little in headers.
+                // We use no table, open no streams, and send few headers.
                 _ => {}
             }
         }
@@ -213,7 +214,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A head, whole: in front of a message, or behind one.
+    /// Handles a complete head: before a message, or after one.
     fn head(&mut self, stream: u32, ends_stream: bool, block: &[u8]) -> Result<(), Fault> {
         let mut head = Head::new(self.methods);
         let read = self.headers.decode(block, &mut |name, value| head.field(name, value));
@@ -289,7 +290,7 @@ impl Connection {
                 }
             }
             State::Refused if ends_stream => self.drop_stream(index),
-            // It goes on although it was answered.
+            // It continues although it was answered.
             State::Refused if !data.is_empty() => self.reset(index, Reason::NoError),
             State::Refused => {}
             State::Asked | State::Answering => self.reset(index, Reason::StreamClosed),
@@ -297,7 +298,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The window is as large as the largest message; only who pads it needs more.
+    /// The window is as large as the largest message; only padding needs more.
     fn widen(&mut self, index: usize) {
         let stream = &mut self.streams[index];
         if stream.window_in < 2 * i64::try_from(LARGEST_PAYLOAD).unwrap_or(0) {
@@ -308,7 +309,7 @@ impl Connection {
         }
     }
 
-    /// All of a call is there.
+    /// The whole call has arrived.
     fn complete(&mut self, index: usize) {
         let stream = &mut self.streams[index];
         if let Err(status) = stream.check() {
@@ -322,7 +323,7 @@ impl Connection {
         self.events.push_back(Event::Call(call));
     }
 
-    /// Says why a call is refused. What is still to come of it is waited for, so that the caller can hear.
+    /// Refuses a call. The rest of it is still read, so that the caller gets the answer.
     fn refuse(&mut self, index: usize, ended: bool, http_status: u16, status: &Status) {
         answer::refusal(&mut self.out, self.streams[index].id, http_status, status);
         self.urgent = true;
@@ -353,7 +354,7 @@ impl Connection {
         }
     }
 
-    /// The stream of a frame; nothing if it is closed. One that was never opened has no frames.
+    /// The stream of a frame; `None` if it is closed. A stream that was never opened may have no frames.
     fn known(&self, frame: Frame<'_>) -> Result<Option<usize>, Fault> {
         let stream = frame.header.stream;
         if stream > self.last_stream && !self.goes || stream.is_multiple_of(2) {

@@ -1,16 +1,16 @@
-//! What stands in front of a message: which method, what kind of message, how long its caller waits.
+//! The headers of a call: method, content type, timeout.
 
 use std::time::Duration;
 
 use super::LARGEST_HEAD;
 use crate::status::{Code, Status};
 
-/// What a field counts beside its text (RFC 9113, section 6.5.2).
+/// The size of a field beyond its text (RFC 9113, section 6.5.2).
 const OVERHEAD: usize = 32;
 
-/// The fields of a head, as far as they were read.
+/// The fields of a head read so far.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent")]
 pub(super) struct Head {
     methods: &'static [&'static str],
     size: usize,
@@ -26,7 +26,7 @@ pub(super) struct Head {
     traceparent: Option<String>,
 }
 
-/// What a call is to do, and for how long.
+/// The method of a call, and its timeout.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     pub(super) path: &'static str,
@@ -34,14 +34,14 @@ pub(super) struct Asks {
     pub(super) traceparent: Option<String>,
 }
 
-/// What a head comes to.
+/// The result of reading a head.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It asks for this.
+    /// A call.
     Asks(Asks),
-    /// It is refused, with an HTTP status.
+    /// A refusal, with an HTTP status.
     Refused(u16, Status),
-    /// It is none of HTTP/2.
+    /// Not valid HTTP/2.
     Malformed,
 }
 
@@ -81,7 +81,7 @@ impl Head {
         }
     }
 
-    /// Whether it can stand behind a message.
+    /// Whether it can come after a message.
     pub(super) fn is_trailer(&self) -> bool {
         !self.malformed && !self.pseudo
     }
@@ -117,7 +117,7 @@ impl Head {
     }
 }
 
-/// Whether a content type is that of gRPC with messages as they are here.
+/// Whether a content type is that of gRPC with protobuf messages.
 fn is_grpc(value: &[u8]) -> bool {
     let kind = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     kind.eq_ignore_ascii_case(b"application/grpc") || kind.eq_ignore_ascii_case(b"application/grpc+proto")

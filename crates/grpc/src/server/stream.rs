@@ -1,20 +1,20 @@
-//! One call of a connection: its message as it comes in, its answer as it goes out.
+//! One call of a connection: its incoming message and its outgoing answer.
 
 use super::head::Asks;
 use super::{LARGEST_MESSAGE, MESSAGE_PREFIX, STREAM_WINDOW};
 use crate::frame;
 use crate::status::{Code, Status};
 
-/// How far a call is.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its message is not complete.
+    /// Its message is incomplete.
     Asking,
     /// It is being answered.
     Asked,
     /// Its answer is being sent.
     Answering,
-    /// It was refused before it was complete; what comes still is not looked at.
+    /// It was refused before it was complete; the rest of it is ignored.
     Refused,
 }
 
@@ -24,14 +24,14 @@ pub(super) struct Stream {
     pub(super) id: u32,
     pub(super) state: State,
     pub(super) asks: Asks,
-    /// Its message, with what every message has in front.
+    /// Its message with the prefix.
     pub(super) body: Vec<u8>,
-    /// How much the peer may send still.
+    /// How much the peer may still send.
     pub(super) window_in: i64,
-    /// How much we may.
+    /// How much we may still send.
     pub(super) window_out: i64,
     pub(super) answer: Vec<u8>,
-    /// How much is sent of the answer, and of what it has in front.
+    /// How much of the answer and its prefix was sent.
     sent: usize,
 }
 
@@ -49,7 +49,7 @@ impl Stream {
         }
     }
 
-    /// More of the message.
+    /// Appends more of the message.
     pub(super) fn extend(&mut self, data: &[u8]) -> Result<(), Status> {
         self.body.extend_from_slice(data);
         let Some((flag, length)) = prefix(&self.body) else { return Ok(()) };
@@ -87,7 +87,7 @@ impl Stream {
         Err(Status::new(Code::Internal, problem))
     }
 
-    /// Appends a frame of the answer, as large as the windows allow; says how large.
+    /// Appends a frame of the answer, as large as the windows allow; returns its size.
     pub(super) fn push(&mut self, out: &mut Vec<u8>, window: i64, largest_frame: usize) -> i64 {
         if self.state != State::Answering || self.is_answered() {
             return 0;
@@ -110,13 +110,13 @@ impl Stream {
         size
     }
 
-    /// Whether all of its answer is sent.
+    /// Whether the whole answer was sent.
     pub(super) fn is_answered(&self) -> bool {
         self.state == State::Answering && self.sent >= MESSAGE_PREFIX + self.answer.len()
     }
 }
 
-/// What a message has in front: whether it is compressed, and its length.
+/// The prefix of a message: whether it is compressed, and its length.
 fn prefix(body: &[u8]) -> Option<(u8, usize)> {
     let [flag, length @ ..] = body.first_chunk::<MESSAGE_PREFIX>()?;
     Some((*flag, u32::from_be_bytes(*length) as usize))

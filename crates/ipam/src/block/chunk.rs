@@ -1,7 +1,7 @@
 //! Sixty-four neighbouring offsets: who holds or held them, and which are blocked.
 //!
-//! Only occupied offsets (held or cooling) take memory for a key and a sequence number: the n-th set bit
-//! owns the n-th entry of the two arrays, which are kept apart so that a 16-byte key costs no padding.
+//! Only occupied offsets (held or cooling) use memory for a key and a sequence number: the n-th set bit owns
+//! the n-th entry of two arrays. The arrays are separate so that a 16-byte key needs no padding.
 
 /// One bit for each offset of a chunk.
 pub(super) type Bits = u64;
@@ -9,7 +9,7 @@ pub(super) type Bits = u64;
 /// Offsets in a chunk.
 pub(super) const WIDTH: u32 = Bits::BITS;
 
-/// Bits of an offset that say where in its chunk it is.
+/// How many bits of an offset give its position in its chunk.
 pub(super) const POSITION_BITS: u32 = WIDTH.trailing_zeros();
 
 /// The number of the last chunk of all offsets.
@@ -30,7 +30,7 @@ pub(super) fn join(number: u128, position: u32) -> u128 {
 pub(super) struct Chunk<K> {
     /// Which chunk this is: its first offset divided by [`WIDTH`].
     pub(super) number: u128,
-    /// Not to be handed out: unusable or reserved.
+    /// Not to be assigned: unusable or reserved.
     pub(super) blocked: Bits,
     held: Bits,
     cooling: Bits,
@@ -45,7 +45,7 @@ impl<K> Chunk<K> {
         Self { number, blocked, held: 0, cooling: 0, keys: Vec::new(), sequences: Vec::new() }
     }
 
-    /// The offsets that may be handed out.
+    /// The offsets that may be assigned.
     pub(super) fn free(&self) -> Bits {
         !(self.blocked | self.occupied())
     }
@@ -80,7 +80,7 @@ impl<K> Chunk<K> {
         self.sequences[self.rank(position)]
     }
 
-    /// Gives the offset to a holder: a free one, a cooling one, or from the holder before.
+    /// Assigns the offset to a holder, whether it is free, cooling or held by somebody else.
     pub(super) fn hold(&mut self, position: u32, key: K, sequence: u64) {
         let rank = self.rank(position);
         if self.occupied() >> position & 1 == 1 {
@@ -102,7 +102,7 @@ impl<K> Chunk<K> {
         self.cooling |= 1 << position;
     }
 
-    /// Forgets who has, or had, an occupied offset.
+    /// Forgets the holder, or last holder, of an occupied offset.
     pub(super) fn vacate(&mut self, position: u32) {
         let rank = self.rank(position);
         self.keys.remove(rank);
@@ -118,14 +118,14 @@ impl<K> Chunk<K> {
         self.keys.capacity() * size_of::<K>() + self.sequences.capacity() * size_of::<u64>()
     }
 
-    /// How many occupied offsets are below this one.
+    /// How many occupied offsets are below this position.
     fn rank(&self, position: u32) -> usize {
         let below = self.occupied() & ((1 << position) - 1);
         below.count_ones() as usize
     }
 }
 
-/// Makes room for one more in steps of a quarter, where doubling would leave half of the memory unused.
+/// Makes room for one more, in steps of a quarter: doubling would leave up to half of the memory unused.
 fn grow<T>(list: &mut Vec<T>) {
     if list.len() == list.capacity() {
         let room = WIDTH as usize - list.len();
@@ -133,7 +133,8 @@ fn grow<T>(list: &mut Vec<T>) {
     }
 }
 
-/// Returns room when more than half is unused, with a margin so that one hold and one release do not take turns.
+/// Frees memory when more than half is unused. The margin keeps a hold and a release in turn from growing and
+/// shrinking the list each time.
 fn shrink<T>(list: &mut Vec<T>) {
     if list.len() * 2 + 8 < list.capacity() {
         list.shrink_to(list.len() + 4);

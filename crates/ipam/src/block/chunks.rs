@@ -1,4 +1,4 @@
-//! The chunks that have something in them, found by number or by slot, and walked in address order.
+//! The chunks that are not empty, found by number or by slot, and iterated in address order.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -6,8 +6,9 @@ use std::ops::RangeInclusive;
 use crate::block::chunk::{Bits, Chunk, POSITION_BITS, WIDTH, join};
 use crate::intervals::tree_memory;
 
-/// Where an occupied offset is kept: the slot of its chunk, and the position in it. It stays the same
-/// while the offset is occupied, and four bytes are all that the index of keys stores for a hold.
+/// Where an occupied offset is stored: the slot of its chunk, and the position in the chunk. A spot stays the
+/// same while the offset is occupied. It takes four bytes, which is all that the index of keys stores for a
+/// hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Spot(u32);
 
@@ -21,7 +22,7 @@ impl Spot {
     }
 }
 
-/// Slots that a [`Spot`] can name.
+/// How many slots a [`Spot`] can name.
 const SLOTS: usize = 1 << (u32::BITS - POSITION_BITS);
 
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub(super) struct Chunks<K> {
     vacant: Vec<u32>,
     /// Chunk number → slot.
     directory: BTreeMap<u128, u32>,
-    /// An empty chunk that is kept until the next one becomes empty, so that one holder that comes and goes
-    /// does not make and drop a chunk each time.
+    /// An empty chunk that is kept until the next one becomes empty, so that a single holder that comes and
+    /// goes does not create and drop a chunk each time.
     idle: Option<u32>,
     /// The chunk that was last found by number, and its slot.
     recent: Option<(u128, u32)>,
@@ -53,8 +54,8 @@ impl<K> Chunks<K> {
         self.slot_of(number).map(|slot| Spot(slot << POSITION_BITS | position))
     }
 
-    /// The spot of an offset; makes its chunk, with what `blocked` says, if it is not here. `None` when
-    /// four thousand million addresses' worth of chunks are here already.
+    /// The spot of an offset. Creates its chunk, with the bits that `blocked` returns, if there is none.
+    /// `None` if there are already chunks for 2^32 addresses.
     pub(super) fn make(
         &mut self,
         number: u128,
@@ -90,7 +91,7 @@ impl<K> Chunks<K> {
         join(self.get(spot).number, spot.position())
     }
 
-    /// Says that the chunk of this spot has become empty.
+    /// Records that the chunk of this spot became empty.
     pub(super) fn retire(&mut self, spot: Spot) {
         let slot = spot.0 >> POSITION_BITS;
         if let Some(idle) = self.idle.replace(slot).filter(|idle| *idle != slot) {
@@ -129,7 +130,7 @@ impl<K> Chunks<K> {
         }
     }
 
-    /// Bytes that all of it takes.
+    /// Bytes used in total.
     pub(super) fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<Chunk<K>>()
             + self.slots.iter().map(Chunk::memory).sum::<usize>()
@@ -152,7 +153,7 @@ impl<K> Chunks<K> {
         } else {
             let slot = u32::try_from(self.slots.len()).ok().filter(|_| self.slots.len() < SLOTS)?;
             if self.slots.len() == self.slots.capacity() {
-                // Steps of an eighth, where doubling would leave half of the memory unused.
+                // Steps of an eighth: doubling would leave up to half of the memory unused.
                 self.slots.reserve_exact((self.slots.len() / 8).max(4));
             }
             self.slots.push(chunk);

@@ -1,4 +1,4 @@
-//! Freed addresses at rest, the longest-rested first.
+//! Freed addresses that cool, the oldest first.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,17 @@ use tenure_handles::Timestamp;
 
 use crate::block::chunks::{Chunks, Spot};
 
-/// One freed address. It is out of date once its spot has another holder, which the sequence number tells.
+/// One freed address. An entry is out of date once its spot has another holder, which the sequence number
+/// shows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Resting {
+pub(super) struct CoolingEntry {
     pub(super) freed_at: Timestamp,
     pub(super) sequence: u64,
     pub(super) spot: Spot,
 }
 
-impl Resting {
-    /// Whether it is not out of date.
+impl CoolingEntry {
+    /// Whether the entry is still current.
     pub(super) fn is_live<K>(&self, chunks: &Chunks<K>) -> bool {
         let (chunk, position) = (chunks.get(self.spot), self.spot.position());
         chunk.is_cooling(position) && chunk.sequence(position) == self.sequence
@@ -25,8 +26,8 @@ impl Resting {
 /// Freed addresses in the order in which they were freed, which is also the order of their times.
 #[derive(Debug, Default)]
 pub(super) struct Cooling {
-    queue: VecDeque<Resting>,
-    /// How many of the queue are not out of date.
+    queue: VecDeque<CoolingEntry>,
+    /// How many entries of the queue are current.
     live: usize,
 }
 
@@ -37,18 +38,18 @@ impl Cooling {
     }
 
     /// The one freed longest ago; it may be out of date.
-    pub(super) fn oldest(&self) -> Option<Resting> {
+    pub(super) fn oldest(&self) -> Option<CoolingEntry> {
         self.queue.front().copied()
     }
 
-    /// Lets an address that was freed now rest.
-    pub(super) fn push(&mut self, resting: Resting) {
-        self.notice(resting.freed_at);
-        self.queue.push_back(resting);
+    /// Adds an address that was freed now.
+    pub(super) fn push(&mut self, entry: CoolingEntry) {
+        self.notice(entry.freed_at);
+        self.queue.push_back(entry);
         self.live += 1;
     }
 
-    /// Takes the oldest off; `live` says whether it was not out of date.
+    /// Removes the oldest entry; `live` says whether it was current.
     pub(super) fn pop(&mut self, live: bool) {
         self.queue.pop_front();
         self.live -= usize::from(live);
@@ -57,8 +58,8 @@ impl Cooling {
         }
     }
 
-    /// Says that one in the queue has become out of date. Sweeps those out when they are the most.
-    pub(super) fn outdate(&mut self, is_live: impl Fn(&Resting) -> bool) {
+    /// Records that one entry went out of date. Removes such entries once they are the majority.
+    pub(super) fn outdate(&mut self, is_live: impl Fn(&CoolingEntry) -> bool) {
         self.live -= 1;
         if self.queue.len() > 2 * self.live + 64 {
             self.queue.retain(is_live);
@@ -66,20 +67,21 @@ impl Cooling {
         }
     }
 
-    /// Keeps the order of times when the clock was set back: what was freed later than now was freed now.
+    /// Keeps the times in order when the clock was set back: entries freed later than `now` count as freed
+    /// now.
     pub(super) fn notice(&mut self, now: Timestamp) {
-        for resting in self.queue.iter_mut().rev().take_while(|resting| resting.freed_at > now) {
-            resting.freed_at = now;
+        for entry in self.queue.iter_mut().rev().take_while(|entry| entry.freed_at > now) {
+            entry.freed_at = now;
         }
     }
 
     /// All in the queue, oldest first; some may be out of date.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Resting> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CoolingEntry> {
         self.queue.iter()
     }
 
     /// Bytes on the heap.
     pub(super) fn memory(&self) -> usize {
-        self.queue.capacity() * size_of::<Resting>()
+        self.queue.capacity() * size_of::<CoolingEntry>()
     }
 }

@@ -1,11 +1,11 @@
-//! Why a block refuses.
+//! The reasons for which a block refuses a call.
 
 use crate::address::Address;
 use crate::block::{Counts, Sequence};
 use crate::range::RangeError;
 use crate::space::Addresses;
 
-/// The address is of no network of the block.
+/// The address is in no network of the block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is not in {space}")]
 pub struct NotInSpace {
@@ -26,13 +26,13 @@ pub enum HoldError {
     Exhausted {
         /// The network or networks.
         space: String,
-        /// What its addresses are.
+        /// How many of its addresses are in each state.
         counts: Counts,
     },
-    /// The named address is of no network of the block.
+    /// The named address is in no network of the block.
     #[error("cannot hold a named address: {0}")]
     NotInSpace(#[from] NotInSpace),
-    /// The named address is excluded, outside of first to last, or an edge.
+    /// The named address is excluded, outside first to last, or a network's first or last address.
     #[error("cannot hold {address}: it is excluded from its range")]
     NotUsable {
         /// The address.
@@ -50,7 +50,7 @@ pub enum HoldError {
         /// The address.
         address: Address,
     },
-    /// The key holds an address already, and it is not the named one.
+    /// The key already holds another address.
     #[error("cannot hold {asked}: the same holder has {held}, which it must release first")]
     HoldsAnother {
         /// What it holds.
@@ -58,7 +58,7 @@ pub enum HoldError {
         /// What it asked for.
         asked: Address,
     },
-    /// The block keeps track of as many separate places as it can.
+    /// The block has as many chunks as it can have.
     #[error("cannot hold another address: the block keeps track of as many as it can")]
     Crowded,
 }
@@ -66,7 +66,7 @@ pub enum HoldError {
 /// Why addresses were not reserved or unreserved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReserveError {
-    /// The first address is of no network of the block, and none after it is.
+    /// Neither the first address nor any after it is in a network of the block.
     #[error("cannot change the reservation of addresses: {0}")]
     NotInSpace(#[from] NotInSpace),
     /// The ends are swapped or of different families.
@@ -74,10 +74,10 @@ pub enum ReserveError {
     Ends(#[from] RangeError),
 }
 
-/// Why an existing hold was not put back.
+/// Why an existing hold was not replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// The address is of no network of the block.
+    /// The address is in no network of the block.
     #[error("cannot replay a hold: {0}")]
     NotInSpace(#[from] NotInSpace),
     /// Another key holds the address.
@@ -93,10 +93,10 @@ pub enum ReplayError {
         address: Address,
         /// What it holds.
         held: Addresses,
-        /// Under which number.
+        /// The number of that hold.
         sequence: Sequence,
     },
-    /// No block gives such a sequence number.
+    /// No block assigns such a sequence number.
     #[error("cannot replay the hold of {address} with number {sequence}: accepted is 1 to 2^63 - 1")]
     Sequence {
         /// The address.
@@ -104,7 +104,7 @@ pub enum ReplayError {
         /// The number.
         sequence: u64,
     },
-    /// The block keeps track of as many separate places as it can.
+    /// The block has as many chunks as it can have.
     #[error("cannot replay another hold: the block keeps track of as many as it can")]
     Crowded,
 }

@@ -1,4 +1,4 @@
-//! Looking at a block: one address, all holds, what cools.
+//! Queries on a block: one address, all holds, all cooling addresses.
 
 use tenure_handles::Timestamp;
 
@@ -8,12 +8,12 @@ use crate::block::chunks::Spot;
 use crate::block::{Block, NotInSpace, Sequence};
 use crate::space::Addresses;
 
-/// A holder and the number of its hold.
+/// A holder and the sequence number of its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder<'a, K> {
     /// Who.
     pub key: &'a K,
-    /// What its release has to name.
+    /// The number that its release must name.
     pub sequence: Sequence,
 }
 
@@ -28,7 +28,7 @@ pub struct Entry<'a, K> {
     pub active: Holder<'a, K>,
 }
 
-/// One freed address (or pair) at rest.
+/// One freed address (or pair) that cools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooling<'a, K> {
     /// Its distance from the network address.
@@ -37,14 +37,14 @@ pub struct Cooling<'a, K> {
     pub addresses: Addresses,
     /// Who held it last.
     pub last: Holder<'a, K>,
-    /// When its rest is over.
+    /// When cooling ends.
     pub until: Timestamp,
 }
 
-/// What is known of an address.
+/// What a block knows about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State<'a, K> {
-    /// Ready to be handed out.
+    /// Ready to be assigned.
     Free,
     /// Somebody has it.
     Held(Entry<'a, K>),
@@ -52,13 +52,13 @@ pub enum State<'a, K> {
     Cooling(Cooling<'a, K>),
     /// Reserved without a holder.
     Reserved,
-    /// Excluded, outside of first to last, or at an edge that is not usable.
+    /// Excluded, outside first to last, or a first or last address that is not usable.
     NotUsable,
 }
 
 impl<K> Block<K> {
-    /// What is known of an address, as of the last call that was given a time. For a cooling address this
-    /// looks through all that cool.
+    /// The state of an address, as of the last call that passed a time. For a cooling address this searches
+    /// all cooling ones.
     pub fn state(&self, address: Address) -> Result<State<'_, K>, NotInSpace> {
         let offset = self.offset_of(address)?;
         let (number, position) = split(offset);
@@ -84,15 +84,15 @@ impl<K> Block<K> {
         self.chunks.spots(Chunk::held).map(|spot| self.entry(spot))
     }
 
-    /// All that cools, oldest first.
+    /// All cooling addresses, oldest first.
     pub fn cooling(&self) -> impl Iterator<Item = Cooling<'_, K>> {
-        self.cooling.iter().filter(|resting| resting.is_live(&self.chunks)).map(|resting| {
-            let offset = self.chunks.offset(resting.spot);
+        self.cooling.iter().filter(|entry| entry.is_live(&self.chunks)).map(|entry| {
+            let offset = self.chunks.offset(entry.spot);
             Cooling {
                 offset,
                 addresses: self.addresses(offset),
-                last: self.holder(resting.spot),
-                until: resting.freed_at.plus(self.rest),
+                last: self.holder(entry.spot),
+                until: entry.freed_at.plus(self.rest),
             }
         })
     }

@@ -13,19 +13,19 @@ use crate::hash::hash_of;
 use crate::range::Range;
 use crate::space::Addresses;
 
-/// The number of a hold, larger than that of every hold that its block gave before.
+/// The number of a hold. It is larger than that of every earlier hold of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub(super) u64);
 
-/// Which address a hold is to get.
+/// Which address to assign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The next free one after the one that was chosen last like this, from the start again at the end: an
-    /// address is reused as late as possible.
+    /// The next free one after the last one chosen this way; after the end, from the start. An address is
+    /// reused as late as possible.
     NextAfterLast,
     /// The lowest free one, as Whereabouts chooses.
     LowestFree,
-    /// This one, also while it cools. Of a pair, either address names both.
+    /// This one, even while it cools. Either address of a pair names both.
     Named(Address),
 }
 
@@ -36,7 +36,7 @@ pub struct Hold {
     pub offset: u128,
     /// The address, or the address of each family.
     pub addresses: Addresses,
-    /// What a release has to name.
+    /// The number that a release must name.
     pub sequence: Sequence,
 }
 
@@ -59,9 +59,9 @@ pub enum Release {
 }
 
 impl<K: Eq + Hash> Block<K> {
-    /// Holds an address for `key`, or answers the hold that it has.
+    /// Holds an address for `key`, or returns the hold that it already has.
     ///
-    /// When nothing is free, the address that cooled longest gives way. [`Choice::Named`] is refused if the
+    /// If no address is free, the one that cooled longest is assigned. [`Choice::Named`] is refused if the
     /// key holds another address.
     pub fn hold(&mut self, key: K, choice: Choice, now: Timestamp) -> Result<Granted, HoldError> {
         self.advance(now);
@@ -103,9 +103,9 @@ impl<K: Eq + Hash> Block<K> {
         Release::Freed(hold)
     }
 
-    /// Puts back a hold that exists already: from a journal, the kernel or the API. It is accepted at every
-    /// address of the space, also at one that is reserved or not usable any more. Without a sequence number
-    /// it gets a new one. To replay the same hold twice is to replay it once.
+    /// Restores a hold that already exists, from a journal, the kernel or the API. Every address of the space
+    /// is accepted, even one that is reserved or no longer usable. A hold without a sequence number gets a
+    /// new one. Replaying a hold twice has the same effect as once.
     pub fn replay(
         &mut self,
         key: K,
@@ -132,14 +132,15 @@ impl<K: Eq + Hash> Block<K> {
         }
         let spot = self.place(offset, key, hash, sequence).ok_or(ReplayError::Crowded)?;
         if sequence >= self.next_sequence {
-            // What was given last stays last, so that reuse stays slow over a restart.
+            // The last assigned offset stays the last, so that addresses are reused late even after a
+            // restart.
             self.next_sequence = sequence + 1;
             self.cursor = Some(offset);
         }
         Ok(Granted::New(self.hold_at(spot, sequence)))
     }
 
-    /// Gives an offset that nobody holds to `key`; `None` only if there are too many chunks.
+    /// Assigns an offset that nobody holds to `key`; `None` only if there are too many chunks.
     pub(super) fn place(&mut self, offset: u128, key: K, hash: u64, sequence: u64) -> Option<Spot> {
         let spot = self.occupy(offset, key, sequence)?;
         self.holders.insert(hash, spot, &self.chunks);
@@ -163,7 +164,7 @@ impl<K: Eq + Hash> Block<K> {
 }
 
 impl<K> Block<K> {
-    /// Takes an offset that nobody holds out of what is free or cools.
+    /// Removes an offset that nobody holds from the free or cooling ones.
     pub(super) fn occupy(&mut self, offset: u128, key: K, sequence: u64) -> Option<Spot> {
         let (number, position) = split(offset);
         let vacancy = &self.vacancy;
@@ -174,7 +175,7 @@ impl<K> Block<K> {
         let full = chunk.free() == 0;
         if was_cooling {
             let chunks = &self.chunks;
-            self.cooling.outdate(|resting| resting.is_live(chunks));
+            self.cooling.outdate(|entry| entry.is_live(chunks));
         } else if blocked {
             *self.occupied_though_blocked(offset) += 1;
         } else if full {
@@ -183,7 +184,7 @@ impl<K> Block<K> {
         Some(spot)
     }
 
-    /// The lowest free address of those that the range has, as of the last call that was given a time. Costs a look-up a run
+    /// The lowest free address of the range, as of the last call that passed a time. Costs one lookup per run
     /// of the range.
     pub fn lowest_free_within(&self, range: &Range) -> Option<Address> {
         let address = |bits: u128| Address::masked(range.family(), bits);
@@ -247,15 +248,15 @@ impl<K> Block<K> {
 }
 
 impl Sequence {
-    /// The highest number that replay accepts: it leaves as many again for holds to come.
+    /// The highest number that replay accepts. It leaves as many again for later holds.
     pub(super) const LAST: u64 = u64::MAX >> 1;
 
-    /// From a record.
+    /// Reads it from a record.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
-    /// For a record.
+    /// The number for a record.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -275,7 +276,7 @@ impl Granted {
         }
     }
 
-    /// Whether it is held from now on, and not before.
+    /// Whether this call created the hold.
     pub fn is_new(&self) -> bool {
         matches!(self, Self::New(_))
     }

@@ -1,6 +1,6 @@
-//! Who holds: from a key to its spot.
+//! The index of holders: from a key to its spot.
 //!
-//! The table stores spots of four bytes and reads the keys where they are, in the chunks.
+//! The table stores spots of four bytes and reads the keys from the chunks.
 
 use std::hash::Hash;
 
@@ -13,12 +13,12 @@ use crate::hash::hash_of;
 pub(super) struct Holders(HashTable<Spot>);
 
 impl Holders {
-    /// The spot that `key` holds; `hash` is the key's.
+    /// The spot that `key` holds; `hash` is the hash of the key.
     pub(super) fn find<K: Eq>(&self, hash: u64, key: &K, chunks: &Chunks<K>) -> Option<Spot> {
         self.0.find(hash, |spot| chunks.key(*spot) == key).copied()
     }
 
-    /// Notes that the holder whose key has this hash, and is in its chunk already, holds `spot`.
+    /// Adds the holder of `spot`. Its key has this hash and is already in its chunk.
     pub(super) fn insert<K: Hash>(&mut self, hash: u64, spot: Spot, chunks: &Chunks<K>) {
         self.0.insert_unique(hash, spot, |spot| hash_of(chunks.key(*spot)));
     }
@@ -34,7 +34,7 @@ impl Holders {
         }
     }
 
-    /// How many hold.
+    /// How many holders there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,6 +1,6 @@
-//! The block as one would write it without a care for time or memory: the law that the real one is held to.
+//! The block written without regard for time or memory: the reference that the real one is compared with.
 //!
-//! One list entry an offset, everything found by looking at all of them.
+//! One list entry per offset; everything is found by a full scan.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) struct Cooled {
     pub(super) key: Key,
     pub(super) sequence: u64,
     pub(super) freed_at: Timestamp,
-    /// The how-manieth release of the block it was.
+    /// The position of this release among all releases of the block.
     pub(super) order: u64,
 }
 
@@ -82,7 +82,7 @@ impl Model {
         })
     }
 
-    /// After a restart the search goes on from the youngest hold, whichever way that was chosen.
+    /// After a restart the search continues from the youngest hold, however that was chosen.
     pub(super) fn restart(&mut self) {
         self.cursor = self.youngest.map(|(_, offset, _)| offset);
     }
@@ -176,7 +176,7 @@ impl Model {
         place.held = Some(Held { key, sequence });
     }
 
-    /// Reserved ones lose their rest when one is needed and they are older.
+    /// Reserved addresses stop cooling when an address is needed and they are older.
     fn longest_cooling(&mut self) -> Option<usize> {
         loop {
             let cooling = self.places.iter().enumerate();

@@ -95,7 +95,7 @@ fn space() -> impl Strategy<Value = Space> {
 /// What a block would do if it were wrong, so that the comparison is seen to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
-    /// Invariant 2: what is kept back is handed out.
+    /// Invariant 2: what is kept back is assigned.
     ReservedHandedOut,
     /// Invariant 4: a late release ends the next hold of the same key.
     ReleaseIgnoresSequence,

@@ -9,9 +9,9 @@ use crate::intervals::IntervalSet;
 use crate::range::RangeError;
 
 impl<K> Block<K> {
-    /// Reserves the addresses `first` to `last`: they are not handed out until they are unreserved, not by
-    /// name either. A hold on one of them stays until it is released. What is not usable anyway stays so,
-    /// and so does what lies outside the space; all of them outside is an error.
+    /// Reserves the addresses `first` to `last`: they are not assigned until they are unreserved, not even by
+    /// name. A hold on one of them stays until it is released. Addresses that are unusable or outside the
+    /// space do not change; if all are outside, that is an error.
     pub fn reserve(&mut self, first: Address, last: Address) -> Result<(), ReserveError> {
         let (low, high) = self.offsets_between(first, last)?;
         for run in self.usable_within(low, high) {
@@ -22,7 +22,8 @@ impl<K> Block<K> {
         Ok(())
     }
 
-    /// Takes the reservation of the addresses `first` to `last` back; nothing for those that have none.
+    /// Removes the reservation of the addresses `first` to `last`. Addresses without a reservation do not
+    /// change.
     pub fn unreserve(&mut self, first: Address, last: Address) -> Result<(), ReserveError> {
         let (low, high) = self.offsets_between(first, last)?;
         for run in self.reserved.within(low, high) {
@@ -51,7 +52,7 @@ impl<K> Block<K> {
         runs.map(|run| *run.start()..=(*run.end()).min(high)).collect()
     }
 
-    /// Brings chunks and counts up to date after blocked offsets in `low` to `high` have changed.
+    /// Updates chunks and counts after blocked offsets in `low` to `high` changed.
     pub(super) fn blocked_changed(&mut self, low: u128, high: u128) {
         let (vacancy, more) = (&self.vacancy, &mut self.occupied_reserved);
         self.chunks.change_each(low >> POSITION_BITS..=high >> POSITION_BITS, |chunk| {

@@ -1,6 +1,7 @@
-//! A block after a restart, put together as the agent does it from its journal: what cools first, then the holds.
+//! A block after a restart, rebuilt as the agent does it from its journal: cooling addresses first, then the
+//! holds.
 //!
-//! The journal also keeps the youngest hold when it is over, so that its number is not given again.
+//! The journal also keeps the youngest hold after its end, so that its number is not used again.
 
 use std::hash::Hash;
 
@@ -8,7 +9,8 @@ use tenure_handles::Timestamp;
 
 use crate::block::{Block, Sequence};
 
-/// The block that replay makes of this one. `youngest` is the hold with the highest number, if it may be over.
+/// The block that replay makes of this one. `youngest` is the hold with the highest number, if it may have
+/// ended.
 pub(super) fn restarted<K: Clone + Eq + Hash>(
     block: &Block<K>,
     youngest: Option<(K, u128, Sequence)>,

@@ -1,7 +1,7 @@
-//! Which offsets may not be handed out whoever asks, and which chunks have nothing left.
+//! Which offsets may not be assigned to anybody, and which chunks are full.
 //!
-//! What it promises: [`Vacancy::next_open`] finds the next chunk with a free offset in the logarithm of the
-//! number of runs of full chunks, whether what fills them is one huge exclusion or a million holds.
+//! It promises that [`Vacancy::next_open`] finds the next chunk with a free offset in logarithmic time in the
+//! number of runs of full chunks, whether one huge exclusion or a million holds fill them.
 
 use crate::block::chunk::{Bits, LAST_NUMBER, POSITION_BITS, WIDTH, join};
 use crate::block::chunks::Chunks;
@@ -12,7 +12,7 @@ use crate::space::Space;
 pub(super) struct Vacancy {
     /// Offsets that are unusable or reserved.
     blocked: IntervalSet,
-    /// Numbers of chunks without a free offset, and all numbers that are no chunk's.
+    /// Numbers of chunks without a free offset, and all numbers that have no chunk.
     full: IntervalSet,
 }
 
@@ -31,12 +31,12 @@ impl Vacancy {
         self.full.next_gap(number)
     }
 
-    /// Notes that a chunk has no free offset any more.
+    /// Records that a chunk is full.
     pub(super) fn fill(&mut self, number: u128) {
         self.full.insert(number, number);
     }
 
-    /// Notes that a chunk has a free offset again.
+    /// Records that a chunk has a free offset again.
     pub(super) fn open(&mut self, number: u128) {
         self.full.remove(number, number);
     }
@@ -65,12 +65,12 @@ impl Vacancy {
         self.blocked.remove(first, last);
     }
 
-    /// Works out anew which of the chunks with offsets `first` to `last` are full.
+    /// Recomputes which of the chunks with offsets `first` to `last` are full.
     pub(super) fn refill<K>(&mut self, first: u128, last: u128, chunks: &Chunks<K>) {
         let (low, high) = (first >> POSITION_BITS, last >> POSITION_BITS);
         self.full.remove(low, high);
         for interval in self.blocked.within(join(low, 0), join(high, WIDTH - 1)) {
-            // The chunks that lie in the interval as a whole: none if this comes out with the ends swapped.
+            // The chunks that lie completely in the interval: none if the ends come out swapped.
             let whole = interval.start().div_ceil(u128::from(WIDTH));
             match interval.end().checked_add(1) {
                 None => self.full.insert(whole, LAST_NUMBER),
@@ -85,7 +85,7 @@ impl Vacancy {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes used.
     pub(super) fn memory(&self) -> usize {
         self.blocked.memory() + self.full.memory()
     }

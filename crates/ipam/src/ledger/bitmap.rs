@@ -1,9 +1,9 @@
-//! Offsets as a base64 bitmap: for records with thousands of holds. It is there for node addresses (`NodeIPPool`);
+//! Offsets as a base64 bitmap, for records with thousands of holds. It is for node addresses (`NodeIPPool`);
 //! no program uses it yet.
 //!
-//! The bytes are those of one large number, highest byte first and without leading zero bytes, in which bit
-//! `n` stands for offset `n`: what OVN writes for its own pools. Nothing held is the empty text. Reading
-//! also accepts leading zero bytes.
+//! The bytes are those of one large number, highest byte first and without leading zero bytes; bit `n` stands
+//! for offset `n`. OVN writes the same format for its own pools. The empty text means that nothing is held.
+//! Reading also accepts leading zero bytes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use crate::address::Address;
 use crate::ledger::{Decoded, LedgerError, Offsets};
 
-/// Offsets from here on are refused: a Kubernetes object takes about a megabyte, and so does a bitmap of this length.
+/// Offsets from here on are refused: a Kubernetes object can have about a megabyte, and a bitmap of this
+/// length takes that.
 pub const LIMIT: u128 = 1 << 22;
 
 impl Offsets {
@@ -50,7 +51,7 @@ impl Offsets {
     }
 }
 
-/// The byte, counted from the lowest, that an offset's bit is in.
+/// The index, from the lowest, of the byte with an offset's bit.
 fn place(offset: u128) -> Result<usize, LedgerError> {
     let place = usize::try_from(offset / 8).ok().filter(|_| offset < LIMIT);
     place.ok_or(LedgerError::TooLong { offset })

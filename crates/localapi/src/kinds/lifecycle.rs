@@ -1,4 +1,4 @@
-//! What the server adds to an object of a built-in kind, who may change what of it, and what is refused.
+//! What the server adds to an object of a built-in kind, what updates may change, and what is refused.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::Builtin;
 use crate::meta;
 use crate::schema::{Cause, Path};
 
-/// Fills in what we and `kubectl` read when it is left out.
+/// Fills in fields that we and `kubectl` read.
 pub(super) fn fill_in(kind: &str, object: &mut Value) {
     match kind {
         "Namespace" | "Node" | "Lease" => default(object, &["spec"], json!({})),
@@ -27,7 +27,7 @@ pub(super) fn fill_in(kind: &str, object: &mut Value) {
     }
 }
 
-/// Sets what a new object starts with, whatever its author wrote there.
+/// Sets the initial fields of a new object, whatever its author wrote there.
 pub(crate) fn prepare_create(builtin: &Builtin, object: &mut Value) {
     match builtin.kind {
         "Namespace" => {
@@ -40,7 +40,7 @@ pub(crate) fn prepare_create(builtin: &Builtin, object: &mut Value) {
             label_with_name(object);
         }
         "Pod" => set(object, &["status"], json!({"phase": "Pending"})),
-        // The first status of a node is its kubelet's, and that of a definition is settled elsewhere.
+        // The kubelet writes the first status of a node, and another module that of a definition.
         "Node" | "CustomResourceDefinition" => {}
         _ if builtin.traits.status => set(object, &["status"], json!({})),
         _ => {}
@@ -50,7 +50,7 @@ pub(crate) fn prepare_create(builtin: &Builtin, object: &mut Value) {
     }
 }
 
-/// Takes back what an update of the object itself may not change, and counts the generation.
+/// Reverts what an update of the object itself may not change, and counts the generation.
 pub(crate) fn prepare_update(builtin: &Builtin, object: &mut Value, old: &Value) {
     if builtin.kind == "Namespace" {
         copy(&mut object["spec"], &old["spec"], "finalizers");
@@ -64,7 +64,7 @@ pub(crate) fn prepare_update(builtin: &Builtin, object: &mut Value, old: &Value)
     }
 }
 
-/// Takes back what an update of the status may not change.
+/// Reverts what an update of the status may not change.
 pub(crate) fn prepare_status_update(builtin: &Builtin, object: &mut Value, old: &Value) {
     copy(object, old, "spec");
     match builtin.kind {
@@ -74,7 +74,7 @@ pub(crate) fn prepare_status_update(builtin: &Builtin, object: &mut Value, old: 
     }
 }
 
-/// Causes for which an object is refused, beyond its metadata and the types of its fields: what we write.
+/// Why an object is refused, beyond its metadata and the types of its fields: checks of what we write.
 pub(crate) fn validate(kind: &str, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     match kind {
@@ -103,13 +103,13 @@ pub(crate) fn validate(kind: &str, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Namespaces carry their name as a label, so that selectors can name one.
+/// Namespaces have their name as a label, so that selectors can name one.
 fn label_with_name(object: &mut Value) {
     let name = meta::text(object, "name").to_owned();
     set(object, &["metadata", "labels", "kubernetes.io/metadata.name"], json!(name));
 }
 
-/// Sets what `path` names unless it is there.
+/// Sets the field at `path` unless it exists.
 fn default(object: &mut Value, path: &[&str], value: Value) {
     let found = path.iter().try_fold(&*object, |at, name| at.get(name));
     if found.is_none_or(|found| found.is_null() || *found == "") {
@@ -117,7 +117,7 @@ fn default(object: &mut Value, path: &[&str], value: Value) {
     }
 }
 
-/// Sets what `path` names, making the objects on the way.
+/// Sets the field at `path`, and creates the objects on the way.
 fn set(object: &mut Value, path: &[&str], value: Value) {
     let mut at = object;
     for name in path {

@@ -12,7 +12,7 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Causes for which the metadata of a new object is refused. Its name was generated before.
+/// Why the metadata of a new object are refused. Its name was generated before.
 pub(crate) fn validate_create(
     metadata: &Value,
     rule: NameRule,
@@ -56,7 +56,7 @@ pub(crate) fn validate_create(
     validate_finalizers(metadata, path, causes);
 }
 
-/// Causes for which a change of the metadata is refused. `new` has the generation that it will be stored with.
+/// Why a change of the metadata is refused. `new` has the generation that it will be stored with.
 pub(crate) fn validate_update(new: &Value, old: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if present(old, "deletionTimestamp").is_some() {
         let before = texts(old, "finalizers");
@@ -124,8 +124,8 @@ pub(crate) fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String
     warnings
 }
 
-/// Brings metadata into the shape in which it is stored: unknown fields go, nulls and empty values go. A field of a
-/// wrong type is an error.
+/// Converts metadata to the stored form: removes unknown fields, nulls and empty values. A field of a wrong
+/// type is an error.
 pub(crate) fn coerce(metadata: &Value) -> Result<Value, String> {
     let typed = ObjectMeta::deserialize(metadata).map_err(|error| format!("metadata: {error}"))?;
     let mut value = serde_json::to_value(typed).map_err(|error| format!("metadata: {error}"))?;
@@ -133,7 +133,7 @@ pub(crate) fn coerce(metadata: &Value) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Takes out of well-typed metadata what says nothing, and who changed what, which is not tracked here.
+/// Removes empty values from well-typed metadata, and the record of who changed what, which is not kept here.
 pub(crate) fn tidy(metadata: &mut Value) {
     let Value::Object(fields) = metadata else { return };
     fields.remove("managedFields");

@@ -65,18 +65,18 @@ fn put(graph: &mut Graph, spec: Spec) {
     graph.put(&collection(kind), &object);
 }
 
-fn deeds(graph: &mut Graph) -> Vec<(String, Deed)> {
-    graph.plan(kinds).into_iter().map(|chore| (chore.uid, chore.deed)).collect()
+fn operations(graph: &mut Graph) -> Vec<(String, Operation)> {
+    graph.plan(kinds).into_iter().map(|task| (task.uid, task.operation)).collect()
 }
 
-fn delete(uid: &str, propagation: Propagation) -> (String, Deed) {
-    (uid.to_owned(), Deed::Delete(propagation))
+fn delete(uid: &str, propagation: Propagation) -> (String, Operation) {
+    (uid.to_owned(), Operation::Delete(propagation))
 }
 
 #[test]
 fn a_dependent_of_a_living_owner_stays() {
     let mut graph = graph([thing("owner"), thing("child").owned_by("Thing", "owner", false)]);
-    assert_eq!(deeds(&mut graph), []);
+    assert_eq!(operations(&mut graph), []);
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn a_dependent_whose_only_owner_is_gone_is_deleted() {
     let mut graph = graph([thing("owner"), thing("child").owned_by("Thing", "owner", false)]);
     graph.plan(kinds);
     graph.remove("owner");
-    assert_eq!(deeds(&mut graph), [delete("child", Propagation::Background)]);
+    assert_eq!(operations(&mut graph), [delete("child", Propagation::Background)]);
 }
 
 #[test]
 fn a_dependent_that_never_had_its_owner_is_deleted() {
     let mut graph = graph([thing("child").owned_by("Thing", "nobody", false)]);
-    assert_eq!(deeds(&mut graph), [delete("child", Propagation::Background)]);
+    assert_eq!(operations(&mut graph), [delete("child", Propagation::Background)]);
 }
 
 #[test]
@@ -98,27 +98,27 @@ fn a_dependent_with_another_owner_only_loses_the_reference() {
     let child = thing("child").owned_by("Thing", "gone", false).owned_by("Thing", "stays", false);
     let mut graph = graph([thing("stays"), child]);
     let lost = BTreeSet::from(["gone".to_owned()]);
-    assert_eq!(deeds(&mut graph), [("child".to_owned(), Deed::Disown(lost))]);
+    assert_eq!(operations(&mut graph), [("child".to_owned(), Operation::Disown(lost))]);
 }
 
 #[test]
 fn an_owner_of_an_unknown_kind_is_given_the_benefit_of_the_doubt() {
     let mut graph = graph([thing("child").owned_by("Mystery", "owner", false)]);
-    assert_eq!(deeds(&mut graph), []);
+    assert_eq!(operations(&mut graph), []);
 }
 
 #[test]
 fn an_owner_in_another_namespace_is_no_owner() {
     let mut graph = graph([thing("owner").at("elsewhere"), thing("child").owned_by("Thing", "owner", false)]);
-    assert_eq!(deeds(&mut graph), [delete("child", Propagation::Background)]);
+    assert_eq!(operations(&mut graph), [delete("child", Propagation::Background)]);
 }
 
 #[test]
 fn a_cluster_scoped_owner_owns_across_namespaces_but_not_the_other_way_round() {
     let mut down = graph([thing("owner").at(""), thing("child").owned_by("Whole", "owner", false)]);
-    assert_eq!(deeds(&mut down), []);
+    assert_eq!(operations(&mut down), []);
     let mut up = graph([thing("child").at("").owned_by("Thing", "owner", false)]);
-    assert_eq!(deeds(&mut up), [], "nobody can say which namespace is meant");
+    assert_eq!(operations(&mut up), [], "nobody can say which namespace is meant");
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn an_owner_that_waits_in_the_foreground_lets_its_dependents_go_first() {
         thing("free").owned_by("Thing", "owner", false),
     ]);
     assert_eq!(
-        deeds(&mut graph),
+        operations(&mut graph),
         [delete("blocking", Propagation::Background), delete("free", Propagation::Background)]
     );
     graph.remove("blocking");
-    assert_eq!(deeds(&mut graph), [("owner".to_owned(), Deed::Release(FOREGROUND))]);
+    assert_eq!(operations(&mut graph), [("owner".to_owned(), Operation::Release(FOREGROUND))]);
 }
 
 #[test]
@@ -143,13 +143,13 @@ fn a_foreground_deletion_goes_down_the_tree() {
         thing("child").owned_by("Thing", "owner", true),
         thing("grandchild").owned_by("Thing", "child", true),
     ]);
-    assert_eq!(deeds(&mut graph), [delete("child", Propagation::Foreground)]);
+    assert_eq!(operations(&mut graph), [delete("child", Propagation::Foreground)]);
     put(&mut graph, thing("child").owned_by("Thing", "owner", true).leaving(&[FOREGROUND]));
-    assert_eq!(deeds(&mut graph), [delete("grandchild", Propagation::Background)]);
+    assert_eq!(operations(&mut graph), [delete("grandchild", Propagation::Background)]);
     graph.remove("grandchild");
-    assert_eq!(deeds(&mut graph), [("child".to_owned(), Deed::Release(FOREGROUND))]);
+    assert_eq!(operations(&mut graph), [("child".to_owned(), Operation::Release(FOREGROUND))]);
     graph.remove("child");
-    assert_eq!(deeds(&mut graph), [("owner".to_owned(), Deed::Release(FOREGROUND))]);
+    assert_eq!(operations(&mut graph), [("owner".to_owned(), Operation::Release(FOREGROUND))]);
 }
 
 #[test]
@@ -157,9 +157,9 @@ fn orphaning_disowns_every_dependent_and_then_lets_the_owner_go() {
     let mut graph =
         graph([thing("owner").leaving(&[ORPHAN]), thing("child").owned_by("Thing", "owner", true)]);
     let owner = BTreeSet::from(["owner".to_owned()]);
-    assert_eq!(deeds(&mut graph), [("child".to_owned(), Deed::Disown(owner))]);
+    assert_eq!(operations(&mut graph), [("child".to_owned(), Operation::Disown(owner))]);
     put(&mut graph, thing("child"));
-    assert_eq!(deeds(&mut graph), [("owner".to_owned(), Deed::Release(ORPHAN))]);
+    assert_eq!(operations(&mut graph), [("owner".to_owned(), Operation::Release(ORPHAN))]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_successor_under_the_same_name_is_not_the_owner() {
     let mut successor = thing("owner");
     successor.metadata["uid"] = json!("another");
     put(&mut graph, successor);
-    assert_eq!(deeds(&mut graph), [delete("child", Propagation::Background)]);
+    assert_eq!(operations(&mut graph), [delete("child", Propagation::Background)]);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn two_that_own_each_other_do_not_wait_for_ever() {
         thing("a").owned_by("Thing", "b", true).leaving(&[FOREGROUND]),
         thing("b").owned_by("Thing", "a", true),
     ]);
-    let mut found = deeds(&mut graph);
+    let mut found = operations(&mut graph);
     found.sort_by_key(|(uid, _)| uid.clone());
-    assert_eq!(found, [("b".to_owned(), Deed::Unblock), delete("b", Propagation::Foreground)]);
+    assert_eq!(found, [("b".to_owned(), Operation::Unblock), delete("b", Propagation::Foreground)]);
 }

@@ -1,7 +1,7 @@
 //! One reason why an object was refused, in the words of kube-apiserver's `details.causes`.
 //!
-//! Owns the wording that all validators share: which reason goes with which prefix, when the value is shown
-//! and how. Validators only say what is wrong.
+//! This module has the wording that all validators share: the prefix for each reason, and when and how the
+//! value is shown. Validators only say what is wrong.
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ impl Cause {
         Self::new("FieldValueTypeInvalid", path, &format!("Invalid value: {}", Value::from(value)), detail)
     }
 
-    /// A value that must be there and is not.
+    /// A missing required value.
     pub(crate) fn required(path: &Path<'_>, detail: &str) -> Self {
         Self::new("FieldValueRequired", path, "Required value", detail)
     }

@@ -1,7 +1,7 @@
-//! Which part of the old object a part of the new object was.
+//! Which part of the old object corresponds to a part of the new object.
 //!
 //! Fields correlate by name, items of keyed lists by their keys, items of other lists not at all. The real
-//! server forgives errors in parts that did not change ("ratcheting"); this module says what did not change.
+//! server ignores errors in unchanged parts ("ratcheting"); this module says what did not change.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -24,13 +24,13 @@ impl<'a> Correlated<'a> {
         Self { node, new, old, old_items: OnceCell::new(), unchanged: Cell::new(None) }
     }
 
-    /// The field of this name, when both objects have it and the schema knows it.
+    /// The field of this name, if both objects have it and the schema knows it.
     pub(super) fn field(&self, name: &str) -> Option<Correlated<'a>> {
         let (Value::Object(new), Value::Object(old)) = (self.new, self.old) else { return None };
         Some(Self::new(self.node.field(name)?, new.get(name)?, old.get(name)?))
     }
 
-    /// The item at this index of the new list, when the list is keyed and the old list has its keys.
+    /// The item at this index of the new list, if the list is keyed and the old list has its keys.
     pub(super) fn item(&self, index: usize) -> Option<Correlated<'a>> {
         let (Value::Array(new), Value::Array(old)) = (self.new, self.old) else { return None };
         if self.node.list_type != ListType::Map {
@@ -71,7 +71,7 @@ impl<'a> Correlated<'a> {
     }
 }
 
-/// The items of a keyed list by their keys; of items with the same keys the first.
+/// The items of a keyed list by their keys; the first one for equal keys.
 pub(super) struct KeyedItems<'a> {
     keys: &'a [String],
     items: HashMap<String, &'a Value>,
@@ -103,7 +103,7 @@ impl<'a> KeyedItems<'a> {
     }
 }
 
-/// The key values of an item as one text; none when a key is missing or not a scalar.
+/// The key values of an item as one text; `None` if a key is missing or not a scalar.
 pub(super) fn composite_key(item: &Map<String, Value>, keys: &[String]) -> Option<String> {
     let mut out = String::new();
     for key in keys {

@@ -1,10 +1,11 @@
-//! Filling in what a schema gives a default for.
+//! Filling in the defaults of a schema.
 
 use serde_json::Value;
 
 use super::node::Node;
 
-/// Sets every missing field that has a default, also inside of defaults, and nulls that may not be null.
+/// Sets every missing field that has a default, also inside of defaults, and replaces nulls that are not
+/// allowed.
 pub(super) fn apply(node: &Node, value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,9 +1,9 @@
 //! The schema of one version of a custom resource, compiled once and used for every request.
 //!
-//! [`Schema`] does what kube-apiserver does with a custom resource between decoding and storing it: drop what
-//! is unknown ([`Schema::prune`]), fill in defaults ([`Schema::default`]) and refuse what is invalid
-//! ([`Schema::validate`]), with the same verdicts at the same fields. No object and no schema makes it panic, and
-//! a kind without validation rules pays nothing for them.
+//! [`Schema`] does what kube-apiserver does with a custom resource between decoding and storing it: drop
+//! unknown fields ([`Schema::prune`]), fill in defaults ([`Schema::default`]) and refuse invalid values
+//! ([`Schema::validate`]), with the same results for the same fields. No object and no schema makes it panic,
+//! and a kind without validation rules pays nothing for them.
 
 mod cause;
 mod correlate;
@@ -42,8 +42,8 @@ impl Schema {
         Ok(Self { root: Node::compile(open_api_v3)? })
     }
 
-    /// Drops the fields that the schema does not know and returns their paths, sorted. Nulls that are neither
-    /// allowed nor defaulted go, too.
+    /// Drops the fields that the schema does not know and returns their paths, sorted. Also drops nulls that
+    /// are neither allowed nor defaulted.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(&self.root, object)
     }
@@ -53,14 +53,14 @@ impl Schema {
         default::apply(&self.root, object);
     }
 
-    /// Adds why a new object, or an object changed from `old`, is refused; nothing when it is accepted.
+    /// Adds why a new object, or an object changed from `old`, is refused; adds nothing if it is accepted.
     pub(crate) fn validate(&self, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         let correlated = old.map(|old| Correlated::new(&self.root, object, old));
         validate::validate(&self.root, object, correlated.as_ref(), "", causes);
         self.validate_lists_and_rules(object, old, causes);
     }
 
-    /// The same for a write to the status subresource: only the values of the status are checked, but all rules.
+    /// The same for a write to the status subresource: checks only the values of the status, but all rules.
     pub(crate) fn validate_status(&self, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
         if let (Some(node), Some(status)) = (self.root.properties.get("status"), object.get("status")) {
             let correlated = old.get("status").map(|old| Correlated::new(node, status, old));
@@ -69,8 +69,8 @@ impl Schema {
         self.validate_lists_and_rules(object, Some(old), causes);
     }
 
-    /// Keyed lists and sets, and the validation rules, which are left out when one of the causes so far makes them
-    /// meaningless.
+    /// Checks keyed lists and sets, and the validation rules; the rules are skipped if an earlier cause makes
+    /// them meaningless.
     fn validate_lists_and_rules(&self, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         if self.root.has_lists {
             let mut before = Vec::new();

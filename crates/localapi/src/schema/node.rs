@@ -1,7 +1,7 @@
 //! One node of a structural schema, read from the OpenAPI JSON of a CRD version.
 //!
-//! Owns the shape: what a node may say, in types that validation can use without looking at JSON again. A keyword
-//! that would be ignored is an error: an object must not be accepted because a check is missing here.
+//! This module reads a node into types that validation can use without looking at JSON again. A keyword that
+//! would be ignored is an error: an object must not be accepted because a check is missing here.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) struct SchemaError {
 #[serde(rename_all = "camelCase", default)]
 #[expect(clippy::struct_excessive_bools, reason = "the keywords of a schema, read by name")]
 pub(crate) struct Node {
-    /// `type`, empty when absent.
+    /// `type`; empty if absent.
     #[serde(rename = "type")]
     pub(super) ty: String,
     pub(super) nullable: bool,
@@ -113,7 +113,7 @@ impl TryFrom<String> for Pattern {
     }
 }
 
-/// Keywords that restrict values and that no definition of ours uses.
+/// Keywords that restrict values and that none of our definitions uses.
 const UNSUPPORTED: [&str; 8] = [
     "$ref",
     "additionalItems",
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// The schema of a field: its property, or what `additionalProperties` says.
+    /// The schema of a field: its property, or that of `additionalProperties`.
     pub(super) fn field(&self, name: &str) -> Option<&Node> {
         self.properties.get(name).or_else(|| self.additional())
     }

@@ -1,7 +1,7 @@
-//! Where in an object a cause was found.
+//! The path in an object at which a cause was found.
 //!
-//! A path is a chain of borrowed steps on the stack and becomes text only when something is refused, so that
-//! validating a good object allocates nothing for it.
+//! A path is a chain of borrowed steps on the stack and becomes text only if something is refused, so that
+//! validating a valid object allocates nothing for it.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Dropping what a schema does not know.
 //!
-//! Unknown fields go unless the schema preserves them; nulls go where they are neither allowed nor defaulted.
-//! `apiVersion`, `kind` and `metadata` of a resource always stay.
+//! Unknown fields are removed unless the schema preserves them; nulls are removed where they are neither
+//! allowed nor defaulted. `apiVersion`, `kind` and `metadata` of a resource always stay.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::path::Path;
 
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Prunes an object of the kind; returns the sorted paths of the fields that were dropped.
+/// Prunes an object of the kind; returns the sorted paths of the dropped fields.
 pub(super) fn prune(node: &Node, object: &mut Value) -> Vec<String> {
     let mut dropped = Vec::new();
     if node.preserve_unknown {
@@ -65,7 +65,7 @@ fn walk(node: Option<&Node>, resource: bool, value: &mut Value, path: &Path<'_>,
     }
 }
 
-/// Below a node that preserves unknown fields, only what it declares is pruned.
+/// Below a node that preserves unknown fields, only declared fields are pruned.
 fn skip(node: Option<&Node>, resource: bool, value: &mut Value, path: &Path<'_>, dropped: &mut Vec<String>) {
     let Some(node) = node else { return };
     match value {

@@ -1,8 +1,8 @@
-//! The validation rules of a schema (CEL), and evaluating them on an object.
+//! The validation rules of a schema (CEL), and their evaluation on an object.
 //!
-//! The language and its library are the `kube-cel` crate's. What is here is what a rule means for an object: walks
-//! only where rules are; a transition rule runs where the old object has the same part, found by its keys in a keyed
-//! list; and a failure in a part that did not change is forgiven, unless the rule looks at the old value itself.
+//! The language and its library are the `kube-cel` crate's. This module applies rules to an object: it walks
+//! only where rules are; a transition rule runs if the old object has the same part, found by its keys in a
+//! keyed list; and a failure in an unchanged part is ignored, unless the rule itself uses the old value.
 
 use kube_cel::{CompiledSchema, ErrorKind, ValidationError};
 use serde_json::Value;
@@ -21,7 +21,7 @@ const REASONS: [&str; 4] =
 pub(super) struct Rules(CompiledSchema);
 
 impl Rules {
-    /// Compiles the rules of a schema's root; none if it has none.
+    /// Compiles the rules of a schema's root; `None` if it has none.
     pub(super) fn compile(schema: &Value) -> Result<Option<Self>, String> {
         if schema.get(RULES).and_then(Value::as_array).is_none_or(Vec::is_empty) {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Rules {
         Ok(Some(Self(compiled)))
     }
 
-    /// What people know a rule by: its message, or its text if it has none.
+    /// The name of a rule for people: its message, or its text without one.
     fn name<'r>(&'r self, rule: &'r str) -> &'r str {
         let known = self.0.validations.iter().flatten().find(|one| one.rule.rule == rule);
         known.and_then(|one| one.rule.message.as_deref()).unwrap_or(rule)
@@ -62,7 +62,7 @@ impl Rules {
     }
 }
 
-/// Takes the rules out of a part of a schema.
+/// Removes the rules from a part of a schema.
 fn remove_rules(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -74,7 +74,7 @@ fn remove_rules(schema: &mut Value) {
     }
 }
 
-/// Adds a cause for every rule that does not hold. `old` is the object before an update.
+/// Adds a cause for every rule that fails. `old` is the object before an update.
 pub(super) fn validate(
     node: &Node,
     new: &Value,
@@ -85,7 +85,7 @@ pub(super) fn validate(
     walk(node, new, old, &Path::root(), correlated, causes);
 }
 
-/// `around` is the smallest part around here that has a counterpart in the old object.
+/// `around` is the smallest enclosing part with a counterpart in the old object.
 fn walk(
     node: &Node,
     new: &Value,

@@ -1,6 +1,6 @@
 //! Checking values against a schema: types, ranges, patterns, formats, and the combinators.
 //!
-//! A part that did not change since the old object is not complained about.
+//! Unchanged parts of the old object are not checked.
 
 use serde_json::{Map, Number, Value};
 
@@ -9,7 +9,7 @@ use super::correlate::Correlated;
 use super::node::{Additional, Node};
 use super::path::Path;
 
-/// Adds why `value` does not follow `node`. Fields are reported below `prefix`, which the message leaves out.
+/// Adds why `value` does not match `node`. Fields are reported below `prefix`, which the message leaves out.
 pub(super) fn validate(
     node: &Node,
     value: &Value,
@@ -74,7 +74,7 @@ impl Validator<'_> {
         self.add(path, |at| Cause::type_invalid(at, found, &detail));
     }
 
-    /// The first broken rule of a text is reported, the others are not.
+    /// Only the first problem of a text is reported.
     fn check_text(&mut self, node: &Node, text: &str, path: &Path<'_>) {
         let length = text.chars().count();
         let value = || Value::String(text.to_owned());
@@ -181,7 +181,7 @@ impl Validator<'_> {
         }
     }
 
-    /// A combinator's own complaint has no field of its own; what one branch misses follows it.
+    /// A combinator's own error has no field; the errors of one branch follow it.
     fn unfit(&mut self, path: &Path<'_>, problem: &str, branch: Option<&Node>, value: &Value) {
         let detail = format!("{:?} {problem}", name(path));
         self.add(&Path::Root, |at| Cause::invalid_text(at, "", &detail));
@@ -208,7 +208,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether a value follows a branch of a combinator.
+/// Whether a value matches a branch of a combinator.
 fn valid(branch: &Node, value: &Value) -> bool {
     let mut causes = Vec::new();
     validate(branch, value, None, "", &mut causes);
@@ -219,7 +219,7 @@ fn name(path: &Path<'_>) -> String {
     if matches!(path, Path::Root) { String::new() } else { path.to_string() }
 }
 
-/// Whether a value is a number without a fraction, however it is written.
+/// Whether a value is a number without a fraction, in any notation.
 fn is_whole(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|float| float.fract() == 0.0)
 }

@@ -1,7 +1,8 @@
-//! The objects of one resource, and the recent events about them.
+//! The objects of one resource, and their recent events.
 //!
-//! Every event in the log carries the object before and after it, so that a list can be taken back to any resource
-//! version that the log still reaches. What falls out of the log is reported as revisions that the disk may forget.
+//! Every event in the log has the object before and after it, so that a list can be reverted to any resource
+//! version that is still in the log. Revisions that fall out of the log are reported, so that the disk can
+//! forget them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -12,12 +13,12 @@ use tokio::sync::watch;
 use super::key::{Key, Scope};
 use super::object::{Event, Object};
 
-/// How much of the past is kept, for each collection by itself.
+/// How much of the past is kept, for each collection separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History {
-    /// At most so many events.
+    /// The most events.
     pub(crate) events: usize,
-    /// At most so many bytes of JSON, but never fewer than a few events.
+    /// The most bytes of JSON, but never fewer than a few events.
     pub(crate) bytes: usize,
 }
 
@@ -33,9 +34,9 @@ const EVENTS_KEPT_ALWAYS: usize = 64;
 /// A resource version that is no longer, or not yet, known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreachable {
-    /// Older than the log; the oldest that can still be served is given.
+    /// Older than the log; with the oldest version that is still available.
     TooOld(u64),
-    /// Newer than anything that happened; the newest is given.
+    /// Newer than anything that happened; with the newest version.
     TooNew(u64),
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct Collection {
     objects: BTreeMap<Key, Arc<Object>>,
     log: VecDeque<Arc<Event>>,
     log_bytes: usize,
-    /// Events up to this version have left the log.
+    /// Events up to this version left the log.
     compacted: u64,
     changed: watch::Sender<u64>,
 }
@@ -115,12 +116,12 @@ impl Collection {
         self.compacted
     }
 
-    /// Told the version of every new event.
+    /// Receives the version of every new event.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Takes in an event and reports the revisions that are no longer needed.
+    /// Applies an event and reports the revisions that are no longer needed.
     pub(crate) fn apply(&mut self, event: Arc<Event>, history: History) -> Vec<u64> {
         self.set(&event);
         let version = event.version();
@@ -130,7 +131,7 @@ impl Collection {
         self.trim(history)
     }
 
-    /// Takes in an event that is older than the log: only its outcome counts.
+    /// Applies an event that is older than the log: only its result counts.
     pub(crate) fn apply_unlogged(&mut self, event: &Event) {
         self.set(event);
     }
@@ -222,7 +223,7 @@ mod tests {
             let event = Event::new(kind, now.clone(), previous.replace(now));
             forgotten.extend(collection.apply(Arc::new(event), history));
         }
-        // Left: the events 4 and 5; to undo 4, revision 3 is still there.
+        // The remaining events are 4 and 5; revision 3 is still needed to undo 4.
         assert_eq!(forgotten, [1, 2]);
         assert_eq!(collection.compacted(), 3);
         assert_eq!(collection.events_after(2, 10).unwrap_err(), Unreachable::TooOld(3));

@@ -1,4 +1,4 @@
-//! The one thread that writes: takes all that waits, writes it with one fsync, shows it to everyone.
+//! The only thread that writes: takes all waiting changes, writes them with one fsync, and publishes them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -8,7 +8,7 @@ use super::{CollectionName, CommitError, Phase, Shared, Waiting, lock};
 
 /// Commits until the store is closed or the disk fails.
 pub(super) fn run(shared: &Shared, mut disk: Disk) {
-    let _warden = Warden(shared);
+    let _warden = FailOnPanic(shared);
     let mut batch = Batch::default();
     while let Some(waiting) = next(shared) {
         batch.events = waiting.iter().map(|one| (one.collection.clone(), one.event.clone())).collect();
@@ -20,7 +20,7 @@ pub(super) fn run(shared: &Shared, mut disk: Disk) {
         let next = shared.publish(&batch.events);
         settle(shared, &batch.events);
         for one in waiting {
-            // A writer that went away does not mind.
+            // A writer that is gone needs no answer.
             let _ = one.done.send(Ok(()));
         }
         batch = next;
@@ -33,18 +33,18 @@ pub(super) fn run(shared: &Shared, mut disk: Disk) {
     }
 }
 
-/// Sees to it that nobody waits for a committer that broke down.
-struct Warden<'s>(&'s Shared);
+/// Fails all waiting writers if the committer panics.
+struct FailOnPanic<'s>(&'s Shared);
 
-impl Drop for Warden<'_> {
+impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            fail(self.0, Vec::new(), &CommitError::Disk("the committer broke down".to_owned()));
+            fail(self.0, Vec::new(), &CommitError::Disk("the committer panicked".to_owned()));
         }
     }
 }
 
-/// All that waits; nothing once the store is closed and everything is written.
+/// All waiting changes; `None` once the store is closed and everything is written.
 fn next(shared: &Shared) -> Option<Vec<Waiting>> {
     let mut pending = lock(&shared.pending);
     loop {
@@ -58,7 +58,7 @@ fn next(shared: &Shared) -> Option<Vec<Waiting>> {
     }
 }
 
-/// Readers find the events among the committed from now on.
+/// From now on readers find the events among the committed ones.
 fn settle(shared: &Shared, events: &[(CollectionName, Arc<Event>)]) {
     let mut pending = lock(&shared.pending);
     for (collection, event) in events {

@@ -1,8 +1,8 @@
-//! The file: every revision that still matters, in one redb table.
+//! The file: every revision that is still needed, in one redb table.
 //!
-//! A revision is one change: its resource version, the key, and the object after it (nothing for a deletion). One
-//! write appends one revision. The objects of today, and the recent events, are what reading the revisions in order
-//! gives; so nothing can disagree with anything. Revisions that the log no longer needs are removed with a later
+//! A revision is one change: its resource version, the key, and the object after it (empty for a deletion).
+//! One write appends one revision. Reading the revisions in order gives the present objects and the recent
+//! events, so nothing can be inconsistent. Revisions that the log no longer needs are removed with a later
 //! write, and the table `forgotten` says up to which version a collection's log reaches.
 
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ const FORGOTTEN: TableDefinition<&str, u64> = TableDefinition::new("forgotten");
 const FORMAT: TableDefinition<&str, u64> = TableDefinition::new("tenure-localapi");
 const FORMAT_VERSION: u64 = 1;
 
-/// The objects are in memory; the page cache only serves the writing of new revisions.
+/// The objects are in memory; the page cache is only for writing new revisions.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// Without an fsync a write, one in so many commits gets one nevertheless, so that pages are freed.
+/// Without an fsync per write, one in this many commits still gets one, so that pages are freed.
 const DEFERRED_COMMITS: u32 = 256;
 
 /// Why a file could not be opened as a local API's store.
@@ -79,17 +79,17 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
-    /// The objects in it do not fit together.
+    /// The objects in it are inconsistent.
     #[error("starting the local API from {path}: {reason}")]
     Start {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// What is inconsistent.
         reason: String,
     },
 }
 
-/// What one batch changes on disk.
+/// The changes of one batch on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// New events, by collection, in the order of their versions.
@@ -118,7 +118,7 @@ impl Disk {
         // redb checks what it reads, but was not written to survive every possible damage.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let mut database = open_or_create(path)?;
-            // Everything is read anyway; this also compares it with its checksums.
+            // Everything is read anyway; this also verifies the checksums.
             if !database.check_integrity().map_err(|error| refine(path, error))? {
                 tracing::warn!(path = %path.display(), "the local API's file was repaired");
             }
@@ -191,7 +191,8 @@ fn open_or_create(path: &Path) -> Result<redb::Database, OpenError> {
     if exists {
         return builder.open(path).map_err(|error| refine(path, error));
     }
-    // Killed half-way, a creation must not leave a file that cannot be opened: make it under another name.
+    // If a creation is killed half-way, it must not leave a file that cannot be opened: it is created under
+    // another name.
     let mut nascent = path.as_os_str().to_owned();
     nascent.push(".new");
     let nascent = PathBuf::from(nascent);
@@ -266,7 +267,7 @@ fn read_revisions(transaction: &redb::ReadTransaction, history: History) -> Resu
         if version <= collection.compacted() {
             collection.apply_unlogged(&event);
         } else {
-            // What no longer fits is forgotten on disk with the next write to this collection.
+            // What no longer fits is removed from disk with the next write to this collection.
             collection.apply(Arc::new(event), History { events: usize::MAX, bytes: usize::MAX });
         }
         committed.version = committed.version.max(version);
@@ -322,7 +323,7 @@ fn take_text(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
 }
 
 impl Revision<'_> {
-    /// The event that this revision was; none for a deletion of what was not there.
+    /// The event of this revision; `None` for a deletion of something missing.
     fn into_event(self, version: u64, collection: &Collection) -> Option<Event> {
         let key = Key::from(self.key);
         let previous = collection.get(self.key).cloned();

@@ -1,4 +1,4 @@
-//! Where an object is: its collection, and its name inside it.
+//! The location of an object: its collection, and its name in it.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 /// The name of a collection: `configmaps`, `leases.coordination.k8s.io`.
 pub(crate) type CollectionName = Arc<str>;
 
-/// An object's place inside its collection: `namespace/name`, or `name` outside namespaces.
+/// An object's location in its collection: `namespace/name`, or `name` outside namespaces.
 ///
-/// One string and not a pair, so that lists come in the order in which kube-apiserver lists: `a-b/x` before `a/x`.
+/// One string and not a pair, so that lists have the order of kube-apiserver: `a-b/x` before `a/x`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(Arc<str>);
 
 impl Key {
-    /// The key of the object `name` in `namespace`, or of a cluster-scoped one where that is empty.
+    /// The key of the object `name` in `namespace`, or of a cluster-scoped one if that is empty.
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() { Self(name.into()) } else { Self(format!("{namespace}/{name}").into()) }
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Which keys of a collection a list or a watch is about.
+/// The keys of a collection that a list or a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Every object.
@@ -88,7 +88,7 @@ impl Scope {
         }
     }
 
-    /// `key` relative to the scope, as continue tokens carry it.
+    /// `key` relative to the scope, as in continue tokens.
     pub(crate) fn relative<'k>(&self, key: &'k Key) -> &'k str {
         match self {
             Self::All => key.as_str(),

@@ -10,7 +10,7 @@
 //!  readers, watchers ◀── committed (objects and log, all of it on disk)
 //! ```
 //!
-//! - A version is handed out under one short lock, in the order of the queue; no lock is held across an fsync.
+//! - A version is assigned under one short lock, in the order of the queue; no lock is held across an fsync.
 //! - Readers see only what is on disk. A writer is answered after the same: concurrent writers share an fsync.
 //! - Without a file there is no committer: a proposal is published at once, in the caller's thread, so that a
 //!   simulated run replays.
@@ -60,12 +60,12 @@ struct Shared {
     pending: Mutex<Pending>,
     /// Wakes the committer.
     work: Condvar,
-    /// Tells the version up to which everything is committed.
+    /// Sends the version up to which everything is committed.
     settled: watch::Sender<u64>,
     history: History,
 }
 
-/// What is on disk, as memory.
+/// The state on disk, in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
     version: u64,
@@ -75,18 +75,18 @@ pub(crate) struct Committed {
 impl Committed {
     fn collection_mut(&mut self, name: &str) -> &mut Collection {
         if !self.collections.contains_key(name) {
-            // Nothing was ever said about it: its log reaches back to the beginning.
+            // Nothing was ever written to it: its log reaches back to the beginning.
             self.collections.insert(name.into(), Collection::new(0));
         }
-        // Just inserted where it was missing, so the fallback is never made.
+        // Inserted above if it was missing, so the fallback is never used.
         self.collections.entry(name.into()).or_insert_with(|| Collection::new(0))
     }
 }
 
-/// What was promised to nobody yet.
+/// Changes that nobody was told of yet.
 #[derive(Debug)]
 struct Pending {
-    /// The version last handed out.
+    /// The version last assigned.
     version: u64,
     /// The newest proposal about a key, until it is committed.
     newest: HashMap<CollectionName, HashMap<Key, Arc<Event>>>,
@@ -107,7 +107,7 @@ enum Phase {
     Memory,
     /// The committer takes proposals.
     Running,
-    /// No more proposals; the reason is given.
+    /// No more proposals; with the reason.
     Ended(CommitError),
 }
 
@@ -122,29 +122,29 @@ pub(crate) enum CommitError {
     Disk(String),
 }
 
-/// A change that a writer wants.
+/// A change that a writer proposes.
 #[derive(Debug)]
 pub(crate) struct Proposal {
-    /// Where.
+    /// The collection.
     pub(crate) collection: CollectionName,
-    /// Which object.
+    /// The object.
     pub(crate) key: Key,
-    /// The version of the object that the change was made from; none if it must not exist.
+    /// The version of the object that the change is based on; `None` if it must not exist.
     pub(crate) expected: Option<u64>,
     /// The object, or for a deletion its last state.
     pub(crate) draft: Draft,
-    /// Whether the object goes.
+    /// Whether the object is deleted.
     pub(crate) delete: bool,
-    /// Objects that must exist, and not be on their way out, for the change to be allowed.
+    /// Objects that must exist, and not be in deletion, for the change to be allowed.
     pub(crate) alive: Vec<(CollectionName, Key)>,
 }
 
-/// Why a proposal was not taken.
+/// Why a proposal was refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The object has changed since: look again.
+    /// The object has changed since: read it again.
     Stale,
-    /// One of those that must be alive is not.
+    /// One of the objects that must be alive is not.
     NotAlive,
     /// Nothing is written any more.
     Ended(CommitError),
@@ -158,7 +158,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The change, once it is durable and everyone can see it.
+    /// The change, once it is durable and visible.
     pub(crate) async fn settle(self) -> Result<Arc<Event>, CommitError> {
         if let Some(done) = self.done {
             done.await.unwrap_or(Err(CommitError::Closed))?;
@@ -172,7 +172,7 @@ impl Ticket {
 pub(crate) struct Latest {
     /// The object.
     pub(crate) object: Option<Arc<Object>>,
-    /// Once this version is committed, what was seen here is durable.
+    /// Once this version is committed, what was read here is durable.
     pub(crate) settled_at: u64,
 }
 
@@ -220,7 +220,7 @@ impl Store {
         Self { shared: Arc::new(shared), committer: Mutex::new(None) }
     }
 
-    /// Takes no more writes, waits for those under way and releases the file. Reads go on.
+    /// Accepts no more writes, waits for those in progress and releases the file. Reads continue to work.
     pub(crate) fn close(&self) {
         {
             let mut pending = lock(&self.shared.pending);
@@ -280,8 +280,8 @@ impl Store {
         self.read().collections.keys().cloned().collect()
     }
 
-    /// Events of a collection after `version`, oldest first, at most `limit`, and the version that they reach to:
-    /// that of the last one, or, when there are no more, the newest of all.
+    /// Events of a collection after `version`, oldest first, at most `limit`, and the version that they
+    /// reach: that of the last one, or the newest of all if there are no more.
     pub(crate) fn events_after(
         &self,
         collection: &str,
@@ -300,7 +300,7 @@ impl Store {
         Ok((events, reached))
     }
 
-    /// Every event of every collection after `version`, oldest first, and the version that they reach to.
+    /// Every event of every collection after `version`, oldest first, and the version that they reach.
     #[expect(clippy::type_complexity, reason = "a list of events with their collections, and a version")]
     pub(crate) fn changes_since(
         &self,
@@ -316,7 +316,7 @@ impl Store {
         Ok((changes, committed.version))
     }
 
-    /// Told the version of every event of a collection.
+    /// Receives the version of every event of a collection.
     pub(crate) fn subscribe(&self, collection: &str) -> watch::Receiver<u64> {
         if let Some(collection) = self.read().collections.get(collection) {
             return collection.subscribe();
@@ -325,19 +325,20 @@ impl Store {
         committed.collection_mut(collection).subscribe()
     }
 
-    /// Told whenever anything is committed.
+    /// Notified of every commit.
     pub(crate) fn subscribe_all(&self) -> watch::Receiver<u64> {
         self.shared.settled.subscribe()
     }
 
-    /// The object as the next writer must take it: proposed, if not committed.
+    /// The object as the next writer must see it: proposed, if not committed.
     pub(crate) fn latest(&self, collection: &str, key: &Key) -> Latest {
         let pending = lock(&self.shared.pending);
         let object = self.shared.newest(&pending, collection, key);
         Latest { object, settled_at: pending.version }
     }
 
-    /// Waits until `version` is committed, so that what was seen in [`Store::latest`] can be told to a client.
+    /// Waits until `version` is committed, so that what was read by [`Store::latest`] can be sent to a
+    /// client.
     pub(crate) async fn settled(&self, version: u64) -> Result<(), CommitError> {
         let mut settled = self.shared.settled.subscribe();
         loop {
@@ -353,7 +354,7 @@ impl Store {
         }
     }
 
-    /// Puts a change in line for the disk, if it still fits.
+    /// Queues a change for the disk, if it is still valid.
     pub(crate) fn propose(&self, proposal: Proposal) -> Result<Ticket, Refused> {
         let Proposal { collection, key, expected, draft, delete, alive } = proposal;
         let mut pending = lock(&self.shared.pending);
@@ -410,7 +411,7 @@ impl Shared {
         committed.collections.get(collection)?.get(key.as_str()).cloned()
     }
 
-    /// Lets everyone see events, and reports what the disk may forget from now on.
+    /// Makes events visible, and returns what the disk may forget from now on.
     fn publish(&self, events: &[(CollectionName, Arc<Event>)]) -> disk::Batch {
         let mut next = disk::Batch::default();
         let version = {
@@ -431,7 +432,7 @@ impl Shared {
     }
 }
 
-/// A lock whose holder panicked is as good as any: every critical section here leaves whole states behind.
+/// A lock whose holder panicked is still usable: every critical section here leaves consistent states.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

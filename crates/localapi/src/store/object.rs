@@ -1,7 +1,7 @@
-//! A stored object, its JSON text written once, and the events about it.
+//! A stored object, its JSON text written once, and its events.
 //!
-//! A draft is serialised before its resource version is known, outside every lock; the version is then spliced
-//! into the text. Lists, watches and the disk share that one text.
+//! A draft is serialised before its resource version is known, outside every lock; the version is then
+//! inserted into the text. Lists, watches and the disk share that one text.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,15 +13,15 @@ use super::key::Key;
 /// An object at one resource version. Never changes.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Where it is.
+    /// Its location.
     pub(crate) key: Key,
     /// Its resource version.
     pub(crate) version: u64,
     /// The object, with `metadata.resourceVersion`.
     pub(crate) value: Value,
-    /// The same as text, `apiVersion` and `kind` first.
+    /// The same as text, with `apiVersion` and `kind` first.
     pub(crate) json: Bytes,
-    /// Where in `json` the text goes on after `apiVersion` and `kind`.
+    /// The position in `json` after `apiVersion` and `kind`.
     rest_at: usize,
 }
 
@@ -109,7 +109,7 @@ fn write_field(out: &mut Vec<u8>, name: &str, value: &Value) {
     write_json(out, value);
 }
 
-/// Writing JSON values into memory cannot fail: their keys are strings and a vector takes every byte.
+/// Writing JSON values into memory cannot fail: their keys are strings and a vector accepts every byte.
 fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     if let Err(error) = serde_json::to_writer(&mut *out, value) {
         tracing::error!(%error, "an object could not be written as JSON");
@@ -117,10 +117,10 @@ fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     }
 }
 
-/// What happened to an object.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
-    /// It came into being.
+    /// It was created.
     Added,
     /// It changed.
     Modified,
@@ -129,7 +129,7 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
-    /// The word on the wire.
+    /// The text on the wire.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -162,12 +162,12 @@ impl Event {
         self.object.version
     }
 
-    /// The object as it is after the event: none after a deletion.
+    /// The object after the event: `None` after a deletion.
     pub(crate) fn present(&self) -> Option<&Arc<Object>> {
         (self.kind != EventKind::Deleted).then_some(&self.object)
     }
 
-    /// The line that a watcher who sees everything is sent; made once, shared by all.
+    /// The line for a watcher that sees everything; made once, shared by all.
     pub(crate) fn frame(&self) -> Bytes {
         self.frame.get_or_init(|| frame(self.kind, &self.object.json)).clone()
     }

@@ -1,4 +1,4 @@
-//! Putting a pod on a node.
+//! Binding a pod to a node.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::status::{Grouped, Status, quote};
 use crate::store::Key;
 
 impl Writer<'_> {
-    /// Binds the pod at `name` to the node that the binding names, unless it has one.
+    /// Binds the pod `name` to the node that the binding names, unless it already has one.
     pub(crate) async fn bind(&self, namespace: &str, name: &str, binding: &Value) -> Result<(), Status> {
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {

@@ -11,13 +11,13 @@ use crate::status::{Grouped, Status};
 use crate::store::Key;
 use crate::{kinds, meta, names};
 
-/// How often another name is tried when a generated one is taken.
+/// How many names are tried if a generated one is taken.
 const NAME_ATTEMPTS: usize = 8;
 
-/// A generated name is at most this long before its random end.
+/// The longest prefix of a generated name.
 const LONGEST_PREFIX: usize = 58;
 
-/// What random ends are made of: nothing that spells a word, nothing that looks like something else.
+/// The alphabet of random suffixes: it spells no words, and no characters look alike.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Writer<'_> {
@@ -49,7 +49,7 @@ impl Writer<'_> {
         Err(refused.unwrap_or_else(|| Status::internal("no name was generated")))
     }
 
-    /// Acts on complaints about unknown fields.
+    /// Handles complaints about unknown fields.
     fn weigh(&self, complaints: Vec<String>) -> Result<Vec<String>, Status> {
         match self.options.strictness {
             Strictness::Ignore => Ok(Vec::new()),
@@ -77,7 +77,7 @@ impl Writer<'_> {
         name
     }
 
-    /// Creates an object whose name is settled. Warnings go with the answer, whatever it is.
+    /// Creates an object with a final name. Warnings are sent with any answer.
     pub(super) async fn create_named(
         &self,
         namespace: &str,
@@ -107,7 +107,7 @@ impl Writer<'_> {
             return Err(self.invalid(&value, &causes));
         }
         warnings.extend(self.content_warnings(&value, None));
-        // The real server checks it where it stores, which a dry run does not come to.
+        // The real server checks this when it stores, so not in a dry run.
         if !self.options.dry_run && !["", "0"].contains(&meta::text(&value, "resourceVersion")) {
             return Err(Status::plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -143,7 +143,7 @@ impl Writer<'_> {
             if let Some(event) = self.commit(&key, None, stored, false, alive).await? {
                 return Ok(Outcome::Stored(event.object.clone()));
             }
-            // Either someone else made it, or its home is going away: the next look tells.
+            // Either another client created it, or its namespace is being deleted: the next read tells.
             self.check_home(namespace, &name).await?;
         }
     }

@@ -1,4 +1,4 @@
-//! Deleting one object or many: preconditions, grace, finalizers, what becomes of dependents.
+//! Deleting one object or many: preconditions, grace, finalizers, dependents.
 
 use futures::StreamExt;
 use http::StatusCode;
@@ -14,32 +14,32 @@ use crate::schema::{Cause, Path};
 use crate::status::{Grouped, Status};
 use crate::store::{Key, Object};
 
-/// What becomes of the objects that an object owns.
+/// What happens to the objects that an object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// They go after it.
+    /// They are deleted after it.
     Background,
-    /// They go before it.
+    /// They are deleted before it.
     Foreground,
-    /// They stay, ownerless.
+    /// They stay without an owner.
     Orphan,
 }
 
 /// The finalizer that keeps an object until its dependents are gone.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer that keeps an object until its dependents are ownerless.
+/// The finalizer that keeps an object until its dependents have no owner.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// Deletions of one collection under way at once, so that they share commits.
+/// How many deletions of one collection are in progress at once, so that they share commits.
 const AT_ONCE: usize = 64;
 
-/// How something is to be deleted.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
     pub(crate) grace_seconds: Option<i64>,
     pub(crate) propagation: Option<Propagation>,
-    /// The older way to say it: dependents stay.
+    /// The older form: dependents stay.
     pub(crate) orphan: Option<bool>,
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
@@ -128,20 +128,20 @@ fn typed<T>(
     }
 }
 
-/// What a deletion does next.
+/// The next step of a deletion.
 enum Step {
-    /// The object is kept, changed to this.
+    /// Keep the object, with this change.
     Mark(Value),
-    /// The object is kept, changed to this, and then goes.
+    /// Store this change, then delete the object.
     MarkAndDelete(Value),
-    /// The object goes.
+    /// Delete the object.
     Delete,
-    /// The object is already on its way.
+    /// The object is already being deleted.
     Wait,
 }
 
 impl Writer<'_> {
-    /// Deletes the object at `name`, or begins to.
+    /// Deletes the object `name`, or begins to.
     pub(crate) async fn delete(
         &self,
         namespace: &str,
@@ -207,7 +207,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes everything that is selected, and answers with what that was.
+    /// Deletes all selected objects, and returns them.
     pub(crate) async fn delete_collection(
         &self,
         selection: &Selection,
@@ -308,7 +308,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The finalizers that the garbage collector needs for this deletion; none if they are already right.
+    /// The finalizers that the garbage collector needs for this deletion; `None` if they are already right.
     fn deletion_finalizers(&self, value: &Value, options: &DeleteOptions) -> Option<Vec<String>> {
         if self.resource.builtin().is_some_and(|builtin| builtin.traits.uncollected) {
             return None;
@@ -365,7 +365,7 @@ impl Writer<'_> {
         Grace::Seconds(period)
     }
 
-    /// The answer about an object that is gone.
+    /// The answer about a deleted object.
     fn deleted(&self, object: &Object, value: Value) -> Written {
         let returns = self.resource.builtin().is_some_and(|builtin| builtin.traits.returns_deleted);
         let outcome = if returns {
@@ -385,15 +385,15 @@ impl Writer<'_> {
 }
 
 enum Grace {
-    /// The pod has been given its time already.
+    /// The pod already got its time.
     Pending,
-    /// It has so long from now.
+    /// It has this long from now.
     Seconds(i64),
     /// Its time was zero.
     Over,
 }
 
-/// Marks an object as on its way out.
+/// Marks an object as being deleted.
 pub(crate) fn mark(value: &mut Value, now: &str) {
     if !meta::is_terminating(value) {
         if meta::generation(value) > 0 {
@@ -405,7 +405,7 @@ pub(crate) fn mark(value: &mut Value, now: &str) {
     meta::set(value, "deletionGracePeriodSeconds", json!(0));
 }
 
-/// The answer about an object that is still there.
+/// The answer about an object that still exists.
 fn deleting(options: &DeleteOptions, outcome: Outcome) -> Written {
     let code = if options.orphan == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
     Written { code, outcome, warnings: Vec::new() }

@@ -1,7 +1,7 @@
-//! Writing objects: what a creation, a replacement, a patch and a deletion mean, and what each refuses.
+//! Writing objects: the meaning of creations, replacements, patches and deletions, and what each refuses.
 //!
-//! Every write is decided outside all locks from the newest state of the object, and then proposed to the store on
-//! the condition that this state has not changed. If it has, the decision is made again.
+//! Every write is decided outside all locks from the newest state of the object, and then proposed to the
+//! store on condition that this state has not changed. If it has, the decision is made again.
 
 mod bind;
 mod create;
@@ -25,10 +25,10 @@ use crate::status::{Grouped, Status};
 use crate::store::{CommitError, Draft, Event, Key, Object, Proposal, Refused};
 use crate::{meta, names, present};
 
-/// What a write answers.
+/// The answer to a write.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// 200 or 201, or 202 for a deletion that goes on.
+    /// 200 or 201, or 202 for a deletion in progress.
     pub(crate) code: StatusCode,
     /// The object, or a `Status` of success.
     pub(crate) outcome: Outcome,
@@ -36,28 +36,28 @@ pub(crate) struct Written {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What a write left behind.
+/// The result of a write.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// An object as it is stored.
     Stored(Arc<Object>),
-    /// An object that is not stored: a dry run, or the last word on one that is gone.
+    /// An object that is not stored: of a dry run, or the last state of a deleted one.
     Unstored(Value),
-    /// A `Status` about an object that is gone.
+    /// A `Status` about a deleted object.
     Gone(Value),
 }
 
 /// The parameters that all writes share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteOptions {
-    /// Answer, but change nothing.
+    /// Answer without a change.
     pub(crate) dry_run: bool,
-    /// What to do about unknown fields.
+    /// How to handle unknown fields.
     pub(crate) strictness: Strictness,
 }
 
 impl WriteOptions {
-    /// Reads and checks them; `kind` is their name in a refusal, such as `CreateOptions`.
+    /// Reads and checks them; `kind` is their name in an error, such as `CreateOptions`.
     pub(crate) fn parse(query: &Query, kind: &str) -> Result<Self, Status> {
         let mut causes = Vec::new();
         let manager = query.text("fieldManager");
@@ -87,7 +87,7 @@ impl WriteOptions {
     }
 }
 
-/// Whether nothing is to be changed.
+/// Whether it is a dry run.
 fn dry_run(values: &[&str], causes: &mut Vec<Cause>) -> bool {
     if values.iter().any(|value| *value != "All") {
         causes.push(Cause {
@@ -108,7 +108,7 @@ pub(crate) struct Writer<'c> {
 }
 
 impl Writer<'_> {
-    /// The value as it goes into the store.
+    /// The value in the stored form.
     fn to_stored(&self, mut value: Value) -> Value {
         match &self.resource.nature {
             Nature::Builtin(_) => value,
@@ -120,7 +120,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Proposes a state of an object and waits until it is on disk; none if someone else was faster.
+    /// Proposes a state of an object and waits until it is on disk; `None` if another writer was faster.
     async fn commit(
         &self,
         key: &Key,
@@ -144,7 +144,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A refusal that rests on the newest state may be told once that state is on disk.
+    /// A refusal that depends on the newest state may be sent once that state is on disk.
     async fn refuse(&self, settled_at: u64, status: Status) -> Status {
         match self.core.store.settled(settled_at).await {
             Ok(()) => status,
@@ -157,7 +157,7 @@ impl Writer<'_> {
         present::value(self.resource, object).into_owned()
     }
 
-    /// Adds the causes that concern the kind, after those that concern the metadata.
+    /// Adds the causes of the kind, after those of the metadata.
     fn kind_causes(&self, value: &Value, old: Option<&Value>, part: Part, causes: &mut Vec<Cause>) {
         match &self.resource.nature {
             Nature::Builtin(builtin) if part == Part::Whole => {
@@ -180,7 +180,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Causes that concern `kind` and `apiVersion` of a custom resource.
+    /// Causes about `kind` and `apiVersion` of a custom resource.
     fn type_causes(&self, value: &Value) -> Vec<Cause> {
         let mut causes = Vec::new();
         for (field, expected) in [("kind", &self.resource.kind), ("apiVersion", &self.resource.api_version)] {
@@ -193,7 +193,7 @@ impl Writer<'_> {
     }
 
     fn invalid(&self, value: &Value, causes: &[Cause]) -> Status {
-        // A custom resource may have claimed to be something else; a refusal takes it at its word.
+        // A custom resource may claim to be something else; an error uses its claim.
         let (api_version, kind) = (value["apiVersion"].as_str(), value["kind"].as_str());
         let kind = match (&self.resource.nature, api_version, kind) {
             (Nature::Custom(_), Some(api_version), Some(kind)) => {
@@ -204,7 +204,7 @@ impl Writer<'_> {
         Status::invalid(kind, meta::text(value, "name"), causes)
     }
 
-    /// Warnings that the object's content earns.
+    /// Warnings about the object's content.
     fn content_warnings(&self, value: &Value, old: Option<&Value>) -> Vec<String> {
         match &self.resource.nature {
             Nature::Builtin(_) => Vec::new(),
@@ -215,7 +215,7 @@ impl Writer<'_> {
     }
 }
 
-/// Lets the namespace of the path stand in the object, or refuses another one.
+/// Sets the object's namespace from the path, or refuses another one.
 fn settle_namespace(namespace: &str, value: &mut Value) -> Result<(), Status> {
     let given = meta::text(value, "namespace");
     if given == namespace {
@@ -244,12 +244,12 @@ pub(crate) fn not_stored(error: &CommitError) -> Status {
     }
 }
 
-/// The namespace that an object lives in, for the store's check that it is there.
+/// The namespace of an object, for the store's check that it exists.
 fn home(namespace: &str) -> (Arc<str>, Key) {
     (NAMESPACES.into(), Key::new("", namespace))
 }
 
-/// Owner references without exact repetitions; says which were repeated.
+/// Removes exact duplicates of owner references; returns which were repeated.
 fn dedupe_owners(value: &mut Value) -> Option<String> {
     let owners = meta::owners(value);
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());

@@ -14,38 +14,38 @@ use crate::status::{Grouped, MODIFIED, Status};
 use crate::store::{Key, Object};
 use crate::{kinds, meta, names};
 
-/// Which part of an object a request may change.
+/// The part of an object that a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All but the status, if that is a place of its own.
+    /// All but the status, if that is a subresource.
     Whole,
     /// The status.
     Status,
 }
 
-/// What a request wants to be different.
+/// The change of a request.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// The object is to be this.
+    /// Replace the object by this.
     Replace(Shaped),
-    /// The object is to be changed like this.
+    /// Apply this patch to the object.
     Patch(Patch),
-    /// The object is to have another number of replicas.
+    /// Change the number of replicas.
     Scale(ScaleChange),
 }
 
-/// What is to become of an object.
+/// The decision about an object.
 pub(crate) enum Verdict {
-    /// Nothing: it is already so.
+    /// Nothing changes.
     Same,
-    /// This.
+    /// Store this.
     Put(Value),
-    /// It goes: a deletion waited only for the last finalizer. The answer shows this.
+    /// Delete it: a deletion only waited for the last finalizer. The answer shows this.
     Delete(Value),
 }
 
 impl Writer<'_> {
-    /// Changes the object at `name`, or creates it where the kind allows that.
+    /// Changes the object `name`, or creates it if the kind allows that.
     pub(crate) async fn update(
         &self,
         namespace: &str,
@@ -78,14 +78,14 @@ impl Writer<'_> {
                         let uid = meta::text(&shaped.value, "uid");
                         if uid.is_empty() {
                             let mut value = shaped.value.clone();
-                            // Whoever names no uid means whatever has the name, of any version: also nothing.
-                            // A dry run shows it nevertheless.
+                            // A request without a UID means any object of the name and version, even none. A
+                            // dry run shows it nevertheless.
                             if !self.options.dry_run {
                                 meta::remove(&mut value, "resourceVersion");
                             }
                             return self.create_named(namespace, value, warnings).await;
                         }
-                        // What was deleted is not brought back by someone who still knows it.
+                        // A client that still knows a deleted object does not bring it back.
                         Status::conflict(self.resource.grouped(), name, &other_uid(uid, ""))
                     }
                     _ => Status::not_found(self.resource.grouped(), name),
@@ -120,7 +120,7 @@ impl Writer<'_> {
             if self.options.dry_run {
                 return Ok(written(Outcome::Unstored(value)));
             }
-            // A deletion is remembered as the last stored state.
+            // A deletion records the last stored state.
             let draft = if delete { existing.value.clone() } else { self.to_stored(value.clone()) };
             if let Some(event) = self.commit(&key, Some(existing.version), draft, delete, Vec::new()).await? {
                 return Ok(written(if delete {
@@ -178,7 +178,7 @@ impl Writer<'_> {
         self.judge(existing, value, part, warnings)
     }
 
-    /// Decides what becomes of an object that is to be `value`.
+    /// Decides about an object that should become `value`.
     pub(crate) fn judge(
         &self,
         existing: &Object,
@@ -277,13 +277,13 @@ impl Writer<'_> {
                 return causes;
             }
         }
-        // The kind's own rules look at the metadata once more.
+        // The kind's own rules check the metadata once more.
         names::validate_update(new_meta, old_meta, &path, &mut causes);
         self.kind_causes(value, Some(old), part, &mut causes);
         causes
     }
 
-    /// Whether a deletion waited only for this change.
+    /// Whether a deletion only waited for this change.
     fn may_go(&self, value: &Value, old: &Value) -> bool {
         let grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
         let holds = self.resource.kind == "Namespace"
@@ -319,7 +319,7 @@ fn check_name(value: &Value, name: &str) -> Result<(), Status> {
     )))
 }
 
-/// What no update changes, whatever it says.
+/// Reverts what no update may change.
 fn keep_system_fields(value: &mut Value, old: &Value) {
     if meta::text(value, "uid").is_empty() {
         meta::copy(value, old, "uid");

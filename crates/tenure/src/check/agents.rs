@@ -1,4 +1,4 @@
-//! Agents against objects, against each other, and against their kernels.
+//! Compares agents with objects, with each other, and with their kernels.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,9 +10,9 @@ use tenure_view::{Hold, Node};
 use super::Findings;
 use crate::snapshot::Snapshot;
 
-/// What an agent calls its pools of slices: this, and the name of the `NodeSlicePool`.
+/// The prefix of an agent's pools of slices, before the name of the `NodeSlicePool`.
 const SLICES: &str = "whereabouts/";
-/// A pod that waits this many seconds waits for something that does not come by itself.
+/// After this many seconds, a waiting pod waits for something that does not come by itself.
 const LONG: i64 = 30;
 
 pub(super) fn compare(snapshot: &Snapshot, findings: &mut Findings) {
@@ -75,7 +75,7 @@ fn state(snapshot: &Snapshot, node: &Node, findings: &mut Findings) {
     }
 }
 
-/// The node's blocks against the objects.
+/// Compares the node's blocks with the objects.
 fn blocks(snapshot: &Snapshot, node: &Node, findings: &mut Findings) {
     let subject = |block: &str| format!("node {}: block {block}", node.node);
     let objects: BTreeMap<String, &AddressBlock> =
@@ -135,7 +135,7 @@ fn blocks(snapshot: &Snapshot, node: &Node, findings: &mut Findings) {
     }
 }
 
-/// The node's holds against its blocks.
+/// Compares the node's holds with its blocks.
 fn holds(node: &Node, findings: &mut Findings) {
     for hold in node.holds.iter().filter(|hold| hold.block.is_none()) {
         findings.differ(
@@ -161,9 +161,9 @@ fn holds(node: &Node, findings: &mut Findings) {
     }
 }
 
-/// An address has one holder, on all nodes together.
+/// An address has one holder among all nodes.
 fn held_twice(snapshot: &Snapshot, findings: &mut Findings) {
-    // Networks of Whereabouts' with names of their own may have the same addresses.
+    // Whereabouts' networks with names of their own may have the same addresses.
     let mut holders: BTreeMap<(String, IpAddr), Vec<String>> = BTreeMap::new();
     for node in snapshot.agents.values().filter_map(|told| told.as_ref().ok()) {
         for hold in &node.holds {

@@ -1,4 +1,4 @@
-//! Objects among themselves: pools, blocks, requests and nodes.
+//! Compares objects with each other: pools, blocks, requests and nodes.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use tenure_ipam::{Cidr, IntervalSet};
 use super::Findings;
 use crate::snapshot::{Snapshot, networks, subnet};
 
-/// What the controller answers in milliseconds is late after this many seconds.
+/// The controller answers in milliseconds; after this many seconds it is late.
 const LATE: i64 = 60;
-/// What a node takes away at once is left over after this many seconds.
+/// A node deletes its requests at once; after this many seconds one is left over.
 const LEFT_OVER: i64 = 300;
 
 pub(super) fn compare(snapshot: &Snapshot, findings: &mut Findings) {
@@ -133,9 +133,9 @@ fn one_block(
     }
     match block.node() {
         _ if block.is_reserved() => {}
-        // The controller owns it, for claims.
+        // It belongs to the controller, for claims.
         None if block.is_floating() => {}
-        // It is nobody's: an older pool has its addresses.
+        // It belongs to nobody: an older pool has its addresses.
         None if block.is_withheld() => {}
         None => findings.differ(
             "block-without-node",
@@ -162,8 +162,8 @@ fn one_block(
     }
 }
 
-/// Blocks that share addresses. Networks are nested or apart, so in sorted order one that contains the next is the last
-/// one that was not left behind.
+/// Blocks that share addresses. Networks are nested or disjoint, so in sorted order the one that contains the
+/// next is the last one that has not ended yet.
 fn blocks_overlap(snapshot: &Snapshot, findings: &mut Findings) {
     let carved = snapshot.blocks.iter().filter(|block| !block.is_withheld());
     let with_networks = carved.flat_map(|block| networks(block).map(move |it| (it, block)));
@@ -220,7 +220,7 @@ fn one_request(snapshot: &Snapshot, request: &BlockRequest, findings: &mut Findi
     }
 }
 
-/// Whether something has been being deleted for longer than this.
+/// Whether the deletion of an object takes longer than this.
 fn is_stuck<K: Resource>(object: &K, now: Timestamp, seconds: i64) -> bool {
     let since = object.meta().deletion_timestamp.as_ref();
     since.is_some_and(|since| now.as_second() - since.0.as_second() > seconds)

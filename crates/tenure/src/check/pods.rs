@@ -1,4 +1,4 @@
-//! Pods against holds: every pod with an address of a pool has a hold, and every hold has its pod.
+//! Compares pods with holds: every pod with an address of a pool has a hold, and every hold has its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -34,14 +34,14 @@ fn pod_has_hold(
     findings: &mut Findings,
 ) {
     for address in pod.addresses.iter().filter(|address| is_ours(**address, engines)) {
-        // Pods of a system that was here before have their addresses in reserved blocks.
+        // Pods of an earlier system have their addresses in reserved blocks.
         if snapshot.blocks.iter().any(|block| block.is_reserved() && has(block, (*address).into())) {
             continue;
         }
         let subject = format!("pod {}", pod.label());
         match snapshot.agents.get(&pod.node) {
             None => findings.unseen(format!("node {}", pod.node), "no agent was asked, and pods have addresses of our pools"),
-            // Said of the node already.
+            // Already reported for the node.
             Some(Err(_)) => {}
             Some(Ok(node)) => match node.holds.iter().find(|hold| hold.addresses.contains(address)) {
                 None => findings.differ(
@@ -68,7 +68,7 @@ fn hold_has_pod(
     known: &BTreeMap<(&str, &str), &PodFacts>,
     findings: &mut Findings,
 ) {
-    // Without a pod's name it is no business of Kubernetes.
+    // Without a pod's name it has nothing to do with Kubernetes.
     let Some(pod) = &hold.holder.pod else { return };
     let problem = match known.get(&(pod.namespace.as_str(), pod.name.as_str())) {
         None => "there is no such pod".to_owned(),
@@ -76,7 +76,8 @@ fn hold_has_pod(
             format!("the pod of this name is another one (UID {})", found.uid)
         }
         Some(found) if found.node != node.node => format!("the pod of this name runs on node {}", found.node),
-        // A pod that has ended keeps its sandbox for a while, and one that starts has no address in its status yet.
+        // A pod that ended keeps its sandbox for a while, and one that starts has no address in its status
+        // yet.
         Some(_) => return,
     };
     let addresses = hold.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");

@@ -1,4 +1,4 @@
-//! Whereabouts' ranges: ledgers, reservations, slices and pods among themselves.
+//! Compares Whereabouts' ledgers, reservations, slices and pods with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ fn one_ledger(snapshot: &Snapshot, ledger: &IPPool, findings: &mut Findings) {
 fn recorded_twice(snapshot: &Snapshot, findings: &mut Findings) {
     let mut holders: BTreeMap<(String, Address), Vec<Recorded<'_>>> = BTreeMap::new();
     for recorded in snapshot.ranges.records() {
-        // Networks with enable_overlapping_ranges: false do not say it of other ranges.
+        // This does not hold across ranges for networks with enable_overlapping_ranges: false.
         holders.entry((recorded.network.clone(), recorded.address)).or_default().push(recorded);
     }
     for ((network, address), all) in holders.into_iter().filter(|(_, all)| all.len() > 1) {
@@ -86,7 +86,7 @@ fn recorded_twice(snapshot: &Snapshot, findings: &mut Findings) {
     }
 }
 
-/// Where ranges overlap every record has its reservation, and every reservation its record.
+/// Where ranges overlap, every record has its reservation, and every reservation its record.
 fn reservations(snapshot: &Snapshot, findings: &mut Findings) {
     let reserved: BTreeMap<String, &str> =
         snapshot.ranges.reservations.iter().map(|it| (it.name_any(), it.spec.podref.as_str())).collect();

@@ -1,4 +1,5 @@
-//! Who answers at an address that several have: each says its own name, and somebody asks all the time.
+//! Which host answers at an address that several have: each answers with its own name, and a client asks
+//! continuously.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,37 +13,37 @@ use anyhow::{Context, Result};
 use tenure_handles::{Clock, SystemClock};
 use tenure_linux::netns::NetNs;
 
-/// The port of those who answer.
+/// The port of the answerers.
 const PORT: u16 = 7;
-/// How often somebody asks.
+/// How often the client asks.
 const EVERY: Duration = Duration::from_millis(2);
-/// How often is looked whether it is over.
+/// How often to check for the end.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the last answers may take.
 const LAST: Duration = Duration::from_millis(200);
 
-/// Answers with a name at an address, as long as this lives.
+/// Answers with a name at an address as long as this lives.
 pub(crate) struct Answerer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Questions without end.
+/// A continuous stream of questions.
 pub(crate) struct Asking {
     stop: Arc<AtomicBool>,
     heard: Arc<Mutex<Heard>>,
     flows: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// What became of them.
+/// The results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) sent: u64,
-    /// By the name that answered.
+    /// By the answering name.
     pub(crate) answers: BTreeMap<String, u64>,
     /// The longest time between two answers from one address.
     pub(crate) longest_gap: Duration,
-    /// When a name was heard for the first time.
+    /// When each name answered for the first time.
     first: BTreeMap<String, Duration>,
 }
 
@@ -55,7 +56,7 @@ impl Answerer {
             let mut buffer = [0; 64];
             while !stopped.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-                // Whoever cannot be reached asks again.
+                // A client that cannot be reached asks again.
                 let _ = socket.send_to(&[&buffer[..length], name.as_bytes()].concat(), from);
             }
         };
@@ -96,12 +97,12 @@ impl Asking {
         lock(&self.heard).answers.get(name).copied().unwrap_or_default()
     }
 
-    /// When a name was heard for the first time.
+    /// When a name answered for the first time.
     pub(crate) fn first_of(&self, name: &str) -> Option<Duration> {
         lock(&self.heard).first.get(name).copied()
     }
 
-    /// Ends it.
+    /// Ends the stream.
     pub(crate) fn end(self) -> Result<Heard> {
         self.stop.store(true, Ordering::Relaxed);
         for flow in self.flows {
@@ -118,7 +119,7 @@ impl Heard {
         self.answers.values().sum()
     }
 
-    /// Notes an answer, and since when there was none before.
+    /// Records an answer and the gap before it.
     fn note(&mut self, name: &str, at: Duration, last: Option<Duration>) {
         *self.answers.entry(name.to_owned()).or_default() += 1;
         self.first.entry(name.to_owned()).or_insert(at);
@@ -157,7 +158,7 @@ fn ask_until(
             missing += 1;
             lock(heard).sent += 1;
             match socket.send_to(&number.to_be_bytes(), target) {
-                // Not answered, then.
+                // Counts as not answered.
                 Err(error)
                     if !matches!(
                         error.kind(),

@@ -1,10 +1,11 @@
-//! Namespaces of the demo's own, which end with it however it ends.
+//! The demo's own namespaces, which end with it however it ends.
 //!
-//! The demo is played by a second process: the first one of a PID namespace, with mount and network namespaces that only
-//! its children share. When it ends, the kernel ends all of them, and with them go mounts, namespaces and links. It ends by
-//! itself, at Ctrl-C, and when the first process is gone, because a pipe between the two breaks.
+//! A second process plays the demo: the first one of a PID namespace, with mount and network namespaces that
+//! only its children share. When it ends, the kernel ends all of them, and mounts, namespaces and links
+//! disappear. It ends by itself, at Ctrl-C, and when the first process is gone, because a pipe between the
+//! two breaks.
 //!
-//! Whoever is not root becomes root in a user namespace, where the kernel lets him.
+//! A user who is not root becomes root in a user namespace, if the kernel allows it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -19,9 +20,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{getegid, geteuid};
 
-/// Exit code of a program that was interrupted, as shells have it.
+/// The exit code of an interrupted program, as in shells.
 const INTERRUPTED: u8 = 130;
-/// Hidden by a file system in memory, for this process and its children alone.
+/// Hidden by a file system in memory, only for this process and its children.
 const HIDDEN: &str = "/run";
 const DIRECTORY: &str = "/run/tenure-demo";
 
@@ -30,7 +31,8 @@ const NEEDED: &str = "the demo makes hosts out of namespaces, and the kernel doe
     `sysctl -w kernel.unprivileged_userns_clone=1` on older Debian, \
     `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu, and for a container by --privileged";
 
-/// Runs this program with these arguments and `--inside DIRECTORY`, in namespaces of its own; gives its exit code.
+/// Runs this program with these arguments and `--inside DIRECTORY`, in its own namespaces; returns its exit
+/// code.
 pub(crate) fn enclose(arguments: &[String]) -> Result<u8> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
@@ -42,17 +44,17 @@ pub(crate) fn enclose(arguments: &[String]) -> Result<u8> {
     let mut child = Command::new(program)
         .args(arguments)
         .args(["--inside", DIRECTORY])
-        // It is this process that is interrupted; the other one is told by the end of the pipe.
+        // Only this process gets the interrupt; the other one sees the end of the pipe.
         .process_group(0)
         .stdin(Stdio::piped())
         .spawn()
         .context("cannot start this program again, in namespaces of its own")?;
     let mut interrupted = false;
     loop {
-        // Blocked signals wait: one that comes in between is not lost.
+        // Blocked signals stay pending: one that comes in between is not lost.
         if let Some(status) = child.try_wait().context("cannot wait for the demo")? {
             if interrupted {
-                // A closed terminal is no reason to complain.
+                // A closed terminal is no error.
                 let _ = writeln!(io::stderr(), "\ntenure: interrupted; nothing is left of the demo");
                 return Ok(INTERRUPTED);
             }
@@ -65,13 +67,13 @@ pub(crate) fn enclose(arguments: &[String]) -> Result<u8> {
     }
 }
 
-/// In the second process: ends it, and so everything, when the first one wants it or is gone.
+/// In the second process: ends it, and so everything, when the first one closes the pipe or is gone.
 pub(crate) fn live_as_long_as_asked() -> Result<()> {
     ensure!(std::process::id() == 1, "--inside is for processes that the demo starts itself");
-    // Blocked signals are inherited, and must not be by all that is started from here.
+    // Blocked signals are inherited, and must not be by the programs started from here.
     SigSet::all().thread_unblock().context("cannot take signals")?;
     let watch = || {
-        // However it ends.
+        // However the pipe ends.
         let _ = io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(INTERRUPTED.into());
     };
@@ -79,12 +81,12 @@ pub(crate) fn live_as_long_as_asked() -> Result<()> {
     Ok(())
 }
 
-/// Leaves the machine's namespaces, and makes the demo's directory where nobody else sees it.
+/// Leaves the machine's namespaces, and creates the demo's directory where nobody else sees it.
 fn separate() -> Result<()> {
     let (user, group) = (geteuid(), getegid());
     let apart = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID;
     match if user.is_root() { unshare(apart) } else { Err(Errno::EPERM) } {
-        // Root of a container may be nobody in particular, and then has the same way out.
+        // Root of a container may have no rights, and then uses the same way.
         Err(Errno::EPERM) => {
             unshare(apart | CloneFlags::CLONE_NEWUSER).context("making namespaces")?;
             for (file, text) in [

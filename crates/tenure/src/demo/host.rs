@@ -23,7 +23,7 @@ use super::programs::{Programs, start_daemon};
 pub(crate) const NETWORK: &str = "demo";
 /// The link to the other hosts.
 const UPLINK: &str = "uplink";
-/// CNI's code for that.
+/// CNI's code for "try again later".
 pub(crate) const TRY_AGAIN_LATER: u64 = 11;
 /// The directory of pods' namespaces on a host.
 const PODS: &str = "pods";
@@ -40,25 +40,25 @@ pub(crate) struct Host {
     pub(crate) opted_in: bool,
 }
 
-/// A pod: a network namespace, as a container runtime makes one.
+/// A pod: a network namespace, as a container runtime creates one.
 pub(crate) struct Pod {
     pub(crate) name: String,
-    /// Of its object, if there is one.
+    /// The UID of its object, if there is one.
     pub(crate) uid: Option<String>,
-    /// What the plugin answered: IPv4 before IPv6.
+    /// The addresses in the plugin's result: IPv4 before IPv6.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) namespace: NetNs,
     path: PathBuf,
 }
 
-/// What came of a call of the plugin.
+/// The result of a call of the plugin.
 pub(crate) struct Called {
-    /// The whole of it, from the start of the program to its end.
+    /// The total time, from the start of the program to its end.
     pub(crate) took: Duration,
     answer: Result<Value, Refusal>,
 }
 
-/// What the plugin said instead of a result.
+/// The plugin's error.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: u64,
@@ -82,7 +82,7 @@ impl Host {
         Ok(Self { name, addresses, directory, namespace, programs, agent: None, opted_in: false })
     }
 
-    /// Where the agent tells of itself.
+    /// The socket where the agent serves its state.
     pub(crate) fn state_socket(&self) -> PathBuf {
         self.directory.join(tenure_view::SOCKET)
     }
@@ -97,7 +97,7 @@ impl Host {
         Ok(())
     }
 
-    /// Whether the agent lets the plugin in; an error if it has ended.
+    /// Whether the agent answers the plugin; an error if it has ended.
     pub(crate) fn is_answering(&mut self) -> Result<bool> {
         if let Some(agent) = &mut self.agent
             && let Some(status) = agent.try_wait().context("cannot look at the agent")?
@@ -107,11 +107,11 @@ impl Host {
         Ok(self.socket().exists())
     }
 
-    /// Ends the agent as the kernel would when memory runs out: at once, without a word.
+    /// Kills the agent as the kernel would when memory runs out: at once.
     pub(crate) fn kill_agent(&mut self) -> Result<()> {
         let mut agent = self.agent.take().context("no agent runs")?;
         agent.kill().and_then(|()| agent.wait()).context("cannot kill the agent")?;
-        // It could not take its socket away.
+        // It could not remove its socket.
         match fs::remove_file(self.socket()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).context("cannot remove a socket")
@@ -125,13 +125,13 @@ impl Host {
         fs::read_dir(self.directory.join("tombstones")).map_or(0, |entries| entries.flatten().count())
     }
 
-    /// How many pods have an interface, or what is left of one.
+    /// How many pods have an interface, or the rest of one.
     pub(crate) fn pod_links(&self) -> Result<usize> {
         let links = Link::all_veths(&mut self.namespace.socket()?)?;
         Ok(links.iter().filter(|link| link.name != UPLINK).count())
     }
 
-    /// Makes a pod and calls the plugin for it.
+    /// Creates a pod and calls the plugin for it.
     pub(crate) fn start_pod(&self, name: &str) -> Result<(Pod, Duration)> {
         let mut pod = self.make_pod(name)?;
         let took = self.add(&mut pod)?;
@@ -145,7 +145,7 @@ impl Host {
         Ok(called.took)
     }
 
-    /// The same for a pod that may have to wait; whether it has not.
+    /// The same for a pod that may have to wait; returns whether it got an interface.
     pub(crate) fn add_or_wait(&self, pod: &mut Pod) -> Result<bool> {
         let called = self.call("ADD", pod)?;
         if called.refusal().is_some_and(|refusal| refusal.code == TRY_AGAIN_LATER) {
@@ -166,7 +166,7 @@ impl Host {
         Ok(Pod { name: name.to_owned(), uid: None, addresses: Vec::new(), namespace, path })
     }
 
-    /// Calls the plugin for a pod and takes its namespace away.
+    /// Calls the plugin for a pod and removes its namespace.
     pub(crate) fn end_pod(&self, pod: &Pod) -> Result<Duration> {
         let called = self.call("DEL", pod)?;
         called.result().with_context(|| format!("DEL of {}", pod.name))?;
@@ -229,7 +229,7 @@ impl Called {
             .map_err(|Refusal { code, message }| anyhow!("the plugin failed with code {code}: {message}"))
     }
 
-    /// The refusal, if it is one.
+    /// The error, if it is one.
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         self.answer.as_ref().err()
     }

@@ -1,4 +1,4 @@
-//! What the demo consists of: the embedded API on a socket, the controller, an Ethernet segment, and hosts on it.
+//! The parts of the demo: the embedded API on a socket, the controller, an Ethernet segment, and hosts on it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,11 +22,11 @@ use super::host::{Host, NETWORK};
 use super::programs::{Programs, start_daemon};
 use crate::query::Source;
 
-/// Much longer than anything takes, also on a busy machine.
+/// Much longer than anything takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// All of it.
+/// All parts.
 pub(crate) struct Lab {
     pub(crate) client: Client,
     pub(crate) hosts: Vec<Host>,
@@ -48,7 +48,7 @@ impl Lab {
         for definition in tenure_api::crds() {
             definitions.create(&PostParams::default(), &definition).await.context("cannot install a kind")?;
         }
-        // Nobody else gets through to it: the directory is its owner's alone.
+        // Nobody else can reach it: only its owner can open the directory.
         let api = directory.join("api.sock");
         let serving = Server::unix(local, &api).await.context("cannot serve the API")?;
         let segment = Segment::make()?;
@@ -87,7 +87,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts the agents of these hosts at once; gives how long each took until it answered.
+    /// Starts the agents of these hosts at once; returns how long each took until it answered.
     pub(crate) fn start_agents(&mut self, which: &[usize]) -> Result<BTreeMap<usize, Duration>> {
         let began = SystemClock.elapsed();
         for host in which {
@@ -105,19 +105,19 @@ impl Lab {
         Ok(ready)
     }
 
-    /// Changes the network's configuration so that claims keep addresses of it.
+    /// Changes the network's configuration so that claims keep its addresses.
     pub(crate) fn let_addresses_outlive_pods(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.opted_in = true);
     }
 
-    /// Whom the other verbs of this program would ask.
+    /// The source that the other verbs of this program would use.
     pub(crate) fn source(&self) -> Source {
         let sockets = self.hosts.iter().map(|host| (host.name.clone(), host.state_socket()));
         Source::of_hosts(self.client.clone(), sockets.collect())
     }
 }
 
-/// Waits for something that must come.
+/// Waits for something that must happen.
 pub(crate) fn until(what: &str, mut there: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = SystemClock.elapsed();
     while !there()? {
@@ -129,7 +129,7 @@ pub(crate) fn until(what: &str, mut there: impl FnMut() -> Result<bool>) -> Resu
     Ok(())
 }
 
-/// The same for something that only others know.
+/// The same for an asynchronous condition.
 pub(crate) async fn until_async(what: &str, mut there: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
     let began = SystemClock.elapsed();
     while !there().await? {
@@ -141,7 +141,7 @@ pub(crate) async fn until_async(what: &str, mut there: impl AsyncFnMut() -> Resu
     Ok(())
 }
 
-/// The ends of all logs, for whoever has to find out what went wrong.
+/// The ends of all logs, to find out what went wrong.
 pub(crate) fn last_words(directory: &Path) -> String {
     const SHOWN: usize = 8;
     let mut words = String::new();

@@ -1,6 +1,7 @@
-//! The scene of the move: the addresses of a "virtual machine" go with it to another host, while a client counts its answers.
+//! The scene of the move: the addresses of a "virtual machine" move with it to another host, while a client
+//! counts its answers.
 //!
-//! The machine is what a claim makes of pods: two of them have its addresses, and at one of them traffic arrives.
+//! The machine is a claim with pods: two of them have its addresses, and traffic arrives at one.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -24,7 +25,7 @@ use crate::who;
 const NAMESPACE: &str = "default";
 /// The claim of the machine.
 const CLAIM: &str = "vm";
-/// How many answers there are at each stage, at least.
+/// The least number of answers at each stage.
 const SOME: u64 = 100;
 
 /// The machine: a claim, and the pods that have it.
@@ -35,7 +36,7 @@ struct Machine<'a> {
     addresses: Vec<IpAddr>,
 }
 
-/// A pod with what answers in it.
+/// A pod and its answerers.
 struct Running {
     host: usize,
     pod: Pod,
@@ -96,7 +97,7 @@ pub(crate) async fn move_a_machine(
 }
 
 impl<'a> Machine<'a> {
-    /// Makes a claim, and waits for its addresses.
+    /// Creates a claim, and waits for its addresses.
     async fn claim(lab: &'a Lab) -> Result<Self> {
         let client: &Client = &lab.client;
         let (claims, pods): (Api<IPAMClaim>, _) =
@@ -138,7 +139,7 @@ impl<'a> Machine<'a> {
         Ok(Running { host, pod, _answers: answers })
     }
 
-    /// Annotates a pod; when that was asked for.
+    /// Annotates a pod; returns when the request was sent.
     async fn annotate(&self, pod: &str, key: &str, value: &str) -> Result<Duration> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
         let asked = SystemClock.elapsed();
@@ -156,7 +157,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Waits until these pods have the claim and this host answers; how that looks.
+    /// Waits until these pods have the claim and this host answers; returns a row for the table.
     async fn stage(&self, when: &str, asking: &Asking, pods: [&str; 2], host: &str) -> Result<[String; 4]> {
         let mut holders = Value::Null;
         until_async("the claim to say who has it", async || {
@@ -179,7 +180,7 @@ impl<'a> Machine<'a> {
         Ok([when.to_owned(), active, incoming, host.to_owned()])
     }
 
-    /// What `tenure who` says first of the machine's address.
+    /// The first line of `tenure who` for the machine's address.
     async fn who(&self) -> Result<String> {
         let address = *self.addresses.first().context("a claim has an address")?;
         let said = who::look(&self.lab.source(), address, Format::Table).await?;

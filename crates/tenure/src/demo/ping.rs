@@ -1,4 +1,4 @@
-//! Echo requests (RFC 792, RFC 4443) of the demo's own, so that no `ping` is needed.
+//! The demo's own echo requests (RFC 792, RFC 4443), so that no `ping` is needed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use nix::sys::time::TimeVal;
 use tenure_handles::{Clock, SystemClock};
 use tenure_linux::netns::NetNs;
 
-/// How often it is looked whether the limit has come.
+/// How often to check for the limit.
 const LOOK: TimeVal = TimeVal::new(0, 20_000);
 
 /// Echo requests from one namespace to one address.
@@ -41,19 +41,19 @@ impl Pings {
         Ok(Self { socket, target, sequence: 0 })
     }
 
-    /// Sends one and waits for its answer, at most so long; nothing if there is none.
+    /// Sends one and waits for its answer, up to a limit; `None` without an answer.
     pub(crate) fn once(&mut self, limit: Duration) -> io::Result<Option<Duration>> {
         self.sequence = self.sequence.wrapping_add(1);
         let socket = self.socket.as_raw_fd();
         let address = SockaddrStorage::from(SocketAddr::new(self.target, 0));
-        // A socket's number tells it from all others of this process.
+        // A socket's number is unique in this process.
         let message =
             Message { target: self.target, identifier: identifier(socket), sequence: self.sequence };
         let sent = SystemClock.elapsed();
         let since = || SystemClock.elapsed().saturating_sub(sent);
         match sendto(socket, &message.request(), &address, MsgFlags::empty()) {
             Ok(_) => {}
-            // Not answered either.
+            // Counts as not answered.
             Err(Errno::EHOSTUNREACH | Errno::ENETUNREACH) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         }
@@ -84,7 +84,7 @@ impl Message {
         let kind = if self.target.is_ipv4() { 8 } else { 128 };
         let mut message = self.bytes(kind);
         if self.target.is_ipv4() {
-            // For ICMPv6 the kernel does it, because the sum covers addresses that only it knows.
+            // For ICMPv6 the kernel computes it, because the sum covers addresses that only it knows.
             let sum = checksum(&message);
             message[2..4].copy_from_slice(&sum.to_be_bytes());
         }
@@ -98,7 +98,7 @@ impl Message {
 
     fn is_answered_by(&self, packet: &[u8]) -> bool {
         let (kind, message) = match self.target {
-            // An IPv4 raw socket shows the header too.
+            // An IPv4 raw socket also returns the header.
             IpAddr::V4(_) => {
                 let header = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
                 (0, packet.get(header..).unwrap_or_default())

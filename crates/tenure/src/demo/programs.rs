@@ -1,4 +1,4 @@
-//! The programs that the demo runs: where they are, and how they are started.
+//! The programs that the demo runs: finding and starting them.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use tenure_linux::netns::NetNs;
 
-/// Where the programs are.
+/// The paths of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) agent: PathBuf,
@@ -38,11 +38,11 @@ impl Programs {
     }
 }
 
-/// A program that keeps running in a network namespace; what it logs goes to a file.
+/// Starts a program that keeps running in a network namespace and logs to a file.
 pub(crate) fn start_daemon(command: &mut Command, namespace: &NetNs, log: &Path) -> Result<Child> {
     let program = PathBuf::from(command.get_program());
     let log = File::options().create(true).append(true).open(log).context("cannot open a log")?;
-    // Whatever is set for the person's own programs is not meant for these.
+    // The user's environment is not meant for these programs.
     let command = command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     // Ctrl-C is for the demo, which ends everything.
     let command = command.process_group(0);

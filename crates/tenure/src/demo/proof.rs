@@ -1,7 +1,8 @@
-//! The invariants over random operations: the code that agent and controller decide with, beside a model that only counts.
+//! The invariants over random operations: the code by which agent and controller decide, beside a model that
+//! only counts.
 //!
-//! Addresses are held and released by [`Block`], claims pass from pod to pod by [`Slots`], and a restart replays what a
-//! journal keeps into an empty block, as an agent does.
+//! [`Block`] holds and releases addresses, [`Slots`] moves claims from pod to pod, and a restart replays what
+//! a journal keeps into an empty block, as an agent does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,7 @@ use tenure_claims::{PodFacts, Slots, Stamp};
 use tenure_handles::Timestamp;
 use tenure_ipam::{Addresses, Block, Choice, Hold, Notation, Range, Release, Sequence, Space, State};
 
-/// What was proven.
+/// What was checked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Proven {
     holds: u64,
@@ -38,7 +39,7 @@ impl fmt::Display for Proven {
 const COOLING: Duration = Duration::from_secs(10);
 const HOLDERS: u64 = 600;
 
-/// What the model knows of a holder: what it was told.
+/// What the model knows of a holder: the answers that it got.
 #[derive(Clone, Copy)]
 struct Told {
     addresses: Addresses,
@@ -58,18 +59,18 @@ struct Run {
     block: Block<u64>,
     /// Holders by number. Each may be a claim.
     held: BTreeMap<u64, Told>,
-    /// The claims among them that a pod has.
+    /// Those of them that are claims with a pod.
     claims: BTreeMap<u64, Claim>,
     /// When an address was freed, to check that it cooled.
     freed: BTreeMap<String, Timestamp>,
     past: Vec<(u64, Sequence)>,
-    /// The hold with the highest number, which a journal keeps also when it is over.
+    /// The hold with the highest number, which a journal keeps even after its end.
     youngest: Option<(u64, Hold)>,
     next_pod: u64,
     proven: Proven,
 }
 
-/// Does `operations` random operations, checking after each.
+/// Performs `operations` random operations, with a check after each.
 pub(crate) fn prove(seed: u64, operations: u64) -> Result<Proven> {
     let bar = ProgressBar::new(operations);
     bar.set_style(ProgressStyle::with_template("   {bar:40} {pos}/{len} operations, {per_sec}")?);
@@ -164,7 +165,7 @@ impl Run {
         Ok(())
     }
 
-    /// Another pod comes for a claim that is held. It becomes the active one with its signal, or goes again before that.
+    /// Another pod comes for a held claim. It becomes the active one with its signal, or ends before that.
     fn move_claim(&mut self, holder: u64) -> Result<()> {
         let Some(told) = self.held.get(&holder).copied() else { return Ok(()) };
         let number = self.next_pod;
@@ -198,7 +199,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the engine says of a holder is what the model knows.
+    /// Checks that the engine and the model agree on a holder.
     fn check(&self, holder: u64) -> Result<()> {
         let counts = self.block.counts();
         ensure!(counts.held == self.held.len() as u128, "{} held, {} known", counts.held, self.held.len());
@@ -217,7 +218,7 @@ impl Run {
         Ok(())
     }
 
-    /// A restart: an empty block, into which is replayed what a journal keeps. Nothing is lost and nothing is added.
+    /// A restart: an empty block that replays what a journal keeps. Nothing is lost and nothing is added.
     fn restart(&mut self) -> Result<()> {
         self.block.advance(self.now);
         let mut next = Block::new(self.block.space().clone(), self.block.rest());
@@ -244,7 +245,7 @@ impl Run {
 }
 
 impl Claim {
-    /// Decides who has the claim, as the controller does at each look. One look is enough.
+    /// Decides which pod has the claim, as the controller does at each run. One run is enough.
     fn settle(&mut self) -> Result<()> {
         let users: Vec<&PodFacts> = self.pods.iter().collect();
         if let Some(next) = self.slots.next(&users) {

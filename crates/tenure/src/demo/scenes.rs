@@ -1,4 +1,4 @@
-//! What the demo shows, in order. Each scene checks what it says: a demo that is wrong ends with an error.
+//! The scenes of the demo, in order. Each one checks what it shows: a demo that is wrong ends with an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -27,10 +27,10 @@ const HOSTS: [&str; 3] = ["node-a", "node-b", "node-c"];
 const PODS_PER_HOST: usize = 3;
 /// How long an echo request may take.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How much traffic there is before, between and after, in answered echo requests.
+/// How much traffic there is before, during and after, in answered echo requests.
 const SOME: u64 = 100;
 
-/// What is needed to play.
+/// What the scenes need.
 pub(crate) struct Stage<'a> {
     pub(crate) programs: Programs,
     pub(crate) directory: &'a Path,
@@ -145,7 +145,7 @@ async fn start_pods(lab: &Lab, screen: &mut Screen<'_, impl Write>) -> Result<Ve
     Ok(pods)
 }
 
-/// The block of each address that somebody holds, as the agents say.
+/// The block of each held address, as the agents report.
 async fn blocks(lab: &Lab) -> Result<BTreeMap<IpAddr, String>> {
     let source = lab.source();
     let mut blocks = BTreeMap::new();
@@ -271,7 +271,7 @@ async fn lose_an_agent(
     ))
 }
 
-/// Who holds what on a host, as its agent says.
+/// The holds of a host, as its agent reports.
 async fn held_by(lab: &Lab, host: usize) -> Result<BTreeMap<String, Vec<IpAddr>>> {
     let told = lab.source().agents.one(&lab.hosts[host].name).await.map_err(anyhow::Error::msg)?;
     let holds = told.holds.into_iter();

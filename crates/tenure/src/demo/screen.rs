@@ -1,4 +1,4 @@
-//! What the demo shows: numbered steps of one line each, and small tables.
+//! The demo's output: numbered steps of one line each, and small tables.
 
 use std::io::Write;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 
-/// The terminal, or whatever takes its place.
+/// The terminal, or another writer.
 pub(crate) struct Screen<'a, W> {
     out: &'a mut W,
     step: usize,
@@ -18,13 +18,13 @@ impl<'a, W: Write> Screen<'a, W> {
         Self { out, step: 0 }
     }
 
-    /// Begins the next step.
+    /// Starts the next step.
     pub(crate) fn step(&mut self, line: &str) -> Result<()> {
         self.step += 1;
         Ok(writeln!(self.out, "\n{}. {line}", self.step)?)
     }
 
-    /// Says something about the present step, in one line or several.
+    /// Prints one or more lines about the current step.
     pub(crate) fn say(&mut self, text: &str) -> Result<()> {
         for line in text.lines() {
             writeln!(self.out, "{}", format!("   {line}").trim_end())?;
@@ -44,7 +44,7 @@ impl<'a, W: Write> Screen<'a, W> {
     }
 }
 
-/// How long something took, as precisely as it matters.
+/// A duration with a useful precision.
 pub(crate) fn took(duration: Duration) -> String {
     match duration.as_secs_f64() * 1000.0 {
         millis if millis < 10.0 => format!("{millis:.2} ms"),

@@ -1,4 +1,4 @@
-//! Echo requests without end, until somebody wants to know how many were answered.
+//! Continuous echo requests, and how many of them were answered.
 
 use std::io;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use anyhow::{Context, Result};
 use super::ping::Pings;
 
 const PAUSE: Duration = Duration::from_millis(2);
-/// An answer that takes longer is none.
+/// A later answer does not count.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Traffic that goes on.
+/// Continuous traffic.
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
     flows: Vec<JoinHandle<io::Result<Tally>>>,
 }
 
-/// What became of it.
+/// The results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) sent: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Tally {
 }
 
 impl Traffic {
-    /// Begins on all of these ways at once.
+    /// Starts on all of these paths at once.
     pub(crate) fn begin(ways: Vec<Pings>) -> Result<Self> {
         let mut traffic = Self { stop: Arc::default(), answered: Arc::default(), flows: Vec::new() };
         for way in ways {
@@ -48,7 +48,7 @@ impl Traffic {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Ends it.
+    /// Ends the traffic.
     pub(crate) fn end(self) -> Result<Tally> {
         self.stop.store(true, Ordering::Relaxed);
         let mut sum = Tally::default();

@@ -1,4 +1,5 @@
-//! Whereabouts' ranges as rows: a range that all nodes share, and a range that is cut, whose slices are its blocks.
+//! Whereabouts' ranges as rows: a range that all nodes share, and a range with slices, which count as its
+//! blocks.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ pub(super) fn rows(ranges: &Ranges) -> Vec<Row> {
     shared.chain(ranges.slices.iter().map(|pool| sliced_row(ranges, pool))).collect()
 }
 
-/// Whether all that the object of a range says is that the range is cut, which the slices' row says.
+/// Whether the object of a range only says that the range is divided, which the row of the slices shows.
 fn is_only_a_guard(ranges: &Ranges, cidr: &Cidr, ledgers: &[&IPPool]) -> bool {
     let guards = ledgers.iter().all(|it| State::of(it) == State::Sliced && it.spec.allocations.is_empty());
     guards && ranges.slices.iter().any(|pool| pool.spec.range.parse() == Ok(*cidr))
@@ -52,7 +53,7 @@ fn sliced_row(ranges: &Ranges, pool: &NodeSlicePool) -> Row {
     let given: Vec<_> = ranges.slices().filter(|slice| slice.pool == name).collect();
     let cidr: Option<Cidr> = pool.spec.range.parse().ok();
     let network = network_of(pool);
-    // What nodes hold, also those whose slice it is not any more.
+    // What nodes hold, including nodes that no longer have the slice.
     let held = ranges.ledgers.iter().filter(|ledger| {
         let inside = ledger.spec.cidr().ok().zip(cidr).is_some_and(|(own, whole)| own.overlaps(&whole));
         inside && ranges.node_of(ledger).is_some() && network == network_of_ledger(ledger)

@@ -1,4 +1,4 @@
-//! A system in which everything is as it should be: one pool, two nodes with a block each, pods on both.
+//! A system in which everything is right: one pool, two nodes with a block each, pods on both.
 
 use std::net::IpAddr;
 
@@ -145,7 +145,7 @@ pub(crate) fn agent(node: &str, block: &str, network: &str, holds: Vec<Hold>) ->
     }
 }
 
-/// Everything is as it should be.
+/// A system in which everything is right.
 pub(crate) fn system() -> Snapshot {
     let one = agent(
         "node1",
@@ -169,7 +169,7 @@ pub(crate) fn system() -> Snapshot {
     snapshot
 }
 
-/// Lets an address of node1 cool.
+/// Makes an address of node1 cool.
 pub(crate) fn cool(snapshot: &mut Snapshot, address: &str) {
     let node = told(snapshot, "node1");
     node.blocks[0].addresses.cooling += 1;
@@ -182,7 +182,7 @@ pub(crate) fn cool(snapshot: &mut Snapshot, address: &str) {
     });
 }
 
-/// What a node's agent told, to be changed.
+/// The answer of a node's agent, for changes.
 pub(crate) fn told<'a>(snapshot: &'a mut Snapshot, node: &str) -> &'a mut Node {
     snapshot.agents.get_mut(node).unwrap().as_mut().unwrap()
 }
@@ -209,7 +209,7 @@ pub(crate) fn ledger(name: &str, range: &str, node: &str, state: &str, records: 
     }))
 }
 
-/// A range that is cut into slices: each with its node.
+/// A range with slices and their nodes.
 pub(crate) fn slices(name: &str, range: &str, size: &str, slices: &[(&str, &str)]) -> NodeSlicePool {
     let slice = |(node, slice): &(&str, &str)| json!({"nodeName": node, "sliceRange": slice});
     let slices: Vec<Value> = slices.iter().map(slice).collect();
@@ -229,7 +229,7 @@ pub(crate) fn reservation(name: &str, pod: &str) -> OverlappingRangeIPReservatio
     }))
 }
 
-/// The system with Whereabouts' ranges: one that is shared and two nodes' slices, all as it should be.
+/// The system with Whereabouts' ranges: a shared one and two nodes' slices, everything right.
 pub(crate) fn with_ranges() -> Snapshot {
     let mut snapshot = system();
     snapshot.ranges.ledgers = vec![

@@ -1,4 +1,4 @@
-//! Who has an address of Whereabouts' ranges, as ledgers and slices say.
+//! Who has an address of Whereabouts' ranges, according to ledgers and slices.
 
 use kube::ResourceExt;
 use tenure_api::claims::RECORD_PREFIX;
@@ -10,20 +10,20 @@ use super::{Answer, State};
 use crate::ranges::Recorded;
 use crate::snapshot::Snapshot;
 
-/// Looks for it in ledgers, then in slices, then in ranges; whether it was found.
+/// Searches ledgers, then slices, then ranges; returns whether it was found.
 pub(super) fn find(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> bool {
     held(snapshot, address, answer)
         || in_a_slice(snapshot, address, answer)
         || in_a_range(snapshot, address, answer)
 }
 
-/// The claim that a ledger has it on record for, as `namespace/name`.
+/// The claim that a ledger has on record for the address, as `namespace/name`.
 pub(super) fn claim_of(snapshot: &Snapshot, address: Address) -> Option<String> {
     let mut records = snapshot.ranges.records().filter(|it| it.address == address);
     records.find(|it| it.record.id.starts_with(RECORD_PREFIX)).map(|it| it.record.podref.clone())
 }
 
-/// A record names it. Networks with names of their own may have the same address; all are said.
+/// A record names it. Networks with names of their own may have the same address; all are listed.
 fn held(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> bool {
     let records: Vec<Recorded<'_>> = snapshot.ranges.records().filter(|it| it.address == address).collect();
     let Some(first) = records.first() else { return false };

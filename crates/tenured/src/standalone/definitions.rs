@@ -1,4 +1,4 @@
-//! The kinds in the embedded API: those of this release, whichever release wrote the file before.
+//! The kinds in the embedded API: those of this release, whichever release wrote the database.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
@@ -20,7 +20,7 @@ pub(super) async fn install(client: &Client) -> Result<(), Error> {
             None => definitions.create(&post, &definition).await.map_err(failed)?,
             Some(known) => {
                 definition.metadata.resource_version = known.metadata.resource_version;
-                // One that says nothing new is not written.
+                // A definition without changes is not written.
                 definitions.replace(&name, &post, &definition).await.map_err(failed)?
             }
         };

@@ -1,7 +1,7 @@
 //! Reads the directory of pool files.
 //!
-//! A file that was written to a moment ago may be written to still, and half a list of subnets is a list of subnets: it
-//! counts once it has been left alone for [`SETTLED`].
+//! A file that was modified a moment ago may still be in the middle of a write, and half a list of subnets is
+//! also a list of subnets: a file counts once it was not modified for [`SETTLED`].
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -13,36 +13,36 @@ use tenure_handles::Timestamp;
 
 use super::manifest::{self, Mistake, Wanted};
 
-/// For how long nobody may have written to a file before it is read.
+/// How long a file must be unmodified before it is read.
 pub(super) const SETTLED: Duration = Duration::from_millis(150);
 /// The largest file that is read. A thousand pools are smaller.
 const LARGEST: u64 = 4 << 20;
 
-/// What is known of one file.
+/// The state of one file.
 #[derive(Debug)]
 pub(super) enum FileState {
-    /// What it says.
+    /// Its pools.
     Read(Vec<Wanted>),
     /// It cannot be used.
     Bad(Mistake),
-    /// Somebody writes to it.
+    /// Somebody is writing to it.
     Unsettled,
 }
 
-/// All files of the directory that could hold pools, by name; hidden ones and those with other endings are not looked
-/// at.
+/// All files of the directory that could contain pools, by name; hidden ones and those with other extensions
+/// are ignored.
 pub(super) fn read(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<String, FileState>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        // A name that is no text has none of the endings that people write.
+        // A name that is not UTF-8 has none of the usual extensions.
         let Ok(name) = entry.file_name().into_string() else { continue };
         let ends = Path::new(&name).extension().and_then(|extension| extension.to_str());
         if name.starts_with('.') || !matches!(ends, Some("yaml" | "yml" | "json")) {
             continue;
         }
         let state = match settled(&entry.path(), now) {
-            // Gone since the directory was listed, or a link to nothing.
+            // Deleted since the directory was listed, or a dangling link.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => FileState::Bad(Mistake::of_file(&name, format!("cannot be read: {error}"))),
             Ok(None) => FileState::Unsettled,
@@ -53,7 +53,7 @@ pub(super) fn read(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<Stri
     Ok(files)
 }
 
-/// The text of a file; nothing while somebody writes to it.
+/// The text of a file; `None` while somebody writes to it.
 fn settled(path: &Path, now: Timestamp) -> io::Result<Option<String>> {
     let before = fs::metadata(path)?;
     if !before.is_file() {
@@ -72,7 +72,7 @@ fn settled(path: &Path, now: Timestamp) -> io::Result<Option<String>> {
     Ok(same.then_some(text))
 }
 
-/// Whether it was written to a moment ago. One from the future is as settled as it will ever be.
+/// Whether it was modified a moment ago. One from the future counts as settled.
 fn is_fresh(metadata: &Metadata, now: Timestamp) -> io::Result<bool> {
     let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     let modified = Timestamp::default().plus(modified);

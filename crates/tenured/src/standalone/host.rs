@@ -1,7 +1,7 @@
 //! This host as a Node of the embedded API.
 //!
-//! The Node is what blocks belong to, so it stays the same over restarts, reboots and changes of the hostname. A label
-//! marks it, in case somebody makes other Nodes.
+//! Blocks belong to the Node, so it stays the same across restarts, reboots and changes of the hostname. A
+//! label marks it, in case somebody creates other Nodes.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, ObjectMeta, PostParams};
@@ -9,10 +9,10 @@ use kube::{Api, Client, ResourceExt};
 
 use super::{Error, StandaloneOptions};
 
-/// Marks the Node that is this host.
+/// Marks the Node of this host.
 const THIS_HOST: &str = "tenure/this-host";
 
-/// Makes the Node if there is none yet; its name.
+/// Creates the Node if there is none yet; returns its name.
 pub(super) async fn register(client: &Client, options: &StandaloneOptions) -> Result<String, Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let failed = |act: &str| {
@@ -44,7 +44,7 @@ pub(super) async fn register(client: &Client, options: &StandaloneOptions) -> Re
     Ok(name)
 }
 
-/// A node's name out of a hostname: the same, in lower case.
+/// A node's name from a hostname: the same in lower case.
 fn from_hostname(hostname: &str) -> Result<String, Error> {
     let name = hostname.trim().trim_end_matches('.').to_lowercase();
     let edges = [name.chars().next(), name.chars().last()];

@@ -1,7 +1,7 @@
-//! What a pool file says: one or more AddressPools, as YAML or JSON.
+//! The contents of a pool file: one or more AddressPools, as YAML or JSON.
 //!
-//! What the fields may be is for the API to judge, by the same rules as in a cluster. Here is what it would not notice or
-//! not explain: other kinds, misspelt fields, a file without anything.
+//! The API validates the fields, by the same rules as in a cluster. This module finds what the API would not
+//! notice or not explain: other kinds, misspelt fields, an empty file.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,19 +11,19 @@ use tenure_api::coil::{self, AddressPool};
 
 /// Fields of metadata that are used.
 const USED: [&str; 3] = ["annotations", "labels", "name"];
-/// Fields of metadata that the API fills in: they are there in what `kubectl get -o yaml` prints.
+/// Fields of metadata that the API fills in: the output of `kubectl get -o yaml` has them.
 const FILLED_IN: [&str; 7] =
     ["creationTimestamp", "finalizers", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 const TOP: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
-/// What is wrong with a pool file. While there is a mistake in a file, nothing of it is applied, and the pools that it
-/// made before stay as they are.
+/// What is wrong with a pool file. While a file has a mistake, nothing of it is applied, and the pools that
+/// it created before stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pool file {file}{}: {problem}", .document.map(|number| format!(", document {number}")).unwrap_or_default())]
 pub struct Mistake {
     /// The file's name in the directory.
     pub file: String,
-    /// Which document of it, from 1.
+    /// The number of its document, from 1.
     pub document: Option<usize>,
     /// The field, its value and what would be accepted.
     pub problem: String,
@@ -35,7 +35,7 @@ impl Mistake {
     }
 }
 
-/// A pool that a file wants.
+/// A pool that a file contains.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) document: usize,
@@ -120,7 +120,7 @@ fn known<'a>(
     Ok(())
 }
 
-/// Refuses fields that the schema does not have. The API would drop them and say nothing.
+/// Refuses fields that are not in the schema. The API would drop them silently.
 fn known_in_schema(path: &str, value: &Value, schema: &Value) -> Result<(), String> {
     match (value, schema.get("properties"), schema.get("items")) {
         (Value::Object(fields), Some(Value::Object(properties)), _) => {
@@ -148,7 +148,7 @@ fn spec_schema() -> &'static Value {
     })
 }
 
-/// The YAML reader draws pictures after the first line.
+/// The YAML reader adds an excerpt after the first line.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

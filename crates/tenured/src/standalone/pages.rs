@@ -1,4 +1,4 @@
-//! What one host tells over HTTP: what its agent tells, and its controller and pool files with it.
+//! The HTTP pages of one host: those of its agent, extended by its controller and pool files.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use super::{Mistake, Standalone};
 
-/// How a scrape ends.
+/// The end of a metrics page.
 const END: &str = "# EOF\n";
 
-/// What is told beside the agent's own.
+/// What is added to the agent's pages.
 #[derive(Clone, Debug)]
 pub(super) struct Beside {
     health: Arc<Health>,
@@ -29,7 +29,7 @@ impl Beside {
         }
     }
 
-    /// The agent's pages, with more on them.
+    /// The agent's pages, extended.
     pub(super) fn pages(self, inspector: &Inspector, pages: Pages) -> Pages {
         let [live, ready, metrics] = [(); 3].map(|()| (self.clone(), inspector.clone()));
         pages
@@ -41,7 +41,7 @@ impl Beside {
                 let (beside, inspector) = ready.clone();
                 async move {
                     let (good, mut text) = both(&inspector.ready().await, &beside.health.ready());
-                    // They say what is wrong, and change nothing that works.
+                    // They show what is wrong, and do not change the status.
                     text.extend(beside.mistakes.borrow().iter().map(|mistake| format!("{mistake}\n")));
                     (good, text)
                 }

@@ -1,7 +1,7 @@
-//! Which file each pool belongs to, and which pools no file wants any more. Without I/O.
+//! Which file each pool belongs to, and which pools are in no file any more. Without I/O.
 //!
-//! A pool that a file made carries the file's name in an annotation. One without it is somebody else's and is left
-//! alone. A file is applied whole or not at all.
+//! A pool that was created from a file has the file's name in an annotation. A pool without it belongs to
+//! somebody else and is left alone. A file is applied completely or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use tenure_api::coil::AddressPool;
 use super::directory::FileState;
 use super::manifest::{Mistake, Wanted};
 
-/// The annotation that names the file which a pool comes from.
+/// The annotation with the name of a pool's file.
 pub const POOL_FILE: &str = "tenure/pool-file";
 
 /// What to do.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
-    /// By file: the pools that are to be as it says.
+    /// The desired pools by file.
     pub(super) apply: BTreeMap<String, Vec<Wanted>>,
-    /// Pools that no file wants any more, by name.
+    /// Pools that are in no file any more, by name.
     pub(super) superfluous: BTreeSet<String>,
     /// Why files are not applied.
     pub(super) mistakes: Vec<Mistake>,
@@ -29,7 +29,7 @@ pub(super) struct Plan {
 pub(super) fn plan(files: BTreeMap<String, FileState>, pools: &[AddressPool]) -> Plan {
     let mut plan = Plan::default();
     let mut readable = BTreeMap::new();
-    // Files that keep what they had.
+    // Files whose pools stay as they are.
     let mut keeping = BTreeSet::new();
     for (name, state) in files {
         match state {
@@ -63,16 +63,16 @@ pub(super) fn plan(files: BTreeMap<String, FileState>, pools: &[AddressPool]) ->
     plan
 }
 
-/// Whose a pool is.
+/// The owner of a pool.
 #[derive(Debug, PartialEq, Eq)]
 enum Owner {
     File(String),
-    /// It was not made from a file.
+    /// It was not created from a file.
     Somebody,
 }
 
-/// Who owns each pool that a file wants or that exists: the file that made it while that still wants it, else the first
-/// that does.
+/// The owner of each pool that is in a file or exists: the file that created it as long as it contains it,
+/// else the first one that does.
 fn owners(
     readable: &BTreeMap<String, Vec<Wanted>>,
     keeping: &BTreeSet<String>,
@@ -112,7 +112,7 @@ fn conflict(file: &str, pool: &Wanted, owner: &Owner) -> Option<Mistake> {
     Some(Mistake { file: file.to_owned(), document: Some(pool.document), problem })
 }
 
-/// The file that a pool was made from.
+/// The file that a pool was created from.
 pub(super) fn file_of(pool: &AddressPool) -> Option<&str> {
     pool.annotations().get(POOL_FILE).map(String::as_str)
 }
@@ -146,7 +146,7 @@ mod tests {
         (name.to_owned(), FileState::Bad(Mistake::of_file(name, "is bad")))
     }
 
-    /// Files that are applied, pools that go, mistakes.
+    /// Files to apply, pools to delete, mistakes.
     fn said<const N: usize>(
         files: [(String, FileState); N],
         pools: &[AddressPool],

@@ -1,8 +1,8 @@
-//! Makes pools what their files say: looks when the directory changes, and now and then anyway.
+//! Makes pools equal to their files: checks when the directory changes, and periodically.
 //!
-//! Before anything of a file is written, all of it is tried as a dry run, so that a file which the API refuses changes
-//! nothing. A pool that no file wants any more goes after two looks, not one: editors and tools remove a file in order to
-//! write it anew.
+//! Before anything of a file is written, all of it is tried as a dry run, so that a file that the API refuses
+//! changes nothing. A pool that is in no file any more is deleted after two checks, not one: editors and
+//! tools remove a file before they write it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,25 +22,25 @@ use super::manifest::{Mistake, Wanted};
 use super::plan::{self, POOL_FILE};
 use super::watching::DirectoryWatch;
 
-/// How often to look when nothing is heard.
+/// How often to check without a change.
 const LOOK: Duration = Duration::from_secs(10);
-/// How often to look for a directory that is not there, and cannot be listened at.
+/// How often to check for a missing directory, which cannot be watched.
 const MISSING: Duration = Duration::from_secs(1);
-/// How long a pool stays after it was first seen that no file wants it.
+/// How long a pool stays after the first check that found it in no file.
 const UNWANTED: Duration = Duration::from_secs(1);
 
-/// The directory of pool files, and the API that it is carried into.
+/// The directory of pool files, and the API that they are applied to.
 pub(super) struct PoolFiles<C> {
     client: Client,
     directory: PathBuf,
-    /// Listens from before the first look, so that nothing falls between.
+    /// Watches from before the first check, so that no change is missed.
     changes: DirectoryWatch,
     clock: C,
-    /// Since when no file wants a pool.
+    /// Since when each pool is in no file.
     unwanted: BTreeMap<String, Timestamp>,
-    /// Whether the last look found something that another look will settle.
+    /// Whether the last check found something that another check will settle.
     soon: bool,
-    /// Whether the directory itself is missing, which is said once.
+    /// Whether the directory itself is missing, which is logged once.
     missing: bool,
     mistakes: watch::Sender<Vec<Mistake>>,
 }
@@ -60,12 +60,12 @@ impl<C: Clock> PoolFiles<C> {
         }
     }
 
-    /// What is wrong with files.
+    /// The problems of files.
     pub(super) fn mistakes(&self) -> watch::Receiver<Vec<Mistake>> {
         self.mistakes.subscribe()
     }
 
-    /// Looks again and again, until `stop`.
+    /// Checks again and again until `stop`.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         loop {
             let rest = match (self.soon, self.missing) {
@@ -75,16 +75,16 @@ impl<C: Clock> PoolFiles<C> {
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.changes.heard() => {}
+                () = self.changes.changed() => {}
                 () = tokio::time::sleep(rest) => {}
             }
-            // The directory may have been made anew.
+            // The directory may have been recreated.
             self.changes.renew();
             self.look().await;
         }
     }
 
-    /// Looks once.
+    /// Checks once.
     pub(super) async fn look(&mut self) {
         let now = self.clock.now();
         let (directory, read) = (self.directory.clone(), directory::read);
@@ -92,7 +92,7 @@ impl<C: Clock> PoolFiles<C> {
         let files = match read.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             Ok(files) => files,
             Err(error) => {
-                // That a whole directory is gone says nothing about the pools.
+                // A missing directory says nothing about the pools.
                 if !self.missing {
                     error!(directory = %self.directory.display(), %error, "pool files cannot be read; all pools stay");
                 }
@@ -111,7 +111,7 @@ impl<C: Clock> PoolFiles<C> {
         };
         let plan = plan::plan(files, &pools);
         let mut mistakes = plan.mistakes;
-        // What somebody is about to mend is not mended yet.
+        // A mistake in a file that is being written is not fixed yet.
         mistakes.extend(self.mistakes.borrow().iter().filter(|it| unsettled.contains(&it.file)).cloned());
         for (file, wanted) in plan.apply {
             if let Err(mistake) = self.apply(&file, &wanted, &pools).await {
@@ -130,7 +130,7 @@ impl<C: Clock> PoolFiles<C> {
         self.say(mistakes);
     }
 
-    /// Makes the pools of one file what it says.
+    /// Makes the pools of one file equal to it.
     async fn apply(&self, file: &str, wanted: &[Wanted], pools: &[AddressPool]) -> Result<(), Mistake> {
         let mut changes = Vec::new();
         for want in wanted {
@@ -155,7 +155,7 @@ impl<C: Clock> PoolFiles<C> {
         Ok(())
     }
 
-    /// Writes one pool, or tries to.
+    /// Writes one pool, or tries to as a dry run.
     async fn write(
         &self,
         file: &str,
@@ -187,7 +187,7 @@ impl<C: Clock> PoolFiles<C> {
         })
     }
 
-    /// Deletes a pool that no file wants: the very one that was looked at.
+    /// Deletes a pool that is in no file: exactly the one that was checked.
     async fn delete(&mut self, pool: &AddressPool) {
         let name = pool.name_any();
         let file = plan::file_of(pool).unwrap_or_default();
@@ -199,13 +199,13 @@ impl<C: Clock> PoolFiles<C> {
                 pool = name,
                 file, "deleted a pool that no file wants; it goes when none of its blocks is in use"
             ),
-            // Its status was written meanwhile, or it is gone: the next look will tell.
+            // Its status was written meanwhile, or it is gone: the next check will tell.
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => self.soon = true,
             Err(error) => warn!(pool = name, file, %error, "a pool cannot be deleted; trying again"),
         }
     }
 
-    /// Tells of mistakes, each once.
+    /// Logs mistakes, each once.
     fn say(&mut self, mistakes: Vec<Mistake>) {
         self.mistakes.send_if_modified(|known| {
             for mistake in mistakes.iter().filter(|mistake| !known.contains(mistake)) {

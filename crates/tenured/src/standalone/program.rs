@@ -12,7 +12,7 @@ use super::{Standalone, StandaloneOptions};
 use crate::flags::Flags;
 use crate::host;
 
-/// Runs until told to stop. The agent ends before what it stands on does.
+/// Runs until told to stop. The agent ends before the parts that it depends on.
 pub async fn run(flags: &Flags, stop: CancellationToken) -> Result<()> {
     let options = StandaloneOptions {
         state_dir: flags.state_dir.clone(),
@@ -42,7 +42,7 @@ pub async fn run(flags: &Flags, stop: CancellationToken) -> Result<()> {
         }
         failed = &mut parts => {
             stop.cancel();
-            // What made the others end is more telling than what they say about it.
+            // The part that ended first has the real cause.
             _ = agent.await;
             failed?.map_err(Into::into)
         }

@@ -1,7 +1,7 @@
-//! Hears when a directory changes.
+//! Watches a directory for changes.
 //!
-//! It only shortens the wait: whoever uses it looks now and then anyway, so where the kernel has no more watches to give,
-//! or the file system tells nothing, everything still works, later.
+//! It only shortens the delay: its users also check periodically. If the kernel has no more watches, or the
+//! file system reports nothing, everything still works, only later.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
-/// How long to wait for more of the same after something was heard.
+/// How long to wait for more changes after the first.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// An ear at a directory.
+/// A watch of a directory.
 pub(super) struct DirectoryWatch {
     directory: PathBuf,
-    ear: Option<AsyncFd<Ear>>,
+    watcher: Option<AsyncFd<Watcher>>,
 }
 
-/// Owns its descriptor, and so keeps it for as long as it lives.
-struct Ear(Inotify);
+/// Owns its descriptor, and so keeps it open as long as it lives.
+struct Watcher(Inotify);
 
-impl AsRawFd for Ear {
+impl AsRawFd for Watcher {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
@@ -34,22 +34,23 @@ impl DirectoryWatch {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC);
         #[expect(
             deprecated,
-            reason = "its successor is unsafe; what it asks for, a descriptor that stays, `Ear` gives"
+            reason = "its successor is unsafe; what it asks for, a descriptor that stays, `Watcher` gives"
         )]
-        let ear = inotify.map_err(std::io::Error::from).and_then(|inotify| AsyncFd::new(Ear(inotify)));
-        let ear = match ear {
-            Ok(ear) => Some(ear),
+        let watcher =
+            inotify.map_err(std::io::Error::from).and_then(|inotify| AsyncFd::new(Watcher(inotify)));
+        let watcher = match watcher {
+            Ok(watcher) => Some(watcher),
             Err(error) => {
-                warn!(%error, "changes of pool files are not heard; they are looked at every few seconds");
+                warn!(%error, "cannot watch the pool files; they are checked every few seconds");
                 None
             }
         };
-        let watch = Self { directory: directory.to_owned(), ear };
+        let watch = Self { directory: directory.to_owned(), watcher };
         watch.renew();
         watch
     }
 
-    /// Listens at the directory that now has the name. Again is as good as once.
+    /// Watches the directory that has the name now. May be called repeatedly.
     pub(super) fn renew(&self) {
         let changes = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_CREATE
@@ -60,19 +61,19 @@ impl DirectoryWatch {
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
-        if let Some(ear) = &self.ear {
-            // A directory that is not there now is looked for again.
-            _ = ear.get_ref().0.add_watch(&self.directory, changes);
+        if let Some(watcher) = &self.watcher {
+            // A missing directory is watched at the next call.
+            _ = watcher.get_ref().0.add_watch(&self.directory, changes);
         }
     }
 
     /// Waits until something changes.
-    pub(super) async fn heard(&mut self) {
-        let Some(ear) = &mut self.ear else { return std::future::pending().await };
-        let Ok(mut ready) = ear.readable_mut().await else { return std::future::pending().await };
+    pub(super) async fn changed(&mut self) {
+        let Some(watcher) = &mut self.watcher else { return std::future::pending().await };
+        let Ok(mut ready) = watcher.readable_mut().await else { return std::future::pending().await };
         ready.clear_ready();
         tokio::time::sleep(DEBOUNCE).await;
-        let Some(ear) = &self.ear else { return };
-        while ear.get_ref().0.read_events().is_ok_and(|events| !events.is_empty()) {}
+        let Some(watcher) = &self.watcher else { return };
+        while watcher.get_ref().0.read_events().is_ok_and(|events| !events.is_empty()) {}
     }
 }

@@ -1,4 +1,4 @@
-//! `CNI_ARGS`, as far as Whereabouts reads it.
+//! The parts of `CNI_ARGS` that Whereabouts reads.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tenure_ipam::{Address, Notation};
 
 use super::{Refusal, StaticAddress};
 
-/// What the runtime says about the pod, and the addresses that it asks for.
+/// The runtime's information about the pod, and requested addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// `K8S_POD_NAMESPACE`.
@@ -15,11 +15,11 @@ pub struct Arguments {
     pub pod_name: String,
     /// `K8S_POD_INFRA_CONTAINER_ID`.
     pub infra_container: String,
-    /// `K8S_POD_UID`, where the runtime has it.
+    /// `K8S_POD_UID`, if the runtime passes it.
     pub pod_uid: String,
     /// `IP`: addresses to pass on, with their prefix lengths.
     pub addresses: Vec<StaticAddress>,
-    /// `GATEWAY`: each is the gateway of those addresses in whose network it lies.
+    /// `GATEWAY`: each is the gateway of the addresses in whose network it lies.
     pub gateways: Vec<Address>,
 }
 
@@ -27,7 +27,7 @@ const PAIRS: &str = "KEY=VALUE pairs separated by ';', of IP, GATEWAY, K8S_POD_N
                      K8S_POD_INFRA_CONTAINER_ID and K8S_POD_UID; others with IgnoreUnknown=1";
 
 impl Arguments {
-    /// From the text of the variable.
+    /// Parses the text of the variable.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let mut pairs = BTreeMap::new();
         for pair in text.split(';').filter(|pair| !pair.is_empty()) {
@@ -39,7 +39,7 @@ impl Arguments {
         Self::from_pairs(&pairs)
     }
 
-    /// From the variable, split.
+    /// Reads the split variable.
     pub fn from_pairs(pairs: &BTreeMap<String, String>) -> Result<Self, Refusal> {
         let ignores = match pairs.get("IgnoreUnknown").map(|flag| flag.to_ascii_lowercase()).as_deref() {
             Some("1" | "true") => true,

@@ -1,4 +1,4 @@
-//! From an attachment definition's text to the networks of ours in it.
+//! From an attachment definition's text to its networks of this dialect.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::{ConfigError, Refusal};
 
-/// The networks of ours in a NetworkAttachmentDefinition's `spec.config`, a single configuration or a list: each as if
-/// it had come on standard input. `fallback` is the definition's own name, for a configuration without one.
+/// The networks of this dialect in a NetworkAttachmentDefinition's `spec.config`, a single configuration or a
+/// list: each as if it came on standard input. `fallback` is the definition's own name, for a configuration
+/// without one.
 pub fn networks_of(config: &str, fallback: &str) -> Result<Vec<Value>, Refusal> {
     let refuse = |problem: String| {
         Refusal::new("spec.config", config, &problem, "a CNI configuration, or a list of them in \"plugins\"")
@@ -31,7 +32,7 @@ pub fn networks_of(config: &str, fallback: &str) -> Result<Vec<Value>, Refusal> 
     Ok(plugins.into_iter().filter(asks_us).map(named).collect())
 }
 
-/// A network as it came on standard input, or the first of ours in a list.
+/// A network from standard input, or the first of this dialect in a list.
 pub(super) fn network_of(root: &Value) -> Result<Cow<'_, Value>, ConfigError> {
     if !root.is_object() {
         return Err(
@@ -54,7 +55,7 @@ fn asks_us(plugin: &Value) -> bool {
     plugin.get("ipam").and_then(|ipam| ipam.get("type")).and_then(Value::as_str) == Some("whereabouts")
 }
 
-/// A list's name and version are its plugins' as well.
+/// A list's name and version also apply to its plugins.
 fn of_list(list: &Value, plugin: &Value) -> Value {
     let mut plugin = plugin.clone();
     if plugin.is_object() {

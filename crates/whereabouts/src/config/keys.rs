@@ -1,10 +1,11 @@
-//! Keys of a JSON object: found whatever their case, read as the type they should have, merged with the flat file's.
+//! Keys of a JSON object: found in any case, read with the type that they should have, merged with the flat
+//! file's.
 
 use serde_json::Value;
 
 use super::{Notice, Object, Refusal};
 
-/// Keys of `ipam` and of the flat file that mean something to us.
+/// Keys of `ipam` and of the flat file that have an effect.
 const MEANT: [&str; 22] = [
     "type",
     "range",
@@ -27,11 +28,11 @@ const MEANT: [&str; 22] = [
     "exclude_gateway",
     "pick_addresses",
     "enable_l3",
-    // What Multus and others put beside.
+    // Keys that Multus and others add.
     "name",
 ];
 
-/// Keys that Whereabouts or its fork reads, and that mean nothing to us.
+/// Keys that Whereabouts or its fork reads, and that have no effect here.
 const WITHOUT_EFFECT: [(&str, &str); 15] = [
     ("leader_lease_duration", "no lease is taken"),
     ("leader_renew_deadline", "no lease is taken"),
@@ -54,7 +55,7 @@ const WITHOUT_EFFECT: [(&str, &str); 15] = [
 pub(super) const OF_A_RANGE: [&str; 7] =
     ["range", "range_start", "range_end", "exclude", "pick_addresses", "enable_l3", "node_slice_size"];
 
-/// An object's keys, and where it stands.
+/// An object's keys, and its path.
 pub(super) struct Keys<'a> {
     path: &'a str,
     object: &'a Object,
@@ -65,7 +66,7 @@ impl<'a> Keys<'a> {
         Self { path, object }
     }
 
-    /// Where a key of this object stands.
+    /// The path of a key of this object.
     pub(super) fn path(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
     }
@@ -80,7 +81,7 @@ impl<'a> Keys<'a> {
         exact.or_else(any).filter(|value| !value.is_null())
     }
 
-    /// A text; empty when it is not there.
+    /// A text; empty if it is missing.
     pub(super) fn text(&self, key: &str) -> Result<String, Refusal> {
         match self.get(key) {
             None => Ok(String::new()),
@@ -89,7 +90,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// True or false, where it is said.
+    /// A boolean, if it is set.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, Refusal> {
         match self.get(key) {
             None => Ok(None),
@@ -108,7 +109,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The entries of a list; none when it is not there.
+    /// The entries of a list; empty if it is missing.
     pub(super) fn list(&self, key: &str) -> Result<&'a [Value], Refusal> {
         match self.get(key) {
             None => Ok(&[]),
@@ -117,7 +118,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The texts of a list, each with where it stands.
+    /// The texts of a list, each with its path.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<(String, String)>, Refusal> {
         let entry = |(place, value): (usize, &Value)| {
             let path = self.path(&format!("{key}[{place}]"));
@@ -129,7 +130,7 @@ impl<'a> Keys<'a> {
         self.list(key)?.iter().enumerate().map(entry).collect()
     }
 
-    /// An object; empty when it is not there.
+    /// An object; empty if it is missing.
     pub(super) fn object(&self, key: &str) -> Result<Object, Refusal> {
         match self.get(key) {
             None => Ok(Object::new()),
@@ -139,7 +140,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Looks at the names of the keys alone: what means nothing is noticed, what looks mistyped is refused.
+/// Checks only the names of the keys: those without effect are noticed, those that look mistyped are refused.
 pub(super) fn check_names(path: &str, object: &Object, notices: &mut Vec<Notice>) -> Result<(), Refusal> {
     let known = || MEANT.into_iter().chain(WITHOUT_EFFECT.iter().map(|(key, _)| *key));
     for key in object.keys() {
@@ -157,7 +158,7 @@ pub(super) fn check_names(path: &str, object: &Object, notices: &mut Vec<Notice>
     Ok(())
 }
 
-/// Refuses a key that is nearly one that we know: it was meant, and would be ignored.
+/// Refuses a key that is almost a known one: otherwise it would be ignored although it was meant.
 pub(super) fn refuse_typo<'k>(
     path: &str,
     key: &str,
@@ -176,7 +177,7 @@ pub(super) fn refuse_typo<'k>(
     }
 }
 
-/// How many letters must be changed, added or taken away.
+/// The edit distance: how many letters must be changed, added or removed.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -192,7 +193,7 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// What the network says, and where it says nothing what the flat file says; objects key by key.
+/// The network's values, and the flat file's where the network has none; objects key by key.
 pub(super) fn merge(own: &Object, flat: &Object) -> Object {
     let mut merged = own.clone();
     for (key, value) in flat {
@@ -209,7 +210,7 @@ pub(super) fn merge(own: &Object, flat: &Object) -> Object {
     merged
 }
 
-/// Null, or the empty value of its type: to Whereabouts that is the same as nothing.
+/// Whether it is null, or the empty value of its type: Whereabouts treats both as unset.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! Reading it all, in the order in which one key depends on another.
+//! Reading everything, in the order in which one key depends on another.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn gateway(keys: &Keys<'_>) -> Result<Option<Address>, Refusal> {
     gateway.map_err(|error| Refusal::parse(&keys.path("gateway"), &text, &error))
 }
 
-/// `range` and `ipRanges`, and the slice size that holds.
+/// `range` and `ipRanges`, and the effective slice size.
 fn ranges(
     keys: &Keys<'_>,
     merged: &Object,
@@ -165,8 +165,8 @@ fn dns(keys: &Keys<'_>) -> Result<Dns, Refusal> {
     })
 }
 
-/// The network's own word, or true. The flat file is not asked: Whereabouts does not either, and a cluster that
-/// relied on that must not lose its guard.
+/// The network's own value, or true. The flat file does not count: Whereabouts ignores it too, and a cluster
+/// that relied on that must not lose its guard.
 fn overlapping(own: &Object, flat: &Object, notices: &mut Vec<Notice>) -> Result<bool, Refusal> {
     const KEY: &str = "enable_overlapping_ranges";
     let said = Keys::new("ipam", own).flag(KEY)?;
@@ -178,7 +178,7 @@ fn overlapping(own: &Object, flat: &Object, notices: &mut Vec<Notice>) -> Result
     Ok(said.unwrap_or(true))
 }
 
-/// A flat file that names no kubeconfig is half a file; without any file the agent's own access is used.
+/// A flat file without a kubeconfig is incomplete; without any file the agent's own access is used.
 fn kubeconfig(keys: &Keys<'_>, has_flat_file: bool) -> Result<String, Refusal> {
     let kubernetes = keys.object("kubernetes")?;
     let path = keys.path("kubernetes");
@@ -229,7 +229,7 @@ fn check_gateway(config: &Config, own: &Object) -> Result<(), Refusal> {
     }
 }
 
-/// Objects are named for the network and its ranges: names that cannot be are refused before the first write.
+/// Objects are named after the network and its ranges: invalid names are refused before the first write.
 fn check_names(config: &Config) -> Result<(), Refusal> {
     for range in &config.ranges {
         let cidr = range.cidr().to_string();

@@ -1,4 +1,4 @@
-//! One range of a network: which addresses it has, which of them first, and how it is cut into slices.
+//! One range of a network: its addresses, their order, and its slices.
 
 use serde_json::Value;
 use tenure_ipam::parse::prefix_length;
@@ -13,27 +13,27 @@ pub const MOST_SLICES: u128 = 16_384;
 /// One range of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeConfig {
-    /// The addresses that may be handed out.
+    /// The addresses that may be assigned.
     pub range: Range,
     /// `range_start`, or the network address.
     pub start: Address,
     /// `range_end`.
     pub end: Option<Address>,
-    /// `exclude`, as it was written.
+    /// `exclude`, as written.
     pub exclude: Vec<String>,
-    /// `pick_addresses`: when there are any, only these are handed out, in this order.
+    /// `pick_addresses`: if there are any, only these are assigned, in this order.
     pub pick: Vec<Address>,
-    /// Whether network and broadcast address are addresses like any other.
+    /// Whether network and broadcast address are ordinary addresses.
     pub l3: bool,
     /// The slices of nodes.
     pub slices: Option<Slices>,
 }
 
-/// What holds for all ranges of a network.
+/// What all ranges of a network share.
 pub(super) struct Shared {
     /// `enable_l3`.
     pub(super) l3: bool,
-    /// The gateway, if it is not to be handed out.
+    /// The gateway, if it must not be assigned.
     pub(super) kept_back: Option<Address>,
     /// `node_slice_size`, if there are slices.
     pub(super) slice_size: String,
@@ -52,9 +52,10 @@ impl RangeConfig {
         format!("{} to {}", self.range.first(), self.range.last())
     }
 
-    /// What of this range lies in a node's slice; `None` if nothing does.
+    /// The part of this range in a node's slice; `None` if there is none.
     ///
-    /// A slice has its own edges, as Whereabouts has it; slices too small for that, and those of L3 ranges, do not.
+    /// A slice has its own network and broadcast address, as in Whereabouts, except for slices too small for
+    /// that and those of L3 ranges.
     pub fn within(&self, slice: Cidr) -> Option<Range> {
         let l3 = self.l3 || slice.host_bits() < 2;
         let whole = Range::new(slice, if l3 { Usable::Every } else { Usable::WithoutEdges }).ok()?;
@@ -65,7 +66,7 @@ impl RangeConfig {
     }
 }
 
-/// Reads the range that stands in `object` at `path`. Addresses of the top level may have leading zeros.
+/// Reads the range in `object` at `path`. Addresses of the top level may have leading zeros.
 pub(super) fn read(
     path: &str,
     object: &Object,
@@ -99,7 +100,7 @@ pub(super) fn read(
         (start_key, end_key) = ("range", "range");
     }
     let l3 = keys.flag("enable_l3")?.unwrap_or(shared.l3);
-    // One or two addresses have no network and broadcast address among them.
+    // A network of one or two addresses has no separate network and broadcast address.
     let every = l3 || cidr.host_bits() < 2;
     let range = Range::new(cidr, if every { Usable::Every } else { Usable::WithoutEdges })
         .map_err(|error| keys.refuse("range", &text, &error.to_string(), RANGE))?;
@@ -109,7 +110,7 @@ pub(super) fn read(
             return Err(keys.refuse(key, &address.to_string(), &format!("it is outside {cidr}"), &usable));
         }
     }
-    // The network's own edges say "all of it".
+    // The network's own first and last address mean "all of it".
     let first = start.filter(|start| every || *start != cidr.first());
     let until = last.filter(|last| every || *last != cidr.last());
     let range = range.between(first, until).map_err(|error| {
@@ -178,12 +179,12 @@ fn slices(keys: &Keys<'_>, cidr: Cidr, range: &Range, shared: &Shared) -> Result
     Ok(Some(slices))
 }
 
-/// The slice size of a range that names none: as many slices as the first range has.
+/// The slice size of a range without one: as many slices as the first range has.
 pub(super) fn size_like(first: &Slices, cidr: Cidr) -> String {
     format!("/{}", u16::from(cidr.prefix()) + u16::from(first.prefix() - first.whole().prefix()))
 }
 
-/// An entry of `ipRanges` as an object whose keys are known.
+/// An entry of `ipRanges` as an object with checked keys.
 pub(super) fn entry<'v>(
     path: &str,
     value: &'v Value,

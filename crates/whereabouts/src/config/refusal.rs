@@ -1,49 +1,49 @@
-//! Why a configuration is refused, and what of it was accepted without effect.
+//! Why a configuration is refused, and which settings have no effect.
 
 use tenure_cni::{Code, Failure};
 use tenure_ipam::ParseError;
 
-/// A value that cannot be used.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {value:?}: {problem}; accepted is {accepted}")]
 pub struct Refusal {
-    /// Where it stands, such as `ipam.ipRanges[1].range_start`.
+    /// The path of the key, such as `ipam.ipRanges[1].range_start`.
     pub key: String,
-    /// What stands there, shortened if it is very long.
+    /// The value, shortened if it is very long.
     pub value: String,
     /// What is wrong with it.
     pub problem: String,
-    /// What would do.
+    /// What would be accepted.
     pub accepted: String,
 }
 
 /// Why there is no configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Something in it cannot be used.
+    /// It has an invalid value.
     #[error("{0}")]
     Refused(Box<Refusal>),
-    /// It asks another plugin for addresses, and is none of our business.
+    /// It uses another plugin for addresses, and does not belong to this dialect.
     #[error("ipam.type is {found:?}: this is no network of ours; accepted is \"whereabouts\"")]
     Other {
-        /// Whom it asks; empty without `ipam`.
+        /// That plugin; empty without `ipam`.
         found: String,
     },
-    /// The version is none that we speak.
+    /// The version is not supported.
     #[error("{0}")]
     Version(Failure),
 }
 
-/// Something that was accepted and has no effect, or less than it seems to have.
+/// An accepted setting that has no effect, or less than it seems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Where it stands.
+    /// The path of the key.
     pub key: String,
-    /// What becomes of it.
+    /// The effect.
     pub note: String,
 }
 
-/// Longer values are cut: whoever wrote them knows them, and they may be anything.
+/// Longer values are cut: their author knows them, and they may be anything.
 const LONGEST: usize = 160;
 
 impl Refusal {
@@ -56,7 +56,7 @@ impl Refusal {
         Self { key: key.to_owned(), value, problem: problem.to_owned(), accepted: accepted.to_owned() }
     }
 
-    /// Refuses a text that is not what it should be.
+    /// Refuses a text that cannot be parsed.
     pub(crate) fn parse(key: &str, value: &str, error: &ParseError) -> Self {
         Self::new(key, value, &error.reason, error.accepted)
     }

@@ -1,4 +1,4 @@
-//! Addresses that are passed on as they are, and not kept track of.
+//! Addresses that are passed on unchanged, without a record.
 
 use tenure_cni::Version;
 use tenure_ipam::{Address, Cidr, Notation};
@@ -6,7 +6,7 @@ use tenure_ipam::{Address, Cidr, Notation};
 use super::keys::Keys;
 use super::{Notice, RangeConfig, Refusal};
 
-/// An address that somebody else looks after.
+/// An address that somebody else manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticAddress {
     /// The address.
@@ -18,7 +18,7 @@ pub struct StaticAddress {
 }
 
 impl StaticAddress {
-    /// From an address with its prefix length, and a gateway that may be empty.
+    /// Parses an address with its prefix length, and a gateway that may be empty.
     pub(super) fn parse(key: &str, text: &str, gateway: &str) -> Result<Self, Refusal> {
         let (address, cidr) = Notation::LeadingZeros
             .address_and_cidr(text)
@@ -38,7 +38,7 @@ impl StaticAddress {
         Ok(parsed)
     }
 
-    /// As it stands in a result.
+    /// The form for a result.
     pub(super) fn to_result(self) -> tenure_cni::Address {
         tenure_cni::Address {
             address: format!("{}/{}", self.address, self.cidr.prefix()),
@@ -61,7 +61,7 @@ pub(super) fn read(keys: &Keys<'_>) -> Result<Vec<StaticAddress>, Refusal> {
     keys.list("addresses")?.iter().enumerate().map(entry).collect()
 }
 
-/// Gives each gateway of `CNI_ARGS` to the addresses in whose network it lies.
+/// Assigns each gateway of `CNI_ARGS` to the addresses in whose network it lies.
 pub(super) fn set_gateways(statics: &mut [StaticAddress], gateways: &[Address]) -> Result<(), Refusal> {
     for gateway in gateways {
         let mut found = false;
@@ -81,7 +81,7 @@ pub(super) fn set_gateways(statics: &mut [StaticAddress], gateways: &[Address]) 
     Ok(())
 }
 
-/// Versions before 0.3.0 have room for one address a family.
+/// Versions before 0.3.0 have room for one address per family.
 pub(super) fn check_room(version: Version, statics: &[StaticAddress]) -> Result<(), Refusal> {
     let families: Vec<_> = statics.iter().map(|address| address.address.family()).collect();
     let crowded = families.iter().enumerate().any(|(place, family)| families[..place].contains(family));
@@ -96,7 +96,7 @@ pub(super) fn check_room(version: Version, statics: &[StaticAddress]) -> Result<
     ))
 }
 
-/// Statics that a range may hand out as well: nobody keeps the two apart.
+/// Notices static addresses that a range may also assign: nobody keeps the two apart.
 pub(super) fn notice_overlaps(statics: &[StaticAddress], ranges: &[RangeConfig], notices: &mut Vec<Notice>) {
     for (place, fixed) in statics.iter().enumerate() {
         if let Some(range) = ranges.iter().find(|range| range.range.contains(fixed.address)) {

@@ -1,7 +1,8 @@
-//! What was freed in a ledger and rests, in an annotation of its object: so it is known to every agent and to the next controller.
+//! Cooling addresses of a ledger, in an annotation of its object: so every agent and the next controller know
+//! them.
 //!
-//! The controller alone writes it, with the write that frees, and guarded by a test of what it said before. What a node frees by
-//! a DEL is not in it: that rests on the node itself.
+//! Only the controller writes it, together with the write that frees, and guarded by a test of the previous
+//! value. Addresses that a node frees by a DEL are not in it: they cool on the node itself.
 
 use std::time::Duration;
 
@@ -11,26 +12,26 @@ use tenure_handles::Timestamp;
 use tenure_ipam::ledger::Offsets;
 use tenure_ipam::{Address, Cidr};
 
-/// The annotation of an `IPPool` that says what was freed and until when it rests: `offset:milliseconds` of the epoch, with blanks
-/// between, what rests shortest first.
+/// The annotation of an `IPPool` with its cooling addresses: `offset:milliseconds` of the epoch, separated by
+/// blanks, the earliest end first.
 pub const COOLING: &str = "whereabouts.cni.cncf.io/cooling";
 
-/// So many addresses rest in one object; beyond them those give way that have rested longest.
+/// How many addresses cool in one object; beyond that, those that have cooled longest are dropped.
 const MOST: usize = 256;
 
-/// A change of what rests.
+/// A change of the cooling addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) before: Option<String>,
     pub(super) after: String,
 }
 
-/// What an object says that rests, and until when.
+/// The cooling addresses of an object, and until when they cool.
 pub fn cooling_of(pool: &IPPool) -> Vec<(Timestamp, Address)> {
     pool.spec.cidr().map(|range| read(&range, said(&pool.metadata).as_deref())).unwrap_or_default()
 }
 
-/// What an object is to say when these addresses of it are freed now, and rest for so long.
+/// The annotation after these addresses are freed now and cool for so long.
 pub fn cooling_after(
     pool: &IPPool,
     freed: impl IntoIterator<Item = Address>,
@@ -41,12 +42,12 @@ pub fn cooling_after(
     Some(write(&range, &cooling_of(pool), freed, now.plus(rest), now))
 }
 
-/// What an object says.
+/// The annotation's text.
 pub(super) fn said(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref().and_then(|all| all.get(COOLING)).cloned()
 }
 
-/// What rests, and until when. What cannot be read does not rest.
+/// The cooling addresses and their times. Unreadable entries do not cool.
 pub(super) fn read(range: &Cidr, said: Option<&str>) -> Vec<(Timestamp, Address)> {
     let offsets = Offsets::of(range);
     let entry = |text: &str| {
@@ -57,7 +58,7 @@ pub(super) fn read(range: &Cidr, said: Option<&str>) -> Vec<(Timestamp, Address)
     said.unwrap_or_default().split_whitespace().take(MOST).filter_map(entry).collect()
 }
 
-/// What is said when these rest, too.
+/// The annotation with these addresses added.
 pub(super) fn write(
     range: &Cidr,
     known: &[(Timestamp, Address)],

@@ -1,13 +1,13 @@
-//! Who has which records: by pod and interface, and by container.
+//! Records by owner: by pod and interface, and by container.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::whereabouts::Allocation;
 
-/// Where a record is: the object's name and the key in it.
+/// The location of a record: the object's name and the key in it.
 pub(super) type RecordKey = (String, String);
 
-/// Places of records by owner, in all objects of a network.
+/// Locations of records by owner, in all objects of a network.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     by_interface: BTreeMap<(String, String), BTreeSet<RecordKey>>,
@@ -37,7 +37,7 @@ impl Index {
         }
     }
 
-    /// The records of a pod's interface; of old ones without an interface, those of the pod, with an empty `ifname`.
+    /// The records of a pod's interface; with an empty `ifname`, old records of the pod without an interface.
     pub(super) fn of_interface(&self, podref: &str, ifname: &str) -> impl Iterator<Item = &RecordKey> {
         self.by_interface.get(&(podref.to_owned(), ifname.to_owned())).into_iter().flatten()
     }

@@ -1,5 +1,5 @@
-//! The objects of a namespace in memory, with versions and conflicts as an API server has them: for tests, simulations
-//! and whoever wants decisions without a server.
+//! The objects of a namespace in memory, with versions and conflicts as in an API server: for tests,
+//! simulations and decisions without a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,15 +16,15 @@ pub struct Memory {
     version: u64,
 }
 
-/// What came of the writes of a plan: names that were written.
+/// The results of a plan's writes: names that were written.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     names: BTreeSet<String>,
-    /// Whether objects were made or marked, or something did not go through: then everything is to be read again.
+    /// Whether objects were created or marked, or something failed: then everything must be read again.
     pub look_again: bool,
 }
 
-/// Plans of one request need at most: a pool, its marks, an object of it, and a conflict or two.
+/// One request needs at most: a pool, its marks, an object of it, and a conflict or two.
 const MOST_ROUNDS: usize = 64;
 
 impl Memory {
@@ -43,13 +43,13 @@ impl Memory {
         self.reservations.values()
     }
 
-    /// Puts a pool there, as somebody else would have.
+    /// Stores a pool, as another writer would.
     pub fn put_pool(&mut self, mut pool: IPPool) {
         pool.metadata.resource_version = Some(self.next_version());
         self.pools.insert(pool.metadata.name.clone().unwrap_or_default(), pool);
     }
 
-    /// Puts a reservation there, as somebody else would have.
+    /// Stores a reservation, as another writer would.
     pub fn put_reservation(&mut self, mut reservation: OverlappingRangeIPReservation) {
         let version = self.next_version();
         reservation.metadata.uid = Some(format!("uid-{version}"));
@@ -57,7 +57,7 @@ impl Memory {
         self.reservations.insert(reservation.metadata.name.clone().unwrap_or_default(), reservation);
     }
 
-    /// All that is there of a network.
+    /// Everything in a network.
     pub fn read(&self, name: &str, always_reserve: bool) -> Network {
         let mut network = Network::new(name).reserving_always(always_reserve);
         for pool in self.pools.values() {
@@ -69,7 +69,8 @@ impl Memory {
         network
     }
 
-    /// Does what a plan says, in its order, until `patience` calls are made: the rest is as if nobody had answered.
+    /// Performs a plan in its order, until `patience` calls were made: the rest is as if the server did not
+    /// answer.
     pub fn carry_out(&mut self, plan: &mut Plan, mut patience: usize) -> Written {
         let mut written = Written::default();
         let mut may = || {
@@ -130,7 +131,7 @@ impl Memory {
         written
     }
 
-    /// Serves requests to their end, as one caller without neighbours.
+    /// Serves requests to their end, as the only caller.
     pub fn serve(&mut self, network: &str, requests: Vec<Request>, now: Timestamp) -> Vec<Answer> {
         let spread = Spread::of("");
         let mut answers = vec![Answer::Wait; requests.len()];
@@ -160,7 +161,7 @@ impl Memory {
 }
 
 impl Written {
-    /// What came of the write of this name.
+    /// The result of the write of this name.
     pub fn outcome(&self, name: &str) -> Outcome {
         if self.names.contains(name) { Outcome::Written } else { Outcome::Conflict }
     }

@@ -1,4 +1,4 @@
-//! What is known of one network: its objects, and whose the addresses in them are.
+//! The known state of one network: its objects, and the holders of their addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,11 +27,11 @@ pub struct Network {
     pub(super) always_reserve: bool,
     /// The node whose agent plans.
     pub(super) node: Option<String>,
-    /// Whether something was seen that may be a sign of what was not.
+    /// Whether something was seen that may be a sign of unseen changes.
     moved: bool,
 }
 
-/// The addresses of a pool that records name, as numbers.
+/// The addresses in a pool's records, as numbers.
 #[derive(Clone, Debug, Default)]
 struct Held {
     set: IntervalSet,
@@ -39,23 +39,23 @@ struct Held {
     again: BTreeMap<u128, u32>,
 }
 
-/// Whose an address is in all ranges of the network.
+/// The holder of an address in all ranges of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reserved {
     pub(super) name: String,
     pub(super) uid: Option<String>,
     pub(super) podref: String,
     pub(super) ifname: String,
-    /// Whose of the pods that were ever called so.
+    /// The container, to distinguish pods of the same name.
     pub(super) container: String,
 }
 
-/// How many addresses of a pool are held, and how many are not.
+/// How many addresses of a pool are held, and how many are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Records.
     pub used: u128,
-    /// Addresses of the range, edges included, that no record names.
+    /// Addresses of the range, including the first and last, without a record.
     pub free: u128,
 }
 
@@ -76,23 +76,23 @@ impl Network {
         }
     }
 
-    /// Whether every address of a range that others may overlap gets its reservation, also where none does: as long as a
-    /// Whereabouts writes to the same objects, which knows of our addresses only by their reservations.
+    /// Whether every address of a range that may overlap others gets a reservation, even if none does: needed
+    /// while Whereabouts writes to the same objects, which knows our addresses only by their reservations.
     #[must_use]
     pub fn reserving_always(mut self, always: bool) -> Self {
         self.always_reserve = always;
         self
     }
 
-    /// What is planned is for the agent of this node, and its records say so.
+    /// Plans for the agent of this node, and its records say so.
     #[must_use]
     pub fn written_by(mut self, node: &str) -> Self {
         self.node = Some(node.to_owned()).filter(|node| !node.is_empty());
         self
     }
 
-    /// As [`Network::plan`], and what it frees is said in its object to rest for so long. Only the controller writes that: there is
-    /// one of it, and agents heed what it wrote.
+    /// Like [`Network::plan`], but the objects say that freed addresses cool for so long. Only the controller
+    /// writes that: there is one controller, and agents respect what it wrote.
     pub fn plan_with_rest(
         &self,
         requests: Vec<Request>,
@@ -103,13 +103,13 @@ impl Network {
         Planner::new(self, spread, now).letting_rest(rest).plan(requests)
     }
 
-    /// What is to be written for these requests. `spread` says where to begin looking for what is free.
+    /// The writes for these requests. `spread` says where to start the search for free addresses.
     pub fn plan(&self, requests: Vec<Request>, spread: &Spread, now: Timestamp) -> Plan {
         Planner::new(self, spread, now).plan(requests)
     }
 
-    /// An `IPPool` was read, written or heard of. Older news than what is known are left aside, and so are other
-    /// networks' pools; `is_node` says which names are nodes'.
+    /// Updates the state from an `IPPool` that was read, written or reported. Ignores older versions and
+    /// other networks' pools; `is_node` says which names are nodes'.
     pub fn see_pool(&mut self, pool: &IPPool, is_node: impl Fn(&str) -> bool) -> Option<PoolId> {
         let (id, number) = PoolId::of_object(&self.name, pool, is_node)?;
         let name = pool.metadata.name.clone()?;
@@ -143,8 +143,8 @@ impl Network {
         Some(id)
     }
 
-    /// A write of ours was done, and this is the object's metadata since. Says whether nobody else has changed its records
-    /// since they were seen: then they are known, and else they are to be read.
+    /// Updates the state after our own write, with the object's new metadata. Returns whether nobody else
+    /// changed its records since they were seen: then they are known, otherwise they must be read.
     pub fn wrote(&mut self, write: &PoolWrite, metadata: &ObjectMeta) -> bool {
         let Some(mut object) = self.objects.remove(&write.name) else { return false };
         let next = object.generation.map(|generation| generation + 1);
@@ -176,7 +176,7 @@ impl Network {
         removed.filter_map(|(key, ..)| object.address(key)).collect()
     }
 
-    /// An object's metadata were read. Says whether its records are those that are known.
+    /// Updates the state from an object's metadata. Returns whether its cached records are current.
     pub fn confirms(&mut self, name: &str, metadata: &ObjectMeta) -> bool {
         let Some(object) = self.objects.get_mut(name) else { return false };
         let same = object.generation.is_some() && object.generation == metadata.generation;
@@ -187,9 +187,9 @@ impl Network {
         same
     }
 
-    /// Whether an object was seen for the first time, or says something else about its state than before, since this was asked
-    /// last. Then what is known of the others may be older than what that object's writers rely on: all are to be read,
-    /// after which nothing has moved.
+    /// Whether an object was seen for the first time, or its state changed, since the last call. Then the
+    /// cached state of the others may be older than what that object's writers rely on: all must be read, and
+    /// then nothing has moved.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
@@ -204,7 +204,7 @@ impl Network {
         self.objects.get(name).map(|object| &object.id)
     }
 
-    /// What an object says of itself.
+    /// The state in an object's annotation.
     pub fn state_of(&self, name: &str) -> Option<State> {
         self.objects.get(name).map(|object| object.state)
     }
@@ -224,7 +224,7 @@ impl Network {
         }
     }
 
-    /// A reservation was made, or heard of.
+    /// Updates the state from a reservation that was made or reported.
     pub fn see_reservation(&mut self, reservation: &OverlappingRangeIPReservation) -> Option<Address> {
         let address = reserved_address(&self.name, reservation)?;
         self.forget_address(address);
@@ -251,13 +251,13 @@ impl Network {
         }
     }
 
-    /// Nothing is known of reservations any more: all of them will be told.
+    /// Forgets all reservations: all of them will be reported again.
     pub fn forget_reservations(&mut self) {
         self.reservations.clear();
         self.reserved_by.clear();
     }
 
-    /// Whether the object still is what a write to it was planned for, as far as is known.
+    /// Whether the object is still what a write to it was planned for, as far as known.
     pub fn is_as_planned(&self, write: &PoolWrite) -> bool {
         self.objects.get(&write.name).is_some_and(|object| {
             let same = |(key, before, _): (&str, Option<&Allocation>, _)| object.records.get(key) == before;
@@ -266,7 +266,7 @@ impl Network {
         })
     }
 
-    /// What a pod's interface has, in all pools; not what another pod of the same name has.
+    /// The addresses of a pod's interface in all pools, without those of another pod of the same name.
     pub fn held_by(&self, who: &Who) -> Vec<(PoolId, Address)> {
         let places = self.index.of_interface(&who.podref, &who.ifname);
         let held = places.filter_map(|(name, key)| {
@@ -283,12 +283,12 @@ impl Network {
         Usage { used, free: id.range.size().saturating_sub(used) }
     }
 
-    /// The pools that are known.
+    /// The known pools.
     pub fn pools(&self) -> impl Iterator<Item = &PoolId> {
         self.pools.keys()
     }
 
-    /// The records of a pool: object, key, address and whose it is.
+    /// The records of a pool: object, key, address and holder.
     pub fn records(&self, id: &PoolId) -> impl Iterator<Item = (&str, &str, Address, &Allocation)> {
         let names = self.pools.get(id).into_iter().flat_map(BTreeMap::values);
         names.filter_map(|name| Some((name.as_str(), self.objects.get(name)?))).flat_map(|(name, object)| {
@@ -300,12 +300,12 @@ impl Network {
         })
     }
 
-    /// The addresses that a pool's records name, as numbers.
+    /// The addresses in a pool's records, as numbers.
     pub(super) fn taken(&self, id: &PoolId) -> Option<&IntervalSet> {
         self.held.get(id).map(|held| &held.set)
     }
 
-    /// The addresses of this range that were freed and rest, as objects of whichever pool say, and until when.
+    /// The cooling addresses of this range according to the objects of all pools, and until when.
     pub fn cooling(&self, range: &Cidr, now: Timestamp) -> Vec<(Timestamp, Address)> {
         let objects = self.objects.values().filter(|object| object.id.range.overlaps(range));
         let cooling = objects.flat_map(|object| object.cooling.iter());
@@ -326,21 +326,21 @@ impl Network {
         of_name.filter(move |address| self.reservations.get(address).is_some_and(is_its))
     }
 
-    /// What a pool's first object says.
+    /// The state of a pool's first object.
     pub(super) fn state(&self, id: &PoolId) -> Option<State> {
         let name = self.pools.get(id)?.get(&0)?;
         self.objects.get(name).map(|object| object.state)
     }
 
-    /// Whether all addresses of a pool are for slices, or are one: whatever of its objects says so. A seal is taken away only by
-    /// who has put it there.
+    /// Whether all addresses of a pool are for slices, or are one, according to any of its objects. Only
+    /// whoever sealed it removes the seal.
     pub(super) fn is_sealed(&self, id: &PoolId) -> bool {
         let mut objects = self.pools.get(id).into_iter().flat_map(BTreeMap::values);
         let state = |name: &String| self.objects.get(name).map(|object| object.state);
         objects.any(|name| matches!(state(name), Some(State::Sliced | State::Owned)))
     }
 
-    /// The pools that have addresses in common with a range.
+    /// The pools that share addresses with a range.
     pub(super) fn overlapping<'a>(&'a self, range: &'a Cidr) -> impl Iterator<Item = &'a PoolId> {
         self.pools.keys().filter(|id| id.range.overlaps(range))
     }
@@ -383,8 +383,8 @@ impl Network {
     }
 }
 
-/// The address that a reservation of this network is named for. Ours say in a label whose they are; others' names may be
-/// read as those of more than one network, and then count in each.
+/// The address in a reservation's name, for this network. Ours have a label with their network; the names of
+/// others may be ambiguous, and then count in each network.
 pub(crate) fn reserved_address(
     network: &str,
     reservation: &OverlappingRangeIPReservation,

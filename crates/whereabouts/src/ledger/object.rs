@@ -1,4 +1,4 @@
-//! One `IPPool` object as it was seen last.
+//! The cached state of one `IPPool` object.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,33 @@ use tenure_ipam::ledger::Offsets;
 
 use super::{PoolId, cooling};
 
-/// The annotation of an `IPPool` that says what its writers have agreed on. Ours; Whereabouts neither has nor heeds it.
+/// The annotation of an `IPPool` with its writers' agreement. It is ours; Whereabouts neither writes nor
+/// respects it.
 pub const STATE: &str = "whereabouts.cni.cncf.io/state";
 
-/// The annotation of an `IPPool` that says at which of its versions it was last opened after it had been sealed. It is tested with
-/// the state: whoever did not hear of the time in between knows nothing of what was held then.
+/// The annotation of an `IPPool` with the version at which it was last opened after it had been sealed. It is
+/// tested with the state: a writer that missed the time in between does not know what was held then.
 pub const OPENED: &str = "whereabouts.cni.cncf.io/opened";
 
-/// What the writers of an object have agreed on.
+/// The agreement of an object's writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing: Whereabouts made it, or only networks with `enable_overlapping_ranges: false` use it. Its records say
-    /// nothing about other ranges.
+    /// None: Whereabouts created it, or only networks with `enable_overlapping_ranges: false` use it. Its
+    /// records say nothing about other ranges.
     Unmarked,
     /// Its records hold for the whole network, and no other range of the network overlaps.
     Unique,
-    /// Another range of the network overlaps: whoever adds a record has made the reservation of its address before.
+    /// Another range of the network overlaps: whoever adds a record first makes the reservation of its
+    /// address.
     Overlapping,
-    /// The range is cut into slices now. Records are updated and released, none is added.
+    /// The range is now divided into slices. Records are updated and released, none is added.
     Sliced,
-    /// A node's slice: all of it is the node's.
+    /// A node's slice, owned by the node.
     Owned,
 }
 
 impl State {
-    /// As the annotation has it.
+    /// The annotation's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unmarked => "",
@@ -45,12 +47,12 @@ impl State {
         }
     }
 
-    /// What an object's annotation says; what it should not say counts as nothing.
+    /// The state in an object's annotation; an invalid one counts as none.
     pub fn of(pool: &IPPool) -> Self {
         Self::of_metadata(&pool.metadata)
     }
 
-    /// The same of an object's metadata.
+    /// The same for an object's metadata.
     pub fn of_metadata(metadata: &ObjectMeta) -> Self {
         let said = metadata.annotations.as_ref().and_then(|all| all.get(STATE)).map(String::as_str);
         let all = [Self::Unique, Self::Overlapping, Self::Sliced, Self::Owned];
@@ -65,18 +67,19 @@ pub(super) struct Object {
     pub(super) number: u128,
     pub(super) version: Option<String>,
     pub(super) state: State,
-    /// What [`OPENED`] says.
+    /// The value of [`OPENED`].
     pub(super) opened: Option<String>,
-    /// What [`cooling::COOLING`] says, in its words and as it was understood.
+    /// The value of [`cooling::COOLING`], as text and parsed.
     pub(super) said_cooling: Option<String>,
     pub(super) cooling: Vec<(Timestamp, Address)>,
     /// Whether it has annotations at all: a patch cannot add to none.
     pub(super) has_annotations: bool,
-    /// How often its records have changed, as the server counts.
+    /// How often its records changed, by the server's count.
     pub(super) generation: Option<i64>,
-    /// Whether the server notes down who wrote which record. Nobody needs that, and it costs more than the write itself.
+    /// Whether the server records who wrote which record. Nobody needs that, and it costs more than the write
+    /// itself.
     pub(super) is_managed: bool,
-    /// What its records take, nearly.
+    /// The approximate size of its records.
     pub(super) bytes: usize,
     pub(super) records: BTreeMap<String, Allocation>,
 }
@@ -100,7 +103,7 @@ impl Object {
         }
     }
 
-    /// Takes over what metadata say, records apart.
+    /// Updates everything but the records from metadata.
     pub(super) fn see_metadata(&mut self, metadata: &ObjectMeta) {
         self.version.clone_from(&metadata.resource_version);
         self.generation = metadata.generation;
@@ -115,12 +118,12 @@ impl Object {
         self.is_managed = metadata.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty());
     }
 
-    /// Whether its writers have agreed on something else since.
+    /// Whether its writers' agreement changed since.
     pub(super) fn is_otherwise(&self, metadata: &ObjectMeta) -> bool {
         self.state != State::of_metadata(metadata) || self.opened != opened(metadata)
     }
 
-    /// The address that a key stands for; `None` when it makes no sense.
+    /// The address of a key; `None` if the key is invalid.
     pub(super) fn address(&self, key: &str) -> Option<Address> {
         let decimal = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit());
         let offset = if decimal { key.parse().ok()? } else { return None };
@@ -133,7 +136,7 @@ pub(super) fn opened(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref().and_then(|all| all.get(OPENED)).cloned()
 }
 
-/// What a record takes in an object: its texts, the JSON around them, and the server's note of who wrote it.
+/// The size of a record in an object: its texts, the JSON around them, and the server's note of who wrote it.
 pub(super) fn bytes(key: &str, record: &Allocation) -> usize {
     2 * key.len()
         + record.id.len()
@@ -143,7 +146,7 @@ pub(super) fn bytes(key: &str, record: &Allocation) -> usize {
         + 120
 }
 
-/// Whether `new` is older than `known`, where both are numbers, as they are on every server that we know.
+/// Whether `new` is older than `known`, if both are numbers, as on every server that we know.
 pub(super) fn is_older(new: Option<&String>, known: Option<&String>) -> bool {
     let number = |version: Option<&String>| version.and_then(|version| version.parse::<u128>().ok());
     matches!((number(new), number(known)), (Some(new), Some(known)) if new < known)

@@ -1,4 +1,4 @@
-//! A node's slice: one object with one writer, written behind what the node has decided.
+//! A node's slice: one object with one writer, written after the node's decisions.
 
 use tenure_api::whereabouts::{IPPool, IPPoolSpec, Reservation};
 use tenure_ipam::Address;
@@ -9,12 +9,12 @@ use super::{PoolId, State};
 /// What a node finds when it takes a slice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adopted {
-    /// Its own records, to be held on.
+    /// Its own records, which stay held.
     pub held: Vec<Reservation>,
-    /// Addresses of the slice that others have: handed out from the whole range before it was cut. They come back to
-    /// the slice one by one, as those records go.
+    /// Addresses of the slice that others have: assigned from the whole range before it was divided. They
+    /// return to the slice one by one, when those records are removed.
     pub reserved: Vec<Address>,
-    /// Records that make no sense, in words. They are kept in the object and nobody has them.
+    /// Invalid records, as text. They stay in the object and nobody has them.
     pub refused: Vec<String>,
 }
 
@@ -46,9 +46,9 @@ pub fn adopt<'p>(
     adopted
 }
 
-/// The object that says what a node holds of its slice: [`State::Owned`] while the slice is the node's, [`State::Unique`]
-/// when it is not any more and only what is held in it keeps others away. `base` is the object as it was seen last; records in it whose
-/// keys are no address of the slice stay.
+/// The object with a node's holds in its slice: [`State::Owned`] while the slice is the node's,
+/// [`State::Unique`] afterwards, when only the remaining holds keep others away. `base` is the cached object;
+/// its records whose keys are no address of the slice stay.
 pub fn owned_object<'r>(
     slice: &PoolId,
     state: State,
@@ -76,10 +76,10 @@ pub fn owned_object<'r>(
 /// Why a slice's object cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnedError {
-    /// An address is not of the slice, or is held twice.
+    /// An address is outside the slice, or held twice.
     #[error("writing a slice's records: {0}")]
     Record(#[from] LedgerError),
-    /// The object cannot have its name.
+    /// The object's name is invalid.
     #[error("naming a slice's object: {0}")]
     Name(#[from] tenure_api::whereabouts::WhereaboutsNameError),
 }

@@ -18,24 +18,24 @@ mod release;
 
 pub(super) use planner::Planner;
 
-/// What is to be written for a batch of requests, and what is answered then.
+/// The writes for a batch of requests, and the answers after them.
 ///
-/// The order matters: `create` and `mark`, and after either a consistent list of the namespace's pools and the same
-/// requests planned again; then `reserve`, then `write`, then [`Plan::unreserve`]. Reservations that others have are named to
-/// [`Plan::leave_out`] before anything is written.
+/// The order matters: `create` and `mark`, and after either a consistent list of the namespace's pools and a
+/// new plan for the same requests; then `reserve`, then `write`, then [`Plan::unreserve`]. Reservations that
+/// others have are passed to [`Plan::leave_out`] before anything is written.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Objects to make. They are empty: nothing is handed out of an object that its overlapping neighbours may not have
-    /// heard of.
+    /// Objects to create. They are empty: nothing is assigned from an object that its overlapping neighbours
+    /// may not know yet.
     pub create: Vec<IPPool>,
-    /// Objects whose state must change before anything is handed out.
+    /// Objects whose state must change before anything is assigned.
     pub mark: Vec<Mark>,
-    /// Reservations to make, before what they are for is written.
+    /// Reservations to make before the records that need them are written.
     pub reserve: Vec<Reserve>,
-    /// One for each object.
+    /// One per object.
     pub write: Vec<PoolWrite>,
     unreserve: Vec<Unreserve>,
-    /// For each request, in their order.
+    /// One per request, in their order.
     pub answers: Vec<Answer>,
     requests: Vec<Request>,
     /// For each request, the objects and reservations that must be written before its answer is true.
@@ -47,9 +47,9 @@ pub struct Plan {
 pub struct Mark {
     /// The object.
     pub name: String,
-    /// As which it was seen.
+    /// The version that was seen.
     pub version: Option<String>,
-    /// What it is to say.
+    /// The new state.
     pub state: State,
     /// Whether it was sealed until now.
     opens: bool,
@@ -65,14 +65,14 @@ pub struct Reserve {
     pub object: OverlappingRangeIPReservation,
 }
 
-/// A reservation to take back.
+/// A reservation to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreserve {
     /// Its name.
     pub name: String,
-    /// As which object it was seen: only that one is deleted.
+    /// The UID that was seen: only that object is deleted.
     pub uid: Option<String>,
-    /// For which request.
+    /// The number of its request.
     request: usize,
 }
 
@@ -81,18 +81,18 @@ pub struct Unreserve {
 pub struct PoolWrite {
     /// The object.
     pub name: String,
-    /// As which it was seen.
+    /// The version that was seen.
     pub version: Option<String>,
     state: State,
     opened: Option<String>,
-    /// What it says that rests, if that changes.
+    /// The change of its cooling addresses, if any.
     pub(super) cooling: Option<cooling::Change>,
     has_annotations: bool,
     is_managed: bool,
     edits: BTreeMap<String, Edit>,
 }
 
-/// The change of one record, and for which requests it is.
+/// The change of one record, and the requests that it is for.
 #[derive(Clone, Debug, PartialEq)]
 struct Edit {
     before: Option<Allocation>,
@@ -100,27 +100,27 @@ struct Edit {
     requests: BTreeSet<usize>,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is done.
     Written,
-    /// Somebody else was quicker, or nobody answered: look again.
+    /// Another writer was faster, or nobody answered: read again.
     Conflict,
 }
 
-/// What becomes of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settled {
     /// This is its answer.
     Done(Answer),
-    /// It is to be planned again, with what was seen meanwhile.
+    /// It must be planned again, with what was seen meanwhile.
     Again(Request),
 }
 
 impl Plan {
-    /// What becomes of each request, in their order. `outcome` says what came of the write of an object or reservation
-    /// of this name.
+    /// The result of each request, in their order. `outcome` returns the result of the write of an object or
+    /// reservation of this name.
     pub fn settle(&self, outcome: impl Fn(&str) -> Outcome) -> Vec<Settled> {
         let settled = self.requests.iter().zip(&self.answers).zip(&self.needs).enumerate();
         settled
@@ -134,7 +134,7 @@ impl Plan {
             .collect()
     }
 
-    /// Reservations to take back: those for which what they were for is gone now.
+    /// Reservations to delete: those whose records are gone now.
     pub fn unreserve(&self, outcome: impl Fn(&str) -> Outcome) -> impl Iterator<Item = &Unreserve> {
         self.unreserve.iter().filter(move |unreserve| {
             let needs = self.needs.get(unreserve.request);
@@ -142,7 +142,8 @@ impl Plan {
         })
     }
 
-    /// Leaves out what depends on these reservations, which others have: to be called between `reserve` and `write`.
+    /// Leaves out what depends on these reservations, which others have. Must be called between `reserve` and
+    /// `write`.
     pub fn leave_out(&mut self, taken: &BTreeSet<String>) {
         let mut out: BTreeSet<usize> = BTreeSet::new();
         for (number, needs) in self.needs.iter().enumerate() {
@@ -150,7 +151,7 @@ impl Plan {
                 out.insert(number);
             }
         }
-        // Requests that share a record with one that is left out are left out with it.
+        // Requests that share a record with one that is left out are left out as well.
         loop {
             let before = out.len();
             let edits = self.write.iter().flat_map(|write| write.edits.values());
@@ -174,7 +175,7 @@ impl Plan {
         }
     }
 
-    /// The request with what of it was written.
+    /// The request, together with what was written of it.
     fn again(&self, number: usize, request: &Request, outcome: &impl Fn(&str) -> Outcome) -> Request {
         let mut request = request.clone();
         if let super::Act::Hold { made, .. } = &mut request.act {
@@ -194,8 +195,8 @@ impl Plan {
 }
 
 impl PoolWrite {
-    /// The changes as a JSON patch: each key guarded by a test of what it was, and whatever is added also by a test of the
-    /// object's state. Writers of different keys do not disturb each other.
+    /// The changes as a JSON patch: each key guarded by a test of its old value, and additions also by a test
+    /// of the object's state. Writers of different keys do not conflict.
     pub fn patch(&self) -> Value {
         let mut operations = Vec::new();
         if self.edits.values().any(|edit| edit.before.is_none()) {
@@ -210,7 +211,8 @@ impl PoolWrite {
             operations.push(json!({"op": "add", "path": path(COOLING), "value": cooling.after}));
         }
         if self.is_managed {
-            // An entry without a name is how a server is told to keep no such notes; one that keeps none does not begin to.
+            // An entry without a name tells a server to keep no such notes; one that keeps none does not
+            // start to.
             operations.push(json!({"op": "add", "path": "/metadata/managedFields", "value": [{}]}));
         }
         for (key, edit) in &self.edits {
@@ -224,7 +226,7 @@ impl PoolWrite {
         Value::Array(operations)
     }
 
-    /// The object after the changes, for a whole write guarded by its version; `None` if it is not what it was.
+    /// The object after the changes, for a whole write guarded by its version; `None` if the object changed.
     pub fn apply(&self, pool: &IPPool) -> Option<IPPool> {
         let adds = self.edits.values().any(|edit| edit.before.is_none());
         if adds && (State::of(pool) != self.state || opened(&pool.metadata) != self.opened) {
@@ -255,7 +257,7 @@ impl PoolWrite {
         self.edits.iter().map(|(key, edit)| (key.as_str(), edit.before.as_ref(), edit.after.as_ref()))
     }
 
-    /// Whether the object says what it must.
+    /// Whether the object has the state that the write needs.
     pub(super) fn agrees(&self, object: &super::object::Object) -> bool {
         object.state == self.state && object.opened == self.opened
     }
@@ -277,7 +279,7 @@ impl PoolWrite {
 }
 
 impl Mark {
-    /// An object as it was seen is to say this.
+    /// Changes the state of an object as it was seen.
     pub fn on(pool: &IPPool, state: State) -> Self {
         Self {
             name: pool.metadata.name.clone().unwrap_or_default(),
@@ -288,7 +290,8 @@ impl Mark {
         }
     }
 
-    /// The change as a JSON patch, guarded by the object's version: whoever marks knows every record made before.
+    /// The change as a JSON patch, guarded by the object's version: whoever marks an object knows every
+    /// record made before.
     pub fn patch(&self) -> Value {
         let mut operations =
             vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": self.version})];
@@ -302,7 +305,7 @@ impl Mark {
         Value::Array(operations)
     }
 
-    /// The object after the change; `None` if it is not what it was.
+    /// The object after the change; `None` if the object changed.
     pub fn apply(&self, pool: &IPPool) -> Option<IPPool> {
         if pool.metadata.resource_version != self.version {
             return None;
@@ -324,7 +327,7 @@ impl Mark {
 }
 
 impl Reserve {
-    /// Whether a reservation that is there already is the one that was to be made: the same container's interface's.
+    /// Whether an existing reservation is the one to make: for the same container's interface.
     pub fn is(&self, there: &OverlappingRangeIPReservation) -> bool {
         let (wanted, found) = (&self.object.spec, &there.spec);
         wanted.podref == found.podref
@@ -351,7 +354,7 @@ fn path(annotation: &str) -> String {
     format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
 }
 
-/// Tests of what an object's writers have agreed on.
+/// Tests of the agreement of an object's writers.
 fn state_tests(state: State, opened: Option<&String>, has_annotations: bool) -> Vec<Value> {
     if !has_annotations {
         return vec![json!({"op": "test", "path": "/metadata/annotations", "value": null})];

@@ -1,4 +1,4 @@
-//! Which pool, and in which of its objects an address belongs.
+//! Pools, and which of a pool's objects an address belongs to.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use tenure_ipam::{Address, Cidr};
 
 use super::{STATE, State};
 
-/// How many addresses belong into one object. A write costs the API server some 50 µs for each record that the object
-/// has, however few of them change: so many keep it near ten milliseconds, and a /24 in one object. It is far below etcd's
-/// limit of 1.5 MiB, whatever the pods are called.
+/// How many addresses belong to one object. A write costs the API server about 50 µs for each record in the
+/// object, however few of them change: this number keeps it near ten milliseconds, and a /24 in one object.
+/// It is far below etcd's limit of 1.5 MiB, whatever the names of the pods.
 pub const ADDRESSES_IN_AN_OBJECT: u128 = 256;
 
 /// An object that others have filled beyond this many bytes takes no more records.
 pub const LARGEST_OBJECT: usize = 1 << 20;
 
-/// What stands for [`SLICE_OWNER`] in names of objects, which may have no colon.
+/// Replaces [`SLICE_OWNER`] in names of objects, which may have no colon.
 pub(crate) const OWNER_IN_NAMES: &str = "tenure-claims";
 
 /// One range of one network, shared or a node's slice.
@@ -25,7 +25,7 @@ pub(crate) const OWNER_IN_NAMES: &str = "tenure-claims";
 pub struct PoolId {
     /// `network_name`; empty for the network without one.
     pub network: String,
-    /// The node that owns it, or [`SLICE_OWNER`] for a slice that is for claims; empty when all nodes share it.
+    /// The node that owns it, or [`SLICE_OWNER`] for a slice for claims; empty if all nodes share it.
     pub node: String,
     /// The range, or the slice.
     pub range: Cidr,
@@ -58,17 +58,17 @@ impl PoolId {
         pool_name(&self.network, node, &self.range.to_string())
     }
 
-    /// The name of one of its objects: the first is the pool's, the others have their number behind a dot.
+    /// The name of one of its objects: the first has the pool's, the others have their number after a dot.
     pub fn object_name(&self, number: u128) -> Result<String, WhereaboutsNameError> {
         let name = self.name()?;
         Ok(if number == 0 { name } else { format!("{name}.{number}") })
     }
 
-    /// The number of the object into which a new record of this address is written.
+    /// The number of the object for a new record of this address.
     ///
-    /// It is computed and not looked up, so that two writers of one address always meet in one object. A node's slice has
-    /// one writer and one object. Records that are elsewhere, because Whereabouts wrote them all into the first object,
-    /// count, and are released where they are.
+    /// It is computed and not looked up, so that two writers of one address always meet in one object. A
+    /// node's slice has one writer and one object. Records in other objects, because Whereabouts wrote them
+    /// all into the first one, count, and are released there.
     pub fn home(&self, address: Address) -> u128 {
         if !self.node.is_empty() {
             return 0;
@@ -76,7 +76,7 @@ impl PoolId {
         address.distance_from(self.range.first()).unwrap_or(0) / ADDRESSES_IN_AN_OBJECT
     }
 
-    /// The addresses, as numbers, that belong into an object.
+    /// The addresses, as numbers, that belong to an object.
     pub(super) fn addresses_of(&self, number: u128) -> (u128, u128) {
         let (first, last) = (self.range.first().bits(), self.range.last().bits());
         if !self.node.is_empty() {
@@ -86,7 +86,7 @@ impl PoolId {
         (start, start.saturating_add(ADDRESSES_IN_AN_OBJECT - 1).min(last))
     }
 
-    /// An object of this pool in which nothing is held.
+    /// An object of this pool without holds.
     pub fn empty_object(&self, number: u128, state: State) -> Result<IPPool, WhereaboutsNameError> {
         let fits = |value: &&String| !value.is_empty() && value.len() <= 63;
         let yes = "true".to_owned();
@@ -110,8 +110,8 @@ impl PoolId {
         })
     }
 
-    /// Whether, by its name, an object is of a shared range of `network` and may have records of these addresses. Whereabouts
-    /// writes all records of a range into the first object.
+    /// Whether, by its name, an object belongs to a shared range of `network` and may have records of these
+    /// addresses. Whereabouts writes all records of a range into the first object.
     pub fn may_hold(network: &str, name: &str, addresses: &Cidr) -> bool {
         let rest = if network.is_empty() {
             Some(name)
@@ -133,10 +133,11 @@ impl PoolId {
         range.overlaps(addresses) && (number == 0 || within)
     }
 
-    /// Which pool of `network`, and which of its objects, this one is; `None` if it is another network's.
+    /// The pool of `network` and the number of its object that this is; `None` if it belongs to another
+    /// network.
     ///
-    /// Whereabouts' objects have no labels, so a name alone may be read in two ways: a network or a node in front of
-    /// the range. It is taken for a node's when `is_node` knows that node.
+    /// Whereabouts' objects have no labels, so a name alone may be ambiguous: a network or a node before the
+    /// range. It counts as a node's if `is_node` knows that node.
     pub fn of_object(network: &str, pool: &IPPool, is_node: impl Fn(&str) -> bool) -> Option<(Self, u128)> {
         let name = pool.metadata.name.as_deref()?;
         let range = pool.spec.cidr().ok()?;

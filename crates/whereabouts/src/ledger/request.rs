@@ -1,4 +1,4 @@
-//! What is asked of a network's ledgers, and what is answered.
+//! Requests to a network's ledgers, and their answers.
 
 use std::collections::BTreeSet;
 
@@ -16,20 +16,20 @@ pub struct Who {
     pub id: String,
     /// The pod, as `namespace/name`.
     pub podref: String,
-    /// The pod's UID; empty where the runtime does not tell it.
+    /// The pod's UID; empty if the runtime does not pass it.
     pub uid: String,
     /// The interface.
     pub ifname: String,
 }
 
-/// One address that is asked for.
+/// A request for one address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Want {
-    /// Out of which pool.
+    /// The pool.
     pub pool: PoolId,
-    /// Which addresses of it.
+    /// The accepted addresses.
     pub range: Range,
-    /// If there are any, only these, in this order.
+    /// If not empty, only these, in this order.
     pub pick: Vec<Address>,
     /// This one, if it is free.
     pub preferred: Option<Address>,
@@ -37,34 +37,34 @@ pub struct Want {
     pub overlapping: bool,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Who asks.
+    /// The caller.
     pub who: Who,
-    /// What for.
+    /// The action.
     pub act: Act,
 }
 
-/// What is asked for.
+/// The action of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// An address of each, or none.
+    /// Hold an address from each, or none.
     Hold {
         /// In the order of the answer.
         wants: Vec<Want>,
-        /// What earlier attempts of this very request have written: object and key. Taken back with a refusal.
+        /// What earlier attempts of this very request wrote: object and key. A refusal removes it.
         made: BTreeSet<(String, String)>,
     },
-    /// Everything that the container's interface has.
+    /// Release everything of the container's interface.
     Release {
-        /// The pools of its configuration: there also records of old versions, which name no interface.
+        /// The pools of its configuration: in these, also records of old versions, which name no interface.
         pools: Vec<PoolId>,
     },
-    /// Everything that the container's interface has, and what is reserved for it without a record: its own request for
-    /// them was given up, and nobody knows how far it came.
+    /// Release everything of the container's interface, and its reservations without a record: its own
+    /// request for them was given up, and nobody knows how far it got.
     Abandon,
-    /// One record, if it still is what it was: nobody uses it any more.
+    /// Release one record, if it is unchanged: nobody uses it any more.
     Forget {
         /// The object.
         object: String,
@@ -80,18 +80,18 @@ pub enum Act {
 pub enum Answer {
     /// An address for each want, in their order.
     Held(Vec<Address>),
-    /// What is free now; nothing if there was nothing.
+    /// The freed addresses; empty if there were none.
     Released(Vec<Address>),
-    /// No.
+    /// The request is refused.
     Refused(LedgerRefusal),
-    /// Objects must be made or marked first.
+    /// Objects must be created or marked first.
     Wait,
 }
 
 /// Why no address is held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerRefusal {
-    /// Nothing is free.
+    /// No address is free.
     #[error(
         "could not allocate IP in range: none of the {capacity} addresses {first} to {last} of {pool} is free for {podref}"
     )]
@@ -104,10 +104,10 @@ pub enum LedgerRefusal {
         last: Address,
         /// How many there are.
         capacity: u128,
-        /// Who asked.
+        /// The pod that asked.
         podref: String,
     },
-    /// The range was cut into slices.
+    /// The range was divided into slices.
     #[error(
         "{pool} hands out nothing any more: its range is cut into slices of nodes; accepted is a configuration with \
          node_slice_size"
@@ -116,7 +116,7 @@ pub enum LedgerRefusal {
         /// The pool's object.
         pool: String,
     },
-    /// The range or one that it overlaps was cut into slices; what is left of either cannot be told apart.
+    /// The range or one that it overlaps was divided into slices; the rest of either cannot be told apart.
     #[error(
         "{pool} hands out nothing: its range {range}, or {other} of the same network, which it overlaps (IPPool {by}), is \
          cut into slices of nodes; accepted is the configuration with node_slice_size, a range that overlaps nothing that \
@@ -132,15 +132,15 @@ pub enum LedgerRefusal {
         /// The object of that.
         by: String,
     },
-    /// The pool cannot have a name.
+    /// The pool's name is invalid.
     #[error("{0}")]
     Name(String),
 }
 
 impl Who {
-    /// Whether a record of this interface's pod and name is of this very pod: of the same container, or of an earlier one of the
-    /// pod with the same UID, which its node has ended before it began this one. A record that names a container and no UID
-    /// may be of a pod that was there before under the same name and still runs.
+    /// Whether a record with this interface's pod name belongs to this very pod: to the same container, or to
+    /// an earlier one of the pod with the same UID, which its node ended before it started this one. A record
+    /// with a container and no UID may belong to an earlier pod of the same name that still runs.
     pub fn owns(&self, record: &Allocation) -> bool {
         let of_claims = record.id.starts_with(RECORD_PREFIX) || self.id.starts_with(RECORD_PREFIX);
         let same_pod = match record.poduid.as_deref() {
@@ -150,7 +150,7 @@ impl Who {
         record.podref == self.podref && (record.id == self.id || (!of_claims && same_pod))
     }
 
-    /// The record that says that the interface has an address.
+    /// The record of the interface's address.
     pub(super) fn record(&self) -> Allocation {
         Allocation {
             id: self.id.clone(),
@@ -163,7 +163,7 @@ impl Who {
 }
 
 impl Want {
-    /// What a network's configuration asks for, range by range. `preferred` is what the pod would like.
+    /// The wants of a network's configuration, range by range. `preferred` is what the pod prefers.
     pub fn of(config: &Config, preferred: &[Option<Address>]) -> Vec<Self> {
         let want = |(place, range): (usize, &crate::config::RangeConfig)| Self {
             pool: PoolId::shared(&config.network, range.cidr()),
@@ -177,12 +177,12 @@ impl Want {
 }
 
 impl Request {
-    /// A pod's interface asks for its addresses.
+    /// A request for a pod's interface.
     pub fn hold(who: Who, wants: Vec<Want>) -> Self {
         Self { who, act: Act::Hold { wants, made: BTreeSet::new() } }
     }
 
-    /// A container's interface is gone.
+    /// A release for a container's interface that is gone.
     pub fn release(who: Who, config: &Config) -> Self {
         let pools = config.ranges.iter().map(|range| PoolId::shared(&config.network, range.cidr())).collect();
         Self { who, act: Act::Release { pools } }

@@ -1,12 +1,13 @@
-//! Where to begin looking for a free address.
+//! Where to start the search for a free address.
 //!
-//! Everybody takes the lowest, as Whereabouts does, and so the first object of a pool fills before the next one is made. When several
-//! nodes take the lowest at once, one of them has it and the others look again and take the next: a few nodes with a few pods
-//! are served in as many rounds. A node that loses again and again is one of a crowd. Then it begins at a place of its own, first among
-//! few addresses and with each further loss among more, at last among those of many objects; and nearer to the lowest again
-//! with each write that succeeds. That is so for each pool by itself: a crowd on one says nothing about another.
+//! All nodes take the lowest, as Whereabouts does, so the first object of a pool fills before the next one is
+//! created. When several nodes take the lowest at once, one of them gets it, and the others read again and
+//! take the next: a few nodes with a few pods need as many rounds. A node that loses repeatedly is one of
+//! many. Then it starts at a position of its own, first among few addresses and with each further loss among
+//! more, finally among those of many objects; with each successful write it moves closer to the lowest again.
+//! This applies to each pool separately: many writers on one pool say nothing about another.
 //!
-//! What the node freed a moment ago rests: it is taken last, the one first that has rested longest.
+//! Addresses that the node freed recently cool: they are the last choice, the longest cooled first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,30 +19,30 @@ use super::{ADDRESSES_IN_AN_OBJECT, PoolId};
 
 /// How long a conflict is remembered.
 const MEMORY: Duration = Duration::from_secs(10);
-/// So often in a row a node loses the lowest before it begins elsewhere.
+/// How often in a row a node loses the lowest before it starts elsewhere.
 const PATIENT: u32 = 3;
-/// Among how many addresses a node begins that has lost once more than that, twice more, and so on: the last are those of many objects.
-/// A large IPv6 range must not get an object for every node.
+/// Among how many addresses a node starts after one more loss than that, two more, and so on: the last are
+/// those of many objects. A large IPv6 range must not get an object for every node.
 const WIDTHS: [u128; 4] = [16, 64, ADDRESSES_IN_AN_OBJECT, 64 * ADDRESSES_IN_AN_OBJECT];
-/// Beyond this a loss changes nothing.
+/// More losses change nothing.
 const MOST_LOST: u32 = PATIENT + 4;
 
-/// Where one node begins.
+/// Where one node starts.
 #[derive(Clone, Debug)]
 pub struct Spread {
     place: u64,
-    /// By pool, how often the node has lost, less how often it was served since, and when it lost last.
+    /// By pool, how often the node lost, less how often it succeeded since, and when it last lost.
     lost: BTreeMap<PoolId, (u32, Timestamp)>,
-    /// Until when each address rests.
+    /// Until when each address cools.
     rests: BTreeMap<Address, Timestamp>,
-    /// The same in the order of time; what was freed again since is in it twice.
+    /// The same in the order of time; addresses that were freed again are in it twice.
     order: VecDeque<(Timestamp, Address)>,
 }
 
 impl Spread {
     /// For the node of this name.
     pub fn of(node: &str) -> Self {
-        // FNV-1a, finished so that neighbouring names lie far apart. The same in every process.
+        // FNV-1a, finished so that similar names lie far apart. The same in every process.
         let mixed = node.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -50,13 +51,13 @@ impl Spread {
         Self { place, lost: BTreeMap::new(), rests: BTreeMap::new(), order: VecDeque::new() }
     }
 
-    /// Somebody else was quicker.
+    /// Another node was faster.
     pub fn lost(&mut self, pool: &PoolId, now: Timestamp) {
         let before = self.losses(pool, now);
         self.lost.insert(pool.clone(), ((before + 1).min(MOST_LOST), now));
     }
 
-    /// What this node chose, it has.
+    /// This node got its choice.
     pub fn won(&mut self, pool: &PoolId) {
         if let Some((lost, _)) = self.lost.get_mut(pool) {
             *lost -= 1;
@@ -70,7 +71,7 @@ impl Spread {
         self.lost.get(pool).filter(|(_, at)| now < at.plus(MEMORY)).map_or(0, |(lost, _)| *lost)
     }
 
-    /// An address was freed, and is to rest until then. What has rested long enough by `now` is forgotten.
+    /// Records that an address was freed and cools until then. Forgets addresses that have cooled by `now`.
     pub fn rest(&mut self, address: Address, now: Timestamp, until: Timestamp) {
         while let Some((due, rested)) = self.order.front().copied().filter(|(due, _)| *due <= now) {
             self.order.pop_front();
@@ -84,13 +85,13 @@ impl Spread {
         }
     }
 
-    /// The addresses of this network that rest.
+    /// The cooling addresses of this network.
     pub(super) fn resting(&self, network: Cidr, now: Timestamp) -> impl Iterator<Item = Address> {
         let inside = self.rests.range(network.first()..=network.last());
         inside.filter(move |(_, until)| **until > now).map(|(address, _)| *address)
     }
 
-    /// What rests, what has rested longest first.
+    /// Cooling addresses, the longest cooled first.
     pub(super) fn rested_longest(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Address)> {
         let current = self
             .order
@@ -99,7 +100,7 @@ impl Spread {
         current.copied()
     }
 
-    /// The address of this range of a pool to begin at.
+    /// The address of this range of a pool to start from.
     pub fn start(&self, pool: &PoolId, range: &Range, now: Timestamp) -> Address {
         let beyond =
             self.losses(pool, now).checked_sub(PATIENT + 1).and_then(|beyond| usize::try_from(beyond).ok());

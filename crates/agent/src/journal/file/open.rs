@@ -1,4 +1,4 @@
-//! Finding a journal, and what is done with one that cannot be used.
+//! Finding a journal, and handling an unusable one.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -13,28 +13,28 @@ use crate::journal::record::{Known, Record};
 
 const NAME: &str = "journal";
 const LOCK: &str = "journal.lock";
-/// How many journals that were set aside are kept: enough to look into, and never a full `/run`.
+/// How many unusable journals are kept: enough to investigate, and never enough to fill `/run`.
 const KEPT_ASIDE: usize = 8;
 
-/// What a person should know about how a journal was found.
+/// What people should know about how a journal was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
-    /// Its end was torn by a crash; what was torn had not been reported as committed.
+    /// A crash tore its end; the torn record was never reported as committed.
     #[error("cut {bytes} bytes of a torn record off the journal {}", .path.display())]
     Torn {
         /// The journal.
         path: PathBuf,
-        /// How much.
+        /// How many bytes.
         bytes: usize,
     },
-    /// There is none, although an agent ran since the machine was booted.
+    /// There is none, although an agent ran since the machine booted.
     #[error("there is no journal {}, and an agent ran since this machine was booted: addresses of this node's blocks are \
              handed out again only when namespaces, pods and the runtime were asked who uses them", .path.display())]
     Missing {
         /// Where it would be.
         path: PathBuf,
     },
-    /// It was set aside.
+    /// It was renamed.
     #[error("set a journal aside as {}: {reason}", .path.display())]
     SetAside {
         /// Its new name.
@@ -44,19 +44,19 @@ pub enum Note {
     },
 }
 
-/// What it means that there is no journal.
+/// What a missing journal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// No agent ran since the machine was booted: there is nothing to know.
+    /// No agent ran since the machine booted: there is nothing to know.
     FirstOfBoot,
-    /// An agent ran, and its journal was lost: containers that it served may run.
+    /// An agent ran, and its journal was lost: containers that it served may still run.
     Lost,
-    /// Nobody knows whether one ran; if so, it is the same.
+    /// It is unknown whether an agent ran, so this counts as lost.
     Unknown,
 }
 
 impl Missing {
-    /// What is known without a journal.
+    /// The image to start from without a journal.
     fn image(self) -> Image {
         match self {
             Self::FirstOfBoot => Image::default(),
@@ -65,13 +65,14 @@ impl Missing {
     }
 }
 
-/// Why a journal was set aside.
+/// Why a journal was renamed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// It is none, or of another version.
+    /// It is not a journal, or of another version.
     #[error(transparent)]
     Unreadable(#[from] ReadError),
-    /// It describes another boot, whose pods are gone; or another node on this boot, whose pods are here: then it was used.
+    /// It describes another boot, whose pods are gone; or another node on this boot, whose pods are here:
+    /// then it was used.
     #[error("it is of boot {:?} of node {:?}, and this is boot {:?} of node {:?}", .found.boot, .found.node, .here.boot, .here.node)]
     Foreign {
         /// Where it comes from.
@@ -79,17 +80,17 @@ pub enum Reason {
         /// Where we are.
         here: Origin,
     },
-    /// Parts of it are damaged; the other parts were used, and what the damaged ones said is doubted.
+    /// Parts of it are damaged. The other parts were used, and what the damaged parts contained is doubted.
     #[error("{bytes} of its bytes are damaged; its {records} other records were used")]
     Damaged {
-        /// How much.
+        /// How many bytes.
         bytes: usize,
-        /// What was used.
+        /// How many records were used.
         records: u64,
     },
 }
 
-/// Why there is no journal.
+/// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it open.
@@ -98,14 +99,14 @@ pub enum OpenError {
         /// The directory.
         directory: PathBuf,
     },
-    /// Something about the files does not work.
+    /// A file operation failed.
     #[error("cannot {act} {}", .path.display())]
     Act {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -196,7 +197,7 @@ enum Usable {
 
 fn usable(bytes: &[u8], here: &Origin, missing: Missing) -> Usable {
     match codec::read(bytes) {
-        // Something that is no journal in its place: an agent of this boot may have written one before.
+        // The file is not a journal: an agent of this boot may have written one before.
         Err(error) => Usable::SetAside { image: missing.image(), reason: error.into() },
         Ok(reading) if reading.origin.boot != here.boot => Usable::SetAside {
             image: Image::default(),
@@ -209,7 +210,7 @@ fn usable(bytes: &[u8], here: &Origin, missing: Missing) -> Usable {
                 reason: Reason::Damaged { bytes: reading.damaged, records: reading.records },
             }
         }
-        // The node has another name now, and its containers run still.
+        // The node has another name now, and its containers still run.
         Ok(reading) if reading.origin != *here => Usable::SetAside {
             image: reading.image,
             reason: Reason::Foreign { found: reading.origin, here: here.clone() },
@@ -218,7 +219,7 @@ fn usable(bytes: &[u8], here: &Origin, missing: Missing) -> Usable {
     }
 }
 
-/// A name that is not taken yet, or else the one that has been taken longest.
+/// An unused name, or else the one used longest ago.
 fn name_aside(directory: &Path) -> PathBuf {
     let names = (1..=KEPT_ASIDE).map(|number| directory.join(format!("{NAME}.aside-{number}")));
     let taken_since = |path: &PathBuf| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();

@@ -167,8 +167,8 @@ fn where_a_write_may_wait_for_a_disk_the_thread_does_it() {
     let directory = tempfile::tempdir().unwrap();
     let (mut opened, tells) = open(directory.path(), &here());
     let file = fs::File::open(opened.journal.path()).unwrap();
-    assert_eq!(opened.journal.prompt, tenure_linux::memory::holds(file));
-    opened.journal.prompt = false;
+    assert_eq!(opened.journal.in_memory, tenure_linux::memory::holds(file));
+    opened.journal.in_memory = false;
     let records = opened.journal.append_now(vec![Record::Held(held(1))]).unwrap_err();
     append(&opened, &tells, records, 1);
 }
@@ -361,9 +361,9 @@ fn a_full_disk_is_said_and_everything_is_written_when_it_is_not_full_any_more() 
     let path = directory.path().join("journal");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let writer = Mutex::new(Writer::new(path.clone(), full, 0, here(), Image::default()));
-    let (orders, received) = mpsc::channel();
-    orders.send(Order::Append(vec![Record::Held(held(1))])).unwrap();
-    orders.send(Order::Stop).unwrap();
+    let (commands, received) = mpsc::channel();
+    commands.send(Command::Append(vec![Record::Held(held(1))])).unwrap();
+    commands.send(Command::Stop).unwrap();
     writer::run(&writer, &received, &AtomicUsize::new(2), move |commit| drop(told.send(commit)));
     let Commit::Failed(message) = tells.recv().unwrap() else { panic!("written to a full disk") };
     assert!(message.contains("No space left"), "{message}");

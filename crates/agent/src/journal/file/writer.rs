@@ -1,4 +1,4 @@
-//! What is written to the journal's file, and the thread that writes it.
+//! Writing to the journal's file, and the thread that does it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -14,43 +14,43 @@ use crate::journal::codec;
 use crate::journal::image::Image;
 use crate::journal::record::Record;
 
-/// How long after a failure writing is tried again.
+/// How long after a failure a write is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// A file is written anew when it is larger than this and several times as large as when it was last.
+/// A file is compacted when it is larger than this and several times as large as after the last compaction.
 const SMALLEST_TO_COMPACT: u64 = 64 << 10;
 const GROWTH: u64 = 4;
 
-/// What the thread is asked to do.
+/// A command for the thread.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum Command {
     Append(Vec<Record>),
-    /// See whether something is left to do.
+    /// Check whether something is left to do.
     Look,
     Stop,
 }
 
-/// Writes what it is ordered to until it is told to stop.
+/// Performs commands until it is told to stop.
 pub(super) fn run(
     writer: &Mutex<Writer>,
-    orders: &Receiver<Order>,
+    commands: &Receiver<Command>,
     waiting: &AtomicUsize,
     mut told: impl FnMut(Commit),
 ) {
     loop {
         let retrying = lock(writer).is_waiting();
         let first = if retrying {
-            orders.recv_timeout(RETRY)
+            commands.recv_timeout(RETRY)
         } else {
-            orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         let mut writer = lock(writer);
         let mut stop = matches!(first, Err(RecvTimeoutError::Disconnected));
         let mut next = first.ok();
-        while let Some(order) = next {
-            stop |= writer.take(order);
+        while let Some(command) = next {
+            stop |= writer.take(command);
             waiting.fetch_sub(1, Ordering::AcqRel);
-            // Whatever else waits shares the write.
-            next = if stop { None } else { orders.try_recv().ok() };
+            // All other waiting records share the write.
+            next = if stop { None } else { commands.try_recv().ok() };
         }
         if writer.is_waiting() {
             told(writer.commit());
@@ -64,7 +64,7 @@ pub(super) fn run(
     }
 }
 
-/// What a thread left when it panicked is in the file, or waits; neither is worse for it.
+/// If another thread panicked, its records are in the file or still wait; both are fine.
 fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
     writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -74,11 +74,11 @@ pub(super) struct Writer {
     path: PathBuf,
     origin: Origin,
     file: File,
-    /// The bytes of the file that are whole.
+    /// The number of complete bytes in the file.
     len: u64,
-    /// Whether a write that failed may have left more bytes than that.
+    /// Whether a failed write may have left more bytes than that.
     tainted: bool,
-    /// What the file had when it was last written anew.
+    /// The size of the file after the last compaction.
     compact_len: u64,
     image: Image,
     /// Records that are not in the file yet.
@@ -106,24 +106,24 @@ impl Writer {
         !self.waiting.is_empty()
     }
 
-    /// Whether the file is to be written anew.
+    /// Whether the file should be compacted.
     pub(super) fn is_due(&self) -> bool {
         self.len > SMALLEST_TO_COMPACT.max(GROWTH * self.compact_len)
     }
 
-    /// Takes an order; true if it is the last.
-    pub(super) fn take(&mut self, order: Order) -> bool {
-        match order {
-            Order::Append(records) => {
+    /// Takes a command; true if it is the last.
+    pub(super) fn take(&mut self, command: Command) -> bool {
+        match command {
+            Command::Append(records) => {
                 self.waiting.extend(records);
                 false
             }
-            Order::Look => false,
-            Order::Stop => true,
+            Command::Look => false,
+            Command::Stop => true,
         }
     }
 
-    /// Writes all that waits, or nothing.
+    /// Writes all waiting records, or none.
     pub(super) fn commit(&mut self) -> Commit {
         match self.write() {
             Ok(()) => Commit::UpTo(self.committed),
@@ -149,12 +149,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the file anew. Where that fails, the old one goes on.
+    /// Compacts the file. If that fails, the old file stays in use.
     fn compact(&mut self) {
         self.image.prune();
         match write_anew(&self.path, &self.origin, &self.image) {
             Ok((file, len)) => (self.file, self.len, self.compact_len) = (file, len, len),
-            // Try again when it has grown as much once more.
+            // Try again when it has grown by the same factor.
             Err(_) => self.compact_len = self.len,
         }
     }
@@ -162,19 +162,19 @@ impl Writer {
 
 #[cfg(test)]
 impl Writer {
-    /// One attempt to write, as the thread makes it.
+    /// One write attempt, as the thread makes it.
     pub(super) fn try_commit(&mut self, records: Vec<Record>) -> io::Result<u64> {
-        self.take(Order::Append(records));
+        self.take(Command::Append(records));
         self.write().map(|()| self.committed)
     }
 
-    /// What comes of an operator who makes room.
+    /// Simulates an operator who makes room.
     pub(super) fn replace_file(&mut self, file: File) {
         self.file = file;
     }
 }
 
-/// Writes a journal that says what `image` does, beside, and renames it into place.
+/// Writes a journal with this image to a new file and renames it into place.
 pub(super) fn write_anew(path: &Path, origin: &Origin, image: &Image) -> io::Result<(File, u64)> {
     let beside = path.with_extension("new");
     let mut bytes = codec::begin(origin);

@@ -31,7 +31,7 @@ pub(super) struct Shared {
     /// UIDs that were taken from their owner by force.
     pub(super) taken: BTreeSet<String>,
     /// Addresses of those that were deleted or given to another node although containers use them, as an operator can: those
-    /// containers keep them, and the next owner does not know. No node is to blame should two have one, and the first may hand out more
+    /// containers keep them, and the next owner does not know. No node is to blame should two have one, and the first may assign more
     /// until it hears of it. What was replaced by an object of the same node is not among them.
     pub(super) tainted: Vec<Subnet>,
 }

@@ -106,7 +106,7 @@ impl Knowledge {
 }
 
 impl World {
-    /// Invariant 3: nothing is handed out before everything is read.
+    /// Invariant 3: nothing is assigned before everything is read.
     pub(super) fn check_read(&self) {
         let Knowledge { journal, kernel, api, slices, .. } = &self.knowledge;
         assert!(*journal && *kernel && *api && *slices, "handed out before all was read");
@@ -118,7 +118,7 @@ impl World {
                 self.check_read();
                 let new = !self.kernel.links.contains_key(&held.key) && held.since == self.agent.node.now;
                 let address = held.addresses.iter().next().unwrap();
-                // Invariant 6: what cools is handed out only where nothing is free.
+                // Invariant 6: what cools is assigned only where nothing is free.
                 if let Some(freed) = self.knowledge.freed.get(&address)
                     && new
                     && freed.plus(settings(self.api.node).cooling) > self.true_now

@@ -106,7 +106,7 @@ impl Claims {
     }
 }
 
-/// At every moment: at most one claim user of a claim is reached on this node, and what is handed out of blocks is nobody's
+/// At every moment: at most one claim user of a claim is reached on this node, and what is assigned from blocks is nobody's
 /// who is a claim user.
 pub(super) fn check_claim_users(holds: &BTreeMap<HoldKey, HoldView>) {
     let mut reached: BTreeMap<&str, &HoldKey> = BTreeMap::new();

@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// What is handed out of a slice is what was wished for.
+    /// What is assigned from a slice is what was wished for.
     pub(super) fn check_wish(&mut self, key: &HoldKey, address: Address) {
         let wish = wish(key);
         assert!(wish.within.as_ref().is_some_and(|range| range.contains(address)), "{key} got {address}");
@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// The addresses that may be handed out, lowest first.
+/// The addresses that may be assigned, lowest first.
 fn addresses(range: &Range) -> impl Iterator<Item = Address> {
     (0..range.count()).filter_map(|rank| range.nth(rank))
 }

@@ -20,7 +20,7 @@ use tonic::{Code, Request, Status};
 
 use super::codec::Prost;
 use super::rig::*;
-use crate::serve::conversation::{Answer, Kept, Outcome, converse};
+use crate::serve::connection::{Answer, BufferPool, Outcome, serve_connection};
 
 /// Answers what it is asked, or never.
 #[derive(Clone, Default)]
@@ -75,12 +75,12 @@ impl Server {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("echo.sock")).unwrap();
-        let (echo, ending, kept) = (Echo::default(), CancellationToken::new(), Kept::default());
+        let (echo, ending, buffers) = (Echo::default(), CancellationToken::new(), BufferPool::default());
         let (answering, told) = (echo.clone(), ending.clone());
         tokio::spawn(async move {
             loop {
                 let stream = listener.accept().await.unwrap().0.into_std().unwrap();
-                tokio::spawn(converse(stream, answering.clone(), kept.clone(), told.clone()));
+                tokio::spawn(serve_connection(stream, answering.clone(), buffers.clone(), told.clone()));
             }
         });
         Self { directory, echo, ending }

@@ -1,9 +1,9 @@
-//! Which of this node's containers have something in shared ledgers, by which CNI configuration.
+//! Which of this node's containers have something in shared ledgers, and by which CNI configuration.
 //!
-//! A record of an `IPPool` names pod, container and interface, but neither the node nor the configuration that it was made by:
-//! two networks may share a range. A GC must know both, or it would release what a living pod of another network has. So each
-//! ADD leaves a small file, before anything is written, and the DEL removes it. The directory is empty after a reboot, and so
-//! are the containers gone; what was there before is the controller's to find.
+//! A record of an `IPPool` names pod, container and interface, but neither the node nor the configuration:
+//! two networks may share a range. A GC must know both, or it would release addresses of a live pod of
+//! another network. So each ADD writes a small file before anything else, and the DEL removes it. After a
+//! reboot the directory is empty and the containers are gone; the controller finds their records.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,7 @@ use tenure_cni::{Code, Failure};
 use tenure_handles::Timestamp;
 use tracing::warn;
 
-/// What a container's interface got.
+/// What a container's interface received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// The CNI configuration's name.
@@ -36,15 +36,15 @@ pub struct Attachment {
 /// Configuration, container, interface.
 type Key = (String, String, String);
 
-/// All of them. What is on disk is in memory, too.
+/// All attachments. Those on disk are also in memory.
 pub(super) struct Attachments {
     directory: PathBuf,
     known: Mutex<HashMap<Key, Attachment>>,
-    /// How many ADDs of each are under way.
+    /// How many ADDs of each are in progress.
     under_way: Mutex<HashMap<Key, usize>>,
 }
 
-/// An ADD is under way for as long as this is there.
+/// An ADD is in progress as long as this exists.
 pub(super) struct UnderWay<'a> {
     attachments: &'a Attachments,
     key: Key,
@@ -62,7 +62,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// As it is on disk.
+/// An attachment as written to disk.
 #[derive(Serialize, Deserialize)]
 struct Written {
     name: String,
@@ -74,7 +74,7 @@ struct Written {
 }
 
 impl Attachments {
-    /// Reads what an agent before has left. What cannot be read is said and left where it is.
+    /// Reads the files of an earlier agent. An unreadable file is logged and stays.
     pub(super) fn open(directory: PathBuf) -> Self {
         let mut known = HashMap::new();
         match fs::read_dir(&directory) {
@@ -94,14 +94,14 @@ impl Attachments {
         Self { directory, known: Mutex::new(known), under_way: Mutex::default() }
     }
 
-    /// An ADD begins. Until it ends, its attachment is not among [`Attachments::of`] its configuration.
+    /// An ADD begins. Until it ends, its attachment is not in [`Attachments::of`] its configuration.
     pub(super) fn begin(&self, name: &str, container: &str, interface: &str) -> UnderWay<'_> {
         let key = key(name, container, interface);
         *self.under_way().entry(key.clone()).or_default() += 1;
         UnderWay { attachments: self, key }
     }
 
-    /// Remembers one.
+    /// Records an attachment.
     pub(super) fn note(&self, attachment: &Attachment) -> Result<(), Failure> {
         let path = self.path(&attachment.name, &attachment.container, &attachment.interface);
         let written = Written {
@@ -129,7 +129,7 @@ impl Attachments {
         Ok(())
     }
 
-    /// It is gone.
+    /// Removes an attachment.
     pub(super) fn forget(&self, name: &str, container: &str, interface: &str) {
         if self.known().remove(&key(name, container, interface)).is_none() {
             return;
@@ -148,18 +148,18 @@ impl Attachments {
         self.known().get(&key(name, container, interface)).cloned()
     }
 
-    /// Those of one configuration, without those of which an ADD is under way.
+    /// Those of one configuration, without those with an ADD in progress.
     pub(super) fn of(&self, name: &str) -> Vec<Attachment> {
         let (known, under_way) = (self.known(), self.under_way());
         let settled = known.iter().filter(|(key, it)| it.name == name && !under_way.contains_key(*key));
         settled.map(|(_, it)| it.clone()).collect()
     }
 
-    /// A file's name is shorter than what it is about may be.
+    /// The path of an attachment's file. It is a hash, because file names must be shorter than keys may be.
     fn path(&self, name: &str, container: &str, interface: &str) -> PathBuf {
         const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-        // FNV-1a; none of the parts has a NUL in it.
+        // FNV-1a; no part contains a NUL.
         let bytes = [name, "\0", container, "\0", interface].into_iter().flat_map(str::bytes);
         let hash = bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
         self.directory.join(format!("{hash:032x}"))

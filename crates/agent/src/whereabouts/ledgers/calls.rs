@@ -15,11 +15,11 @@ use tenure_watch::{CallError, ErrorKind};
 
 use super::Shared;
 
-/// How long one reading call may take. A pod waits for it; and a list that is given up early is asked for again, which a busy server
-/// has to do all the same.
+/// How long one read may take. A pod waits for it; but giving up a list early only makes a busy server do it
+/// again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one writing call may take. A write that is given up early may have been made all the same, and with a server that
-/// always needs longer nobody would get anywhere.
+/// How long one write may take. A write that is given up early may still succeed, and with a server that
+/// always needs longer nothing would ever get done.
 const WRITE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Whether whoever plans anew would meet the same answer.
@@ -28,7 +28,7 @@ pub(super) fn is_hopeless(error: &CallError) -> bool {
 }
 
 impl Shared {
-    /// Makes one reading call. What the API server answers, also a refusal, is an answer.
+    /// Makes a reading call. Any answer of the API server, even a refusal, is an answer.
     pub(super) async fn call<T>(
         &self,
         act: impl FnOnce() -> String,
@@ -37,7 +37,7 @@ impl Shared {
         self.within(PATIENCE, act, call).await
     }
 
-    /// Makes one writing call.
+    /// Makes a writing call.
     pub(super) async fn write<T>(
         &self,
         act: impl FnOnce() -> String,
@@ -61,7 +61,7 @@ impl Shared {
         answer
     }
 
-    /// Lists all objects with these labels as of one moment, so many in a call that none takes long.
+    /// Lists all objects with these labels as of one moment, in pages small enough to be fast.
     pub(super) async fn list<K>(
         &self,
         api: &Api<K>,
@@ -88,15 +88,15 @@ impl Shared {
 /// How many calls are made at once.
 const AT_ONCE: usize = 16;
 
-/// Makes calls, several at once; answers what came of them, in any order.
+/// Makes calls, several at once; returns their results in any order.
 pub(super) async fn all<T, F: Future<Output = T> + Send + 'static>(calls: Vec<F>) -> Vec<T> {
     stream::iter(calls).buffer_unordered(AT_ONCE).collect().await
 }
 
-/// An answer without the object's records.
+/// Accepts an answer without the object's records.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// A JSON patch of one object; `accept` says what is to be answered.
+/// A JSON patch of one object; `accept` selects the form of the answer.
 fn json_patch(
     pools: &Api<IPPool>,
     name: &str,
@@ -109,13 +109,13 @@ fn json_patch(
     request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError)
 }
 
-/// Patches an object and answers all of it.
+/// Patches an object and returns all of it.
 pub(super) async fn patch(pools: &Api<IPPool>, name: &str, patch: &Value) -> Result<IPPool, kube::Error> {
     let request = json_patch(pools, name, patch, "application/json")?;
     pools.clone().into_client().request(request).await
 }
 
-/// Patches an object and answers its metadata: its records may be a hundred times as much.
+/// Patches an object and returns its metadata: the records may be a hundred times as large.
 pub(super) async fn patch_metadata(
     pools: &Api<IPPool>,
     name: &str,

@@ -1,4 +1,4 @@
-//! What is written, in the order that a plan asks for, and what came of it.
+//! Writes in the order that a plan asks for, and their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::Shared;
 use super::calls::{self, is_hopeless};
 use super::worker::Worker;
 
-/// What came of the write of each object and reservation.
+/// The result of writing each object and reservation.
 pub(super) type Written = BTreeMap<String, Outcome>;
 
 impl Worker {
-    /// Does what a plan says. Trouble is remembered, and what it was about is to be planned again.
+    /// Performs a plan. Errors are recorded, and their requests are planned again.
     pub(super) async fn carry_out(&mut self, plan: &mut Plan) -> Written {
         let mut written = Written::new();
         if !plan.create.is_empty() || !plan.mark.is_empty() {
@@ -32,7 +32,7 @@ impl Worker {
         written
     }
 
-    /// Makes and marks objects. Afterwards what others may have agreed on meanwhile is read.
+    /// Creates and marks objects. Afterwards reads what others may have written meanwhile.
     async fn prepare_objects(&mut self, plan: &Plan) {
         let mut all = !plan.mark.is_empty();
         let mut firsts = BTreeSet::new();
@@ -40,14 +40,14 @@ impl Worker {
             let name = pool.name_any();
             let moved = self.network.take_moved();
             let created = self.create(&name, pool).await;
-            // That it is new says nothing.
+            // That it is new means nothing.
             self.network.take_moved();
             all |= moved;
             match created {
                 Err(trouble) => self.meet(trouble),
                 Ok(()) => match PoolId::of_object(&self.name, pool, |_| false) {
-                    // An object more of a pool: whoever marks the pool has marked its first object before it looked for
-                    // more of them, so that object tells whether ours was overlooked.
+                    // A further object of a pool: whoever marks a pool marks its first object before it looks
+                    // for more, so the first object tells whether ours was overlooked.
                     Some((id, number)) if number > 0 => firsts.extend(id.name().ok()),
                     _ => all = true,
                 },
@@ -66,7 +66,7 @@ impl Worker {
             all |= self.network.take_moved();
         }
         if all {
-            // Also when it fails nothing is handed out by what was known before: nothing is known then.
+            // If this fails, nothing is assigned by outdated knowledge: then nothing is known.
             self.read = None;
             if let Err(trouble) = self.read_all().await {
                 self.meet(trouble);
@@ -104,7 +104,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes reservations; what depends on those that others have is left out of the plan.
+    /// Creates reservations. Requests that depend on reservations of others are left out of the plan.
     async fn reserve(&mut self, plan: &mut Plan, written: &mut Written) {
         let mut tries = Vec::new();
         for reserve in plan.reserve.iter().cloned() {
@@ -159,7 +159,7 @@ impl Worker {
             let (name, patch) = (write.name.clone(), write.patch());
             tries.push(async move {
                 let act = || format!("writing IPPool {name}");
-                // Metadata are all that is needed, if nobody came between.
+                // Metadata are enough if nobody else wrote in between.
                 (place, shared.write(act, calls::patch_metadata(&pools, &name, &patch)).await)
             });
         }
@@ -182,7 +182,7 @@ impl Worker {
                     if trouble.is_conflict() {
                         self.was_late(write, trouble).await;
                     } else {
-                        // It may be written all the same: what is there decides.
+                        // It may have been written nevertheless: the object decides.
                         self.read_after(write).await;
                         self.meet(trouble);
                     }
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// What a write has freed is taken last for a while.
+    /// Makes freed addresses the last choice for a while.
     fn let_rest(&mut self, write: &PoolWrite) {
         let now = self.shared.clock.now();
         let until = now.plus(self.shared.options.cooling);
@@ -207,14 +207,14 @@ impl Worker {
         }
         self.read_after(write).await;
         if self.network.is_as_planned(write) {
-            // Nothing has changed, and it was refused all the same: not by a test, then.
+            // Nothing changed, and it was refused anyway: so it was not a failed test.
             self.meet(trouble);
         }
     }
 
     async fn read_after(&mut self, write: &PoolWrite) {
         if let Err(trouble) = self.read_one(&write.name).await {
-            // It is as good as unknown.
+            // It counts as unknown.
             self.seen.remove(&write.name);
             self.read = None;
             self.meet(trouble);
@@ -245,7 +245,7 @@ impl Worker {
     }
 }
 
-/// The reservation that is there after one was tried to be made.
+/// The reservation that exists after an attempt to create one.
 async fn make(
     shared: &Shared,
     reservations: &Api<OverlappingRangeIPReservation>,
@@ -253,7 +253,7 @@ async fn make(
 ) -> Result<Option<OverlappingRangeIPReservation>, CallError> {
     let act = || format!("creating OverlappingRangeIPReservation {}", reserve.name);
     let mut object = reserve.object.clone();
-    // Another node's agent may not delete it.
+    // Agents of other nodes may not delete it.
     let node = (NODE.to_owned(), shared.options.node.clone());
     object.metadata.annotations.get_or_insert_default().extend([node]);
     match shared.write(act, reservations.create(&PostParams::default(), &object)).await {
@@ -261,7 +261,7 @@ async fn make(
         Err(trouble) if is_hopeless(&trouble) || trouble.is_missing() => return Err(trouble),
         Err(_) => {}
     }
-    // It is somebody's, or nobody knows: what is there decides.
+    // It belongs to somebody, or that is unknown: the object decides.
     let act = || format!("reading OverlappingRangeIPReservation {}", reserve.name);
     shared.call(act, reservations.get_opt(&reserve.name)).await
 }

@@ -1,8 +1,8 @@
 //! What is read, and when.
 //!
-//! Everything at the first use, before a refusal, and when an object appears or says something else about its state than
-//! before: then others' may, too. Single objects when a write met somebody else's, or when they matter and were not looked at
-//! for a second.
+//! Everything at the first use, before a refusal, and when an object appears or its state changes: then
+//! others may have changed, too. Single objects when a write conflicted, or when they matter and were not
+//! read for a second.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,11 +16,12 @@ use tenure_whereabouts::ledger::{Act, Answer, Plan, PoolId, Request, State, Want
 use super::calls;
 use super::worker::{Job, Purpose, Worker};
 
-/// What is known for longer is looked at before it decides which address is the lowest.
+/// Older knowledge is confirmed before it decides which address is the lowest.
 const FRESH: Duration = Duration::from_secs(1);
-/// How many full objects are looked at in a second, lest a large pool be read all the time.
+/// How many full objects are confirmed per second, so that a large pool is not read all the time.
 const MOST_SWEPT: usize = 8;
-/// A full object has some ten kilobytes, and a large pool hundreds of objects. Few in tests, so that they turn pages.
+/// A full object has some ten kilobytes, and a large pool hundreds of objects. Small in tests, so that they
+/// use several pages.
 const POOLS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 64 };
 const RESERVATIONS_AT_ONCE: u32 = 2_000;
 
@@ -57,14 +58,14 @@ impl Worker {
             return self.read_all().await;
         }
         if changed && before {
-            // Who takes a record away takes its reservation away, too.
+            // Whoever removes a record also removes its reservation.
             self.read_reservations().await?;
         }
         let plan = self.network.plan(requests.to_vec(), &self.spread, now);
         if self.needs_all(jobs, &plan) { self.read_all().await } else { Ok(()) }
     }
 
-    /// Whether something would be refused, or not found, by knowledge that is older than the request.
+    /// Whether knowledge older than the request would refuse something or not find it.
     fn needs_all(&self, jobs: &[Job], plan: &Plan) -> bool {
         let read = self.read.unwrap_or_default();
         let doubtful = |(job, answer): (&Job, &Answer)| {
@@ -80,7 +81,7 @@ impl Worker {
 
     /// Reads all pools and reservations of the network, consistently.
     ///
-    /// Objects that say that they are another network's are left out by the server: there may be a slice for each node and
+    /// The server leaves out objects labelled for another network: there may be a slice for each node and
     /// network.
     pub(super) async fn read_all(&mut self) -> Result<(), CallError> {
         self.read = None;
@@ -118,7 +119,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Those that are labelled as this network's, and those that are not labelled.
+    /// Selects objects labelled for this network, and those without a label.
     fn selectors(&self) -> Vec<String> {
         let mut selectors = vec![format!("!{}", label::NETWORK)];
         if !self.name.is_empty() && self.name.len() <= 63 {
@@ -170,8 +171,8 @@ impl Worker {
         Ok(changed)
     }
 
-    /// The objects that decide which address these requests get, as far as they were not looked at for a while: those that are
-    /// to be written, and those before them, which were full.
+    /// The objects that decide which address these requests get, if they were not confirmed for a while:
+    /// those to write, and those before them, which were full.
     fn stale(&mut self, requests: &[Request], plan: &Plan) -> Vec<String> {
         let now = self.shared.clock.elapsed();
         let is_stale = |name: &str| self.seen.get(name).is_none_or(|at| now.saturating_sub(*at) > FRESH);
@@ -223,7 +224,7 @@ impl Worker {
         })
     }
 
-    /// Takes over an object that was read when the clock said `began`; says whether it is of this network.
+    /// Caches an object that was read when the clock said `began`; returns whether it is of this network.
     pub(super) fn see(&mut self, pool: &tenure_api::whereabouts::IPPool, began: Duration) -> bool {
         let node = &self.shared.options.node;
         let ours = self.network.see_pool(pool, |name| name == node).is_some();

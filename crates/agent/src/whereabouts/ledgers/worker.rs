@@ -1,4 +1,4 @@
-//! The worker of one network: gathers all requests that wait, plans, writes, and plans the rest again.
+//! The worker of one network: gathers all waiting requests, plans, writes, and plans the rest again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,35 +18,36 @@ use tracing::{debug, warn};
 use super::Shared;
 use super::calls::is_hopeless;
 
-/// How many requests one batch has at most: a JSON patch may have 10,000 operations, and each takes a few.
+/// The most requests in one batch: a JSON patch may have 10,000 operations, and each request takes a few.
 const MOST_AT_ONCE: usize = 500;
-/// After so long without a request what is known of a network is forgotten: it may be megabytes, and old.
+/// After this long without a request the cached state of a network is dropped: it may be megabytes, and
+/// outdated.
 const IDLE: Duration = Duration::from_mins(10);
 /// How long to wait at most after a round that met trouble: pods wait for the next.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// So many ADDs that were given up are remembered until they are taken back.
 const MOST_LEFTOVERS: usize = 1_000;
 
-/// A request that waits.
+/// A waiting request.
 pub(super) struct Job {
     pub(super) request: Request,
     pub(super) purpose: Purpose,
-    /// By the clock's own count.
+    /// The elapsed time of the clock at arrival.
     pub(super) arrived: Duration,
     /// Whether it was part of a round.
     pub(super) tried: bool,
-    /// Nobody waits for what is our own.
+    /// `None` for our own requests: nobody waits for them.
     pub(super) answer: Option<oneshot::Sender<Result<Answer, Failure>>>,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// It changes something.
     Change,
-    /// It changes something that must be there: if it is not, that is looked up.
+    /// It changes something that must exist: if it does not, everything is read first.
     Certain,
-    /// It only looks.
+    /// It only reads.
     Look,
 }
 
@@ -62,12 +63,12 @@ pub(super) struct Worker {
     pub(super) read: Option<Duration>,
     /// When each object's records were last known for certain.
     pub(super) seen: HashMap<String, Duration>,
-    /// When each pool's full objects were last looked at.
+    /// When each pool's full objects were last confirmed.
     pub(super) swept: BTreeMap<PoolId, Duration>,
-    /// Of those who wait for addresses, those who had none when they were first planned for: what they have since is of the
-    /// ADD that is under way.
+    /// Waiting holders that had no address when they were first planned: what they have since belongs to the
+    /// ADD in progress.
     newcomers: BTreeSet<Who>,
-    /// ADDs that were given up, and of which something may be left.
+    /// Failed ADDs that may have left something.
     leftovers: BTreeSet<Who>,
     inbox: mpsc::UnboundedReceiver<Job>,
     /// Since when every round meets trouble, and which.
@@ -102,7 +103,7 @@ impl Worker {
         Network::new(name).reserving_always(shared.options.reserving_always).written_by(&shared.options.node)
     }
 
-    /// Works until nobody can ask any more.
+    /// Works until all senders are gone.
     pub(super) async fn run(mut self) {
         let mut waiting: Vec<Job> = Vec::new();
         loop {
@@ -127,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// Does all it can with one look at what is known; answers what is to be done again.
+    /// Does everything possible with one read of the state; returns the requests to plan again.
     async fn round(&mut self, mut waiting: Vec<Job>) -> Vec<Job> {
         self.trouble_may_pass();
         self.take_along_leftovers(&mut waiting);
@@ -161,7 +162,7 @@ impl Worker {
         again
     }
 
-    /// Answers those who only look, by what was just read; the others wait for the next round.
+    /// Answers queries from what was just read; the other requests wait for the next round.
     fn look(&mut self, jobs: Vec<Job>, requests: Vec<Request>) -> Vec<Job> {
         let (looks, others): (Vec<_>, Vec<_>) =
             jobs.into_iter().zip(requests).partition(|(job, _)| job.purpose == Purpose::Look);
@@ -178,7 +179,7 @@ impl Worker {
         rejoin(jobs, requests)
     }
 
-    /// Whoever has waited too long is told so, and what of an ADD may be there goes when it can.
+    /// Fails requests that waited too long, and schedules the cleanup of their ADDs.
     fn give_up(&mut self, waiting: &mut Vec<Job>) {
         let now = self.shared.clock.elapsed();
         let options = &self.shared.options;
@@ -198,7 +199,7 @@ impl Worker {
         }
         *waiting = stay;
         for job in out {
-            // Who had addresses before it asked again keeps them, whatever becomes of this.
+            // A holder that had addresses before it asked again keeps them in any case.
             if self.newcomers.remove(&job.request.who) {
                 self.leave(job.request.who.clone());
             }
@@ -239,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// ADDs that were given up are undone with whatever is done next, unless the same interface asks again.
+    /// Undoes failed ADDs together with the next batch, unless the same interface asks again.
     fn take_along_leftovers(&mut self, waiting: &mut Vec<Job>) {
         for job in waiting.iter().filter(|job| matches!(job.request.act, Act::Hold { .. })) {
             self.leftovers.remove(&job.request.who);
@@ -287,7 +288,7 @@ impl Worker {
 impl Job {
     fn tell(self, answer: Result<Answer, Failure>) {
         if let Some(waiting) = self.answer {
-            // Who does not wait any more asks again, or lets go.
+            // A caller that no longer waits asks again or gives up.
             let _ = waiting.send(answer);
         }
     }
@@ -297,7 +298,7 @@ fn rejoin(jobs: Vec<Job>, requests: Vec<Request>) -> Vec<Job> {
     jobs.into_iter().zip(requests).map(|(job, request)| Job { request, ..job }).collect()
 }
 
-/// Answers those that are done; the others are to be planned again.
+/// Answers the finished requests; returns the others to be planned again.
 fn settle(jobs: Vec<Job>, plan: &Plan, outcome: impl Fn(&str) -> Outcome) -> Vec<Job> {
     let mut again = Vec::new();
     for (mut job, settled) in jobs.into_iter().zip(plan.settle(outcome)) {

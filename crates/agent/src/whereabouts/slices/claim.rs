@@ -1,11 +1,11 @@
-//! A slice's object says that the slice is this node's before anything is handed out of it, and until it is let go.
+//! A slice's object says that the slice is this node's before anything is assigned from it, and until the node gives it up.
 //!
 //! ```text
 //!    heard that it is given ─▶ its object says `owned` ─▶ a live look: it is still given ─▶ the node is told
 //! ```
 //!
-//! Whoever opens the whole range again looks for pools first and for such objects then. If the pool goes before the live look,
-//! the slice is not taken; if after it, the object is there already, and says so until the node has let go.
+//! The controller opens the whole range again only after it looked for pools and then for such objects. If the pool is deleted
+//! before the live read, the slice is not taken; if after it, the object already exists, and stays until the node gives up.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use super::known::SeenPool;
 use crate::node::Node;
 use crate::objects::lock;
 
-/// A slice that this node is to take.
+/// A slice that this node should take.
 pub(super) struct Offer {
     /// The `NodeSlicePool`, and its UID.
     pub(super) name: String,
     pub(super) uid: String,
-    /// As it was seen.
+    /// The pool as observed.
     pub(super) pool: SeenPool,
     pub(super) id: PoolId,
     /// The name of the slice's `IPPool`.
     pub(super) object: String,
-    /// What that says when it is made.
+    /// The object to create.
     new: IPPool,
 }
 
 impl Offer {
-    /// Nothing if the pool has no slice for this node, or one that cannot have an object.
+    /// `None` if the pool has no slice for this node, or one that cannot have an object.
     pub(super) fn of(shared: &Shared, name: String, uid: String, pool: SeenPool) -> Option<Self> {
         let id = PoolId::of_node(&pool.network, &shared.options.node, *pool.slice.as_ref().ok()?);
         let object = id.name().ok()?;
@@ -45,25 +45,25 @@ impl Offer {
         Some(Self { name, uid, pool, id, object, new })
     }
 
-    /// What the UIDs of the node's blocks of this slice begin and end with.
+    /// How the UIDs of the node's blocks of this slice begin and end.
     pub(super) fn ends(&self) -> (String, String) {
         (format!("{}.", self.uid), format!("/{}", self.id.range))
     }
 
-    /// The UID among these that is of this slice.
+    /// The one of these UIDs that is of this slice.
     pub(super) fn same(&self, had: &[String]) -> Option<String> {
         let (front, back) = self.ends();
         had.iter().find(|uid| uid.starts_with(&front) && uid.ends_with(&back)).cloned()
     }
 
-    /// An object with the same records that says whose the slice is.
+    /// An object with the same records that names the slice's owner.
     fn said_by(&self, found: &IPPool) -> IPPool {
         let mut said = found.clone();
         let (metadata, new) = (&mut said.metadata, self.new.metadata.clone());
         metadata.labels.get_or_insert_default().extend(new.labels.unwrap_or_default());
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.extend(new.annotations.unwrap_or_default());
-        // Somebody took this node for gone.
+        // Somebody thought that this node was gone.
         annotations.remove(RELEASING);
         said
     }
@@ -103,11 +103,11 @@ impl Shared {
         }))
     }
 
-    /// A slice was withdrawn before the node was told of it: what is on record there is held on, and its object goes the way
-    /// of any other that is not this node's any more.
+    /// A slice was withdrawn before the node was told of it: its recorded holds stay held, and its object is
+    /// treated like any other that is no longer this node's.
     pub(super) async fn let_go(&self, offer: &Offer) {
-        // A start puts together what is on record, of whichever slice. Told during one, this might be given again before
-        // its end.
+        // At a start the node collects all records, of every slice. If it learned of this one now, it might
+        // be assigned again before the end of the start.
         while !self.node.look(Node::is_ready).await.unwrap_or(true) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

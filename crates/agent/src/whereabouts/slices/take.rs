@@ -1,4 +1,5 @@
-//! What must be read before anything is handed out of a slice, once it is claimed, and what comes back to it later.
+//! What must be read before anything is assigned from a claimed slice, and addresses that come back to it
+//! later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,15 +20,16 @@ use crate::key::Pod;
 use crate::node::{Event, Node, PoolFacts, Recorded, SeenBlock, SeenSlice};
 use crate::objects::lock;
 
-/// What was read of a slice.
+/// What was read about a slice.
 struct Read {
     adopted: Adopted,
-    /// The names of the objects that may keep addresses back.
+    /// The names of the objects that may reserve addresses.
     around: Vec<String>,
 }
 
 impl Shared {
-    /// Does what must be done before anything is handed out of a slice, however long it takes, and tells the node that it is its.
+    /// Prepares a slice for assignments, however long that takes, and tells the node that the slice is its
+    /// own.
     pub(super) async fn take(self: Arc<Self>, name: String, uid: String, pool: SeenPool) {
         let Some(offer) = Offer::of(&self, name, uid, pool) else { return };
         let (pool, slice) = (&offer.name, offer.id.range);
@@ -82,8 +84,9 @@ impl Shared {
         self.tell_if_all_read();
     }
 
-    /// Nothing is handed out of a slice whose object is marked or gone, because somebody takes this node for gone: the writer takes
-    /// the mark off first, or makes the object again and looks whether the slice is still given.
+    /// Stops assigning from slices whose object is marked or gone, because somebody thought that this node
+    /// was gone: the writer first removes the mark, or recreates the object and checks whether the slice is
+    /// still assigned to this node.
     pub(super) fn mind_marks(&self) {
         let mut state = lock(&self.state);
         let State { taken, records, .. } = &mut *state;
@@ -99,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// A slice as the node is told of it.
+    /// A slice in the form that the node receives.
     fn block_of(&self, pool: &str, object: &str, uid: &str, slice: Cidr) -> SeenBlock {
         SeenBlock {
             name: object.to_owned(),
@@ -117,11 +120,7 @@ impl Shared {
         let others = self.read_shared(id).await?;
         let adopted = adopt(id, Some(own), &others);
         for refused in &adopted.refused {
-            tracing::warn!(
-                object = own.name_any(),
-                refused,
-                "a record of a slice makes no sense; it is kept"
-            );
+            tracing::warn!(object = own.name_any(), refused, "a record of a slice is invalid; it is kept");
         }
         let around = others.iter().map(ResourceExt::name_any).collect();
         Ok(Read { adopted, around })
@@ -155,7 +154,8 @@ impl Shared {
         Ok(found)
     }
 
-    /// The UIDs under which the node has had this slice and was not told otherwise. Waits until its journal is read.
+    /// The UIDs under which the node had this slice and was not told otherwise. Waits until its journal is
+    /// read.
     async fn had(&self, object: &str, network: &str) -> Vec<String> {
         loop {
             let (object, realm) = (object.to_owned(), realm_of(network));
@@ -175,7 +175,7 @@ impl Shared {
         }
         let (front, back) = offer.ends();
         let block = offer.same(had).unwrap_or_else(|| {
-            // Another one each time: nothing is ever handed out again of what was taken away.
+            // A new one each time: nothing is ever assigned again from what was taken away.
             state.last_taken = self.clock.now().as_millis().max(state.last_taken + 1);
             format!("{front}{}{back}", state.last_taken)
         });
@@ -207,7 +207,8 @@ impl Shared {
         true
     }
 
-    /// What was this node's before the agent was started, and is not any more: what is on record there is held on.
+    /// Slices that were this node's before the agent started and no longer are: their recorded holds stay
+    /// held.
     pub(super) fn tell_leftovers(&self) {
         let mut state = lock(&self.state);
         let current = self.current(&state);
@@ -222,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// The names of the objects of the slices that are this node's, whether it was told or not.
+    /// The names of the objects of this node's slices, whether it was told or not.
     pub(super) fn current(&self, state: &State) -> BTreeSet<String> {
         let name_of = |pool: &SeenPool| {
             let slice = pool.slice.as_ref().ok()?;
@@ -252,7 +253,7 @@ impl Shared {
         self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records }));
     }
 
-    /// Reads what keeps addresses of slices back, as long as something does.
+    /// Reads what reserves addresses of slices, as long as something does.
     pub(super) async fn look_again(self: Arc<Self>) {
         loop {
             tokio::time::sleep(self.options.look_again).await;
@@ -292,7 +293,7 @@ impl Shared {
         }
     }
 
-    /// Looks at the node, when it has replayed everything.
+    /// Reads the node's state once it has replayed everything.
     pub(super) async fn look<R: Send + 'static>(
         &self,
         look: impl FnOnce(&Node) -> R + Send + 'static,
@@ -301,7 +302,7 @@ impl Shared {
     }
 }
 
-/// Selects the objects that say that they are shared and of this network, and those that say nothing.
+/// Selects objects labelled as shared and of this network, and those without labels.
 fn shared_of(network: &str) -> Vec<String> {
     let (no_node, of) = (format!("!{}", label::NODE), label::NETWORK);
     let mut selectors = vec![format!("{no_node},!{of}")];
@@ -311,7 +312,7 @@ fn shared_of(network: &str) -> Vec<String> {
     selectors
 }
 
-/// A pool as the node is told of it.
+/// A pool in the form that the node receives.
 fn facts(taken: &Taken) -> PoolFacts {
     PoolFacts {
         subnets: vec![Subnet::single(taken.id.range)],
@@ -328,7 +329,7 @@ fn recorded(held: &Reservation) -> Recorded {
     Recorded { address: held.address, container: held.id.clone(), interface: held.ifname.clone(), pod }
 }
 
-/// Whether a block's UID is one that was made here: of the slice's number and its range. No object's UID has a slash.
+/// Whether a block's UID was made here: from the slice's number and its range. No object's UID has a slash.
 pub(super) fn is_uid_of_slice(uid: &str) -> bool {
     uid.contains('/')
 }

@@ -1,7 +1,8 @@
-//! The slices' records, written behind.
+//! The slices' records, written asynchronously.
 //!
-//! A change wakes the writer, which waits a moment for more, looks at what the node holds, and makes the objects equal to
-//! that: each with one write, and only those that are not equal already. What fails is tried again, with what is held then.
+//! A change wakes the writer. It waits a moment for more, reads the node's holds, and makes the objects equal
+//! to them: with one write each, and only where they differ. Failures are retried with the holds of that
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::key::Pod;
 use crate::node::{Node, SliceHold, SliceView};
 use crate::objects::{lock, watched};
 
-/// How often in a row somebody else may change an object while it is being written, before it is left for later.
+/// How many conflicts in a row an object may have before it is left for later.
 const TRIES: usize = 5;
 
-/// What an object should say.
+/// What an object should contain.
 #[derive(Clone, Debug)]
 struct Want {
     id: PoolId,
@@ -31,10 +32,10 @@ struct Want {
     held: Vec<Reservation>,
 }
 
-/// What came of a try to write an object.
+/// The result of an attempt to write an object.
 enum Tried {
     Done,
-    /// It is another one than was thought.
+    /// The object was not as expected.
     Again,
 }
 
@@ -45,7 +46,7 @@ impl Shared {
             self.dirty.notified().await;
             tokio::time::sleep(self.options.debounce).await;
             let alone = self.writing.write().await;
-            // A node that has not replayed everything does not know what it holds.
+            // A node that has not replayed everything does not know its holds.
             let Some(views) = self.look(Node::slices).await else {
                 drop(alone);
                 tokio::time::sleep(self.options.debounce).await;
@@ -70,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// Makes all objects equal to what the node has.
+    /// Makes all objects equal to the node's holds.
     async fn write_all(self: &Arc<Self>, views: Vec<SliceView>) -> Result<(), String> {
         let wanted = wanted(&self.options.node, views);
         let names: BTreeSet<String> = {
@@ -117,10 +118,10 @@ impl Shared {
         Err("somebody else changes it again and again".to_owned())
     }
 
-    /// The object as it should be; nothing if there should be none.
+    /// The object as it should be; `None` if there should be none.
     fn desired(&self, want: Option<&Want>, base: Option<&IPPool>) -> Result<Option<IPPool>, String> {
         let Some(want) = want else {
-            // Nothing is left of it but, perhaps, records that make no sense.
+            // Only invalid records, if any, are left of it.
             let left = base.cloned().map(without_sensible);
             return Ok(left.filter(|left| !left.spec.allocations.is_empty()));
         };
@@ -128,13 +129,14 @@ impl Shared {
         let mut object =
             owned_object(&want.id, state, &want.held, base).map_err(|error| error.to_string())?;
         object.metadata.namespace = Some(self.options.namespace.clone());
-        // Somebody took this node for gone.
+        // Somebody thought that this node was gone.
         object.metadata.annotations.get_or_insert_default().remove(RELEASING);
-        // A range cannot be changed, also not to the same one in other words.
+        // A range cannot be changed, not even to the same one in another notation.
         if let Some(base) = base.filter(|base| base.spec.cidr() == Ok(want.id.range)) {
             object.spec.range.clone_from(&base.spec.range);
         }
-        // One that is this node's says so also without pods; else one that is not there says that nothing is held.
+        // An object of this node's slice stays even without pods; otherwise a missing object means that
+        // nothing is held.
         let nothing = object.spec.allocations.is_empty() && !want.owned;
         Ok((!nothing).then_some(object))
     }
@@ -248,7 +250,7 @@ fn reservation(hold: &SliceHold) -> Reservation {
     }
 }
 
-/// An object with only the records that make no sense: they stay, and nobody has them.
+/// An object with only the invalid records: they stay, and nobody has them.
 fn without_sensible(mut object: IPPool) -> IPPool {
     let last = object.spec.cidr().ok().map(|range| range.last_offset());
     object.spec.allocations.retain(|key, _| {

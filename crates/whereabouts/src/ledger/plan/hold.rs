@@ -1,4 +1,4 @@
-//! Holding: what the interface has already, or what is free, in each of its ranges or in none.
+//! Holding: existing or free addresses for an interface, in each of its ranges or in none.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use super::planner::{Planner, Staged};
 use crate::ledger::index::RecordKey;
 use crate::ledger::{Answer, LedgerRefusal, PoolId, State, Want, Who};
 
-/// How far a want got.
+/// The progress of a want.
 enum Found {
     At(Address),
-    /// Objects must be made or marked first.
+    /// Objects must be created or marked first.
     NotYet,
     Refused(Box<LedgerRefusal>),
 }
@@ -39,7 +39,7 @@ impl Planner<'_> {
 
     fn find(&mut self, who: &Who, want: &Want, staged: &mut Staged, chosen: &[Address]) -> Found {
         if let Some((place, record, address)) = self.existing(who, want, staged) {
-            // Where it is not known who the pod is, what is known stays.
+            // If the pod's UID is unknown, the recorded one stays.
             let poduid = who.record().poduid.or(record.poduid.clone());
             let (id, ifname) = (who.id.clone(), Some(who.ifname.clone()));
             let node = self.network.node.clone().or_else(|| record.node.clone());
@@ -48,7 +48,7 @@ impl Planner<'_> {
             if want.overlapping && state == Some(State::Overlapping) {
                 staged.reserve.extend(self.reservation(&want.pool, address, &after));
             }
-            // Also when nothing changes: the next want of the same pool must find another.
+            // Even if nothing changes: the next want of the same pool must find another.
             let before = self.before(&place);
             staged.edits.push((place, before, Some(after)));
             return Found::At(address);
@@ -71,7 +71,7 @@ impl Planner<'_> {
         };
         let number = want.pool.home(address);
         let Some(object) = self.network.pools.get(&want.pool).and_then(|objects| objects.get(&number)) else {
-            // Those behind in the line need objects for what comes after it.
+            // Later requests need objects for the addresses after it.
             if let Some(taken) = self.taken.get_mut(&(want.pool.clone(), unique)) {
                 taken.insert(address);
             }
@@ -84,7 +84,7 @@ impl Planner<'_> {
         let key = Offsets::of(&want.pool.range).offset(address).unwrap_or_default().to_string();
         let place = (object.clone(), key);
         if unique && state == State::Overlapping {
-            // Also where one of its own is known: it may be gone, and nothing else would tell.
+            // Even if one of its own is known: it may be gone, and nothing else would tell.
             staged.reserve.extend(Self::reserve(&want.pool, address, &record));
         }
         staged.added.push((want.pool.clone(), address, unique, place.clone()));
@@ -92,7 +92,7 @@ impl Planner<'_> {
         Found::At(address)
     }
 
-    /// A record that the interface has in this pool and that no earlier want of the request has taken.
+    /// A record of the interface in this pool that no earlier want of the request uses.
     fn existing(&self, who: &Who, want: &Want, staged: &Staged) -> Option<(RecordKey, Allocation, Address)> {
         let key = (who.podref.clone(), who.ifname.clone(), want.pool.clone());
         let of = |ifname: &str| {
@@ -116,11 +116,11 @@ impl Planner<'_> {
         of(&who.ifname).or_else(|| of("")).map(|(address, place, record)| (place, record, address))
     }
 
-    /// Whether the pool's objects, and those of ranges that overlap it, are there and say what they must.
+    /// Whether the pool's objects, and those of overlapping ranges, exist and have the required state.
     fn check(&mut self, want: &Want) -> Result<bool, Box<LedgerRefusal>> {
         let network = self.network;
         let state = network.state(&want.pool);
-        // Also before it is made: where what it overlaps is cut, nothing is ever handed out of it.
+        // Even before it is created: if an overlapping range is divided, nothing is ever assigned from it.
         let mut cut = network.overlapping(&want.pool.range).filter(|other| network.is_sealed(other));
         let heeds = state.map_or(want.overlapping, |state| heeds_others(want, state));
         if network.is_sealed(&want.pool) {
@@ -192,7 +192,7 @@ impl Planner<'_> {
             return first(&taken.avoided).or_else(|| first(&taken.held));
         }
         let start = self.spread.start(&want.pool, &want.range, self.now);
-        // Ranges of one request may overlap: an interface has an address once.
+        // Ranges of one request may overlap: an interface has an address only once.
         let blocked: Vec<&Address> = chosen
             .iter()
             .filter(|it| want.range.family() == it.family() && !taken.avoided.contains(it.bits()))
@@ -204,7 +204,7 @@ impl Planner<'_> {
         for address in &blocked {
             taken.avoided.remove(address.bits(), address.bits());
         }
-        // Nothing is left but what rests: the one that has rested longest.
+        // Only cooling addresses are left: the one that has cooled longest.
         found.or_else(|| {
             let mut resting: Vec<(Timestamp, Address)> = self.spread.rested_longest(self.now).collect();
             resting.extend(self.network.cooling(&want.pool.range, self.now));
@@ -222,7 +222,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What earlier attempts of a request that is refused have written, and reserved, goes.
+    /// Removes the records and reservations of a refused request's earlier attempts.
     fn take_back(&self, who: &Who, made: &BTreeSet<RecordKey>) -> Staged {
         let mut staged = Staged::default();
         for place in made {
@@ -249,7 +249,8 @@ fn is_of(who: &Who, record: &Allocation) -> bool {
     who.owns(record)
 }
 
-/// Several addresses of one pool in an order that depends on nothing but them, so that they are answered in it again.
+/// Several addresses of one pool in an order that depends only on them, so that a repeated request gets the
+/// same order.
 fn arranged(wants: &[Want], mut addresses: Vec<Address>) -> Vec<Address> {
     for place in 0..addresses.len() {
         let of_pool = (place..addresses.len()).filter(|other| wants[*other].pool == wants[place].pool);
@@ -264,7 +265,7 @@ fn arranged(wants: &[Want], mut addresses: Vec<Address>) -> Vec<Address> {
     addresses
 }
 
-/// `other` is what is cut and not the same range.
+/// `other` is the divided range, if it is not the same range.
 fn sliced(want: &Want, other: Option<&PoolId>) -> LedgerRefusal {
     let pool = want.pool.name().unwrap_or_default();
     match other {
@@ -286,8 +287,8 @@ fn exhausted(who: &Who, want: &Want) -> LedgerRefusal {
     }
 }
 
-/// Whether an address has to be free in all ranges of the network. Where only reservations say what holds for all of them, a network
-/// without `enable_overlapping_ranges` needs none.
+/// Whether an address must be free in all ranges of the network. If only reservations hold for all of them, a
+/// network without `enable_overlapping_ranges` needs none.
 fn heeds_others(want: &Want, state: State) -> bool {
     want.overlapping || !matches!(state, State::Unmarked | State::Overlapping)
 }

@@ -1,4 +1,4 @@
-//! The state of planning: what is known, and what this batch has decided so far.
+//! The state of planning: the known state, and this batch's decisions so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,21 +22,22 @@ pub(in crate::ledger) struct Planner<'a> {
     pub(super) added: BTreeMap<(String, String, PoolId), Vec<RecordKey>>,
     /// Addresses that this batch adds, and whether for the whole network.
     pub(super) picked: Vec<(PoolId, Address, bool)>,
-    /// What is taken for a pool's requests, by whether they are for the whole network. Built once, then kept up.
+    /// What is taken for a pool's requests, by whether they are for the whole network. Built once, then
+    /// updated.
     pub(super) taken: BTreeMap<(PoolId, bool), Taken>,
     pub(super) create: BTreeMap<String, tenure_api::whereabouts::IPPool>,
     pub(super) mark: BTreeMap<String, Mark>,
     pub(super) reserve: BTreeMap<String, Reserve>,
     pub(super) unreserve: BTreeMap<String, Unreserve>,
-    /// Pools whose objects were found to say what they must, by whether for the whole network.
+    /// Pools whose objects have the required state, by whether for the whole network.
     pub(super) ready: BTreeSet<(PoolId, bool)>,
     /// Pools in which this batch releases something.
     pub(super) freed: BTreeSet<PoolId>,
-    /// How long what is freed is said to rest, if that is said.
+    /// How long freed addresses cool according to the objects, if that is written.
     rest: Option<Duration>,
 }
 
-/// What one request would change: nothing of it happens unless all of it does.
+/// The changes of one request: all of them happen or none.
 #[derive(Default)]
 pub(super) struct Staged {
     pub(super) edits: Vec<(RecordKey, Option<Allocation>, Option<Allocation>)>,
@@ -46,12 +47,12 @@ pub(super) struct Staged {
     pub(super) freed: Vec<PoolId>,
 }
 
-/// What is not to be handed out of a pool.
+/// What is not to be assigned from a pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
-    /// What somebody has.
+    /// Addresses with a holder.
     pub(super) held: IntervalSet,
-    /// That, and what rests: the latter gives way when nothing else is left.
+    /// These and the cooling ones, which are assigned only if nothing else is left.
     pub(super) avoided: IntervalSet,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Has objects say that what is freed rests for so long.
+    /// Makes objects say that freed addresses cool for so long.
     pub(in crate::ledger) fn letting_rest(mut self, rest: Duration) -> Self {
         self.rest = Some(rest);
         self
@@ -131,7 +132,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Makes what a request would change part of the plan; answers what it needs.
+    /// Adds the changes of a request to the plan; returns what it needs.
     fn commit(&mut self, number: usize, who: &Who, staged: Staged) -> BTreeSet<String> {
         let mut needs = BTreeSet::new();
         for ((object, key), before, after) in staged.edits {
@@ -167,7 +168,7 @@ impl<'a> Planner<'a> {
         needs
     }
 
-    /// A record as this batch leaves it.
+    /// A record after this batch.
     pub(super) fn record(&self, place: &RecordKey) -> Option<&Allocation> {
         match self.edits.get(&place.0).and_then(|edits| edits.get(&place.1)) {
             Some(edit) => edit.after.as_ref(),
@@ -175,17 +176,17 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A record as it was before this batch.
+    /// A record before this batch.
     pub(super) fn before(&self, place: &RecordKey) -> Option<Allocation> {
         self.network.objects.get(&place.0)?.records.get(&place.1).cloned()
     }
 
-    /// The address that a record of this batch or of before stands for.
+    /// The address of a record, from this batch or before.
     pub(super) fn address(&self, place: &RecordKey) -> Option<Address> {
         self.network.objects.get(&place.0)?.address(&place.1)
     }
 
-    /// The reservation of an address for whoever the record names, unless it is there.
+    /// The reservation of an address for the holder in the record, unless it exists.
     pub(super) fn reservation(
         &self,
         pool: &PoolId,
@@ -196,13 +197,13 @@ impl<'a> Planner<'a> {
         if known { None } else { Self::reserve(pool, address, record) }
     }
 
-    /// The reservation of an address for whoever the record names.
+    /// The reservation of an address for the holder in the record.
     pub(super) fn reserve(pool: &PoolId, address: Address, record: &Allocation) -> Option<Reserve> {
         let name = reservation_name(&pool.network, address.to_ip()).ok()?;
         Some(Reserve::of(&pool.network, name, record))
     }
 
-    /// The reservation of a record that goes, if it is that record's.
+    /// The reservation of a removed record, if it belongs to that record.
     pub(super) fn unreservation(
         &self,
         address: Address,
@@ -215,7 +216,7 @@ impl<'a> Planner<'a> {
         same.then(|| (reserved.name.clone(), reserved.uid.clone()))
     }
 
-    /// What is not to be handed out to requests of this pool.
+    /// What is not to be assigned to requests of this pool.
     pub(super) fn build_taken(&self, pool: &PoolId, unique: bool) -> Taken {
         let held = self.build_held(pool, unique);
         let mut avoided = held.clone();
@@ -252,7 +253,7 @@ impl<'a> Planner<'a> {
                 Some(State::Unique | State::Overlapping) => {
                     taken.extend(network.taken(other).into_iter().flat_map(IntervalSet::iter));
                 }
-                // Whereabouts' own: what it holds for the whole network, it has reserved.
+                // Whereabouts' own: it has reserved what it holds for the whole network.
                 Some(State::Unmarked) | None => {}
             }
         }
@@ -261,7 +262,7 @@ impl<'a> Planner<'a> {
         taken
     }
 
-    /// The answer while objects are made or marked, or while this batch frees what is asked for.
+    /// The answer while objects are created or marked, or while this batch frees the requested addresses.
     pub(super) fn wait() -> (Answer, Staged) {
         (Answer::Wait, Staged::default())
     }

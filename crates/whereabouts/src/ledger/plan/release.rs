@@ -1,4 +1,4 @@
-//! Releasing: what a container's interface has, or one record that nobody uses.
+//! Releasing: everything of a container's interface, or one unused record.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ impl Planner<'_> {
         }
         let network = self.network;
         let named = network.index.of_container(&who.id, &who.ifname).cloned();
-        // Records of old versions name no interface: only where the configuration says that one of its own may be.
+        // Records of old versions name no interface: they count only in pools of the configuration.
         let nameless = network
             .index
             .of_container(&who.id, "")
@@ -24,7 +24,7 @@ impl Planner<'_> {
             .cloned();
         let places: BTreeSet<RecordKey> =
             named.chain(nameless).filter(|place| !self.is_owned(place)).collect();
-        // This batch may have given the container something that is not written yet.
+        // This batch may have assigned the container something that is not written yet.
         let unwritten = self.added.values().flatten().any(|place| {
             self.record(place).is_some_and(|record| {
                 record.id == who.id && record.ifname.as_deref().unwrap_or_default() == who.ifname
@@ -36,7 +36,7 @@ impl Planner<'_> {
         let mut staged = Staged::default();
         let mut released = Vec::new();
         for place in places {
-            // Taken over by a successor in this very batch?
+            // Did a successor take it over in this very batch?
             let Some(record) = self.record(&place).filter(|record| record.id == who.id).cloned() else {
                 continue;
             };
@@ -61,7 +61,7 @@ impl Planner<'_> {
         (Answer::Released(released.into_iter().collect()), staged)
     }
 
-    /// Takes a record out, and its reservation after it.
+    /// Removes a record, and its reservation after it.
     fn remove(
         &self,
         place: RecordKey,
@@ -80,7 +80,7 @@ impl Planner<'_> {
         address
     }
 
-    /// What is reserved for an interface and no record is for.
+    /// The reservations of an interface without a record.
     pub(super) fn reserved_without_record(&self, who: &Who) -> Vec<(String, Option<String>)> {
         let network = self.network;
         let unrecorded = network.reserved_for(who).filter(|address| !network.is_recorded(*address));
@@ -88,7 +88,7 @@ impl Planner<'_> {
         reserved.map(|reserved| (reserved.name.clone(), reserved.uid.clone())).collect()
     }
 
-    /// A node's own slice is written by the node.
+    /// Only the node itself writes its slice.
     fn is_owned(&self, place: &RecordKey) -> bool {
         self.network.objects.get(&place.0).is_some_and(|object| object.state == State::Owned)
     }

@@ -1,4 +1,4 @@
-//! Nothing is handed out of a slice before its object says whose it is, and nobody else may take of it until that is let go.
+//! Nothing is assigned from a slice before its object says whose it is, and nobody else may take of it until that is let go.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn a_node_that_is_taken_for_gone_and_lives_takes_the_mark_off_its_ledger()
         let record = bed.records().get(RECORD).await.unwrap();
         (!record.metadata.annotations.unwrap().contains_key("tenure/releasing")).then_some(())
     };
-    // While the mark cannot be taken off, nothing is handed out.
+    // While the mark cannot be taken off, nothing is assigned.
     let lost = bed.faults.add(Rule::lose_request().on(Calls::of(Verb::Update).to("ippools")));
     bed.edit(RECORD, mark.clone()).await;
     until("it to be tried", async || (bed.faults.struck(lost) > 0).then_some(())).await;

@@ -1,8 +1,8 @@
-//! The server's own work in the background: garbage of gone owners, namespaces and definitions on their way out,
-//! events that nobody reads any more.
+//! The garbage collector: dependents of gone owners, namespaces and definitions that are being deleted, old
+//! events.
 //!
-//! Woken by every change, and once a minute; decides from what is on disk. Nothing is lost when it is interrupted: after a restart it
-//! looks at everything once.
+//! Every change wakes it, and a timer once a minute; it decides from what is on disk. An interruption loses
+//! nothing: after a restart it checks everything once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,47 +15,49 @@ use crate::core::{Core, seconds_of};
 use crate::decode::Strictness;
 use crate::definitions::CLEANUP;
 use crate::meta;
-use crate::owners::{Chore, Deed, Graph, KindPlace};
+use crate::owners::{Graph, KindPlace, Operation, Task};
 use crate::registry::{DEFINITIONS, NAMESPACES, Registry};
 use crate::status::Status;
 use crate::store::{CollectionName, CommitError, Event, Key, Object, Scope};
 use crate::write::{DeleteOptions, Propagation, WriteOptions, Writer};
 
-/// Events have owners neither above nor below them.
+/// Events take no part in ownership.
 const UNCOLLECTED: &str = "events";
 
-/// After a failure things are looked at again, even if nothing changes.
+/// The delay after a failure before the next check, even if nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How often old events are looked for.
-const PATROL: Duration = Duration::from_mins(1);
+/// How often old events are removed.
+const EXPIRE_EVENTS_EVERY: Duration = Duration::from_mins(1);
 
-/// Events are kept for so long after they were last seen.
+/// How long events are kept after they were last seen.
 const EVENT_LIFETIME: i64 = 60 * 60;
 
-/// Deletions under way at once, so that they share commits.
+/// How many deletions are in progress at once, so that they share commits.
 const AT_ONCE: usize = 64;
 
 /// Works until the API is dropped or closed.
 pub(crate) async fn run(core: Weak<Core>) {
     let Some(mut changes) = core.upgrade().map(|core| core.store.subscribe_all()) else { return };
-    let mut janitor: Option<Janitor> = None;
+    let mut collector: Option<GarbageCollector> = None;
     loop {
         let Some(strong) = core.upgrade() else { return };
         if *strong.closing().borrow() {
             return;
         }
         changes.borrow_and_update();
-        let done = match &mut janitor {
-            Some(janitor) => janitor.round(&strong).await,
-            none => none.insert(Janitor::survey(&strong)).round(&strong).await,
+        let done = match &mut collector {
+            Some(collector) => collector.round(&strong).await,
+            none => none.insert(GarbageCollector::survey(&strong)).round(&strong).await,
         };
         drop(strong);
         let result = match done {
-            Ok(Progress::Done) => tokio::time::timeout(PATROL, changes.changed()).await.unwrap_or(Ok(())),
+            Ok(Progress::Done) => {
+                tokio::time::timeout(EXPIRE_EVENTS_EVERY, changes.changed()).await.unwrap_or(Ok(()))
+            }
             Ok(Progress::Retry) => tokio::time::timeout(RETRY, changes.changed()).await.unwrap_or(Ok(())),
             Ok(Progress::Lost) => {
-                janitor = None;
+                collector = None;
                 Ok(())
             }
             Err(error) => {
@@ -69,38 +71,39 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
-/// How a round ended.
+/// The result of a round.
 enum Progress {
-    /// All that could be done is done.
+    /// Everything possible is done.
     Done,
     /// Something failed that may succeed later.
     Retry,
-    /// Too much happened meanwhile: look at everything again.
+    /// Too much happened meanwhile: check everything again.
     Lost,
 }
 
-struct Janitor {
+struct GarbageCollector {
     graph: Graph,
-    /// Up to here, every change is in the graph.
+    /// The graph contains every change up to this version.
     version: u64,
-    /// Namespaces and definitions on their way out.
+    /// Namespaces and definitions that are being deleted.
     leaving: BTreeMap<(&'static str, Key), Arc<Object>>,
-    /// When old events were last looked for, in seconds.
-    patrolled: i64,
+    /// When old events were last removed, in seconds.
+    events_expired: i64,
 }
 
-impl Janitor {
-    /// Looks at everything.
+impl GarbageCollector {
+    /// Reads everything.
     fn survey(core: &Core) -> Self {
-        // Changes after this moment are told once more, which does no harm.
+        // Changes after this moment are applied again, which does no harm.
         let version = core.store.version();
-        let mut janitor = Self { graph: Graph::default(), version, leaving: BTreeMap::new(), patrolled: 0 };
+        let mut collector =
+            Self { graph: Graph::default(), version, leaving: BTreeMap::new(), events_expired: 0 };
         for collection in core.store.collections() {
             for object in core.store.list(&collection, &Scope::All, "").objects {
-                janitor.see(&collection, &object);
+                collector.see(&collection, &object);
             }
         }
-        janitor
+        collector
     }
 
     fn see(&mut self, collection: &CollectionName, object: &Arc<Object>) {
@@ -126,7 +129,7 @@ impl Janitor {
         }
     }
 
-    /// Does what has to be done until nothing changes any more.
+    /// Works until nothing changes any more.
     async fn round(&mut self, core: &Arc<Core>) -> Result<Progress, CommitError> {
         loop {
             let Ok((events, version)) = core.store.changes_since(self.version) else {
@@ -137,26 +140,26 @@ impl Janitor {
             }
             self.version = version;
             let registry = core.registry();
-            let chores = self.graph.plan(|api_version, kind| {
+            let tasks = self.graph.plan(|api_version, kind| {
                 let resource = registry.of_kind(api_version, kind)?;
                 Some(KindPlace { collection: resource.collection.clone(), namespaced: resource.namespaced })
             });
             let registry = &registry;
-            let under_way: Vec<_> = chores
+            let under_way: Vec<_> = tasks
                 .iter()
-                .map(|chore| async move {
-                    let status = carry_out(core, registry, chore).await.err()?;
-                    tracing::warn!(?chore, message = status.message, "a chore failed");
-                    Some(chore)
+                .map(|task| async move {
+                    let status = carry_out(core, registry, task).await.err()?;
+                    tracing::warn!(?task, message = status.message, "a task failed");
+                    Some(task)
                 })
                 .collect();
-            let failed: Vec<&Chore> = futures::stream::iter(under_way)
+            let failed: Vec<&Task> = futures::stream::iter(under_way)
                 .buffer_unordered(AT_ONCE)
                 .filter_map(std::future::ready)
                 .collect()
                 .await;
-            for chore in &failed {
-                self.graph.suspect(&chore.uid);
+            for task in &failed {
+                self.graph.suspect(&task.uid);
             }
             self.expire_events(core, registry).await;
             for object in self.leaving.values().cloned().collect::<Vec<_>>() {
@@ -176,21 +179,21 @@ impl Janitor {
     }
 }
 
-impl Janitor {
+impl GarbageCollector {
     /// Removes events that were last seen long ago, at most once a minute.
     async fn expire_events(&mut self, core: &Arc<Core>, registry: &Registry) {
         let now = core.now_seconds();
-        if now - self.patrolled < i64::try_from(PATROL.as_secs()).unwrap_or(i64::MAX) {
+        if now - self.events_expired < i64::try_from(EXPIRE_EVENTS_EVERY.as_secs()).unwrap_or(i64::MAX) {
             return;
         }
-        self.patrolled = now;
+        self.events_expired = now;
         let mut old = core.store.list(UNCOLLECTED, &Scope::All, "").objects;
         old.retain(|event| now - last_seen(&event.value) > EVENT_LIFETIME);
         remove_all(core, registry, UNCOLLECTED, &old).await;
     }
 }
 
-/// When an event was last told, in seconds since the epoch.
+/// When an event last happened, in seconds since the epoch.
 fn last_seen(event: &Value) -> i64 {
     let times = [
         &event["metadata"]["creationTimestamp"],
@@ -201,13 +204,13 @@ fn last_seen(event: &Value) -> i64 {
     times.into_iter().filter_map(|time| seconds_of(time.as_str()?)).max().unwrap_or(0)
 }
 
-async fn carry_out(core: &Arc<Core>, registry: &Registry, chore: &Chore) -> Result<(), Status> {
-    let (collection, key) = &chore.place;
-    let amended = match &chore.deed {
-        Deed::Delete(propagation) => {
-            return delete(core, registry, collection, key, &chore.uid, *propagation).await;
+async fn carry_out(core: &Arc<Core>, registry: &Registry, task: &Task) -> Result<(), Status> {
+    let (collection, key) = &task.place;
+    let amended = match &task.operation {
+        Operation::Delete(propagation) => {
+            return delete(core, registry, collection, key, &task.uid, *propagation).await;
         }
-        Deed::Disown(owners) => {
+        Operation::Disown(owners) => {
             let change = |value: &mut Value| {
                 let before = meta::owners(value);
                 let kept: Vec<Value> = before
@@ -219,12 +222,12 @@ async fn carry_out(core: &Arc<Core>, registry: &Registry, chore: &Chore) -> Resu
                 meta::set_owners(value, kept);
                 found
             };
-            core.amend(collection, key, &chore.uid, change).await
+            core.amend(collection, key, &task.uid, change).await
         }
-        Deed::Release(finalizer) => {
-            core.amend(collection, key, &chore.uid, |value| meta::remove_finalizer(value, finalizer)).await
+        Operation::Release(finalizer) => {
+            core.amend(collection, key, &task.uid, |value| meta::remove_finalizer(value, finalizer)).await
         }
-        Deed::Unblock => {
+        Operation::Unblock => {
             let change = |value: &mut Value| {
                 let mut owners = meta::owners(value).to_vec();
                 let blocked = owners.iter().any(|owner| owner["blockOwnerDeletion"] == true);
@@ -234,7 +237,7 @@ async fn carry_out(core: &Arc<Core>, registry: &Registry, chore: &Chore) -> Resu
                 meta::set_owners(value, owners);
                 blocked
             };
-            core.amend(collection, key, &chore.uid, change).await
+            core.amend(collection, key, &task.uid, change).await
         }
     };
     amended.map(|_| ()).map_err(|error| crate::write::not_stored(&error))
@@ -257,13 +260,13 @@ async fn delete(
         ..DeleteOptions::default()
     };
     match writer.delete(key.namespace(), key.name(), &options).await {
-        // Gone, or another by now: nothing to do.
+        // Gone, or replaced by another: nothing to do.
         Err(status) if status.reason != "NotFound" && status.reason != "Conflict" => Err(status),
         _ => Ok(()),
     }
 }
 
-/// Deletes what is in a namespace, and lets the namespace go when nothing is left.
+/// Deletes the objects in a namespace, and removes the namespace when none is left.
 async fn empty_namespace(core: &Arc<Core>, registry: &Registry, object: &Object) -> Result<(), CommitError> {
     let scope = Scope::Namespace(object.key.name().to_owned());
     let mut left = 0;
@@ -290,7 +293,7 @@ async fn empty_namespace(core: &Arc<Core>, registry: &Registry, object: &Object)
     Ok(())
 }
 
-/// Deletes the objects of a definition, and lets the definition go when none is left.
+/// Deletes the objects of a definition, and removes the definition when none is left.
 async fn empty_definition(core: &Arc<Core>, registry: &Registry, object: &Object) -> Result<(), CommitError> {
     if !meta::finalizers(&object.value).contains(&CLEANUP) {
         return Ok(());

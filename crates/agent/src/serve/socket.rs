@@ -1,4 +1,4 @@
-//! The socket's place in the file system.
+//! The socket in the file system.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -7,19 +7,20 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-/// Why a socket cannot be listened on.
+/// Why the agent cannot listen on a socket.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {act} {}", .path.display())]
 pub struct ListenError {
-    /// What was tried.
+    /// The operation.
     pub act: &'static str,
-    /// With what.
+    /// The path.
     pub path: PathBuf,
-    /// Why not.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// Binds the socket. Nobody but root can reach it at any moment: it is made under another name, in a directory of root's.
+/// Binds the socket. At no moment can anybody but root reach it: it is created under another name, in a
+/// directory that only root can open.
 pub(super) fn bind(socket: &Path) -> Result<UnixListener, ListenError> {
     let fail = |act, path: &Path| {
         let path = path.to_owned();

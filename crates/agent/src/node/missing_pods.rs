@@ -1,9 +1,10 @@
-//! Pods that are gone from the API while their containers run: deleted by force on a node that nobody could reach.
+//! Pods that are gone from the API while their containers run: deleted by force on a node that could not be
+//! reached.
 //!
-//! An address that is none of this node's any more, because its block was taken away or its claim is gone, may be somebody else's
-//! elsewhere. Its container here keeps it as long as it runs, because its interface is nobody's to take. But when its pod is
-//! missing, by UID, at two observations, packets are not to arrive at it any more: the node stops to route, export and announce the
-//! address. A repeated ADD shows that the pod is there after all, and ends it.
+//! If a block was taken away or a claim is gone, its addresses may have other holders elsewhere. A container
+//! here keeps such an address as long as it runs, because nobody else may take its interface. But when two
+//! observations show that its pod, by UID, is gone, packets must not arrive at it any more: the node stops to
+//! route, export and announce the address. A repeated ADD shows that the pod exists after all, and ends this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +14,14 @@ use super::attachment::{AddressLocation, Attachment, Phase};
 use super::{Action, Node, Planted};
 use crate::key::{HoldKey, HolderId, Pod};
 
-/// Pods that were missing once.
+/// Pods that one observation found missing.
 #[derive(Debug, Default)]
-pub(super) struct Bereft {
+pub(super) struct MissingPods {
     missing: BTreeMap<HolderId, Timestamp>,
 }
 
 impl Node {
-    /// Asks whether pods are there whose addresses may be somebody else's by now.
+    /// Asks whether the pods exist whose addresses may have other holders by now.
     pub(super) fn ask_about_pods(&mut self) {
         let holders = self.attachments.values().filter(|it| self.is_elsewhere(it));
         let holders: Vec<(HoldKey, Pod)> = holders.map(|it| (it.key.clone(), it.pod.clone())).collect();
@@ -29,7 +30,7 @@ impl Node {
         }
     }
 
-    /// Whether a holder has an address that is none of this node's, and packets for it arrive here.
+    /// Whether a holder has an address that no longer belongs to this node, and packets for it arrive here.
     fn is_elsewhere(&self, attachment: &Attachment) -> bool {
         let reached = attachment.phase == Phase::Held && attachment.is_routed();
         let elsewhere = match &attachment.place {
@@ -43,24 +44,25 @@ impl Node {
         reached && elsewhere && !attachment.pod.name.is_empty() && !attachment.pod.uid.is_empty()
     }
 
-    /// What the API server said: of those who were asked about, these pods are missing. What could not be asked is not among them.
+    /// The API server's answer: of the pods asked about, these are missing. It leaves out those that it could
+    /// not be asked about.
     pub(super) fn pods_asked(&mut self, asked: &[HoldKey], missing: &BTreeSet<HoldKey>) {
         for key in asked {
             let id = key.id();
             let known = self.attachments.get(&id).filter(|it| it.key == *key && missing.contains(key));
             if !known.is_some_and(|it| self.is_elsewhere(it)) {
-                self.bereft.missing.remove(&id);
+                self.missing_pods.missing.remove(&id);
                 continue;
             }
-            let since = *self.bereft.missing.entry(id).or_insert(self.now);
+            let since = *self.missing_pods.missing.entry(id).or_insert(self.now);
             if since.plus(self.settings.look_apart) <= self.now {
-                self.bereft.missing.remove(&id);
+                self.missing_pods.missing.remove(&id);
                 self.silence(id);
             }
         }
     }
 
-    /// Packets do not arrive at a holder any more.
+    /// Stops packets from arriving at a holder.
     fn silence(&mut self, id: HolderId) {
         if self.has_planted(Planted::GonePodReached) {
             return;

@@ -1,8 +1,9 @@
-//! One caller's connection: reads what it says, has its calls answered, writes the answers.
+//! One caller's connection: reads requests, has them answered, writes the answers.
 //!
-//! Most connections are of plugins: one call, all of it there when the connection is, and an answer within a millisecond. Such
-//! a one costs an accept, a read, a write and a close: the kernel is asked to tell of more only when there is somebody to wait
-//! for, and greeting and answer travel together. Buffers are those of a connection before.
+//! Most connections come from plugins: a single call that is complete when the connection is accepted, and an
+//! answer within a millisecond. Such a connection costs an accept, a read, a write and a close: it is
+//! registered with the kernel's poller only when there is something to wait for, and greeting and answer are
+//! written together. Buffers are reused from earlier connections.
 
 use std::io::{self, Read as _, Write as _};
 use std::mem;
@@ -20,19 +21,20 @@ use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, ReusableBoxFuture};
 
-/// How long a greeting waits for an answer that it could travel with, and a caller who will not ask more for being listened to.
+/// How long a greeting waits for an answer to be written with, and how long the connection waits for a caller
+/// that will not send more.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// As much is read at once. A usual call is a tenth of it.
+/// The size of a read. A usual call is a tenth of it.
 const READ: usize = 8 << 10;
-/// After so many turns others have theirs.
+/// After this many rounds other tasks get their turn.
 const MOST_TURNS: usize = 16;
-/// How many connections' buffers are kept, and how many calls' memory.
+/// How many connections' buffers are kept, and the memory of how many calls.
 const MOST_KEPT: usize = 16;
 
-/// What a call comes to: the answer's message, or why there is none.
+/// The result of a call: the answer's message, or why there is none.
 pub(super) type Outcome = Result<Vec<u8>, Status>;
 
-/// Somebody who answers calls.
+/// Answers calls.
 pub(super) trait Answer: Send + 'static {
     /// The paths of all methods.
     const METHODS: &'static [&'static str];
@@ -41,86 +43,86 @@ pub(super) trait Answer: Send + 'static {
     fn outcome(&self, call: Call) -> impl Future<Output = Outcome> + Send + 'static;
 }
 
-/// A call that is being answered, in memory that others were answered in before.
+/// A call in progress, in memory reused from earlier calls.
 type Answering = ReusableBoxFuture<'static, Outcome>;
 
-/// What connections leave behind, for those to come. Cheap to clone.
+/// Memory of earlier connections, for reuse. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept(Arc<Mutex<Left>>);
+pub(super) struct BufferPool(Arc<Mutex<Buffers>>);
 
 #[derive(Debug, Default)]
-struct Left {
+struct Buffers {
     connections: Vec<Connection>,
     answered: Vec<Answering>,
 }
 
-impl Kept {
+impl BufferPool {
     fn connection(&self, methods: &'static [&'static str]) -> Connection {
-        self.left().connections.pop().unwrap_or_else(|| Connection::new(methods))
+        self.buffers().connections.pop().unwrap_or_else(|| Connection::new(methods))
     }
 
     fn answering(&self, outcome: impl Future<Output = Outcome> + Send + 'static) -> Answering {
-        let Some(mut answering) = self.left().answered.pop() else { return Answering::new(outcome) };
+        let Some(mut answering) = self.buffers().answered.pop() else { return Answering::new(outcome) };
         answering.set(outcome);
         answering
     }
 
     fn keep_connection(&self, connection: Connection) {
-        let left = &mut self.left().connections;
+        let left = &mut self.buffers().connections;
         if left.len() < MOST_KEPT {
             left.push(connection.renewed());
         }
     }
 
-    /// One that has come to its end: of others more would be kept than their memory.
+    /// Keeps the memory of a finished call. An unfinished one would keep more than its memory.
     fn keep_answered(&self, answered: Answering) {
-        let left = &mut self.left().answered;
+        let left = &mut self.buffers().answered;
         if left.len() < MOST_KEPT {
             left.push(answered);
         }
     }
 
-    fn left(&self) -> MutexGuard<'_, Left> {
+    fn buffers(&self) -> MutexGuard<'_, Buffers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Converses with a caller until one of the two goes, or until `ending` and all its calls are answered.
-pub(super) async fn converse<A: Answer>(
+/// Serves a caller until either side closes, or until `ending` and all its calls are answered.
+pub(super) async fn serve_connection<A: Answer>(
     stream: StdUnixStream,
     answer: A,
-    kept: Kept,
+    buffers: BufferPool,
     ending: CancellationToken,
 ) {
-    let mut conversation = Conversation {
+    let mut session = Session {
         socket: Socket::Fresh { stream, drained: false },
-        connection: kept.connection(A::METHODS),
-        kept,
+        connection: buffers.connection(A::METHODS),
+        buffers,
         answer,
         under_way: Vec::new(),
         patient: true,
         ending: false,
     };
     let (mut patience, mut ended) = (pin!(sleep(PATIENCE)), pin!(ending.cancelled()));
-    // Why a connection broke is of no use to anybody: the caller knows, or is gone.
+    // Nobody needs to know why a connection broke: the caller knows, or is gone.
     let _: io::Result<()> =
-        std::future::poll_fn(|context| conversation.poll(context, patience.as_mut(), ended.as_mut())).await;
-    conversation.kept.keep_connection(conversation.connection);
+        std::future::poll_fn(|context| session.poll(context, patience.as_mut(), ended.as_mut())).await;
+    session.buffers.keep_connection(session.connection);
 }
 
-struct Conversation<A> {
+struct Session<A> {
     socket: Socket,
     connection: Connection,
-    kept: Kept,
+    buffers: BufferPool,
     answer: A,
-    /// Calls that are being answered, by their streams.
+    /// Calls in progress, by their streams.
     under_way: Vec<(u32, Answering)>,
-    /// Whether the time has not passed that a greeting waits.
+    /// Whether the greeting may still wait.
     patient: bool,
     ending: bool,
 }
 
-impl<A: Answer> Conversation<A> {
+impl<A: Answer> Session<A> {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -156,12 +158,12 @@ impl<A: Answer> Conversation<A> {
         Poll::Pending
     }
 
-    /// Whether there is nothing to do but to wait for answers, and not for long.
+    /// Whether the only thing to do is to wait a short time for answers.
     fn is_answered_soon(&self) -> bool {
         self.patient && !self.under_way.is_empty() && self.connection.may_wait()
     }
 
-    /// Reads what there is; true if it was anything.
+    /// Reads what is available; true if it was anything.
     fn poll_read(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         let needless = self.is_answered_soon() && self.socket.is_drained() && self.connection.is_all_asked();
         if needless || !self.connection.wants_input() {
@@ -181,8 +183,8 @@ impl<A: Answer> Conversation<A> {
                 let (stream, patience) = (call.stream, call.timeout);
                 let outcome = self.answer.outcome(call);
                 let answering = match patience {
-                    None => self.kept.answering(outcome),
-                    Some(patience) => self.kept.answering(
+                    None => self.buffers.answering(outcome),
+                    Some(patience) => self.buffers.answering(
                         timeout(patience, outcome)
                             .map(move |outcome| outcome.unwrap_or_else(|_| Err(too_late(patience)))),
                     ),
@@ -193,7 +195,7 @@ impl<A: Answer> Conversation<A> {
         }
     }
 
-    /// Takes answers that are there; true if there were any.
+    /// Takes finished answers; true if there were any.
     fn poll_answers(&mut self, context: &mut Context<'_>) -> bool {
         let (before, mut index) = (self.under_way.len(), 0);
         while let Some((stream, answering)) = self.under_way.get_mut(index) {
@@ -203,12 +205,12 @@ impl<A: Answer> Conversation<A> {
             };
             self.connection.answer(*stream, outcome);
             let (_, answered) = self.under_way.swap_remove(index);
-            self.kept.keep_answered(answered);
+            self.buffers.keep_answered(answered);
         }
         self.under_way.len() < before
     }
 
-    /// Writes what nobody should wait for; true if it was anything.
+    /// Writes what should not wait; true if it was anything.
     fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         if self.connection.outgoing().is_empty() || self.is_answered_soon() {
             return Ok(false);
@@ -230,17 +232,17 @@ fn too_late(patience: Duration) -> Status {
     Status::new(Code::DeadlineExceeded, message)
 }
 
-/// A caller's socket. The kernel is asked to tell of it only when there is something to wait for.
+/// A caller's socket. It is registered with the poller only when there is something to wait for.
 enum Socket {
-    /// Nobody waits for it.
+    /// Not registered.
     Fresh {
         stream: StdUnixStream,
-        /// Whether all that there was is read.
+        /// Whether everything available was read.
         drained: bool,
     },
-    /// Somebody does, or did.
+    /// Registered.
     Watched(UnixStream),
-    /// Between the two, or nowhere.
+    /// In between, or gone after an error.
     Lost,
 }
 
@@ -280,7 +282,7 @@ impl Socket {
         Pin::new(self.watched()?).poll_write(context, bytes)
     }
 
-    /// The socket, watched from now on.
+    /// The socket, registered from now on.
     fn watched(&mut self) -> io::Result<&mut UnixStream> {
         if let Self::Fresh { .. } = self
             && let Self::Fresh { stream, .. } = mem::replace(self, Self::Lost)

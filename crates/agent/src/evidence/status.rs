@@ -1,5 +1,5 @@
-//! The addresses that the API server shows of a pod: its status, and what others wrote on it. Both only add: what is not said may be
-//! in use all the same.
+//! The addresses that the API server shows for a pod: its status, and what other programs wrote into its
+//! annotations. Both only add evidence: an address that is not listed may still be in use.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -9,10 +9,10 @@ use tenure_ipam::Address;
 use crate::key::Pod as PodOf;
 use crate::node::Use;
 
-/// Where meta-plugins write the addresses of further interfaces.
+/// The annotation with the addresses of further interfaces, written by meta-plugins.
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-/// What a pod uses, if it may run.
+/// The addresses of a pod, if it may run.
 pub(super) fn of_pod(pod: &Pod) -> Option<Use> {
     let host = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default();
     let status = pod.status.as_ref();

@@ -1,5 +1,5 @@
-//! The results that container runtimes keep of their CNI calls: libcni's cache. A file is there from the end of an ADD to that of
-//! the DEL, and says whose the addresses are.
+//! The results that container runtimes keep of their CNI calls: libcni's cache. A file exists from the end of
+//! an ADD to the end of the DEL, and names the holder of the addresses.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,14 @@ use tenure_ipam::Address;
 use crate::key::{HoldKey, Pod};
 use crate::node::Use;
 
-/// What every file of it says that it is.
+/// The kind that every file of the cache names.
 const KIND: &str = "cniCacheV1";
-/// Runtimes and meta-plugins have directories of their own below the usual one.
+/// Runtimes and meta-plugins have their own directories below the usual one.
 const DEEPEST: usize = 3;
 /// No result is larger.
 const LARGEST: u64 = 1 << 20;
 
-/// All that is remembered below a directory; nothing if there is none.
+/// All results below a directory; empty if it does not exist.
 pub(super) fn read(directory: &Path) -> io::Result<Vec<Use>> {
     let mut uses = Vec::new();
     walk(directory, DEEPEST, &mut uses)?;
@@ -33,7 +33,7 @@ fn walk(directory: &Path, depth: usize, uses: &mut Vec<Use>) -> io::Result<()> {
     };
     for entry in entries {
         let entry = entry?;
-        // Links lead anywhere; what goes meanwhile is over.
+        // Links can lead anywhere; a file that disappears meanwhile does not matter.
         match entry.metadata() {
             Ok(is) if is.is_dir() && depth > 1 => walk(&entry.path(), depth - 1, uses)?,
             Ok(is) if is.is_file() && is.len() <= LARGEST => match fs::read(entry.path()) {
@@ -47,7 +47,7 @@ fn walk(directory: &Path, depth: usize, uses: &mut Vec<Use>) -> io::Result<()> {
     Ok(())
 }
 
-/// What a file says; nothing if it is none of these, or has no address.
+/// The addresses in a file; `None` if it is not a result or has no address.
 fn of_file(file: &Value) -> Option<Use> {
     let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
     if text("kind") != KIND {

@@ -1,13 +1,14 @@
-//! Those who can tell who uses which addresses on this machine when the journal cannot: network namespaces, the runtime, and the API
-//! server. It decides nothing; the node says when to ask ([`Action::Consult`], [`Action::AskAboutPods`]).
+//! Evidence of who uses which addresses on this machine when the journal cannot tell: from network
+//! namespaces, the runtime, and the API server. It decides nothing; the node says when to ask
+//! ([`Action::Consult`], [`Action::AskAboutPods`]).
 //!
 //! | module | asks |
 //! |---|---|
 //! | `results` | the results that container runtimes keep of their CNI calls |
 //! | `status` | the statuses of this node's pods |
 //!
-//! Each answer may add evidence that an address is in use. Where one could not be asked, the whole answer is not complete, and what
-//! is missing in it means nothing.
+//! Each answer may add evidence that an address is in use. If one source could not be asked, the whole answer
+//! is incomplete, and absence means nothing.
 
 mod results;
 mod status;
@@ -28,38 +29,38 @@ use crate::node::{Action, Consulted, Event, Job, Use};
 use crate::pods::Pods;
 use crate::serve::PodName;
 
-/// Where evidence is.
+/// Where to find evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Sources {
     /// Network namespaces.
     pub namespaces: survey::Places,
-    /// What runtimes remember of their CNI calls: libcni's cache.
+    /// Results that runtimes keep of their CNI calls: libcni's cache.
     pub results: PathBuf,
 }
 
-impl Default for Places {
+impl Default for Sources {
     fn default() -> Self {
         Self { namespaces: survey::Places::default(), results: "/var/lib/cni".into() }
     }
 }
 
-/// Asks others. Cheap to clone.
+/// Collects evidence. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Witness {
+pub(crate) struct EvidenceCollector {
     pub(crate) node: Handle,
     /// The name of the node.
     pub(crate) name: String,
-    pub(crate) places: Places,
-    /// The namespace of the host, which is no pod's.
+    pub(crate) sources: Sources,
+    /// The namespace of the host, which belongs to no pod.
     pub(crate) host: Option<PathBuf>,
-    /// Where pods are; nothing outside Kubernetes.
+    /// Access to pods; `None` outside Kubernetes.
     pub(crate) api: Option<(ClientOf, Pods)>,
-    /// Where it runs, whoever asks.
+    /// The runtime on which it runs, whoever asks.
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) stop: CancellationToken,
 }
 
-/// A client, which says nothing of itself.
+/// A client that prints nothing about itself.
 #[derive(Clone)]
 pub(crate) struct ClientOf(pub(crate) Client);
 
@@ -69,22 +70,22 @@ impl std::fmt::Debug for ClientOf {
     }
 }
 
-impl Witness {
-    /// Carries out [`Action::Consult`] and [`Action::AskAboutPods`]. Returns at once.
+impl EvidenceCollector {
+    /// Performs [`Action::Consult`] and [`Action::AskAboutPods`]. Returns at once.
     pub(crate) fn carry_out(&self, action: Action) {
-        let (witness, stop) = (self.clone(), self.stop.clone());
+        let (collector, stop) = (self.clone(), self.stop.clone());
         let asking = async move {
             match action {
-                Action::Consult { job } => witness.consult(job).await,
-                Action::AskAboutPods(holders) => witness.ask_about_pods(holders).await,
-                other => warn!(?other, "this is nothing to ask others about"),
+                Action::Consult { job } => collector.consult(job).await,
+                Action::AskAboutPods(holders) => collector.ask_about_pods(holders).await,
+                other => warn!(?other, "unexpected action for the evidence collector"),
             }
         };
         self.runtime.spawn(async move { stop.run_until_cancelled(asking).await });
     }
 
     async fn consult(&self, job: Job) {
-        let mut consulted = self.look_around().await;
+        let mut consulted = self.survey_machine().await;
         match self.pods().await {
             Ok(uses) => consulted.uses.extend(uses),
             Err(problem) => {
@@ -100,14 +101,14 @@ impl Witness {
         self.node.tell(Event::Consulted { job, consulted });
     }
 
-    /// What namespaces and the runtime say.
-    async fn look_around(&self) -> Consulted {
-        let (places, host) = (self.places.clone(), self.host.clone());
-        let looking = tokio::task::spawn_blocking(move || look_around(&places, host));
+    /// Evidence from namespaces and the runtime.
+    async fn survey_machine(&self) -> Consulted {
+        let (sources, host) = (self.sources.clone(), self.host.clone());
+        let looking = tokio::task::spawn_blocking(move || survey_machine(&sources, host));
         looking.await.unwrap_or_default()
     }
 
-    /// What the API server says of this node's pods.
+    /// Evidence from the statuses of this node's pods.
     async fn pods(&self) -> Result<Vec<Use>, String> {
         let Some((client, _)) = &self.api else { return Ok(Vec::new()) };
         let pods: Api<Pod> = Api::all(client.0.clone());
@@ -122,7 +123,7 @@ impl Witness {
         for (key, pod) in holders {
             let PodOf { namespace, name, uid } = pod;
             let pod = PodName { namespace, name, uid };
-            // What cannot be asked now is asked with the next look.
+            // A pod that cannot be asked about now is asked about at the next observation.
             let Ok(found) = pods.find_now(&pod).await else { continue };
             if !found.is_some_and(|found| found.is(&pod)) {
                 missing.insert(key.clone());
@@ -133,11 +134,11 @@ impl Witness {
     }
 }
 
-fn look_around(places: &Places, host: Option<PathBuf>) -> Consulted {
+fn survey_machine(sources: &Sources, host: Option<PathBuf>) -> Consulted {
     let open = |path: PathBuf| NetNs::open(path).map(|namespace| namespace.id());
     let hosts = [host.map(open), Some(NetNs::current().map(|namespace| namespace.id()))];
     let hosts: Vec<NetNsId> = hosts.into_iter().flatten().flatten().collect();
-    let found = places.namespaces.survey(&hosts);
+    let found = sources.namespaces.survey(&hosts);
     let mut complete = !hosts.is_empty() && found.failures.is_empty();
     for failure in &found.failures {
         warn!(failure, "cannot look into a network namespace; addresses that may be in use stay withheld");
@@ -150,10 +151,10 @@ fn look_around(places: &Places, host: Option<PathBuf>) -> Consulted {
             ..Use::default()
         });
     }
-    match results::read(&places.results) {
+    match results::read(&sources.results) {
         Ok(remembered) => uses.extend(remembered),
         Err(error) => {
-            warn!(directory = %places.results.display(), %error, "cannot read what the runtime remembers");
+            warn!(directory = %sources.results.display(), %error, "cannot read the runtime's cached results");
             complete = false;
         }
     }
