@@ -118,7 +118,7 @@ pub(super) struct RecordPlanner {
     blocks: KnownBlocks,
     ledgers: LedgerIndex,
     slices: KnownSlices,
-    /// How many claims the last plan has looked at because of what they wait for, and how many blocks and ledgers.
+    /// How many claims, blocks and ledgers the last plan has looked at.
     #[cfg(test)]
     pub(super) looked_at: usize,
 }
@@ -220,7 +220,7 @@ impl RecordPlanner {
         };
         self.free(&mut round, &names, &places);
         self.name(&mut round, naming, &places);
-        let served = self.serve(&mut round, &ledgers, names);
+        self.serve(&mut round, &ledgers, names);
         let Round { blocks, cut, mut writes, .. } = round;
         let (of_slices, slices) = cut.into_writes(&mut self.idle, &mut self.line);
         writes.extend(of_slices);
@@ -231,9 +231,8 @@ impl RecordPlanner {
         self.ledgers = ledgers;
         #[cfg(test)]
         {
-            self.looked_at = served - look.names.len() + self.blocks.looked_at + self.slices.looked_at;
+            self.looked_at += self.blocks.looked_at + self.slices.looked_at;
         }
-        _ = served;
         writes
     }
 
@@ -261,6 +260,10 @@ impl RecordPlanner {
             self.line.all_shared_changed();
         }
         self.slices.refresh(world, look, &mut self.line, now);
+        #[cfg(test)]
+        if world.planted == Some(super::Planted::Overlooks(super::records::Overlooked::Waiting)) {
+            self.line.take_changed(&mut Names::new());
+        }
         self.line.take_changed(names);
     }
 }
@@ -287,5 +290,7 @@ fn knows_ranges(world: &World) -> bool {
 
 #[cfg(test)]
 mod crowds;
+#[cfg(test)]
+mod everything;
 #[cfg(test)]
 mod proptests;

@@ -5,6 +5,8 @@ use tenure_handles::Timestamp;
 use super::index::Index;
 use super::owners::{CLAIM, INSTANCE, MACHINE, STATEFUL_SET, WEBHOOK};
 use super::plan::{ClaimSettings, Inputs, MovePlanner, OwnerPlanner, RecordPlanner, knows_records};
+#[cfg(test)]
+use super::records::{Overlooked, Planted};
 use super::sets::Names;
 use crate::coil::Carving;
 use crate::events::Note;
@@ -29,7 +31,7 @@ pub(crate) struct ClaimsPlanner {
     moves: MovePlanner,
     owners: OwnerPlanner,
     records: RecordPlanner,
-    /// How many claims the last plan has looked at.
+    /// How many claims, blocks, ledgers and owners the last plan has looked at.
     #[cfg(test)]
     pub(crate) looked_at: usize,
 }
@@ -76,9 +78,16 @@ impl Plan for ClaimsPlanner {
         let all = self.planned.replace(now).is_none_or(|planned| planned > now) || self.known != known;
         self.known = known;
         let mut look = self.index.look(world, all);
+        let mut due: Names = self.traces.due(now).map(Into::into).collect();
+        self.records.note_due(&self.index, &mut due, now);
+        #[cfg(test)]
+        match world.planted.filter(|_| !look.all) {
+            Some(Planted::Overlooks(Overlooked::Time)) => due.clear(),
+            Some(Planted::Overlooks(Overlooked::Pending)) => self.pending.clear(),
+            _ => {}
+        }
+        look.names.append(&mut due);
         look.names.append(&mut self.pending);
-        look.names.extend(self.traces.due(now).map(Into::into));
-        self.records.note_due(&self.index, &mut look.names, now);
         self.index.complete(&mut look.names);
         let inputs = Inputs { world, index: &self.index, look: &look, now };
         let mut writes = self.moves.plan(inputs, &mut self.pending);
@@ -90,7 +99,7 @@ impl Plan for ClaimsPlanner {
         self.note_traces(world, &look.names, look.all, now);
         #[cfg(test)]
         {
-            self.looked_at = look.names.len() + self.records.looked_at + self.owners.looked_at;
+            self.looked_at = self.records.looked_at + self.owners.looked_at;
         }
         writes
     }

@@ -30,6 +30,28 @@ pub(crate) enum Planted {
     NamesInherit,
     /// The agent believes a claim's status.
     StatusIsProof,
+    /// A plan does not hear of what has changed.
+    Overlooks(Overlooked),
+}
+
+/// What a plan does not hear of.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overlooked {
+    Claims,
+    Namespaces,
+    Attachments,
+    Pods,
+    Nodes,
+    Blocks,
+    Ledgers,
+    Slices,
+    /// What is due by time.
+    Time,
+    /// What was planned and is not done.
+    Pending,
+    /// That others wait for what has changed.
+    Waiting,
 }
 
 /// The kind of object that a record is in.

@@ -6,11 +6,15 @@ use std::time::Duration;
 use tenure_claims::ClaimFacts;
 use tenure_handles::{Clock, SystemClock};
 
+use super::super::ClaimsPlanner;
 use super::super::write::ClaimWrite;
+use super::ClaimSettings;
 use super::blocks::MOST;
-use crate::coil::BlockWrite;
+use crate::coil::{BlockWrite, CoilPlanner};
+use crate::part::{Board, Plan};
 use crate::plan::Planner;
-use crate::plan::model::Server;
+use crate::plan::model::{Server, tell};
+use crate::release::MISSING_NODE_REST;
 
 const MANY: usize = 1_500;
 
@@ -116,4 +120,62 @@ fn thousands_of_claims_beside_thousands_of_pods_are_planned_without_squares() {
     // Ten times as many take ten times as long; with squares they would take a hundred times.
     let allowed = small.max(Duration::from_millis(20)) * 60;
     assert!(large < allowed, "500 took {small:?}, 5,000 took {large:?}");
+}
+
+/// Something that happens in a cluster with so many claims, each with a pod of its own.
+type Happening = (&'static str, fn(&mut Server));
+
+const HAPPENINGS: [Happening; 9] = [
+    ("nothing", |_| ()),
+    ("a claim is made", |server| _ = server.claim("new", None)),
+    ("a claim is deleted", |server| server.delete_claim("claim-7")),
+    ("a pod comes that refers to a claim", |server| _ = server.pod("second", "claim-7", "n")),
+    ("a pod is gone", |server| server.delete_pod("pod-7")),
+    ("a pod says what it has", |server| server.annotate("pod-7", Some(Vec::new()), Some("claim-7"))),
+    ("a node has a heartbeat", |server| server.node("n", None)),
+    ("a node is gone that runs a claim's pod", |server| server.delete_node("single")),
+    ("a node gets a block", |server| {
+        let pool = &server.pools["default"];
+        let block = tenure_api::coil::AddressBlock::carve(pool, 90_000, "n", None).unwrap();
+        server.put_block(block);
+    }),
+];
+
+/// How many claims, blocks, ledgers and owners a plan looks at after one event.
+fn looked_at(count: usize, happening: &Happening) -> usize {
+    let mut server = Server::default();
+    server.pool("default", 5, &["10.0.0.0/8"], &[]);
+    server.node("n", None);
+    server.node("single", None);
+    for number in 0..count {
+        server.claim(&format!("claim-{number}"), None);
+        server.pod(
+            &format!("pod-{number}"),
+            &format!("claim-{number}"),
+            if number == 7 { "single" } else { "n" },
+        );
+    }
+    server.settle(&mut Planner::default());
+    let mut coil = CoilPlanner::new(MISSING_NODE_REST);
+    let mut claims = ClaimsPlanner::new(&ClaimSettings::default(), true);
+    let (mut world, heard) = (server.world(), server.log.len());
+    let mut plan = |server: &Server, world: &crate::World| {
+        let mut board = Board::default();
+        coil.plan(world, &mut board, server.timestamp());
+        claims.plan(world, &mut board, server.timestamp());
+        claims.looked_at
+    };
+    assert!(plan(&server, &world) >= count, "the first plan looks at everything");
+    happening.1(&mut server);
+    server.log[heard..].iter().cloned().for_each(|news| tell(&mut world, news));
+    plan(&server, &world)
+}
+
+#[test]
+fn a_plan_after_one_event_looks_at_as_few_claims_as_it_concerns_however_many_there_are() {
+    for happening in &HAPPENINGS {
+        let (few, many) = (looked_at(50, happening), looked_at(500, happening));
+        assert_eq!(few, many, "after {}", happening.0);
+        assert!(many <= 3, "{many} after {}", happening.0);
+    }
 }
