@@ -14,6 +14,7 @@
 //! RBAC is on; certificates, data and ports are its own. It is ready in a few seconds, and everything ends with the
 //! value, with a panic, and with the test process, however that ends. See [`crate::process`] for how.
 
+mod backup;
 mod certificates;
 mod credentials;
 mod error;
@@ -38,6 +39,7 @@ use certificates::Authority;
 use credentials::{Access, Credentials};
 use part::Layout;
 
+pub use backup::Backup;
 pub use error::ControlPlaneError;
 pub use options::ControlPlaneOptions;
 pub use part::Part;

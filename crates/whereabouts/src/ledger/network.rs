@@ -108,18 +108,15 @@ impl Network {
         Planner::new(self, spread, now).plan(requests)
     }
 
-    /// Updates the state from an `IPPool` that was read, written or reported. Ignores older versions and
-    /// other networks' pools; `is_node` says which names are nodes'.
+    /// An `IPPool` was read or written. One that is older than what is known says that the database was restored from a backup: all
+    /// are to be read then ([`Network::take_moved`]). Other networks' pools are left aside; `is_node` says which names are nodes'.
     pub fn see_pool(&mut self, pool: &IPPool, is_node: impl Fn(&str) -> bool) -> Option<PoolId> {
         let (id, number) = PoolId::of_object(&self.name, pool, is_node)?;
         let name = pool.metadata.name.clone()?;
         let known = self.objects.remove(&name);
         if let Some(known) = known {
-            if is_older(pool.metadata.resource_version.as_ref(), known.version.as_ref()) {
-                self.objects.insert(name, known);
-                return Some(id);
-            }
-            self.moved |= known.is_otherwise(&pool.metadata);
+            let is_older = is_older(pool.metadata.resource_version.as_ref(), known.version.as_ref());
+            self.moved |= is_older || known.is_otherwise(&pool.metadata);
             let gone =
                 known.records.iter().filter(|(key, record)| pool.spec.allocations.get(*key) != Some(record));
             for (key, record) in gone {

@@ -617,3 +617,22 @@ fn a_claim_that_is_named_like_a_pod_or_like_a_claim_before_it_has_an_address_of_
     assert_eq!(add(&mut memory, &config, &who("web-0", "net1")), held(&["10.0.0.2"]));
     assert_eq!(records(&memory), 3);
 }
+
+#[test]
+fn what_a_restored_database_says_counts_and_all_of_it_is_to_be_read() {
+    let (kept, later) = (("1", "a", "ns/kept", None), ("2", "b", "ns/later", None));
+    let at = |version: &str, records: &[(&str, &str, &str, Option<&str>)]| {
+        let mut object = pool("10.0.0.0-24", "10.0.0.0/24", records);
+        object.metadata.resource_version = Some(version.to_owned());
+        object
+    };
+    let mut network = Network::new("");
+    network.see_pool(&at("900", &[kept, later]), |_| false);
+    network.take_moved();
+    network.see_pool(&at("950", &[kept, later]), |_| false);
+    assert!(!network.take_moved());
+    network.see_pool(&at("400", &[kept]), |_| false);
+    assert!(network.take_moved());
+    let id = PoolId::shared("", "10.0.0.0/24".parse().unwrap());
+    assert_eq!(network.records(&id).map(|(_, key, ..)| key).collect::<Vec<_>>(), ["1"]);
+}

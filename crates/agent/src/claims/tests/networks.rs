@@ -85,7 +85,7 @@ async fn watches_are_shown_when_there_are_any() {
     assert_eq!(watched(), ["NetworkAttachmentDefinitions"]);
     let plain = bed.pod("plain", json!({})).await;
     agent.add(&part(), &plain).await.unwrap();
-    assert_eq!(watched(), ["Pods of this node", "NetworkAttachmentDefinitions"], "it does not opt in");
+    assert_eq!(watched(), ["NetworkAttachmentDefinitions", "Pods of this node"], "it does not opt in");
     agent.add(&routed(), &pod).await.unwrap();
-    assert_eq!(watched(), ["Pods of this node", "IPAMClaims", "NetworkAttachmentDefinitions"]);
+    assert_eq!(watched(), ["IPAMClaims", "NetworkAttachmentDefinitions", "Pods of this node"]);
 }
