@@ -196,8 +196,12 @@ impl Index {
         let promised = |facts: &RequestFacts| facts.promise.as_ref().is_some_and(|it| is_of(&it.number));
         let promised = self.requests.iter().filter(|(_, facts)| promised(facts));
         let promised: Vec<Arc<str>> = promised.map(|(name, _)| Arc::clone(name)).collect();
-        unreadable.iter().for_each(|name| self.take_unreadable(world, name));
-        promised.iter().for_each(|name| self.take_request(world, name));
+        for name in &unreadable {
+            self.take_unreadable(world, name);
+        }
+        for name in &promised {
+            self.take_request(world, name);
+        }
     }
 
     /// Which pools overlap which, and which of them that is news for.
@@ -215,8 +219,10 @@ impl Index {
     }
 
     fn take_block(&mut self, world: &World, name: &Arc<str>, pending: &mut Pending) {
-        pending.blocks.0.insert(Arc::clone(name));
         let now = world.blocks.get(name).map(BlockFacts::of);
+        if self.blocks.get(name).into_iter().chain(&now).any(|facts| facts.node.is_some()) {
+            pending.blocks.0.insert(Arc::clone(name));
+        }
         if now.as_ref().is_some_and(|facts| facts.withheld) {
             pending.locks.0.insert(Arc::clone(name));
         }
@@ -236,11 +242,17 @@ impl Index {
         let carved = Arc::make_mut(&mut self.carved);
         let own = facts.number.as_ref();
         if facts.withheld {
-            own.into_iter().for_each(|number| carved.occupy(number, change));
+            if let Some(number) = own {
+                carved.occupy(number, change);
+            }
             change_set(&mut self.withheld, name, change);
         } else {
-            own.into_iter().for_each(|number| carved.carve(number, facts.floating, change));
-            facts.owner().into_iter().for_each(|pool| carved.count_object(pool, change));
+            if let Some(number) = own {
+                carved.carve(number, facts.floating, change);
+            }
+            if let Some(pool) = facts.owner() {
+                carved.count_object(pool, change);
+            }
             carved.take_addresses(own, networks(facts.subnet), (By::Object, change), None);
             if let Some(uid) = &facts.request {
                 let blocks = self.answers.entry(Arc::clone(uid)).or_default();

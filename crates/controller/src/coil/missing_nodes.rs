@@ -21,7 +21,7 @@ use crate::write::At;
 #[derive(Debug)]
 pub(super) struct MissingNodes {
     releases: Releases,
-    /// By which UID each block was asked about at the last look at it.
+    /// By which key each block was asked about at the last look at it.
     asked: HashMap<String, String>,
     /// Whether this look is one at all blocks.
     all: bool,
@@ -47,8 +47,9 @@ impl MissingNodes {
     /// Marks a block that a missing node has left, releases it after the rest, and takes the mark off where the node is back.
     pub(super) fn look_at(&mut self, world: &World, name: &str, now: Timestamp) -> Option<BlockWrite> {
         let block = world.blocks.get(name);
-        let key = block.map(|block| format!("{}/{name}", block.uid().unwrap_or_default()));
+        let key_of = |block: &AddressBlock| format!("{}/{name}", block.uid().unwrap_or_default());
         if !self.all {
+            let key = block.map(key_of);
             let before = self.asked.remove(name).filter(|before| Some(before) != key.as_ref());
             before.iter().chain(&key).for_each(|key| self.releases.look_again_at(key));
         }
@@ -56,7 +57,7 @@ impl MissingNodes {
         let node = block.node()?;
         match NodeState::of(world, node) {
             NodeState::Missing => {
-                let key = key?;
+                let key = key_of(block);
                 let step = self.releases.step(&key, mark_of(block), now);
                 self.asked.insert(name.to_owned(), key);
                 match step {

@@ -134,7 +134,9 @@ impl Run {
 fn run(rounds: &[Vec<Op>], overlooked: Option<usize>) -> Result<(), TestCaseError> {
     let mut run = Run::new();
     for (round, ops) in rounds.iter().enumerate() {
-        ops.iter().for_each(|op| run.events.apply(op));
+        for op in ops {
+            run.events.apply(op);
+        }
         if overlooked == Some(round) {
             run.planner.index.overlook(&run.events.world);
         }

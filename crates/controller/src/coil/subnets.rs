@@ -1,6 +1,7 @@
 //! Which pools have which addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
 
 use tenure_api::coil::EnginePool;
@@ -9,7 +10,7 @@ use tenure_ipam::{Address, Family};
 /// The names of the pools that have each address, as steps: from each address on, up to the next, these pools do.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolSubnets {
-    steps: Vec<((Family, u128), Vec<Arc<str>>)>,
+    steps: BTreeMap<(Family, u128), Vec<Arc<str>>>,
 }
 
 impl PoolSubnets {
@@ -39,8 +40,9 @@ impl PoolSubnets {
     /// The pools that have an address from `first` to `last`, which are of one family; each once.
     pub(super) fn overlapping(&self, first: Address, last: Address) -> impl Iterator<Item = &Arc<str>> {
         let (from, to) = ((first.family(), first.bits()), (first.family(), last.bits()));
-        let start = self.steps.partition_point(|(edge, _)| *edge <= from).saturating_sub(1);
-        let steps = self.steps[start..].iter().take_while(|(edge, _)| *edge <= to);
+        let at_first = self.steps.range(..=from).next_back();
+        let behind = (from < to).then(|| self.steps.range((Excluded(from), Included(to))));
+        let steps = at_first.into_iter().chain(behind.into_iter().flatten());
         let mut pools: Vec<&Arc<str>> = steps.flat_map(|(_, pools)| pools).collect();
         pools.sort_unstable();
         pools.dedup();

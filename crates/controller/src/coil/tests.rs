@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use serde_json::json;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
-use tenure_api::whereabouts::{IPPool, IPPoolSpec};
+use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec};
 
 use super::*;
 
@@ -21,22 +21,25 @@ fn object<K: serde::de::DeserializeOwned>(value: serde_json::Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
+fn pool(name: &str, bits: u8, subnet: &str) -> AddressPool {
+    object(json!({
+        "apiVersion": "coil.cybozu.com/v2", "kind": "AddressPool",
+        "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"blockSizeBits": bits, "subnets": [{"ipv4": subnet}]},
+    }))
+}
+
 impl Cluster {
     fn of(nodes: usize) -> Self {
         let (world, planner) = (World::default(), CoilPlanner::new(MISSING_NODE_REST));
         let mut cluster = Self { world, planner, version: 0, nodes };
-        for (name, subnet) in [("p", "10.0.0.0/8"), ("q", "11.0.0.0/8")] {
-            cluster.put_pool(object(json!({
-                "apiVersion": "coil.cybozu.com/v2", "kind": "AddressPool",
-                "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-                "spec": {"blockSizeBits": 5, "subnets": [{"ipv4": subnet}]},
-            })));
-        }
+        cluster.put_pool(pool("p", 5, "10.0.0.0/8"));
+        cluster.put_pool(pool("q", 5, "11.0.0.0/8"));
         for node in 0..nodes {
             cluster.put_node(node);
             for number in 0..BLOCKS_OF_A_NODE {
                 let pool = ["p", "q"][number % 2];
-                cluster.put_block(pool, (node * BLOCKS_OF_A_NODE + number) / 2, node);
+                cluster.put_block(pool, node * BLOCKS_OF_A_NODE / 2 + number / 2, node);
             }
             cluster.put_ledger(node, &["1", "2", "7"]);
         }
@@ -79,7 +82,8 @@ impl Cluster {
     }
 
     fn put_ledger(&mut self, node: usize, offsets: &[&str]) {
-        let allocations = offsets.iter().map(|offset| ((*offset).to_owned(), Default::default())).collect();
+        let allocations =
+            offsets.iter().map(|offset| ((*offset).to_owned(), Allocation::default())).collect();
         // The first of them overlaps a pool.
         let range = if node == 0 {
             "10.255.0.0/28".to_owned()
@@ -91,7 +95,7 @@ impl Cluster {
         self.world.apply_ledger(ledger);
     }
 
-    fn put_request(&mut self, name: &str, pool: &str, status: serde_json::Value) {
+    fn put_request(&mut self, name: &str, pool: &str, status: &serde_json::Value) {
         let request = json!({
             "apiVersion": "coil.cybozu.com/v2", "kind": "BlockRequest", "metadata": {"name": name, "uid": name},
             "spec": {"nodeName": "n1", "poolName": pool}, "status": status,
@@ -145,14 +149,14 @@ fn looks(nodes: usize) -> Vec<(Vec<&'static str>, usize)> {
     cluster.put_ledger(1, &["1", "2", "3"]);
     seen.push(cluster.plan());
     // A node asks, is promised a block, gets it, and is told.
-    cluster.put_request("r", "p", json!(null));
+    cluster.put_request("r", "p", &json!(null));
     seen.push(cluster.plan());
     let index = cluster.nodes * BLOCKS_OF_A_NODE / 2;
-    cluster.put_request("r", "p", json!({"addressBlockName": format!("p-{index}")}));
+    cluster.put_request("r", "p", &json!({"addressBlockName": format!("p-{index}")}));
     seen.push(cluster.plan());
     cluster.put_block("p", index, 1);
     let complete = json!([{"type": "Complete", "status": "True"}]);
-    cluster.put_request("r", "p", json!({"addressBlockName": format!("p-{index}"), "conditions": complete}));
+    cluster.put_request("r", "p", &json!({"addressBlockName": format!("p-{index}"), "conditions": complete}));
     seen.push(cluster.plan());
     cluster.settle();
     // A block is returned.
@@ -193,4 +197,34 @@ fn as_much_is_looked_at_in_a_large_cluster_as_in_a_small_one() {
             (marks, 10),
         ]
     );
+}
+
+#[test]
+fn a_pool_is_looked_at_when_a_younger_one_has_more_blocks_there_than_can_be_locked() {
+    let mut cluster = Cluster::of(1);
+    cluster.put_pool(pool("older", 10, "12.0.0.0/22"));
+    cluster.settle();
+    cluster.put_pool(pool("younger", 0, "12.0.0.0/22"));
+    assert_eq!(cluster.plan().0, ["pool_status", "pool_finalizers"]);
+    cluster.settle();
+    let free = |pool: &str| {
+        let status = cluster.world.pools.get(pool).and_then(|pool| pool.status.as_ref());
+        status.and_then(|status| status.blocks.as_ref()).unwrap().free.clone()
+    };
+    assert_eq!((free("older").as_str(), free("younger").as_str()), ("0", "0"));
+}
+
+#[test]
+fn a_pool_that_waits_only_for_a_write_in_flight_goes_when_that_is_over() {
+    let mut cluster = Cluster::of(1);
+    cluster.put_pool(pool("leaves", 1, "12.0.0.0/24"));
+    cluster.settle();
+    let mut leaves = cluster.world.pools.get("leaves").unwrap().clone();
+    let block = Box::new(AddressBlock::carve(&leaves, 0, "n0", None).unwrap());
+    cluster.world.in_flight = vec![BlockWrite::Create { block }.into()];
+    leaves.metadata.deletion_timestamp.clone_from(&leaves.metadata.creation_timestamp);
+    cluster.put_pool(leaves);
+    cluster.settle();
+    cluster.world.in_flight.clear();
+    assert_eq!(cluster.plan().0, ["pool_finalizers"]);
 }

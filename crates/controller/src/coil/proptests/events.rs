@@ -9,7 +9,7 @@ use serde_json::json;
 use tenure_api::coil::annotation::WITHHELD_FOR;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, block_name, label};
 use tenure_api::release::RELEASING;
-use tenure_api::whereabouts::{IPPool, IPPoolSpec};
+use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec};
 use tenure_handles::Timestamp;
 
 use super::super::write::BlockWrite;
@@ -149,7 +149,9 @@ fn list<K: Known + Clone>(cache: &mut Cache<K>, which: usize) {
         all.swap_remove(which % all.len());
     }
     cache.begin();
-    all.into_iter().for_each(|object| cache.list(object));
+    for object in all {
+        cache.list(object);
+    }
     cache.finish();
 }
 
@@ -226,7 +228,7 @@ impl Events {
             }
             Op::Ledger { ledger, offsets, named } => {
                 let allocations =
-                    offsets.iter().map(|offset| (offset.to_string(), Default::default())).collect();
+                    offsets.iter().map(|offset| (offset.to_string(), Allocation::default())).collect();
                 let spec = IPPoolSpec { range: "10.0.0.0/28".to_owned(), allocations };
                 let mut object = IPPool::new(LEDGERS[*ledger], spec);
                 if *named {
@@ -276,7 +278,9 @@ impl Events {
                     let mut nodes: Vec<Node> = self.world.nodes().iter().cloned().collect();
                     nodes.pop();
                     self.world.begin_nodes();
-                    nodes.into_iter().for_each(|node| self.world.list_node(node));
+                    for node in nodes {
+                        self.world.list_node(node);
+                    }
                     self.world.finish_nodes();
                 }
             },
@@ -350,7 +354,7 @@ impl Events {
     ) {
         let Some(of) = self.world.pools.get(POOLS[pool]) else { return };
         let others: Vec<String> = self.world.pools.iter().filter_map(ResourceExt::uid).collect();
-        let older = pick(&others, self.version as usize).unwrap_or_default();
+        let older = pick(&others, usize::from(index)).unwrap_or_default();
         let request = self.world.requests.get(request).and_then(ResourceExt::uid);
         let index = u128::from(index);
         let block = match kind {
