@@ -1,7 +1,7 @@
-//! The one retry policy: what failed is tried again after 50 ms, and twice as long each time, up to 10 s.
+//! The retry policy: retry after 50 ms, then after twice as long each time, up to 10 s.
 //!
-//! Each wait is between a half and the whole of that, by chance, so that a thousand programs that lost the API server at one
-//! moment do not come back at one moment. Chance comes in as a handle, so that runs replay from a seed.
+//! Each wait is shortened at random by up to half, so that a thousand programs that lost the API server together do not return
+//! together. Randomness is passed in as a handle, so that runs replay from a seed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -13,12 +13,12 @@ use tenure_handles::{Entropy, Timestamp};
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// How long to wait at most after so many failures in a row.
+/// The longest wait after this many failures in a row.
 fn longest_after(failures: u32) -> Duration {
     FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST)
 }
 
-/// Between a half and the whole of a wait.
+/// A random duration between half of `wait` and `wait`.
 pub(crate) fn jitter(wait: Duration, entropy: &dyn Entropy) -> Duration {
     let half = wait / 2;
     let nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX);
@@ -45,30 +45,30 @@ impl Backoff {
         Self { failures: 0, longest: LONGEST, entropy }
     }
 
-    /// The same with shorter waits at most, where somebody waits for the answer.
+    /// Limits the waits, for callers that somebody waits for.
     #[must_use]
     pub fn at_most(self, longest: Duration) -> Self {
         Self { longest, ..self }
     }
 
-    /// How long to wait after one more failure.
+    /// Counts a failure and returns how long to wait.
     pub fn fail(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         jitter(longest_after(self.failures).min(self.longest), &*self.entropy)
     }
 
-    /// Waits after one more failure.
+    /// Counts a failure and waits.
     pub async fn wait(&mut self) {
         tokio::time::sleep(self.fail()).await;
     }
 
-    /// Something has worked.
+    /// Forgets the failures, after a success.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
-/// What has failed, and when each may be tried again.
+/// Subjects that failed, and when to try each again.
 pub struct Retry {
     failed: HashMap<String, (u32, Timestamp)>,
     entropy: Arc<dyn Entropy>,
@@ -86,7 +86,7 @@ impl Retry {
         Self { failed: HashMap::new(), entropy }
     }
 
-    /// Nothing counts any more that has failed.
+    /// Forgets all failures.
     pub fn clear(&mut self) {
         self.failed.clear();
     }
@@ -96,24 +96,24 @@ impl Retry {
         self.failed.get(subject).is_none_or(|(_, next)| *next <= now)
     }
 
-    /// It has failed once more, and is not tried again before `least` is over.
+    /// The subject failed again. It waits at least `least`.
     pub fn failed(&mut self, subject: &str, now: Timestamp, least: Duration) {
         let failures = self.failed.get(subject).map_or(1, |(failures, _)| failures.saturating_add(1));
         let wait = jitter(longest_after(failures), &*self.entropy).max(least);
         self.failed.insert(subject.to_owned(), (failures, now.plus(wait)));
     }
 
-    /// It has worked, or there is nothing to try any more.
+    /// The subject succeeded, or needs no further try.
     pub fn worked(&mut self, subject: &str) {
         self.failed.remove(subject);
     }
 
-    /// When the next one may be tried again.
+    /// When the next subject may be tried again.
     pub fn next(&self) -> Option<Timestamp> {
         self.failed.values().map(|(_, next)| *next).min()
     }
 
-    /// Forgets what is not planned any more, so that nobody is woken for it.
+    /// Forgets subjects that are not planned any more, so that they wake nobody.
     pub fn keep<'a>(&mut self, planned: impl Iterator<Item = &'a str>) {
         if !self.failed.is_empty() {
             let planned: HashSet<&str> = planned.collect();
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// No chance at all: every wait is as short, or as long, as it can be.
+    /// No randomness: every wait has the same share.
     struct Same(u64);
 
     impl Entropy for Same {

@@ -1,4 +1,4 @@
-//! Objects of one kind, as far as they are known: from a watch, and from the answers to our own writes.
+//! The objects of one kind, from a watch and from the answers to our own writes.
 
 mod heard;
 
@@ -11,18 +11,18 @@ use crate::changes::{ChangeLog, Changed, Cursor};
 
 pub use heard::{Change, Heard};
 
-/// How many UIDs of objects that are gone are remembered: far more than writes are under way at a time.
+/// How many UIDs of deleted objects are remembered: far more than there are writes in flight.
 const GONE: usize = 4096;
 /// No version comes after this one.
 const NEVER_AGAIN: u128 = u128::MAX;
 
-/// An object that can be kept: which one it is, and how new.
+/// An object that a cache can keep.
 pub trait Known {
-    /// What it is kept under: its name, with its namespace where objects of several namespaces are kept.
+    /// Its key: the name, with the namespace if the cache has objects of several namespaces.
     fn key(&self) -> String;
     /// Its UID.
     fn known_uid(&self) -> Option<String>;
-    /// Its version, which grows.
+    /// Its version. Versions grow.
     fn known_version(&self) -> u128;
 }
 
@@ -40,12 +40,12 @@ impl<K: Resource> Known for K {
     }
 }
 
-/// Resource versions of one kind are numbers that grow.
+/// The resource version as a number; versions of one kind grow.
 fn version_of(metadata: &ObjectMeta) -> u128 {
     metadata.resource_version.as_ref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
-/// An object's namespace and name. Neither has a slash in it.
+/// The key of an object in a namespace. Neither part contains a slash.
 pub fn place(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
@@ -53,7 +53,7 @@ pub fn place(namespace: &str, name: &str) -> String {
 /// An object at one of its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What it is kept under.
+    /// Its key.
     pub key: String,
     /// Its UID; empty if it has none.
     pub uid: String,
@@ -61,13 +61,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The object that these metadata are of, kept under its name.
+    /// The object with these metadata. Its key is the name.
     pub fn named(metadata: &ObjectMeta) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self { key: text(&metadata.name), uid: text(&metadata.uid), version: version_of(metadata) }
     }
 
-    /// The same, kept under its [`place`], if it has a namespace.
+    /// The same. Its key is its [`place`], if it has a namespace.
     pub fn placed(metadata: &ObjectMeta) -> Self {
         let object = Self::named(metadata);
         match &metadata.namespace {
@@ -77,16 +77,16 @@ impl Identity {
     }
 }
 
-/// What matters of an object, in place of all of it.
+/// The facts that matter of an object, instead of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen<F> {
-    /// What matters.
+    /// The facts.
     pub facts: F,
     identity: Identity,
 }
 
 impl<F> Seen<F> {
-    /// Of `object` these facts matter. It is kept under its name, with its namespace if it has one.
+    /// The facts of `object`. The key is the name, with the namespace if there is one.
     pub fn of(object: &impl Resource<DynamicType = ()>, facts: F) -> Self {
         Self { facts, identity: Identity::placed(object.meta()) }
     }
@@ -106,47 +106,47 @@ impl<F> Known for Seen<F> {
     }
 }
 
-/// Objects by name. The newer one of two versions stays, whichever arrives first, and what is gone stays gone.
+/// Objects by key. Of two versions the newer one stays, whichever arrives first. A deleted object stays deleted.
 ///
-/// A list is the truth, also after the database was restored from an older backup: versions may go back, and what was gone may be
-/// there again. Only answers to writes that came while the list did may be newer than it.
+/// A list is the truth, also after etcd was restored from a backup: versions may go back, and deleted objects may exist again. Only
+/// answers to writes that arrive during the list can be newer than the list.
 ///
-/// An object that cannot be read is not gone: what was last read of it stays, and if nothing was, its name is still taken.
-/// Whoever frees something because an object is absent asks [`Cache::is_unreadable`], too.
+/// An object that cannot be parsed is not deleted: its last readable state stays, and if there is none, its name is still taken.
+/// Before you free something because an object is absent, ask [`Cache::is_unreadable`], too.
 #[derive(Debug)]
 pub struct Cache<K> {
     objects: BTreeMap<String, K>,
-    /// While a list comes in, the names that it has not mentioned yet.
+    /// During a list: the keys that it has not mentioned yet.
     unseen: Option<BTreeSet<String>>,
-    /// Names of objects that were applied while the list came in.
+    /// Keys of objects that were applied during the list.
     fresh: BTreeSet<String>,
     complete: bool,
-    /// How many lists have begun.
+    /// The number of lists so far.
     lists: u64,
-    /// UIDs of objects that are gone, so that the late answer to a write does not bring one back.
+    /// UIDs of deleted objects, so that the late answer to a write does not bring one back.
     gone: BTreeMap<String, Gone>,
     gone_in_order: VecDeque<String>,
-    /// Objects that are there and cannot be read, with their UIDs.
+    /// Objects that exist and cannot be parsed, with their UIDs.
     unreadable: BTreeMap<String, String>,
     changes: ChangeLog,
 }
 
 #[derive(Debug)]
 struct Gone {
-    /// The last version that it had. What leaves the selection of a watch may come back with a later one.
+    /// Its last version. An object that left a watch's selection can return with a later version.
     version: u128,
-    /// The last list that had begun by then. A later one knows better.
+    /// The last list that had begun by then. A later list overrides this.
     list: u64,
 }
 
-/// What is different now that an object was shown.
+/// What changed when an object was shown.
 #[derive(Default)]
 struct Difference {
-    /// The UID of another object that had the name, and is gone.
+    /// The UID of an earlier object with the same key, which is gone.
     ended: Option<String>,
-    /// Whether this one is another than before, or can be read again.
+    /// Whether the object is different, or can be parsed again.
     changed: bool,
-    /// Whether it was taken in: it is not older than what was known.
+    /// Whether it is kept now; not if a newer version is known.
     taken: bool,
 }
 
@@ -167,19 +167,19 @@ impl<K> Default for Cache<K> {
 }
 
 impl<K: Known> Cache<K> {
-    /// A list begins: what it does not mention by its end is gone.
+    /// A list begins. What it does not mention is gone when it ends.
     pub fn begin(&mut self) {
         self.unseen = Some(self.objects.keys().chain(self.unreadable.keys()).cloned().collect());
         self.fresh.clear();
         self.lists += 1;
     }
 
-    /// An object as the list shows it.
+    /// An object of the list.
     pub fn list(&mut self, object: K) {
         self.show_and_note(object, true);
     }
 
-    /// An object as a watch or the answer to a write shows it.
+    /// An object from a watch or from the answer to a write.
     pub fn apply(&mut self, object: K) {
         self.show_and_note(object, false);
     }
@@ -203,28 +203,28 @@ impl<K: Known> Cache<K> {
         }
     }
 
-    /// An object is there and cannot be read.
+    /// An object exists and cannot be parsed.
     pub fn keep(&mut self, key: &str, uid: &str) {
         if self.keep_unread(key, uid).changed {
             self.changes.note(key);
         }
     }
 
-    /// The object of that name and UID is gone. Another one of the same name stays.
+    /// The object with this key and UID is deleted. Another one with the same key stays.
     pub fn remove(&mut self, key: &str, uid: &str) {
         if self.end(key, uid, NEVER_AGAIN) {
             self.changes.note(key);
         }
     }
 
-    /// Nobody watches them any more, and nothing is known.
+    /// Forgets everything, because nobody watches the kind any more.
     pub fn forget(&mut self) {
         let mut changes = std::mem::take(&mut self.changes);
         changes.note_all();
         *self = Self { changes, ..Self::default() };
     }
 
-    /// Takes in an object, unless something newer is known.
+    /// Keeps an object, unless a newer version is known.
     fn show(&mut self, key: &str, object: K, listed: bool) -> Difference {
         self.mention(key);
         if !listed && self.unseen.is_some() {
@@ -238,13 +238,13 @@ impl<K: Known> Cache<K> {
             Difference { changed: self.unreadable.remove(key).is_some(), ..Difference::default() };
         let known = self.objects.get(key).map(|known| (known.known_uid(), known.known_version()));
         if let Some((known_uid, known_version)) = known {
-            // A list is the truth, but for the answers to writes that came while it did.
+            // A list is the truth, except for answers to writes that arrived during it.
             let is_truth = listed && !self.fresh.contains(key);
             if known_version > version && !is_truth {
                 return difference;
             }
             difference.ended = known_uid.filter(|known| Some(known) != uid.as_ref());
-            // A watch repeats what the answer to a write has shown.
+            // The watch repeats what the answer to a write has shown.
             difference.changed |= known_version != version || version == 0 || difference.ended.is_some();
         } else {
             difference.changed = true;
@@ -257,10 +257,10 @@ impl<K: Known> Cache<K> {
         difference
     }
 
-    /// Keeps what was last read of an object that cannot be read. What is known of another one under its name is gone.
+    /// Keeps the last readable state of an object that cannot be parsed. An earlier object with its key is gone.
     fn keep_unread(&mut self, key: &str, uid: &str) -> Difference {
         self.mention(key);
-        // While a list comes in, nobody but the list mentions such an object.
+        // During a list only the list mentions such an object.
         if self.is_over(uid, 0, self.unseen.is_some()) {
             return Difference::default();
         }
@@ -273,7 +273,7 @@ impl<K: Known> Cache<K> {
         Difference { changed: changed || other.is_some(), ended: other, taken: false }
     }
 
-    /// Ends a list; says which objects it has not mentioned, with the UIDs of those that could be read.
+    /// Ends a list. Returns the keys that it did not mention, with the UIDs of objects that could be parsed.
     fn end_list(&mut self) -> Vec<(String, Option<String>)> {
         self.complete = true;
         let mut ended = Vec::new();
@@ -289,7 +289,7 @@ impl<K: Known> Cache<K> {
         ended
     }
 
-    /// The object of that name and UID is gone at this version. Says whether it was known.
+    /// The object with this key and UID is deleted at this version. Returns whether it was known.
     fn end(&mut self, key: &str, uid: &str, version: u128) -> bool {
         self.remember_gone(uid.to_owned(), version);
         let unreadable = self.unreadable.get(key).is_some_and(|unreadable| unreadable == uid);
@@ -299,7 +299,7 @@ impl<K: Known> Cache<K> {
         self.drop_known(key, uid) || unreadable
     }
 
-    /// Drops what is known of the object of that name and UID, which may come back. Says whether anything was.
+    /// Drops the object with this key and UID, which may come back. Returns whether it was known.
     fn drop_known(&mut self, key: &str, uid: &str) -> bool {
         let is_it = self.objects.get(key).is_some_and(|known| known.known_uid().as_deref() == Some(uid));
         if is_it {
@@ -309,14 +309,14 @@ impl<K: Known> Cache<K> {
         is_it
     }
 
-    /// The list that comes in has mentioned it, or something newer than the list has.
+    /// The list, or something newer, has mentioned this key.
     fn mention(&mut self, key: &str) {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(key);
         }
     }
 
-    /// Whether the object is gone, and this is only late news of it.
+    /// Whether the object is deleted and this is an old state of it.
     fn is_over(&mut self, uid: &str, version: u128, listed: bool) -> bool {
         let Some(gone) = self.gone.get(uid) else { return false };
         let is_back = version > gone.version || listed && gone.list < self.lists;
@@ -341,52 +341,52 @@ impl<K: Known> Cache<K> {
         }
     }
 
-    /// Whether a list has come in completely.
+    /// Whether a list is complete.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// How often something has changed.
+    /// The number of changes so far.
     pub fn changes(&self) -> u64 {
         self.changes.count()
     }
 
-    /// What has changed since `cursor` was here: objects that came, are different or are gone.
+    /// What changed since `cursor` last read: objects that are new, different or gone.
     pub fn changed(&self, cursor: &mut Cursor) -> Changed {
         self.changes.since(cursor)
     }
 
-    /// Whether an object of that name is there that cannot be read, whatever was last read of it.
+    /// Whether an object with this key exists and cannot be parsed, whether or not an earlier state is known.
     pub fn is_unreadable(&self, key: &str) -> bool {
         self.unreadable.contains_key(key)
     }
 
-    /// The names of objects that are there and cannot be read.
+    /// The keys of objects that exist and cannot be parsed.
     pub fn unreadable(&self) -> impl Iterator<Item = &str> {
         self.unreadable.keys().map(String::as_str)
     }
 
-    /// Whether the object of that UID was there and is gone, as far as that is remembered.
+    /// Whether the object with this UID is remembered as deleted.
     pub fn is_gone(&self, uid: &str) -> bool {
         self.gone.contains_key(uid)
     }
 
-    /// The object of that name.
+    /// The object with this key.
     pub fn get(&self, key: &str) -> Option<&K> {
         self.objects.get(key)
     }
 
-    /// How many there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// All objects, by name.
+    /// All objects, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = &K> {
         self.objects.values()
     }

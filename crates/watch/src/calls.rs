@@ -1,4 +1,4 @@
-//! Calls to the API server: one error, and one way to repeat them.
+//! Calls to the API server: one error type, and one way to repeat calls.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use tokio::time::{sleep, timeout};
 
 use crate::connection::Connection;
 
-/// How long to wait at least when the API server has too much to do and does not say how long.
+/// The wait if the API server is busy and does not say how long.
 const BUSY: Duration = Duration::from_secs(1);
-/// How long to wait at most because somebody asks for it.
+/// The longest wait that the API server may ask for.
 const LONGEST_BUSY: Duration = Duration::from_mins(1);
-/// A server that is slow is let finish: an answer may take this many times as long as failures are put up with. A write that is
-/// given up early may have been made all the same, and a server that always needs longer would never be asked with success.
+/// An answer may take this many times the patience. A write that we give up early may still happen, and no call to a server that
+/// always needs longer would ever succeed.
 const ANSWER_TAKES: u32 = 6;
 
-/// Why a call came to nothing.
+/// Why a call failed: what was tried, on which object, and what happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{act}: {problem}")]
 pub struct CallError {
@@ -37,17 +37,17 @@ enum Problem {
     Away(String),
 }
 
-/// What to do after an error.
+/// Whether to retry after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The same call may work later, and not before this long is over.
+    /// The same call may succeed later. Wait at least this long.
     Retry(Duration),
-    /// The same call would meet the same answer.
+    /// The same call would fail again.
     Final,
 }
 
 impl CallError {
-    /// What was tried, as "deleting AddressBlock x", and what came of it.
+    /// `act` says what was tried, for example "deleting AddressBlock x".
     pub fn of(act: impl Into<String>, error: &kube::Error) -> Self {
         let problem = match error {
             kube::Error::Api(status) => {
@@ -58,19 +58,19 @@ impl CallError {
         Self { act: act.into(), problem }
     }
 
-    /// What was tried, and nobody answered.
+    /// The API server did not answer in time.
     pub fn unanswered(act: impl Into<String>, patience: Duration) -> Self {
         let problem = Problem::Away(format!("no answer within {} s", patience.as_secs_f32()));
         Self { act: act.into(), problem }
     }
 
-    /// What was tried, and is refused for a reason that only we know.
+    /// We refuse it ourselves, for this reason.
     pub fn refused(act: impl Into<String>, reason: impl Into<String>) -> Self {
         let problem = Problem::Refused { code: 400, message: reason.into(), wait: Duration::ZERO };
         Self { act: act.into(), problem }
     }
 
-    /// The status, where there is an answer.
+    /// The status code, if the API server answered.
     pub fn code(&self) -> Option<u16> {
         match &self.problem {
             Problem::Refused { code, .. } => Some(*code),
@@ -78,10 +78,10 @@ impl CallError {
         }
     }
 
-    /// Whether to try again.
+    /// Whether to retry.
     pub fn kind(&self) -> ErrorKind {
         match &self.problem {
-            // Too slow, too old to go on with, or too much at once.
+            // Too slow, expired, or too many requests.
             Problem::Refused { code: 408 | 410 | 429, wait, .. } => ErrorKind::Retry(*wait),
             Problem::Refused { code: 400..500, .. } => ErrorKind::Final,
             Problem::Refused { wait, .. } => ErrorKind::Retry(*wait),
@@ -89,23 +89,23 @@ impl CallError {
         }
     }
 
-    /// Whether there is no such object.
+    /// Whether the object does not exist.
     pub fn is_missing(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// Whether an object of this name is there, or is not what it was. A failed test of a JSON patch is a 422.
+    /// Whether the object exists already or has changed. A failed test of a JSON patch is a 422.
     pub fn is_conflict(&self) -> bool {
         matches!(self.code(), Some(409 | 422))
     }
 
-    /// Whether the object is gone, or is not what it was.
+    /// Whether the object is gone or has changed.
     pub fn is_stale(&self) -> bool {
         matches!(self.code(), Some(404 | 409))
     }
 }
 
-/// How long whoever refused asks to wait.
+/// How long the API server asks to wait.
 pub(crate) fn wait_of(error: &kube::Error) -> Duration {
     match error {
         kube::Error::Api(status) if matches!(status.code, 429 | 503) => {
@@ -117,7 +117,7 @@ pub(crate) fn wait_of(error: &kube::Error) -> Duration {
 }
 
 impl Connection {
-    /// Makes one call. What the API server answers, also a refusal, is an answer.
+    /// Makes one call. For the health, a refusal is an answer, too.
     pub async fn once<T>(
         &self,
         patience: Duration,
@@ -138,8 +138,8 @@ impl Connection {
         Err(error)
     }
 
-    /// Makes a call, again and again while it fails for a reason that may pass, until the patience is over. A call that is under
-    /// way then has [`ANSWER_TAKES`] times as long.
+    /// Repeats a call while it fails with [`ErrorKind::Retry`], until the patience is over. One call may take [`ANSWER_TAKES`] times
+    /// the patience.
     pub async fn insist<T, F>(
         &self,
         patience: Duration,
@@ -167,12 +167,12 @@ impl Connection {
     }
 }
 
-/// For the deletion of the object of this UID, and this version if one is given, and no other.
+/// Parameters to delete exactly the object with this UID and, if given, this version.
 pub fn exactly(uid: Option<String>, resource_version: Option<String>) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions { uid, resource_version })
 }
 
-/// Performs the operations of a JSON patch, which test what they depend on.
+/// Applies a JSON patch. Its operations test what they depend on.
 pub async fn json_patch<K>(api: &Api<K>, name: &str, operations: Value) -> Result<K, kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -181,17 +181,17 @@ where
     api.patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await
 }
 
-/// Objects as they are now.
+/// The result of a list.
 #[derive(Debug)]
 pub struct Every<K> {
-    /// Those that can be read.
+    /// Objects that can be parsed.
     pub objects: Vec<K>,
-    /// Those that are there and cannot be read.
+    /// Objects that exist and cannot be parsed.
     pub unreadable: Vec<Unreadable>,
 }
 
 impl<K> Every<K> {
-    /// All of them, where a decision needs to know what each says.
+    /// All objects, for a decision that depends on each; an error if one cannot be parsed.
     pub fn all(self) -> Result<Vec<K>, kube::Error> {
         match self.unreadable.first() {
             Some(it) => Err(unread(it)),
@@ -200,12 +200,12 @@ impl<K> Every<K> {
     }
 }
 
-/// Why a decision waits for an object that cannot be read.
+/// The error for a decision that waits for an object that cannot be parsed.
 pub fn unread(it: &Unreadable) -> kube::Error {
     kube::Error::Service(format!("{it}; nothing that depends on it is decided until it is corrected").into())
 }
 
-/// All objects with these labels as of one moment, so many in a call that none takes long.
+/// All objects with these labels at one moment, `at_once` per call.
 pub async fn every<K>(api: &Api<Read<K>>, labels: &str, at_once: u32) -> Result<Every<K>, kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,

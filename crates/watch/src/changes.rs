@@ -1,4 +1,4 @@
-//! Which objects have changed, for readers that each remember how far they have read.
+//! Which objects changed, for readers that each remember how far they have read.
 //!
 //! A reader that has read nothing yet, or that is further behind than is remembered, looks at everything.
 

@@ -1,4 +1,4 @@
-//! A way to the API server: a client, what is known of how it is, and the chance in its waits.
+//! A connection to the API server: a client, its health, and the randomness of its waits.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use tenure_handles::{Clock, Entropy, SeededEntropy};
 use crate::backoff::Backoff;
 use crate::health::Health;
 
-/// A way to the API server. Cheap to clone.
+/// A connection to the API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Connection {
     client: Client,
@@ -25,13 +25,13 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// The way of this client, on which nothing was heard yet.
+    /// A connection through this client.
     pub fn new(client: Client, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
         Self { client, health: Arc::new(Health::new(clock)), entropy }
     }
 
-    /// The same for the program, or the part of one, of this name: no two of one name share an API server, so its name alone
-    /// keeps it from coming back at the moment that another does.
+    /// The same with randomness from a name. Names are unique in a cluster, so two programs that lose the API server together
+    /// return at different times.
     pub fn named(client: Client, clock: Arc<dyn Clock>, name: &str) -> Self {
         Self::new(client, clock, chance_of(name))
     }
@@ -41,23 +41,23 @@ impl Connection {
         self.client.clone()
     }
 
-    /// How it is.
+    /// Its health.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// The chance in its waits.
+    /// The randomness of its waits.
     pub fn entropy(&self) -> &Arc<dyn Entropy> {
         &self.entropy
     }
 
-    /// Waits after failures in a row.
+    /// A new sequence of waits.
     pub fn backoff(&self) -> Backoff {
         Backoff::new(Arc::clone(&self.entropy))
     }
 }
 
-/// Chance that replays from a name.
+/// Randomness that is the same for the same name.
 fn chance_of(name: &str) -> Arc<dyn Entropy> {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

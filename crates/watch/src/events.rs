@@ -1,5 +1,4 @@
-//! Kubernetes events on the objects that people look at: what was refused, ran out, or was taken back. They are help for people,
-//! and never hold anything up.
+//! Publishes Kubernetes events on the objects that people look at. Events inform people; nothing waits for them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,10 +20,10 @@ use crate::connection::Connection;
 const AGAIN: Duration = Duration::from_mins(1);
 /// How long one call may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Where events of objects without a namespace go.
+/// The namespace for events of objects without one.
 const NAMESPACE: &str = "default";
 
-/// Something worth telling.
+/// A message for people about an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     about: ObjectReference,
@@ -34,17 +33,17 @@ pub struct Note {
 }
 
 impl Note {
-    /// Something that went well.
+    /// A normal event.
     pub fn normal(about: ObjectReference, reason: &str, message: &str) -> Self {
         Self { about, warning: false, reason: reason.to_owned().into(), message: message.to_owned() }
     }
 
-    /// Something that somebody should look at.
+    /// A warning.
     pub fn warning(about: ObjectReference, reason: &str, message: &str) -> Self {
         Self { warning: true, ..Self::normal(about, reason, message) }
     }
 
-    /// What it is called, the same for the same, so that a repetition counts up, and another replica writes it only once.
+    /// The name of its event. Equal notes have equal names, so that repetitions count up and replicas write one event.
     pub fn name(&self, host: Option<&str>) -> String {
         let mut hasher = DefaultHasher::new();
         (&self.about.kind, &self.about.uid, &self.reason, &self.message, host).hash(&mut hasher);
@@ -53,8 +52,8 @@ impl Note {
     }
 }
 
-/// A node, also one that is gone. The kubelet gives a node's name for its UID in events, and so do we, so that
-/// `kubectl describe node` shows them.
+/// A reference to a node, which may be gone. Like the kubelet, we use the node's name as the UID, so that `kubectl describe node`
+/// shows the events.
 pub fn about_node(name: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -70,22 +69,22 @@ pub fn about_node(name: &str) -> ObjectReference {
 pub struct Publisher {
     /// The program.
     pub component: &'static str,
-    /// Which one of those.
+    /// Its instance.
     pub instance: String,
-    /// The node that it is about, if it is one of many programs that tell the same of different nodes.
+    /// Its node, for programs that run on every node.
     pub host: Option<String>,
-    /// How many events it writes a minute.
+    /// The most events that it writes per minute.
     pub at_most: usize,
 }
 
-/// What was written lately, so that nobody is told twice.
+/// Names of events that were written within the last minute.
 #[derive(Debug, Default)]
 struct Lately {
     written: HashMap<String, Timestamp>,
 }
 
 impl Lately {
-    /// Whether an event of this name may be written now; if so, it counts as written.
+    /// Whether to write an event of this name now. If so, it counts as written.
     fn may_write(&mut self, name: &str, now: Timestamp, at_most: usize) -> bool {
         self.written.retain(|_, at| now.since(*at) < AGAIN);
         if self.written.len() >= at_most || self.written.contains_key(name) {
@@ -97,7 +96,7 @@ impl Lately {
 }
 
 impl Publisher {
-    /// Writes notes as events until nobody sends any more. One that cannot be written is only logged.
+    /// Writes notes as events until the channel is closed. Failures are only logged.
     pub async fn publish(self, connection: Connection, clock: impl Clock, mut notes: Receiver<Note>) {
         let mut lately = Lately::default();
         while let Some(note) = notes.recv().await {
@@ -131,7 +130,7 @@ impl Publisher {
     }
 }
 
-/// Writes an event, or counts one more where it is there already.
+/// Writes an event, or increases the count of an existing one.
 async fn write(connection: &Connection, event: &Event) -> Result<(), CallError> {
     let metadata = &event.metadata;
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! How the connection to the API server is, as it is known and not as it is hoped.
+//! The health of a connection to the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,32 +7,33 @@ use std::time::Duration;
 
 use tenure_handles::{Clock, Timestamp};
 
-/// A watch that fails says so each time that it was tried again; it says nothing when it works again and nothing happens.
+/// A failing watch reports each failed try. One that works again may stay silent, so a failure expires this long after the next
+/// try is due.
 const TRIED: Duration = Duration::from_secs(5);
 
-/// How the connection to the API server is.
+/// The health of a connection to the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiHealth {
-    /// Whether every first list has come in that somebody waits for.
+    /// Whether all expected first lists are complete.
     pub complete: bool,
     /// When the API server last answered anything.
     pub last_answer: Option<Timestamp>,
-    /// How each watch is.
+    /// The health of each watch.
     pub watches: BTreeMap<&'static str, WatchHealth>,
 }
 
-/// How a watch is.
+/// The health of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchHealth {
-    /// Whether its first list has come in.
+    /// Whether its first list is complete.
     pub listed: bool,
-    /// When it last brought anything.
+    /// When it last received anything.
     pub last_heard: Option<Timestamp>,
     /// Why it fails, if it does.
     pub failing: Option<String>,
-    /// Whether its kind is not defined, which nobody has to mend.
+    /// Whether its kind is not defined in the cluster. That is no failure.
     pub lacks_kind: bool,
-    /// How many objects are there and cannot be read.
+    /// The number of objects that cannot be parsed.
     pub unreadable: usize,
 }
 
@@ -46,13 +47,13 @@ impl ApiHealth {
         self
     }
 
-    /// Whether all watches work, as far as anyone knows.
+    /// Whether all first lists are complete and no watch is known to fail.
     pub fn works(&self) -> bool {
         self.complete && self.watches.values().all(|watch| watch.failing.is_none())
     }
 }
 
-/// Where what is known is gathered.
+/// Collects the health of one connection.
 pub struct Health {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -62,14 +63,14 @@ pub struct Health {
 struct State {
     last_answer: Option<Timestamp>,
     watches: BTreeMap<&'static str, Watch>,
-    /// The first lists that have not come in.
+    /// Watches whose first list is not complete.
     missing: BTreeSet<&'static str>,
 }
 
 #[derive(Default)]
 struct Watch {
     last_heard: Option<Timestamp>,
-    /// Until when it counts as failing, unless it is heard before.
+    /// Until when it counts as failing, unless it receives something before.
     failing: Option<(Timestamp, String)>,
     lacks_kind: bool,
     unreadable: usize,
@@ -87,7 +88,7 @@ impl Health {
         Self { clock, state: Mutex::default() }
     }
 
-    /// Somebody waits for the first list of a watch.
+    /// [`ApiHealth::complete`] waits for the first list of this watch.
     pub fn expect(&self, watch: &'static str) {
         let mut state = self.state();
         state.watches.entry(watch).or_default();
@@ -99,12 +100,12 @@ impl Health {
         self.state().last_answer = Some(self.clock.now());
     }
 
-    /// A watch brought something.
+    /// A watch received something.
     pub fn heard(&self, watch: &'static str) {
         self.hear(watch, false);
     }
 
-    /// The server answers, and does not know the kind.
+    /// The API server answers that it does not know the kind.
     pub fn lacks_kind(&self, watch: &'static str) {
         self.hear(watch, true);
     }
@@ -117,29 +118,29 @@ impl Health {
         (watch.last_heard, watch.failing, watch.lacks_kind) = (Some(now), None, lacks_kind);
     }
 
-    /// So many objects of a watch cannot be read.
+    /// This many objects of a watch cannot be parsed.
     pub fn unreadable(&self, watch: &'static str, count: usize) {
         self.state().watches.entry(watch).or_default().unreadable = count;
     }
 
-    /// A watch failed, and will be tried again after `wait`.
+    /// A watch failed and tries again after `wait`.
     pub fn failed(&self, watch: &'static str, error: String, wait: Duration) {
         let until = self.clock.now().plus(wait + TRIED);
         self.state().watches.entry(watch).or_default().failing = Some((until, error));
     }
 
-    /// A list of a watch has come in. Says yes once: when it was the last first one that somebody waited for.
+    /// A list is complete. Returns true once: for the last expected first list.
     pub fn listed(&self, watch: &'static str) -> bool {
         let mut state = self.state();
         state.missing.remove(watch) && state.missing.is_empty()
     }
 
-    /// Nobody watches it any more.
+    /// The watch has ended.
     pub fn ended(&self, watch: &'static str) {
         self.state().watches.remove(watch);
     }
 
-    /// What is known.
+    /// The current health.
     pub fn look(&self) -> ApiHealth {
         let (now, state) = (self.clock.now(), self.state());
         let watch = |(name, watch): (&&'static str, &Watch)| {
@@ -194,8 +195,8 @@ mod tests {
         assert!(!known.works() && known.complete && known.last_answer.is_none());
         health.heard("pools");
         assert!(health.look().works() && health.look().last_answer.is_some());
-        health.failed("pools", "again".into(), Duration::from_secs(60));
-        clock.advance(Duration::from_secs(60));
+        health.failed("pools", "again".into(), Duration::from_mins(1));
+        clock.advance(Duration::from_mins(1));
         assert!(!health.look().works(), "it was asked to wait so long");
         clock.advance(TRIED);
         assert!(health.look().works());

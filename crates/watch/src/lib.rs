@@ -1,15 +1,15 @@
-//! The API server as a client sees it. Agent and controller watch, call and tell in this one way.
+//! Access to the API server. Agent and controller watch objects, make calls and publish events through this crate.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `connection` | a client, what is known of how it is, and the chance in its waits |
-//! | `watch` | a watch of one kind, over all its restarts |
-//! | `cache` | what a watch and the answers to writes have shown, and what has changed since |
-//! | `changes` | which objects changed, for readers that each remember how far they have read |
-//! | `calls` | one call, its error, and how long it is repeated |
+//! | `connection` | a client, its health, and the randomness of its waits |
+//! | `watch` | a watch of one kind that survives restarts of the API server |
+//! | `cache` | the objects of one kind, from a watch and from the answers to writes |
+//! | `changes` | which objects changed since a reader last looked |
+//! | `calls` | calls, their error type, and how they are repeated |
 //! | `backoff` | the one retry policy |
-//! | `health` | how each watch is, and when the API server last answered |
-//! | `events` | Kubernetes events on the objects that people look at |
+//! | `health` | the state of each watch, and when the API server last answered |
+//! | `events` | publishes Kubernetes events |
 
 mod backoff;
 mod cache;

@@ -1,19 +1,17 @@
-//! A watch of one kind, over all its restarts.
+//! A watch of one kind that survives restarts of the API server.
 //!
-//! Objects are read one by one, so that one that does not have the shape of its kind hides no other.
+//! Objects are parsed one by one, so that an object with the wrong shape hides no other.
 //!
-//! The waits between failures are our own: kube's would begin anew with each list that is tried, so that an API server that
-//! is away would be asked twenty times a second by every watch of every node.
+//! The waits after failures are our own. kube's waits start again with each list, so every watch of every node would ask an API
+//! server that is down twenty times a second.
 //!
-//! **A database that was restored from a backup.** Its versions are lower than those that were seen. A watch that goes on where it
-//! was hears nothing until the server has come that far again, and never of what happened before. So a watch that the server
-//! could not be asked to go on with begins with a list. That costs little: a server that was restarted does not remember where
-//! watches were, and asks for a list in nearly every case itself. Who stands between may hide that the server was away; so there
-//! is a list every now and then, whatever happens ([`RENEWAL`]).
+//! **etcd was restored from a backup.** Its versions are lower than the versions that the watch has seen. A watch that resumes
+//! receives nothing until the API server has reached its version again, and misses everything before. So a watch that could not be
+//! resumed starts with a list. That costs little: a restarted API server does not know old versions, and nearly always demands a
+//! list anyway. A proxy can hide that the API server was down, so every watch also lists again now and then ([`RENEWAL`]).
 //!
-//! **A kind that is not defined.** One of which no object was seen is taken for missing at the first answer that says so. Otherwise
-//! its objects would be gone, which frees what they hold, and a server that starts may not know all kinds yet: so that is
-//! believed after [`BELIEVED`] such answers in a row.
+//! **The kind is not defined.** If the watch has seen no object, it believes the first 404. Otherwise it believes [`BELIEVED`] of
+//! them in a row: absence of objects frees addresses, and a starting API server may not know all kinds yet.
 
 mod unreadable;
 
@@ -25,44 +23,45 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tenure_api::read::Read;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 use crate::backoff::{Backoff, jitter};
 use crate::calls::wait_of;
 use crate::connection::Connection;
 use unreadable::Unreadable;
 
-/// How often a kind that is not defined is looked for, where nobody says otherwise.
+/// The usual interval for looking for a kind that is not defined.
 pub const LOOK_FOR_KIND: Duration = Duration::from_secs(2);
-/// A list comes in at least this often, and at most twice as often.
+/// The longest time between two lists. The shortest is half of it.
 const RENEWAL: Duration = Duration::from_hours(2);
-/// How often in a row the server must not know a kind before that is believed of one whose objects were seen.
+/// So many 404 answers in a row mean that a kind is gone whose objects were seen.
 const BELIEVED: u32 = 4;
-/// What is told of a kind that is not defined.
+/// The status for a kind that is not defined.
 const NOT_FOUND: u16 = 404;
-/// What a watch is told that begins where the server does not remember any more.
+/// The status for a version that the API server does not remember.
 const GONE: u16 = 410;
 
-/// Who listens to a watch.
+/// Receives what a watch says.
 pub trait Listener<K>: Send {
-    /// Takes in what the watch says. Returns whether anyone listens.
+    /// An event of the watch. Returns false to end the watch.
     fn hear(&mut self, event: Event<Read<K>>) -> bool;
 
-    /// An object that could not be read can be by now, or is gone. Told by its name, with its namespace if it has one.
+    /// An object that could not be parsed is gone or can be parsed now. The name includes the namespace, if there is one.
     fn readable(&mut self, _: String) {}
 
-    /// The API server does not know the kind, so that there are no objects; or it knows it after all.
+    /// The API server does not know the kind, so there are no objects; or it knows the kind again.
     fn lacks_kind(&mut self, lacks: bool);
 
-    /// The watch does not work at present, so that what it said may be behind.
+    /// The watch failed, so what it said before may be outdated.
     fn failed(&mut self) {}
 
-    /// All first lists are in that somebody waited for.
+    /// All expected first lists of the connection are complete.
     fn all_listed(&mut self) {}
 }
 
 impl Connection {
-    /// Watches for as long as anyone listens. A kind that may be missing is looked for every so often.
+    /// Watches until the listener ends it. `may_be_missing` allows that the kind is not defined; then the watch looks for it at this
+    /// interval.
     pub async fn watch<K>(
         &self,
         name: &'static str,
@@ -74,7 +73,7 @@ impl Connection {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let begin = || watcher(api.clone(), config.clone()).boxed();
-        let renewal = || Instant::now() + jitter(RENEWAL, &**self.entropy());
+        let renewal = || Box::pin(sleep(jitter(RENEWAL, &**self.entropy())));
         let (mut events, mut renew, mut backoff) = (begin(), renewal(), self.backoff());
         let (mut missed, mut seen, mut lacks) = (0, false, false);
         let mut unreadable = Unreadable::default();
@@ -82,14 +81,14 @@ impl Connection {
             let event = tokio::select! {
                 biased;
                 event = events.next() => event,
-                () = sleep_until(renew) => {
+                () = &mut renew => {
                     (events, renew) = (begin(), renewal());
                     continue;
                 }
             };
             let wait = match event {
                 None => return,
-                // A list will be asked for; nobody has answered yet.
+                // A list begins. The API server has not answered yet.
                 Some(Ok(Event::Init)) => {
                     unreadable.hear(&Event::<Read<K>>::Init);
                     if !listener.hear(Event::Init) {
@@ -138,7 +137,7 @@ impl Connection {
                             listener.all_listed();
                         }
                     }
-                    // What was there before it is defined again is not there any more.
+                    // If the kind is defined again, its earlier objects are gone.
                     events = begin();
                     jitter(look, &**self.entropy())
                 }
@@ -162,7 +161,7 @@ impl Connection {
 fn wait_after(error: &watcher::Error, backoff: &mut Backoff) -> Duration {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     match error {
-        // A server that has forgotten where the watch was is there, as after its restart: all is listed soon.
+        // The API server is up, and has forgotten the version, as after a restart: list soon.
         WatchError(status) if status.code == GONE => {
             backoff.reset();
             backoff.fail()
@@ -174,7 +173,7 @@ fn wait_after(error: &watcher::Error, backoff: &mut Backoff) -> Duration {
     }
 }
 
-/// Whether the server does not know the kind.
+/// Whether the API server does not know the kind.
 fn is_not_defined(error: &watcher::Error) -> bool {
     use watcher::Error::{InitialListFailed, WatchStartFailed};
     let (InitialListFailed(error) | WatchStartFailed(error)) = error else { return false };

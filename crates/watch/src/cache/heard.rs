@@ -1,7 +1,7 @@
-//! A cache for those who are told what is different the moment that it is heard.
+//! A cache that returns what changed, for callers that act at once.
 //!
-//! Whatever the order in which a watch, its lists and the answers to calls are heard, each object's changes come out in its own,
-//! and another object under the same name is the old one's end and a new one's beginning.
+//! Whatever the order of watch events, lists and answers, the changes of each object come out in order. Another object under the
+//! same key is the end of the old one and the beginning of the new one.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -10,27 +10,27 @@ use tenure_api::read::Read;
 
 use super::{Cache, Identity, NEVER_AGAIN, Seen, place};
 
-/// What is heard of objects; `None` in place of what is kept means that the object is none of ours.
+/// News about objects. `None` instead of facts means that the object is not ours.
 #[derive(Clone, Debug)]
 pub enum Heard<V> {
-    /// A list is about to be asked for.
+    /// A list begins.
     Begin,
     /// An object of the list.
     Listed(Identity, Option<V>),
     /// The list is complete.
     Finish,
-    /// An object, of a list or not, is there and cannot be read: what was last read of it stays.
+    /// An object exists and cannot be parsed: its last readable state stays.
     Unread(Identity),
-    /// An object as a watch or the answer to a call shows it.
+    /// An object from a watch or from the answer to a call.
     Applied(Identity, Option<V>),
-    /// An object is gone at this version, or is none of ours any more and may become so again.
+    /// An object is deleted at this version, or left the selection and may return.
     Left(Identity),
-    /// The object of this name and UID is gone for good.
+    /// The object with this key and UID is deleted for good.
     Gone(String, String),
 }
 
 impl<V> Heard<V> {
-    /// What an event of a watch says, where `keep` says what is kept of an object, and `identity` under which name.
+    /// The news of a watch event. `keep` extracts the facts of an object, and `identity` its key.
     pub fn of<K: Resource<DynamicType = ()>>(
         event: Event<Read<K>>,
         identity: fn(&ObjectMeta) -> Identity,
@@ -49,21 +49,21 @@ impl<V> Heard<V> {
     }
 }
 
-/// What is different.
+/// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<V> {
-    /// An object is there, or what is kept of it is different.
+    /// An object is new, or its facts are different.
     Seen {
-        /// What it is kept under.
+        /// Its key.
         key: String,
         /// Its UID.
         uid: String,
-        /// What is kept of it.
+        /// Its facts.
         value: V,
     },
     /// An object is gone.
     Gone {
-        /// What it was kept under.
+        /// Its key.
         key: String,
         /// Its UID.
         uid: String,
@@ -71,7 +71,7 @@ pub enum Change<V> {
 }
 
 impl<V: Clone + PartialEq> Cache<Seen<V>> {
-    /// Takes in what is heard, and says what is different.
+    /// Processes news and returns what changed.
     pub fn hear(&mut self, heard: Heard<V>) -> Vec<Change<V>> {
         match heard {
             Heard::Begin => {
@@ -114,27 +114,27 @@ impl<V: Clone + PartialEq> Cache<Seen<V>> {
         if was_known { vec![Change::Gone { key, uid }] } else { Vec::new() }
     }
 
-    /// The object is there, but none of ours any more; it may become so again.
+    /// The object exists, but is not ours any more. It may become ours again.
     pub fn let_go(&mut self, key: String, uid: String) -> Vec<Change<V>> {
         if self.drop_known(&key, &uid) { vec![Change::Gone { key, uid }] } else { Vec::new() }
     }
 
-    /// What is kept of the object of that name.
+    /// The facts of the object with this key.
     pub fn facts(&self, key: &str) -> Option<&V> {
         self.get(key).map(|seen| &seen.facts)
     }
 
-    /// The UID of the object of that name.
+    /// The UID of the object with this key.
     pub fn uid(&self, key: &str) -> Option<&str> {
         self.get(key).map(|seen| seen.identity.uid.as_str())
     }
 
-    /// What is kept of every object, by name.
+    /// The facts of all objects, by key.
     pub fn all_facts(&self) -> impl Iterator<Item = (&str, &V)> {
         self.objects.iter().map(|(key, seen)| (key.as_str(), &seen.facts))
     }
 
-    /// What is kept of every object of a namespace, where objects of all are kept.
+    /// The facts of all objects of a namespace.
     pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &V> {
         let first = place(namespace, "");
         let from = self.objects.range(first.clone()..);

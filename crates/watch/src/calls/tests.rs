@@ -28,6 +28,7 @@ fn away() -> kube::Error {
 }
 
 /// Makes a call that fails so many times; answers what came of it, how often it was made, and how long that took.
+#[expect(clippy::disallowed_methods, reason = "tokio's paused clock, which only waits move")]
 async fn insist(
     times: u32,
     error: fn() -> kube::Error,

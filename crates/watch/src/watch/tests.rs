@@ -121,7 +121,7 @@ impl Bed {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        assert!(timeout(Duration::from_secs(600), waiting).await.is_ok(), "{what}");
+        assert!(timeout(Duration::from_mins(10), waiting).await.is_ok(), "{what}");
     }
 
     fn away(&self) {

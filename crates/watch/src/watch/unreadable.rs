@@ -1,4 +1,4 @@
-//! The names of objects that cannot be read, as far as one watch has said.
+//! The objects of one watch that cannot be parsed.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use tenure_api::read::Read;
 
 use crate::cache::Identity;
 
-/// The names of those that cannot be read, with their namespaces if they have one.
+/// Names of objects that cannot be parsed, with their namespaces if they have one.
 #[derive(Default)]
 pub(super) struct Unreadable {
     names: BTreeSet<String>,
-    /// While a list comes in, those that it has not mentioned yet.
+    /// During a list: those that it has not mentioned yet.
     unseen: BTreeSet<String>,
 }
 
@@ -21,7 +21,7 @@ impl Unreadable {
         self.names.len()
     }
 
-    /// Takes in an event, and names those that can be read by now, or are gone.
+    /// Processes an event. Returns the names of objects that are gone or can be parsed now.
     pub(super) fn hear<K: Resource<DynamicType = ()>>(&mut self, event: &Event<Read<K>>) -> Vec<String> {
         let (read, is_there) = match event {
             Event::Init => {
