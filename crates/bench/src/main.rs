@@ -10,6 +10,7 @@ mod claims;
 mod engine;
 mod host;
 mod measure;
+mod plan;
 mod pods;
 mod report;
 mod server;
@@ -85,6 +86,8 @@ enum What {
     Engine,
     /// The embedded API server beside kube-apiserver and etcd
     Server,
+    /// The controller's plan after one event beside a plan of everything
+    Plan,
     /// The CNI plugin, the agent and the controller beside other plugins; needs root
     Pods,
     /// Ranges of Whereabouts' dialect, beside Whereabouts and what the API server can do; needs root
@@ -107,6 +110,9 @@ fn main() -> ExitCode {
         }
         if wanted(What::Server) {
             writeln!(out, "{}", server::measure(effort)?)?;
+        }
+        if wanted(What::Plan) {
+            writeln!(out, "{}", plan::measure(effort)?)?;
         }
         if wanted(What::Pods) {
             let peer = options.peer_of(What::Pods);
