@@ -41,6 +41,9 @@ struct BenchOptions {
     /// For claims: how many are made at once, in place of 5,000 (500 if `--quick`)
     #[arg(long)]
     claims: Option<usize>,
+    /// For plan: only these parts of the controller; all when nothing is named
+    #[arg(long, value_enum, value_delimiter = ',')]
+    parts: Vec<plan::PartName>,
     /// A peer to be measured in the same run. For pods: a directory with `coil`, `coild` and `coil-ipam-controller` of Coil
     /// 2.15. For whereabouts: the file of Whereabouts' CNI plugin
     #[arg(long)]
@@ -112,7 +115,7 @@ fn main() -> ExitCode {
             writeln!(out, "{}", server::measure(effort)?)?;
         }
         if wanted(What::Plan) {
-            writeln!(out, "{}", plan::measure(effort)?)?;
+            writeln!(out, "{}", plan::measure(effort, &options.parts)?)?;
         }
         if wanted(What::Pods) {
             let peer = options.peer_of(What::Pods);

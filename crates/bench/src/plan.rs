@@ -10,6 +10,7 @@ mod happening;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use clap::ValueEnum;
 
 use cluster::Cluster;
 use happening::Happening;
@@ -24,6 +25,17 @@ const ROUNDS: usize = 100;
 /// Rounds at least, however long they take.
 const LEAST: usize = 3;
 
+/// A part of the controller. Claims are given blocks only where Coil's part plans, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PartName {
+    /// Pools, blocks and requests
+    Coil,
+    /// Claims
+    Claims,
+    /// Ranges and slices
+    Whereabouts,
+}
+
 /// The plans of one kind of event at one size, in nanoseconds.
 struct Measured {
     one_event: Vec<f64>,
@@ -31,14 +43,14 @@ struct Measured {
 }
 
 /// All figures of plans.
-pub(crate) fn measure(effort: Effort) -> Result<Report> {
+pub(crate) fn measure(effort: Effort, parts: &[PartName]) -> Result<Report> {
     let sizes: &[usize] = match effort {
         Effort::Quick => &[500, 1_000],
         Effort::Full => &[500, 1_000, 2_000, 5_000],
     };
     let mut figures: Vec<Vec<Measured>> = Vec::new();
     for size in sizes {
-        let mut cluster = Cluster::build(*size)?;
+        let mut cluster = Cluster::build(*size, parts)?;
         figures.push(Happening::ALL.iter().map(|it| rounds(&mut cluster, *it)).collect::<Result<_>>()?);
     }
     Ok(report(sizes, &figures))

@@ -120,8 +120,9 @@ impl Happening {
                 let (of_network, number) = ((TEN - number % TEN) % TEN, number);
                 let pool = cluster.world.ledgers.slices.get(&format!("net{of_network}"));
                 let slice = pool.and_then(|pool| pool.slice_of(&node(number))).map(str::to_owned);
-                let slice = slice.context("the node has no slice")?;
-                cluster.ledger(of_network, number, &slice, 3 + turn % (PODS - CLAIMS - 8))?;
+                if let Some(slice) = slice {
+                    cluster.ledger(of_network, number, &slice, 3 + turn % (PODS - CLAIMS - 8))?;
+                }
             }
             Self::SharedLedgerWritten => {
                 cluster.shared_ledger(0, 0, turn % 5)?;
