@@ -64,7 +64,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let has = |words: &[&str]| arguments.iter().any(|argument| words.contains(&argument.as_str()));
     let mut variables = Vec::new();
     // The measured programs are the installed ones.
-    if has(&["pods", "whereabouts", "claims"]) || !has(&["engine", "server", "--help", "-h"]) {
+    if has(&["pods", "whereabouts", "claims"]) || !has(&["engine", "server", "plan", "--help", "-h"]) {
         let Built { daemons, plugin } = programs("daemons")?;
         let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
         variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));

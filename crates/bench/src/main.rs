@@ -10,6 +10,7 @@ mod claims;
 mod engine;
 mod host;
 mod measure;
+mod plan;
 mod pods;
 mod report;
 mod server;
@@ -40,6 +41,9 @@ struct BenchOptions {
     /// For claims: how many are made at once, in place of 5,000 (500 if `--quick`)
     #[arg(long)]
     claims: Option<usize>,
+    /// For plan: only these parts of the controller; all when nothing is named
+    #[arg(long, value_enum, value_delimiter = ',')]
+    parts: Vec<plan::PartName>,
     /// A peer to be measured in the same run. For pods: a directory with `coil`, `coild` and `coil-ipam-controller` of Coil
     /// 2.15. For whereabouts: the file of Whereabouts' CNI plugin
     #[arg(long)]
@@ -85,6 +89,8 @@ enum What {
     Engine,
     /// The embedded API server beside kube-apiserver and etcd
     Server,
+    /// The controller's plan after one event beside a plan of everything
+    Plan,
     /// The CNI plugin, the agent and the controller beside other plugins; needs root
     Pods,
     /// Ranges of Whereabouts' dialect, beside Whereabouts and what the API server can do; needs root
@@ -107,6 +113,9 @@ fn main() -> ExitCode {
         }
         if wanted(What::Server) {
             writeln!(out, "{}", server::measure(effort)?)?;
+        }
+        if wanted(What::Plan) {
+            writeln!(out, "{}", plan::measure(effort, &options.parts)?)?;
         }
         if wanted(What::Pods) {
             let peer = options.peer_of(What::Pods);

@@ -20,6 +20,18 @@ impl Report {
         Self { title: title.to_owned(), table, notes: Vec::new() }
     }
 
+    /// A report of figures in columns of its own.
+    pub(crate) fn of_columns(title: &str, columns: &[String]) -> Self {
+        let mut table = Table::new();
+        table.load_style(ASCII_MARKDOWN).set_header(columns);
+        Self { title: title.to_owned(), table, notes: Vec::new() }
+    }
+
+    /// A row of a report with columns of its own.
+    pub(crate) fn cells(&mut self, cells: &[String]) {
+        self.table.add_row(cells);
+    }
+
     /// A row where less is better.
     pub(crate) fn less_is_better(&mut self, what: &str, ours: f64, peer: f64, unit: Unit, target: &str) {
         self.row(what, ours, peer, peer / ours, unit, target);

@@ -36,10 +36,6 @@ impl Cached for NetworkAttachmentDefinition {
     fn kept(self) -> Attachment {
         Attachment::of(&self)
     }
-
-    fn changed(world: &mut World) {
-        world.ledgers.changed();
-    }
 }
 
 cached_kind!(

@@ -54,9 +54,6 @@ pub(crate) trait Cached: Resource<DynamicType = ()> + Sized {
     /// What is kept of an object.
     fn kept(self) -> Self::Kept;
 
-    /// Something has changed.
-    fn changed(_: &mut World) {}
-
     /// The key of an object with this namespace and name.
     fn key(namespace: &str, name: &str) -> String {
         if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
@@ -82,13 +79,11 @@ pub(crate) fn cache<K: Cached>(world: &mut World, event: Event<K>) {
             K::cache(world).remove(&key, &uid);
         }
     }
-    K::changed(world);
 }
 
 /// The object is gone from the cache of its kind.
 pub(crate) fn uncache<K: Cached>(world: &mut World, namespace: &str, name: &str, uid: &str) {
     K::cache(world).remove(&K::key(namespace, name), uid);
-    K::changed(world);
 }
 
 /// Keeps what was last read of an object that cannot be read, until it is gone.
@@ -99,7 +94,6 @@ pub(crate) fn cache_unreadable<K: Cached>(world: &mut World, stub: &Stub, gone: 
     } else {
         K::cache(world).keep(&key, &stub.uid);
     }
-    K::changed(world);
 }
 
 /// Implements [`Kind`] for a kind that is [`Cached`].
@@ -124,7 +118,6 @@ macro_rules! cached_kind {
 
             fn forget(world: &mut $crate::World) {
                 <Self as $crate::kind::Cached>::cache(world).forget();
-                <Self as $crate::kind::Cached>::changed(world);
             }
         }
     };

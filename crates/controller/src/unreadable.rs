@@ -16,7 +16,7 @@
 //! | IPPool, NodeSlicePool | what was last read of it; while nothing was, no slice is given or withdrawn: nobody knows what is held |
 //! | VirtualMachine, VirtualMachineInstance, StatefulSet | what was last read of it; if nothing was, its claims stay as they are |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -100,24 +100,22 @@ impl Stub {
 /// All objects at present that cannot be read.
 #[derive(Debug, Default)]
 pub(crate) struct Unreadables {
-    all: BTreeMap<(&'static str, String), Noted>,
-}
-
-#[derive(Debug)]
-struct Noted {
-    stub: Stub,
-    told: bool,
+    all: BTreeMap<(&'static str, String), Stub>,
+    /// Those of which people have not been told.
+    untold: BTreeSet<(&'static str, String)>,
 }
 
 impl Unreadables {
     /// An object cannot be read.
     pub(crate) fn note(&mut self, kind: &'static str, stub: Stub) {
-        let known = self.all.get(&(kind, stub.full_name.clone()));
-        if known.is_some_and(|known| known.stub.version == stub.version && known.stub.uid == stub.uid) {
+        let key = (kind, stub.full_name.clone());
+        let known = self.all.get(&key);
+        if known.is_some_and(|known| known.version == stub.version && known.uid == stub.uid) {
             return;
         }
         tracing::warn!(kind, object = stub.full_name, why = stub.why, "an object cannot be read");
-        self.all.insert((kind, stub.full_name.clone()), Noted { stub, told: false });
+        self.untold.insert(key.clone());
+        self.all.insert(key, stub);
     }
 
     /// An object can be read, or is gone.
@@ -132,7 +130,7 @@ impl Unreadables {
 
     /// Why an object cannot be read.
     pub(crate) fn why(&self, kind: &'static str, full_name: &str) -> Option<&str> {
-        self.all.get(&(kind, full_name.to_owned())).map(|noted| noted.stub.why.as_str())
+        self.all.get(&(kind, full_name.to_owned())).map(|stub| stub.why.as_str())
     }
 
     /// How many there are of each kind.
@@ -146,12 +144,12 @@ impl Unreadables {
 
     /// What people have not been told yet: once for each version of an object.
     pub(crate) fn untold(&mut self) -> Vec<Note> {
-        let untold = self.all.iter_mut().filter(|(_, noted)| !noted.told);
-        let tell = |((kind, _), noted): (&(&'static str, String), &mut Noted)| {
-            noted.told = true;
-            let message = format!("this {kind} cannot be read: {}; correct it", noted.stub.why);
-            Note::warning(noted.stub.about.clone(), "Unreadable", &message)
+        let untold = std::mem::take(&mut self.untold);
+        let tell = |key: (&'static str, String)| {
+            let stub = self.all.get(&key)?;
+            let message = format!("this {} cannot be read: {}; correct it", key.0, stub.why);
+            Some(Note::warning(stub.about.clone(), "Unreadable", &message))
         };
-        untold.map(tell).collect()
+        untold.into_iter().filter_map(tell).collect()
     }
 }

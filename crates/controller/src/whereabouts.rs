@@ -1,6 +1,7 @@
 //! Whereabouts' dialect: ranges in network configurations, with slices for nodes; and what nobody uses of them any more.
 
 mod events;
+mod index;
 mod ledgers;
 mod metrics;
 mod perform;
@@ -30,6 +31,7 @@ use crate::unreadable::Stub;
 use crate::watch::{Watch, Watches};
 use crate::world::World;
 use crate::write::Write;
+use index::Index;
 pub use ledgers::{Ledger, Ledgers};
 pub(crate) use perform::LedgerApi;
 use slices::SlicePlanner;
@@ -101,17 +103,33 @@ pub(crate) struct SliceNeeds(pub(crate) BTreeMap<String, Floating>);
 /// Plans slices, and what nobody uses.
 #[derive(Debug)]
 pub(crate) struct WhereaboutsPlanner {
+    index: Index,
     slices: SlicePlanner,
     /// Nothing where pods are not in this API: then nobody can say what is unused.
     unused: Option<UnusedPlanner>,
+    /// A defect that a test plants.
+    #[cfg(test)]
+    deaf: Option<Deaf>,
+}
+
+/// A planner that does not hear of some changes.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+enum Deaf {
+    ToNodes,
+    ToLedgers,
+    ToDefinitions,
 }
 
 impl WhereaboutsPlanner {
     pub(crate) fn new(settings: &Whereabouts) -> Self {
         let unused = |patience| UnusedPlanner::new(patience, settings.node_gone_after, settings.cooling);
         Self {
+            index: Index::default(),
             slices: SlicePlanner::new(&settings.namespace, settings.node_gone_after),
             unused: settings.release_after.map(unused),
+            #[cfg(test)]
+            deaf: None,
         }
     }
 }
@@ -121,11 +139,18 @@ impl Plan for WhereaboutsPlanner {
         if let Some(SliceNeeds(needs)) = board.get() {
             self.slices.need(needs);
         }
-        let mut writes = self.slices.plan(world, now);
+        let news = self.index.update(world);
+        #[cfg(test)]
+        let news = news.without(self.deaf);
+        let mut writes = self.slices.plan(world, &self.index, &news, now);
         if let Some(unused) = &mut self.unused {
-            writes.extend(unused.plan(world, now));
+            writes.extend(unused.plan(world, &self.index, &news, now));
         }
         writes.into_iter().map(Write::from).collect()
+    }
+
+    fn look_at_all(&mut self) {
+        self.index.look_at_all();
     }
 
     fn next_look(&self) -> Option<Timestamp> {
@@ -151,10 +176,6 @@ impl Cached for NodeSlicePool {
 
     fn kept(self) -> Self {
         self
-    }
-
-    fn changed(world: &mut World) {
-        world.ledgers.changed();
     }
 
     fn key(_: &str, name: &str) -> String {
@@ -189,10 +210,7 @@ impl Kind for IPPool {
             Event::InitApply(pool) => world.list_ledger(pool),
             Event::Apply(pool) => world.apply_ledger(pool),
             Event::Init => world.ledgers.pools.begin(),
-            Event::InitDone => {
-                world.ledgers.pools.finish();
-                world.ledgers.changed();
-            }
+            Event::InitDone => world.ledgers.pools.finish(),
             Event::Delete(pool) => {
                 Self::observe_gone(world, "", &pool.name_any(), &pool.uid().unwrap_or_default());
             }
@@ -201,7 +219,6 @@ impl Kind for IPPool {
 
     fn observe_gone(world: &mut World, _: &str, name: &str, uid: &str) {
         world.ledgers.pools.remove(name, uid);
-        world.ledgers.changed();
     }
 
     fn observe_unreadable(world: &mut World, stub: &Stub, gone: bool) {
@@ -210,6 +227,8 @@ impl Kind for IPPool {
         } else {
             world.ledgers.pools.keep(&stub.name, &stub.uid);
         }
-        world.ledgers.changed();
     }
 }
+
+#[cfg(test)]
+mod proptests;

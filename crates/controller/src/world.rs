@@ -59,6 +59,8 @@ pub struct World {
     nodes: Cache<Node>,
     /// Nodes whose deletion was seen, and not only their absence.
     deleted_nodes: BTreeSet<String>,
+    /// How many of them have left something behind, when that was last looked at.
+    deleted_that_matter: usize,
 }
 
 /// What parts keep, by its type.
@@ -146,69 +148,56 @@ impl World {
     /// The list of nodes is complete.
     pub fn finish_nodes(&mut self) {
         self.nodes.finish();
-        self.ledgers.changed();
     }
 
     /// A node as it is.
     pub fn apply_node(&mut self, node: Node) {
-        self.note_node(&node);
+        self.deleted_nodes.remove(&node.name_any());
         self.nodes.apply(node);
     }
 
     /// A node as a list shows it.
     pub fn list_node(&mut self, node: Node) {
-        self.note_node(&node);
+        self.deleted_nodes.remove(&node.name_any());
         self.nodes.list(node);
-    }
-
-    fn note_node(&mut self, node: &Node) {
-        let name = node.name_any();
-        self.deleted_nodes.remove(&name);
-        if self.nodes.get(&name).is_none() {
-            self.ledgers.changed();
-        }
     }
 
     /// A node was deleted: it will not come back as the same one, so nobody has to wait for a second look.
     pub fn delete_node(&mut self, name: &str, uid: &str) {
         self.nodes.remove(name, uid);
-        self.ledgers.changed();
         if self.nodes.get(name).is_none() {
             self.deleted_nodes.insert(name.to_owned());
         }
-        if self.deleted_nodes.len() > MANY {
+        // Each look is at everything, so the next is when there are twice as many.
+        if self.deleted_nodes.len() > MANY.max(self.deleted_that_matter * 2) {
             let of_blocks = self.blocks.iter().filter_map(AddressBlock::node);
             let of_requests = self.requests.iter().map(|request| request.spec.node_name.as_str());
             let matter: BTreeSet<&str> = of_blocks.chain(of_requests).collect();
             self.deleted_nodes.retain(|node| matter.contains(node.as_str()));
+            self.deleted_that_matter = self.deleted_nodes.len();
         }
     }
 
     /// An `IPPool` as it is.
     pub fn apply_ledger(&mut self, pool: IPPool) {
-        let nodes = &self.nodes;
-        let ledger = self.ledgers.note_pool(pool, |node| lives(nodes, node));
+        let ledger = Ledgers::kept(pool, |node| self.lives(node));
         self.ledgers.pools.apply(ledger);
     }
 
     /// An `IPPool` as a list shows it.
     pub fn list_ledger(&mut self, pool: IPPool) {
-        let nodes = &self.nodes;
-        let ledger = self.ledgers.note_pool(pool, |node| lives(nodes, node));
+        let ledger = Ledgers::kept(pool, |node| self.lives(node));
         self.ledgers.pools.list(ledger);
     }
 
     /// Whether there is such a node, and nobody has declared it out of service. One that cannot be read is there.
     pub(crate) fn lives(&self, node: &str) -> bool {
-        lives(&self.nodes, node)
+        let nodes = &self.nodes;
+        nodes.is_unreadable(node) || nodes.get(node).is_some_and(|node| !is_out_of_service(node))
     }
 
     /// Whether the deletion of this node was seen.
     pub fn saw_deletion_of(&self, node: &str) -> bool {
         self.deleted_nodes.contains(node)
     }
-}
-
-fn lives(nodes: &Cache<Node>, node: &str) -> bool {
-    nodes.is_unreadable(node) || nodes.get(node).is_some_and(|node| !is_out_of_service(node))
 }

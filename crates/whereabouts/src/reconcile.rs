@@ -11,7 +11,6 @@
 //! A claim's record is not a pod's, though it names the claim where others name their pod: whoever gave it takes it back when
 //! the claim is gone. Neither it nor its reservation is ever suspect here.
 
-use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -41,11 +40,23 @@ pub struct Patience {
     pub between: Duration,
 }
 
-/// What was seen, from look to look.
+/// What was seen, from look to look. Whether something is used is a question about one pod, so each pod is looked at by itself.
 #[derive(Clone, Debug)]
 pub struct Reconciler {
     patience: Patience,
-    suspects: BTreeMap<Suspect, Timestamp>,
+    /// By pod.
+    suspects: BTreeMap<String, Suspected>,
+    /// When a suspicion about which pod has lasted long enough.
+    due: BTreeSet<(Timestamp, String)>,
+    /// How many records and reservations are suspect.
+    count: usize,
+}
+
+/// What is suspect of a pod, and since when.
+#[derive(Clone, Debug, Default)]
+struct Suspected {
+    since: BTreeMap<Suspect, Timestamp>,
+    due: Option<Timestamp>,
 }
 
 /// A record, or a reservation, that nobody seems to use.
@@ -76,25 +87,39 @@ pub struct Unused {
 }
 
 /// What there is.
-#[derive(Debug)]
-pub struct Inputs<'a, P = IPPool, R = OverlappingRangeIPReservation> {
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
     /// Pools that the controller may write: not slices of nodes that live, which those write themselves.
-    pub pools: &'a [P],
+    pub pools: &'a [IPPool],
     /// Reservations.
-    pub reservations: &'a [R],
+    pub reservations: &'a [OverlappingRangeIPReservation],
     /// Pods, by `namespace/name`.
     pub pods: &'a BTreeMap<String, LivingPod>,
     /// The present.
     pub now: Timestamp,
 }
 
-impl<P, R> Clone for Inputs<'_, P, R> {
-    fn clone(&self) -> Self {
-        *self
-    }
+/// What there is of one pod.
+#[derive(Clone, Debug, Default)]
+pub struct OfPod<'a> {
+    /// The pod, if it exists.
+    pub pod: Option<LivingPod>,
+    /// All records that name it, of pools that the controller may write.
+    pub records: Vec<Record<'a>>,
+    /// All reservations that name it.
+    pub reservations: Vec<&'a OverlappingRangeIPReservation>,
 }
 
-impl<P, R> Copy for Inputs<'_, P, R> {}
+/// A record of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The pool.
+    pub pool: &'a IPPool,
+    /// The decimal offset.
+    pub key: &'a str,
+    /// The record.
+    pub record: &'a Allocation,
+}
 
 impl Default for Patience {
     fn default() -> Self {
@@ -105,67 +130,111 @@ impl Default for Patience {
 impl Reconciler {
     /// One that has seen nothing yet.
     pub fn new(patience: Patience) -> Self {
-        Self { patience, suspects: BTreeMap::new() }
+        Self { patience, suspects: BTreeMap::new(), due: BTreeSet::new(), count: 0 }
     }
 
-    /// Looks once; answers what was suspect long enough.
-    pub fn look<P, R>(&mut self, inputs: Inputs<'_, P, R>) -> Unused
-    where
-        P: Borrow<IPPool>,
-        R: Borrow<OverlappingRangeIPReservation>,
-    {
-        let mut seen = BTreeMap::new();
-        let mut unused = Unused::default();
-        let since = |suspect: &Suspect, before: &BTreeMap<Suspect, Timestamp>| {
-            before.get(suspect).copied().filter(|first| *first <= inputs.now)
-        };
-        for (object, key, record) in suspect_records(&inputs) {
-            let Allocation { id, podref, ifname, poduid, .. } = record.clone();
-            let suspect = Suspect::Record {
-                object: object.to_owned(),
-                key: key.to_owned(),
-                id: id.clone(),
-                podref: podref.clone(),
-                ifname: ifname.clone(),
-                poduid: poduid.clone(),
-            };
-            match since(&suspect, &self.suspects) {
-                Some(first) if inputs.now.since(first) >= self.patience.between => {
-                    let (uid, ifname) = (poduid.unwrap_or_default(), ifname.unwrap_or_default());
-                    let who = Who { id, podref, uid, ifname };
-                    let (object, key) = (object.to_owned(), key.to_owned());
-                    let act = Act::Forget { object, key, record: record.clone() };
-                    unused.records.push(Request { who, act });
-                    seen.insert(suspect, first);
-                }
-                first => {
-                    seen.insert(suspect, first.unwrap_or(inputs.now));
-                }
+    /// Looks at everything once; answers what was suspect long enough.
+    pub fn look(&mut self, inputs: Inputs<'_>) -> Unused {
+        let mut all: BTreeMap<String, OfPod<'_>> =
+            self.suspected().map(|podref| (podref.to_owned(), OfPod::default())).collect();
+        for pool in inputs.pools {
+            for (key, record) in &pool.spec.allocations {
+                all.entry(record.podref.clone()).or_default().records.push(Record { pool, key, record });
             }
         }
-        for reservation in suspect_reservations(&inputs) {
+        for reservation in inputs.reservations {
+            all.entry(reservation.spec.podref.clone()).or_default().reservations.push(reservation);
+        }
+        let mut unused = Unused::default();
+        for (podref, mut of_pod) in all {
+            of_pod.pod = inputs.pods.get(&podref).cloned();
+            let found = self.look_at(&podref, &of_pod, inputs.now);
+            unused.records.extend(found.records);
+            unused.reservations.extend(found.reservations);
+        }
+        unused
+    }
+
+    /// Looks once at all that there is of a pod; answers what of it was suspect long enough.
+    pub fn look_at(&mut self, podref: &str, of_pod: &OfPod<'_>, now: Timestamp) -> Unused {
+        let before = self.take(podref);
+        let (mut seen, mut unused) = (Suspected::default(), Unused::default());
+        // Whether it has been suspect for long enough; from now on it is, in any case.
+        let mut lasts = |suspect: Suspect| {
+            let before = before.since.get(&suspect).copied().filter(|first| *first <= now);
+            let first = before.unwrap_or(now);
+            let until = first.plus(self.patience.between);
+            let lasted = before.is_some() && until <= now;
+            if !lasted {
+                let again = until.max(now.plus(Duration::from_millis(1)));
+                seen.due = Some(seen.due.map_or(again, |due| due.min(again)));
+            }
+            seen.since.insert(suspect, first);
+            lasted
+        };
+        for Held { object, key, record, .. } in suspect_records(of_pod) {
+            let Allocation { id, podref, ifname, poduid, .. } = record.clone();
+            let (object, key) = (object.to_owned(), key.to_owned());
+            let (uid, name) = (poduid.clone().unwrap_or_default(), ifname.clone().unwrap_or_default());
+            let who = Who { id: id.clone(), podref: podref.clone(), uid, ifname: name };
+            let act = Act::Forget { object: object.clone(), key: key.clone(), record: record.clone() };
+            if lasts(Suspect::Record { object, key, id, podref, ifname, poduid }) {
+                unused.records.push(Request { who, act });
+            }
+        }
+        for reservation in suspect_reservations(of_pod) {
             let name = reservation.metadata.name.clone().unwrap_or_default();
-            let uid = reservation.metadata.uid.clone();
-            let podref = reservation.spec.podref.clone();
-            let suspect = Suspect::Reservation { name: name.clone(), uid: uid.clone(), podref };
-            let first = since(&suspect, &self.suspects);
-            if first.is_some_and(|first| inputs.now.since(first) >= self.patience.between) {
+            let (uid, podref) = (reservation.metadata.uid.clone(), reservation.spec.podref.clone());
+            if lasts(Suspect::Reservation { name: name.clone(), uid: uid.clone(), podref }) {
                 unused.reservations.push((name, uid));
             }
-            seen.insert(suspect, first.unwrap_or(inputs.now));
         }
-        self.suspects = seen;
+        self.put(podref, seen);
         unused
+    }
+
+    /// The pods of which something is suspect.
+    pub fn suspected(&self) -> impl Iterator<Item = &str> {
+        self.suspects.keys().map(String::as_str)
+    }
+
+    /// The pods of which a suspicion has lasted long enough since they were looked at, each once.
+    pub fn due(&mut self, now: Timestamp) -> impl Iterator<Item = String> + use<> {
+        let later = self.due.split_off(&(now.plus(Duration::from_millis(1)), String::new()));
+        std::mem::replace(&mut self.due, later).into_iter().map(|(_, podref)| podref)
+    }
+
+    /// When the next suspicion will have lasted long enough; those that have already wake nobody.
+    pub fn next(&self) -> Option<Timestamp> {
+        self.due.first().map(|(due, _)| *due)
     }
 
     /// Nothing counts as seen any more: the next look is a first one.
     pub fn forget(&mut self) {
-        self.suspects.clear();
+        (self.suspects, self.due, self.count) = (BTreeMap::new(), BTreeSet::new(), 0);
     }
 
     /// How many records and reservations are suspect.
     pub fn suspects(&self) -> usize {
-        self.suspects.len()
+        self.count
+    }
+
+    fn take(&mut self, podref: &str) -> Suspected {
+        let Some((podref, before)) = self.suspects.remove_entry(podref) else { return Suspected::default() };
+        self.count -= before.since.len();
+        if let Some(due) = before.due {
+            self.due.remove(&(due, podref));
+        }
+        before
+    }
+
+    fn put(&mut self, podref: &str, seen: Suspected) {
+        if seen.since.is_empty() {
+            return;
+        }
+        self.count += seen.since.len();
+        self.due.extend(seen.due.map(|due| (due, podref.to_owned())));
+        self.suspects.insert(podref.to_owned(), seen);
     }
 }
 
@@ -178,28 +247,21 @@ struct Held<'a> {
     record: &'a Allocation,
 }
 
-fn suspect_records<'a, P: Borrow<IPPool>, R>(
-    inputs: &Inputs<'a, P, R>,
-) -> Vec<(&'a str, &'a str, &'a Allocation)> {
-    let mut by_pod: BTreeMap<&str, Vec<Held<'a>>> = BTreeMap::new();
-    for pool in inputs.pools.iter().map(Borrow::borrow) {
-        let Some(object) = pool.metadata.name.as_deref() else { continue };
-        // What cannot be read is nobody's address, and nothing is known about it.
-        let Ok(range) = pool.spec.cidr() else { continue };
-        let offsets = Offsets::of(&range);
-        for (key, record) in pool.spec.allocations.iter().filter(|(_, record)| !is_claims(record)) {
-            if let Some(address) = key.parse().ok().and_then(|offset| offsets.address(offset).ok()) {
-                by_pod.entry(&record.podref).or_default().push(Held { object, key, range, address, record });
-            }
-        }
+impl<'a> Record<'a> {
+    /// What cannot be read is nobody's address, and nothing is known about it.
+    fn read(&self) -> Option<Held<'a>> {
+        let Self { pool, key, record } = *self;
+        let range = pool.spec.cidr().ok()?;
+        let address = Offsets::of(&range).address(key.parse().ok()?).ok()?;
+        Some(Held { object: pool.metadata.name.as_deref()?, key, range, address, record })
     }
-    let mut suspects = Vec::new();
-    for (podref, all) in &by_pod {
-        let pod = inputs.pods.get(*podref);
-        let unused = all.iter().filter(|held| !is_used(pod, held, all));
-        suspects.extend(unused.map(|held| (held.object, held.key, held.record)));
-    }
-    suspects
+}
+
+fn suspect_records<'a>(of_pod: &OfPod<'a>) -> Vec<Held<'a>> {
+    let of_pods = of_pod.records.iter().filter(|it| !is_claims(it.record));
+    let all: Vec<Held<'a>> = of_pods.filter_map(Record::read).collect();
+    let used: Vec<bool> = all.iter().map(|held| is_used(of_pod.pod.as_ref(), held, &all)).collect();
+    all.into_iter().zip(used).filter(|(_, used)| !used).map(|(held, _)| held).collect()
 }
 
 /// Whether the pod of this record lives. A pod of the same name and another UID is another pod. What a pod says that it has counts
@@ -229,42 +291,25 @@ fn is_used(pod: Option<&LivingPod>, held: &Held<'_>, all: &[Held<'_>]) -> bool {
 }
 
 /// Reservations whose pod is gone, or that no record of their pod explains although the pod says what it has.
-fn suspect_reservations<'a, P, R>(inputs: &Inputs<'a, P, R>) -> Vec<&'a OverlappingRangeIPReservation>
-where
-    P: Borrow<IPPool>,
-    R: Borrow<OverlappingRangeIPReservation>,
-{
+fn suspect_reservations<'a>(of_pod: &OfPod<'a>) -> Vec<&'a OverlappingRangeIPReservation> {
+    let is_recorded = |address: Address, like: fn(&Allocation) -> bool| {
+        let records = of_pod.records.iter().filter(|it| like(it.record)).filter_map(Record::read);
+        records.into_iter().any(|held| held.address == address)
+    };
     let used = |reservation: &&OverlappingRangeIPReservation| {
-        let pod = inputs.pods.get(&reservation.spec.podref);
         let address = reservation.metadata.name.as_deref().and_then(named_address);
-        let is_of_claim = || {
-            let record = |record: &Allocation| is_claims(record) && record.podref == reservation.spec.podref;
-            address.is_some_and(|address| is_recorded(inputs, address, record))
+        let Some(pod) = of_pod.pod.as_ref().filter(|pod| !pod.finished) else {
+            return address.is_some_and(|address| is_recorded(address, is_claims));
         };
-        let Some(pod) = pod.filter(|pod| !pod.finished) else { return is_of_claim() };
         match (&pod.addresses, address) {
             (Some(addresses), Some(address)) => {
-                let own = |record: &Allocation| record.podref == reservation.spec.podref;
-                addresses.contains(&address) || addresses.is_empty() || is_recorded(inputs, address, own)
+                addresses.contains(&address) || addresses.is_empty() || is_recorded(address, |_| true)
             }
             // It says nothing, or the name says nothing: that is no reason.
             _ => true,
         }
     };
-    inputs.reservations.iter().map(Borrow::borrow).filter(|reservation| !used(reservation)).collect()
-}
-
-/// Whether a record like this is of the address.
-fn is_recorded<P: Borrow<IPPool>, R>(
-    inputs: &Inputs<'_, P, R>,
-    address: Address,
-    like: impl Fn(&Allocation) -> bool,
-) -> bool {
-    inputs.pools.iter().map(Borrow::borrow).any(|pool| {
-        let key = pool.spec.cidr().ok().and_then(|cidr| Offsets::of(&cidr).offset(address).ok());
-        let record = key.and_then(|key| pool.spec.allocations.get(&key.to_string()));
-        record.is_some_and(&like)
-    })
+    of_pod.reservations.iter().copied().filter(|reservation| !used(reservation)).collect()
 }
 
 /// Whether a record is a claim's.

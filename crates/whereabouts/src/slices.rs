@@ -3,6 +3,10 @@
 //! [`plan`] is a function of what there is: attachment definitions, nodes, pools, and what is held. It remembers nothing;
 //! what must survive (who has which slice) is in the pools themselves, and in the records of what is held.
 //!
+//! Ranges concern each other if they are of one network and overlap, are asked for by one definition, or are of one pool. So
+//! whoever knows which have changed plans only the [`Group`]s that they are in, of what it has read once ([`Definition`],
+//! [`PoolFacts`]); all groups together give what [`plan`] gives.
+//!
 //! What it promises:
 //!
 //! - A node keeps its slice while it lives, also when the range grows, also when the pool is deleted and made again
@@ -26,7 +30,7 @@
 //! that it does not know to others, and its reconciler releases records whose pod does not exist, which a claim's never does.
 //! Neither may run beside claims.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
@@ -43,10 +47,11 @@ mod see;
 mod standing;
 mod write;
 
-pub use desired::{Conflict, is_asked_for, networks, slice_pools};
+pub use desired::{Conflict, Definition, is_asked_for, networks, slice_pools};
 pub use find::{NETWORK, SliceRefusal, network_of, slice_of};
 pub use seal::{is_cut, open_beside};
-pub use see::{identify, network_of_ledger, see};
+pub use see::{Seen, identify, network_of_ledger, nodes_meant, see, see_one};
+pub use write::{PoolFacts, SlicePool};
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +72,29 @@ pub struct Inputs<'a> {
     pub shared: &'a [SharedPool],
     /// Slices of which nodes' ledgers say that they are handed out of ([`State::Owned`]).
     pub owned: &'a [PoolId],
+    /// What claims need, by the name of the pool.
+    pub floating: &'a BTreeMap<String, Floating>,
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// What there is of ranges that concern each other, and of no others.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// The namespace that pools are kept in.
+    pub namespace: &'a str,
+    /// Definitions that ask for the ranges, or may mean their pools and cannot be read.
+    pub definitions: &'a [&'a Definition],
+    /// The nodes that live.
+    pub nodes: &'a HashSet<String>,
+    /// The pools that exist.
+    pub pools: &'a [SlicePool<'a>],
+    /// What nodes hold.
+    pub held: &'a [&'a HeldSpan],
+    /// Objects of ranges that all nodes share.
+    pub shared: &'a [&'a SharedPool],
+    /// Slices of which nodes' ledgers say that they are handed out of ([`State::Owned`]).
+    pub owned: &'a [&'a PoolId],
     /// What claims need, by the name of the pool.
     pub floating: &'a BTreeMap<String, Floating>,
     /// The present.
@@ -193,16 +221,34 @@ pub enum About {
 
 /// What is to be done about the slices of all networks.
 pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
+    let read = |attachment: &AttachmentDefinition| Definition::read(attachment.clone(), inputs.flat);
+    let definitions: Vec<Definition> = inputs.attachments.iter().map(read).collect();
+    let pools: Vec<SlicePool<'_>> = inputs.pools.iter().map(SlicePool::read).collect();
+    plan_group(&Group {
+        namespace: inputs.namespace,
+        definitions: &definitions.iter().collect::<Vec<_>>(),
+        nodes: &inputs.nodes.iter().cloned().collect(),
+        pools: &pools,
+        held: &inputs.held.iter().collect::<Vec<_>>(),
+        shared: &inputs.shared.iter().collect::<Vec<_>>(),
+        owned: &inputs.owned.iter().collect::<Vec<_>>(),
+        floating: inputs.floating,
+        now: inputs.now,
+    })
+}
+
+/// What is to be done about ranges that concern each other.
+pub fn plan_group(inputs: &Group<'_>) -> SlicePlan {
     let mut plan = SlicePlan::default();
     let desired = desired::read(inputs, &mut plan);
-    let present: BTreeMap<&str, &NodeSlicePool> =
-        inputs.pools.iter().filter_map(|pool| Some((pool.metadata.name.as_deref()?, pool))).collect();
+    let present: BTreeMap<&str, SlicePool<'_>> =
+        inputs.pools.iter().filter_map(|pool| Some((pool.object.metadata.name.as_deref()?, *pool))).collect();
     let mut cut: Vec<(&str, Cidr)> = Vec::new();
     let mut pools: Vec<_> =
-        desired.pools.values().map(|pool| (present.get(pool.name.as_str()).copied(), pool)).collect();
+        desired.pools.values().map(|pool| (present.get(pool.name).copied(), pool)).collect();
     pools.sort_by_key(|(known, pool)| {
-        let since = known.map(|known| known.metadata.creation_timestamp.as_ref().map(|time| time.0));
-        (since.is_none(), since, pool.owners.first().map(|owner| owner.created), &pool.name)
+        let since = known.map(|known| known.object.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        (since.is_none(), since, pool.owners.first().map(|owner| owner.created), pool.name)
     });
     for (known, pool) in pools {
         // Two pools of one network must not cut one range twice: the older one has it.
@@ -214,7 +260,7 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
         let Some(objection) = objection else {
             seal::guard(inputs, pool, &mut plan);
             let sealed = seal::seal(inputs, pool, &mut plan);
-            cut.push((&pool.network, pool.cut.whole()));
+            cut.push((pool.network, pool.cut.whole()));
             // Whoever waits for the pool expects to find the nodes in it.
             if sealed || known.is_some() {
                 let assigned = assign::assign(inputs, pool, known, assign::Give::given(sealed));
@@ -224,16 +270,17 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
         };
         // What it has given away as another range stays as it was cut.
         let mut pool = pool.clone();
-        if let Some(before) = known.filter(|known| standing::gives(known)).and_then(standing::cut_of) {
+        let gives = known.filter(|known| standing::gives(known.object));
+        if let Some(before) = gives.and_then(|known| known.facts.cut) {
             pool.cut = before;
-            cut.push((&desired.pools[&pool.name].network, before.whole()));
+            cut.push((pool.network, before.whole()));
         }
         let assigned = assign::assign(inputs, &pool, known, assign::Give::Nothing);
         write::pool(inputs, &pool, known, &assigned, Some(objection), &mut plan);
     }
     for (name, known) in present {
-        if !desired.pools.contains_key(name) && !desired.keeps(known) {
-            let uid = known.metadata.uid.clone();
+        if !desired.pools.contains_key(name) && !desired.keeps(known.object) {
+            let uid = known.object.metadata.uid.clone();
             plan.writes.push(SliceWrite::Delete { name: name.to_owned(), uid });
         }
     }

@@ -24,8 +24,6 @@ pub struct Ledgers {
     pub reservations: Cache<OverlappingRangeIPReservation>,
     /// Pods, watched only while there is a ledger or a reservation.
     pub pods: Pods,
-    /// How often something changed that slices depend on.
-    changes: u64,
 }
 
 /// An `IPPool`. Of one that a living node writes, only what slices depend on is kept: nodes' ledgers are many, and together
@@ -93,16 +91,6 @@ impl Known for Ledger {
 }
 
 impl Ledgers {
-    /// How often something changed that slices depend on.
-    pub fn changes(&self) -> u64 {
-        self.changes
-    }
-
-    /// Something changed that slices depend on.
-    pub(crate) fn changed(&mut self) {
-        self.changes = self.changes.wrapping_add(1);
-    }
-
     /// Whether all that slices depend on has come in. Without attachment definitions nobody says what to cut, and without a
     /// ledger that cannot be read nobody says what is held.
     pub fn knows_slices(&self) -> bool {
@@ -125,15 +113,9 @@ impl Ledgers {
     }
 
     /// What is kept of an `IPPool`; `lives` says which nodes do.
-    pub(crate) fn note_pool(&mut self, pool: IPPool, lives: impl Fn(&str) -> bool) -> Ledger {
+    pub(crate) fn kept(pool: IPPool, lives: impl Fn(&str) -> bool) -> Ledger {
         let whole = node_of(&pool).is_none_or(|node| !lives(node));
-        let ledger = Ledger::of(pool, whole);
-        let facts = |ledger: &Ledger| (ledger.state(), ledger.span.is_some(), ledger.whole);
-        let known = self.pools.get(&ledger.key()).map(facts);
-        if known != Some(facts(&ledger)) {
-            self.changed();
-        }
-        ledger
+        Ledger::of(pool, whole)
     }
 
     /// Nodes that a slice is of, whether they live or not.
@@ -177,26 +159,11 @@ mod tests {
 
     #[test]
     fn of_a_living_nodes_ledger_only_the_counts_are_kept_and_of_others_every_record() {
-        let mut ledgers = Ledgers::default();
         for (node, kept) in [(Some("lives"), 0), (Some("gone"), 3), (None, 3)] {
-            let noted = ledgers.note_pool(pool(node, &["7", "1", "9"]), |node| node == "lives");
-            ledgers.pools.apply(noted);
-            let ledger = ledgers.pools.get("p").unwrap();
+            let ledger = Ledgers::kept(pool(node, &["7", "1", "9"]), |node| node == "lives");
             assert_eq!((ledger.pool.spec.allocations.len(), ledger.used), (kept, 3), "{node:?}");
             let span = ledger.span.map(|(first, last)| [first.to_string(), last.to_string()]);
             assert_eq!(span, Some(["10.0.0.1".to_owned(), "10.0.0.9".to_owned()]));
         }
-    }
-
-    #[test]
-    fn slices_are_thought_about_again_when_a_ledger_becomes_empty_and_not_with_every_record() {
-        let mut ledgers = Ledgers::default();
-        let mut changes = |keys: &[&str]| {
-            let before = ledgers.changes();
-            let kept = ledgers.note_pool(pool(Some("lives"), keys), |_| true);
-            ledgers.pools.apply(kept);
-            ledgers.changes() - before
-        };
-        assert_eq!([changes(&[]), changes(&["1"]), changes(&["1", "2"]), changes(&[])], [1, 1, 0, 1]);
     }
 }

@@ -1,32 +1,28 @@
 //! Whereabouts' ranges in numbers: addresses of pools and of slices, slices of networks, and what nobody used.
 //!
-//! A large cluster has a hundred thousand slices, so these are counted anew only after something changed, and then not more
-//! often than every few seconds.
+//! A large cluster has a hundred thousand slices, so only what has changed is counted anew.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::ResourceExt;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::Timestamp;
 use tenure_ipam::Cidr;
 use tenure_whereabouts::ledger::PoolId;
 
 use super::{Ledger, Ledgers};
+use crate::cache::Known;
+use crate::changes::{Changed, Cursor};
 use crate::kind::Observation;
 use crate::metrics::{Labels, Numbers};
 use crate::part::Count;
 use crate::world::World;
 use crate::write::Operation;
-
-/// Up to so many ledgers are counted whenever anything is heard.
-const FEW: usize = 200;
-/// More of them are counted at most this often.
-const SELDOM: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct LedgerMetrics {
@@ -35,7 +31,27 @@ pub(super) struct LedgerMetrics {
     slices: Numbers,
     suspects: Gauge,
     released: Family<Labels, Counter>,
-    counted: Mutex<Option<Timestamp>>,
+    counted: Mutex<Counted>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Counted {
+    pools: Cursor,
+    slices: Cursor,
+    /// What each ledger counts as.
+    ledgers: HashMap<Arc<str>, Numbered>,
+    /// Shared ranges by the name of their first object: the range, how many objects it has, and the addresses that are used.
+    shared: HashMap<String, (Cidr, usize, u64)>,
+}
+
+/// What a ledger counts as.
+#[derive(Debug)]
+enum Numbered {
+    /// A node's slice, with these labels.
+    Slice(Labels),
+    /// An object of this shared range, with so many addresses in use.
+    Shared(String, u64),
 }
 
 impl LedgerMetrics {
@@ -80,57 +96,96 @@ impl LedgerMetrics {
         self.released.get_or_create(&vec![("kind", kind.to_owned())]).inc_by(count);
     }
 
-    fn observe(&self, ledgers: &Ledgers, leads: bool, suspects: usize, now: Timestamp) {
+    fn observe(&self, ledgers: &Ledgers, leads: bool, suspects: usize) {
         self.suspects.set(if leads { i64::try_from(suspects).unwrap_or(i64::MAX) } else { 0 });
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = counted.is_some_and(|at| at <= now && now.since(at) < SELDOM);
-        if leads && recent && ledgers.pools.len() > FEW {
+        if !leads {
+            self.forget(&mut counted);
             return;
         }
-        *counted = leads.then_some(now);
-        [&self.pool_addresses, &self.slice_addresses, &self.slices].into_iter().for_each(Family::clear);
-        if leads {
-            self.pools(ledgers);
-            self.slices(ledgers);
+        let pools = ledgers.pools.changed(&mut counted.pools);
+        let slices = ledgers.slices.changed(&mut counted.slices);
+        if let (Changed::Keys(pools), Changed::Keys(slices)) = (pools, slices) {
+            pools.iter().for_each(|name| self.ledger(&mut counted, name, ledgers.pools.get(name)));
+            slices.iter().for_each(|name| self.slices(name, ledgers.slices.get(name)));
+            return;
         }
-    }
-
-    /// Shared ranges, all objects of one together; and slices.
-    fn pools(&self, ledgers: &Ledgers) {
-        let mut shared: BTreeMap<String, (Cidr, u64)> = BTreeMap::new();
+        let (pools, slices) = (counted.pools, counted.slices);
+        self.forget(&mut counted);
+        (counted.pools, counted.slices) = (pools, slices);
         for ledger in ledgers.pools.iter() {
-            let Ok(range) = ledger.pool.spec.cidr() else { continue };
-            match ledger.node() {
-                Some(node) => {
-                    let labels =
-                        [("pool", network(ledger)), ("node", node.to_owned()), ("slice", range.to_string())];
-                    numbers(&self.slice_addresses, &labels, &range, ledger.used);
-                }
-                None => {
-                    shared.entry(first_object(ledger, range)).or_insert((range, 0)).1 += ledger.used;
-                }
-            }
+            self.ledger(&mut counted, &ledger.key().into(), Some(ledger));
         }
-        for (pool, (range, used)) in shared {
-            numbers(&self.pool_addresses, &[("pool", pool), ("range", range.to_string())], &range, used);
+        ledgers.slices.iter().for_each(|pool| self.slices(&pool.name_any(), Some(pool)));
+    }
+
+    fn forget(&self, counted: &mut Counted) {
+        *counted = Counted::default();
+        [&self.pool_addresses, &self.slice_addresses, &self.slices].into_iter().for_each(Family::clear);
+    }
+
+    /// Counts a ledger: a slice by itself, and all objects of a shared range together.
+    fn ledger(&self, counted: &mut Counted, name: &Arc<str>, ledger: Option<&Ledger>) {
+        match counted.ledgers.remove(name) {
+            Some(Numbered::Slice(labels)) => self.slice_addresses.uncount(&labels),
+            Some(Numbered::Shared(pool, used)) => self.share(counted, pool, None, used),
+            None => {}
+        }
+        let Some((ledger, range)) = ledger.and_then(|ledger| Some((ledger, ledger.pool.spec.cidr().ok()?)))
+        else {
+            return;
+        };
+        let numbered = if let Some(node) = ledger.node() {
+            let labels =
+                vec![("pool", network(ledger)), ("node", node.to_owned()), ("slice", range.to_string())];
+            self.slice_addresses.count(&labels, &range, ledger.used);
+            Numbered::Slice(labels)
+        } else {
+            let pool = first_object(ledger, range);
+            self.share(counted, pool.clone(), Some(range), ledger.used);
+            Numbered::Shared(pool, ledger.used)
+        };
+        counted.ledgers.insert(name.clone(), numbered);
+    }
+
+    /// An object of a shared range came, or is gone.
+    fn share(&self, counted: &mut Counted, pool: String, came: Option<Cidr>, used: u64) {
+        let labels = |range: &Cidr| vec![("pool", pool.clone()), ("range", range.to_string())];
+        let Some(range) = came.or_else(|| counted.shared.get(&pool).map(|shared| shared.0)) else { return };
+        let shared = counted.shared.entry(pool.clone()).or_insert((range, 0, 0));
+        let of = labels(&shared.0);
+        if came.is_some() {
+            (shared.1, shared.2) = (shared.1 + 1, shared.2 + used);
+        } else {
+            (shared.1, shared.2) = (shared.1.saturating_sub(1), shared.2.saturating_sub(used));
+        }
+        let (range, objects, used) = *shared;
+        if objects == 0 {
+            counted.shared.remove(&pool);
+            self.pool_addresses.uncount(&of);
+        } else {
+            self.pool_addresses.count(&of, &range, used);
         }
     }
 
-    fn slices(&self, ledgers: &Ledgers) {
-        for pool in ledgers.slices.iter() {
-            let slices = pool.status.iter().flat_map(|status| &status.allocations);
-            let (free, assigned): (Vec<_>, Vec<_>) = slices.partition(|slice| slice.node_name.is_empty());
-            for (state, count) in [("assigned", assigned.len()), ("free", free.len())] {
-                let labels = vec![("pool", pool.name_any()), ("state", state.to_owned())];
+    fn slices(&self, name: &str, pool: Option<&NodeSlicePool>) {
+        let slices = pool.and_then(|pool| pool.status.as_ref()).map(|status| status.allocations.as_slice());
+        let slices = slices.unwrap_or_default();
+        let free = slices.iter().filter(|slice| slice.node_name.is_empty()).count();
+        for (state, count) in [("assigned", slices.len() - free), ("free", free)] {
+            let labels = vec![("pool", name.to_owned()), ("state", state.to_owned())];
+            if pool.is_some() {
                 self.slices.get_or_create(&labels).set(float(count as u128));
+            } else {
+                self.slices.remove(&labels);
             }
         }
     }
 }
 
 impl Count for LedgerMetrics {
-    fn count(&self, world: &World, leads: bool, suspects: usize, now: Timestamp) {
-        self.observe(&world.ledgers, leads, suspects, now);
+    fn count(&self, world: &World, leads: bool, suspects: usize, _: Timestamp) {
+        self.observe(&world.ledgers, leads, suspects);
     }
 
     fn answered(&self, _: &dyn Operation, observation: &Observation) {
@@ -155,16 +210,94 @@ fn first_object(ledger: &Ledger, range: Cidr) -> String {
     }
 }
 
-fn numbers(family: &Numbers, labels: &[(&'static str, String)], range: &Cidr, used: u64) {
-    let free = range.size().saturating_sub(u128::from(used));
-    for (state, count) in [("used", u128::from(used)), ("free", free)] {
-        let mut labels = labels.to_vec();
-        labels.push(("state", state.to_owned()));
-        family.get_or_create(&labels).set(float(count));
+/// Addresses of a range, used and free.
+trait Addresses {
+    fn count(&self, labels: &Labels, range: &Cidr, used: u64);
+    fn uncount(&self, labels: &Labels);
+}
+
+impl Addresses for Numbers {
+    fn count(&self, labels: &Labels, range: &Cidr, used: u64) {
+        let free = range.size().saturating_sub(u128::from(used));
+        for (state, count) in [("used", u128::from(used)), ("free", free)] {
+            self.get_or_create(&in_state(labels, state)).set(float(count));
+        }
     }
+
+    fn uncount(&self, labels: &Labels) {
+        for state in ["used", "free"] {
+            self.remove(&in_state(labels, state));
+        }
+    }
+}
+
+fn in_state(labels: &Labels, state: &str) -> Labels {
+    labels.iter().cloned().chain([("state", state.to_owned())]).collect()
 }
 
 /// Metrics are floating-point numbers, large ones lose their last digits.
 fn float(count: u128) -> f64 {
     count.to_string().parse().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use tenure_api::whereabouts::{
+        Allocation, IPPool, IPPoolSpec, NodeSliceAllocation, NodeSlicePoolStatus, label,
+    };
+
+    use super::*;
+
+    fn text(metrics: &LedgerMetrics, ledgers: &Ledgers) -> String {
+        metrics.observe(ledgers, true, 0);
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    }
+
+    fn ledger(name: &str, range: &str, node: Option<&str>, records: usize, version: u64) -> Ledger {
+        let allocations = (1..=records).map(|key| (key.to_string(), Allocation::default())).collect();
+        let mut pool = IPPool::new(name, IPPoolSpec { range: range.to_owned(), allocations });
+        pool.labels_mut().extend(node.map(|node| (label::NODE.to_owned(), node.to_owned())));
+        (pool.metadata.uid, pool.metadata.resource_version) =
+            (Some(name.to_owned()), Some(version.to_string()));
+        Ledger::of(pool, true)
+    }
+
+    #[test]
+    fn counting_what_has_changed_gives_what_counting_everything_gives() {
+        let (mut ledgers, metrics) = (Ledgers::default(), LedgerMetrics::default());
+        ledgers.pools.finish();
+        ledgers.slices.finish();
+        let check =
+            |ledgers: &Ledgers| assert_eq!(text(&metrics, ledgers), text(&LedgerMetrics::default(), ledgers));
+        check(&ledgers);
+        ledgers.pools.apply(ledger("10.0.0.0-23", "10.0.0.0/23", None, 3, 1));
+        ledgers.pools.apply(ledger("10.0.0.0-23.1", "10.0.0.0/23", None, 2, 2));
+        ledgers.pools.apply(ledger("a-10.1.0.0-26", "10.1.0.0/26", Some("a"), 5, 3));
+        let slice = |node: &str| NodeSliceAllocation { node_name: node.to_owned(), ..Default::default() };
+        let mut pool = NodeSlicePool::new("net", tenure_api::whereabouts::NodeSlicePoolSpec::default());
+        pool.status =
+            Some(NodeSlicePoolStatus { allocations: vec![slice("a"), slice("")], ..Default::default() });
+        pool.metadata.uid = Some("net".to_owned());
+        ledgers.slices.apply(pool);
+        check(&ledgers);
+        assert!(text(&metrics, &ledgers).contains("range=\"10.0.0.0/23\",state=\"used\"} 5"));
+        ledgers.pools.apply(ledger("10.0.0.0-23", "10.0.0.0/23", None, 1, 4));
+        ledgers.pools.apply(ledger("a-10.1.0.0-26", "10.1.0.0/26", Some("b"), 6, 5));
+        check(&ledgers);
+        ledgers.pools.remove("10.0.0.0-23.1", "10.0.0.0-23.1");
+        ledgers.pools.remove("a-10.1.0.0-26", "a-10.1.0.0-26");
+        ledgers.slices.remove("net", "net");
+        check(&ledgers);
+        metrics.observe(&ledgers, false, 0);
+        check(&ledgers);
+        ledgers.pools.remove("10.0.0.0-23", "10.0.0.0-23");
+        check(&ledgers);
+    }
 }

@@ -1,28 +1,37 @@
-//! Slices: what the dialect decides, as writes, and no more often than something changes.
+//! Slices: what the dialect decides, as writes, for the ranges that something has changed about.
+//!
+//! A plan looks at each group of ranges that concern each other and in which something changed, was planned before, or is due. A group
+//! rests after one of its pools was written, so that a thousand nodes that join one after the other are not a thousand writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod groups;
+mod living;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
 use tenure_api::claims::SLICE_OWNER;
-use tenure_api::whereabouts::NodeSlicePool;
+use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Mark, PoolId, State};
 use tenure_whereabouts::slices::{
-    About, AttachmentDefinition, Event, Floating, HeldSpan, Inputs, SharedPool, SlicePlan, SliceWrite,
-    identify, network_of, networks, plan, see,
+    About, Definition, Event, Floating, Group, SlicePlan, SlicePool, SliceWrite, network_of, plan_group,
+    see_one,
 };
 
+use super::index::{Index, Names, News};
 use super::ledgers::Ledgers;
 use super::write::LedgerWrite;
-use crate::suspicions::Suspicions;
+use crate::cache::Known;
+use crate::changes::{Changed, Cursor};
 use crate::world::World;
 use crate::write::At;
+use groups::{Found, Groups, Member};
+use living::Living;
 
-/// A pool is written at most this often, so that a thousand nodes that join one after the other are not a thousand writes.
+/// A pool is written at most this often.
 const PACE: Duration = Duration::from_secs(1);
-/// Everything is thought through this often even if nothing that matters seems to have changed.
-const ANYWAY: Duration = Duration::from_secs(5);
 
 /// After so long everybody has heard that a slice was taken away.
 const LEFT_LONG_AGO: Duration = Duration::from_mins(10);
@@ -31,15 +40,15 @@ const LEFT_LONG_AGO: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub(super) struct SlicePlanner {
     namespace: String,
-    gone: Suspicions,
-    /// What was planned last, from which state of the world, and when.
-    last: Option<(u64, Timestamp)>,
-    writes: Vec<LedgerWrite>,
-    /// When each pool was last planned to be written, and as which version.
+    pools: Cursor,
+    groups: Groups,
+    living: Living,
+    /// Groups that rest, by when they have.
+    resting: BTreeMap<Timestamp, BTreeSet<Member>>,
+    /// When each pool was first planned to be written as it is, and as which version.
     pace: BTreeMap<String, (Timestamp, Option<String>)>,
-    wake: Option<Timestamp>,
     /// What was said of definitions that cannot be read.
-    refused: BTreeMap<String, String>,
+    refused: BTreeMap<Arc<str>, String>,
     events: Vec<Event>,
     /// What claims need.
     floating: BTreeMap<String, Floating>,
@@ -59,11 +68,11 @@ impl SlicePlanner {
     pub(super) fn new(namespace: &str, node_gone_after: Duration) -> Self {
         Self {
             namespace: namespace.to_owned(),
-            gone: Suspicions::lasting(node_gone_after),
-            last: None,
-            writes: Vec::new(),
+            pools: Cursor::default(),
+            groups: Groups::default(),
+            living: Living::new(node_gone_after),
+            resting: BTreeMap::new(),
             pace: BTreeMap::new(),
-            wake: None,
             refused: BTreeMap::new(),
             events: Vec::new(),
             floating: BTreeMap::new(),
@@ -74,33 +83,45 @@ impl SlicePlanner {
     /// What claims need from now on.
     pub(super) fn need(&mut self, floating: &BTreeMap<String, Floating>) {
         if self.floating != *floating {
+            let names = self.floating.keys().chain(floating.keys());
+            let other = names.filter(|name| self.floating.get(*name) != floating.get(*name));
+            self.groups.mark(other.map(|name| Member::Pool(name.as_str().into())));
             self.floating.clone_from(floating);
-            self.last = None;
         }
     }
 
-    /// The writes that slices need; those of the last plan if nothing has changed since.
-    pub(super) fn plan(&mut self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
+    /// The writes that slices need.
+    pub(super) fn plan(
+        &mut self,
+        world: &World,
+        index: &Index,
+        news: &News,
+        now: Timestamp,
+    ) -> Vec<LedgerWrite> {
+        self.note(world, index, news);
         if !world.ledgers.knows_slices() {
             return Vec::new();
         }
-        let changes = world.ledgers.changes();
-        let due = self.wake.is_some_and(|wake| wake <= now);
-        if let Some((seen, at)) = self.last
-            && seen == changes
-            && now.since(at) < ANYWAY
-            && !due
-        {
-            return self.writes.clone();
+        if self.living.look(world, now) {
+            self.groups.mark_asked();
         }
-        self.last = Some((changes, now));
-        self.writes = self.think(world, now);
-        self.writes.clone()
+        let later = self.resting.split_off(&now.plus(Duration::from_millis(1)));
+        let rested = std::mem::replace(&mut self.resting, later);
+        self.groups.mark(rested.into_values().flatten());
+        let mut writes = Vec::new();
+        for found in self.groups.take_dirty() {
+            match self.rests_until(world, &found, now) {
+                Some(until) => self.resting.entry(until).or_default().extend(found.members),
+                None => writes.extend(self.plan_group(world, index, &found, now)),
+            }
+        }
+        writes
     }
 
     /// When to plan again even if nothing is heard until then.
     pub(super) fn next(&self) -> Option<Timestamp> {
-        [self.wake, self.gone.next()].into_iter().flatten().min()
+        let rested = self.resting.first_key_value().map(|(until, _)| *until);
+        [rested, self.living.next()].into_iter().flatten().min()
     }
 
     /// What people should know and no write tells.
@@ -108,48 +129,109 @@ impl SlicePlanner {
         std::mem::take(&mut self.events)
     }
 
-    fn think(&mut self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
+    /// Takes in what has changed.
+    fn note(&mut self, world: &World, index: &Index, news: &News) {
+        let Ledgers { slices, pools, .. } = &world.ledgers;
+        let changed = slices.changed(&mut self.pools);
+        let definitions = &index.definitions;
+        let (of_pools, of_definitions, mut of_ledgers): (Names, Names, Names) = match changed {
+            Changed::Keys(keys) if !news.all => (keys, news.definitions.clone(), news.ledgers.clone()),
+            _ => {
+                self.groups = Groups::default();
+                self.living.look_at_all();
+                self.refused.retain(|key, _| definitions.contains_key(key));
+                let of_pools = slices.iter().map(|pool| pool.name_any().into()).collect();
+                let of_ledgers = pools.iter().map(|ledger| ledger.key().into()).collect();
+                (of_pools, definitions.keys().cloned().collect(), of_ledgers)
+            }
+        };
+        news.nodes.iter().for_each(|node| self.living.note(node));
+        for key in &of_definitions {
+            let definition = definitions.get(key);
+            self.groups.note_definition(key, definition, definitions);
+            self.say_refused(key, definition);
+        }
+        for name in &of_pools {
+            let pool = slices.get(name);
+            self.groups.note_pool(name, pool, definitions);
+            for node in self.living.note_pool(name, pool) {
+                of_ledgers.extend(index.ledgers_of(&node).cloned());
+            }
+        }
+        let is_node = |name: &str| self.living.is_node(world, name);
+        for name in &of_ledgers {
+            let ledger = pools.get(name);
+            let seen = ledger
+                .and_then(|ledger| see_one(&ledger.pool, &index.network_names, &is_node, || ledger.span));
+            let owned = ledger.is_some_and(|ledger| ledger.state() == State::Owned);
+            self.groups.note_ledger(name, seen, owned);
+        }
+    }
+
+    /// Until when a group rests, because one of its pools was written just now. The same version again is another attempt.
+    fn rests_until(&self, world: &World, found: &Found, now: Timestamp) -> Option<Timestamp> {
+        let rests = |name: &Arc<str>| {
+            let (last, of) = self.pace.get(&**name)?;
+            let version = world.ledgers.slices.get(name).and_then(ResourceExt::resource_version);
+            (*of != version && *last <= now && now.since(*last) < PACE).then(|| last.plus(PACE))
+        };
+        let pools = found.members.iter().filter_map(|member| match member {
+            Member::Pool(name) => Some(name),
+            Member::Definition(_) | Member::Shared(_) => None,
+        });
+        pools.filter_map(rests).max()
+    }
+
+    fn plan_group(
+        &mut self,
+        world: &World,
+        index: &Index,
+        found: &Found,
+        now: Timestamp,
+    ) -> Vec<LedgerWrite> {
         let ledgers = &world.ledgers;
-        let attachments: Vec<AttachmentDefinition> = ledgers
-            .attachments
-            .iter()
-            .filter(|it| it.says_something())
-            .map(|it| it.definition.clone())
-            .collect();
-        let nodes = self.living(world, now);
-        let (held, shared, owned) = seen(world, &attachments);
-        let pools: Vec<NodeSlicePool> = ledgers.slices.iter().cloned().collect();
-        let inputs = Inputs {
+        let (mut definitions, mut pools, mut shared) = (Vec::new(), Vec::new(), Vec::new());
+        for member in &found.members {
+            match member {
+                Member::Definition(key) => definitions.extend(index.definitions.get(key)),
+                Member::Shared(name) => shared.extend(self.groups.shared(name)),
+                Member::Pool(name) => {
+                    let known = ledgers.slices.get(name).zip(self.groups.facts(name));
+                    pools.extend(known.map(|(object, facts)| SlicePool { object, facts }));
+                }
+            }
+        }
+        let (held, owned) = self.groups.holders(found);
+        let SlicePlan { guards, writes, mut events, .. } = plan_group(&Group {
             namespace: &self.namespace,
-            attachments: &attachments,
-            flat: None,
-            nodes: &nodes,
+            definitions: &definitions,
+            nodes: &self.living.nodes,
             pools: &pools,
             held: &held,
             shared: &shared,
             owned: &owned,
             floating: &self.floating,
             now,
-        };
-        let plan = plan(&inputs);
-        self.say_refused(&plan);
-        self.wake = None;
-        // First of all nobody takes from a whole range that is cut.
-        if !plan.guards.is_empty() {
-            let guard = |pool| LedgerWrite::Guard { pool: Box::new(pool) };
-            return plan.guards.into_iter().map(guard).collect();
+        });
+        // Who asked first is decided by the clock of whoever stores definitions, which may be ahead.
+        let created = definitions.iter().map(|definition| definition.attachment.created);
+        if let Some(ahead) = created.filter(|created| *created > now).min() {
+            self.resting.entry(ahead).or_default().extend(found.members.iter().cloned());
         }
-        let SlicePlan { writes, mut events, .. } = plan;
+        if !guards.is_empty() || !writes.is_empty() {
+            self.groups.mark(found.members.iter().cloned());
+        }
+        // First of all nobody takes from a whole range that is cut.
+        if !guards.is_empty() {
+            return guards.into_iter().map(|pool| LedgerWrite::Guard { pool: Box::new(pool) }).collect();
+        }
         let mut due = Vec::new();
         for write in writes {
-            let write = match write {
+            due.extend(match write {
                 SliceWrite::Create(pool) | SliceWrite::Replace(pool) => {
-                    if !self.may_write(&pool, now) {
-                        continue;
-                    }
                     let name = pool.name_any();
-                    let gone = losers(ledgers, &pool, &nodes);
-                    let left = self.note_left(ledgers, &pool, &gone, now);
+                    self.note_write(&name, &pool, now);
+                    let (gone, left) = self.left_by(ledgers.slices.get(&name), &pool, now);
                     let events = events.extract_if(.., |event| event.pool == name).collect();
                     Some(LedgerWrite::Slices { pool, gone, left, events })
                 }
@@ -158,122 +240,82 @@ impl SlicePlanner {
                 }
                 SliceWrite::Seal { name } => mark(ledgers, &name, State::Sliced),
                 SliceWrite::Unseal { name } => mark(ledgers, &name, State::Unique),
-            };
-            due.extend(write);
+            });
         }
-        let names: BTreeSet<String> = pools.iter().map(ResourceExt::name_any).collect();
-        self.pace.retain(|name, (at, _)| names.contains(name) || now.since(*at) < PACE);
         due
     }
 
-    /// The nodes that live, or have not been missing for long enough. Those that have are kept from losing what their ledgers say
-    /// that they hand out of: ledgers are released after two observations of their own.
-    fn living(&mut self, world: &World, now: Timestamp) -> BTreeSet<String> {
-        let known = world.nodes().iter().map(ResourceExt::name_any);
-        let mut nodes: BTreeSet<String> = known.filter(|node| world.lives(node)).collect();
-        self.gone.look_again();
-        for node in world.ledgers.nodes_with_slices().into_iter().filter(|node| *node != SLICE_OWNER) {
-            // One that an administrator has declared out of service needs no rest.
-            let missing = !world.lives(node) && world.nodes().get(node).is_none();
-            if world.lives(node) || missing && !self.gone.suspect(node.to_owned(), now) {
-                nodes.insert(node.to_owned());
-            }
+    /// Notes when a pool was first planned to be written as it is.
+    fn note_write(&mut self, name: &str, pool: &NodeSlicePool, now: Timestamp) {
+        let version = pool.resource_version();
+        if self.pace.get(name).is_none_or(|(_, of)| *of != version) {
+            self.pace.retain(|_, (last, _)| *last <= now && now.since(*last) < PACE);
+            self.pace.insert(name.to_owned(), (now, version));
         }
-        nodes
     }
 
-    /// The ledgers of nodes that have left slices of this pool, with this write or not long ago, and are not given them again.
-    fn note_left(
+    /// The nodes that lose their slices of a pool because they are gone; and the ledgers of nodes that have left slices of it, with
+    /// this write or not long ago, and are not given them again.
+    fn left_by(
         &mut self,
-        ledgers: &Ledgers,
+        before: Option<&NodeSlicePool>,
         pool: &NodeSlicePool,
-        gone: &[String],
         now: Timestamp,
-    ) -> Vec<String> {
+    ) -> (Vec<String>, Vec<String>) {
         let name = pool.name_any();
-        let slices = |pool: &NodeSlicePool| -> BTreeSet<Left> {
-            let all = pool.status.iter().flat_map(|status| &status.allocations);
-            let left = all.map(|it| (name.clone(), it.node_name.clone(), it.slice_range.clone()));
-            left.map(|(pool, node, slice)| Left { pool, node, slice }).collect()
-        };
-        let before = ledgers.slices.get(&name).map(slices).unwrap_or_default();
         self.left.retain(|_, since| *since <= now && now.since(*since) < LEFT_LONG_AGO);
-        self.left.extend(before.into_iter().filter(|left| gone.contains(&left.node)).map(|left| (left, now)));
-        let given = slices(pool);
-        let left = self.left.keys().filter(|left| left.pool == name && !given.contains(left));
-        let ledger = |left: &Left| {
-            let id = PoolId::of_node(&network_of(pool), &left.node, left.slice.parse().ok()?);
-            id.name().ok()
+        let missing = before.into_iter().flat_map(slices).map(of_slice);
+        let missing = missing.filter(|(node, _)| *node != SLICE_OWNER && !self.living.nodes.contains(*node));
+        let missing: BTreeSet<(&str, &str)> = missing.collect();
+        if missing.is_empty() && !self.left.keys().any(|left| left.pool == name) {
+            return (Vec::new(), Vec::new());
+        }
+        let given: HashSet<(&str, &str)> = slices(pool).map(of_slice).collect();
+        let nodes: HashSet<&str> = given.iter().map(|(node, _)| *node).collect();
+        let mut gone = BTreeSet::new();
+        for (node, slice) in missing.into_iter().filter(|(node, _)| !nodes.contains(node)) {
+            gone.insert(node.to_owned());
+            let left = Left { pool: name.clone(), node: node.to_owned(), slice: slice.to_owned() };
+            self.left.insert(left, now);
+        }
+        let network = network_of(pool);
+        let ledger =
+            |left: &Left| PoolId::of_node(&network, &left.node, left.slice.parse().ok()?).name().ok();
+        let is_left = |left: &&Left| !given.contains(&(left.node.as_str(), left.slice.as_str()));
+        let left = self.left.keys().filter(|left| left.pool == name).filter(is_left).filter_map(ledger);
+        (gone.into_iter().collect(), left.collect())
+    }
+
+    /// Says that a definition cannot be read, once.
+    fn say_refused(&mut self, key: &Arc<str>, definition: Option<&Definition>) {
+        let Some(message) = definition.and_then(Definition::refusal) else {
+            self.refused.remove(key);
+            return;
         };
-        left.filter_map(ledger).collect()
-    }
-
-    /// Whether it is this pool's turn. The same version again is another attempt of the same write.
-    fn may_write(&mut self, pool: &NodeSlicePool, now: Timestamp) -> bool {
-        let (name, version) = (pool.name_any(), pool.resource_version());
-        if let Some((last, of)) = self.pace.get(&name)
-            && *of != version
-            && now.since(*last) < PACE
-        {
-            let next = last.plus(PACE);
-            self.wake = Some(self.wake.map_or(next, |wake| wake.min(next)));
-            return false;
+        if self.refused.get(key).is_some_and(|said| said == message) {
+            return;
         }
-        self.pace.insert(name, (now, version));
-        true
-    }
-
-    /// Definitions that cannot be read, once each.
-    fn say_refused(&mut self, plan: &SlicePlan) {
-        for (attachment, message) in &plan.refused {
-            if self.refused.get(attachment) == Some(message) {
-                continue;
-            }
-            let (namespace, name) = attachment.split_once('/').unwrap_or_default();
-            tracing::warn!(attachment, message, "an attachment definition cannot be read");
-            self.events.push(Event {
-                pool: String::new(),
-                about: About::Attachment(namespace.to_owned(), name.to_owned()),
-                reason: "Refused",
-                message: message.clone(),
-            });
-        }
-        self.refused.clone_from(&plan.refused);
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        tracing::warn!(attachment = &**key, message, "an attachment definition cannot be read");
+        self.events.push(Event {
+            pool: String::new(),
+            about: About::Attachment(namespace.to_owned(), name.to_owned()),
+            reason: "Refused",
+            message: message.to_owned(),
+        });
+        self.refused.insert(key.clone(), message.to_owned());
     }
 }
 
-/// What nodes hold, which ranges are used as a whole, and which slices are handed out of.
-type Seen = (Vec<HeldSpan>, Vec<SharedPool>, Vec<PoolId>);
-
-/// What ledgers say.
-fn seen(world: &World, attachments: &[AttachmentDefinition]) -> Seen {
-    let networks = networks(attachments, None);
-    let with_slices = world.ledgers.nodes_with_slices();
-    let is_node = |name: &str| world.nodes().get(name).is_some() || with_slices.contains(name);
-    let whole = world.ledgers.pools.iter().filter(|ledger| ledger.whole).map(|ledger| &ledger.pool);
-    let (mut held, shared) = see(whole, &networks, is_node);
-    for ledger in world.ledgers.pools.iter().filter(|ledger| !ledger.whole) {
-        if let Some((first, last)) = ledger.span
-            && let Some(id) = identify(&ledger.pool, &networks, &is_node)
-        {
-            held.push(HeldSpan { network: id.network, node: id.node, first, last });
-        }
-    }
-    let owned = world.ledgers.pools.iter().filter(|ledger| ledger.state() == State::Owned);
-    let owned = owned.filter_map(|ledger| identify(&ledger.pool, &networks, &is_node)).collect();
-    (held, shared, owned)
+/// The slices of a pool that have a node.
+fn slices(pool: &NodeSlicePool) -> impl Iterator<Item = &NodeSliceAllocation> {
+    let all = pool.status.iter().flat_map(|status| &status.allocations);
+    all.filter(|slice| !slice.node_name.is_empty())
 }
 
-/// The nodes that have a slice of this pool, and lose it because they are gone.
-fn losers(ledgers: &Ledgers, pool: &NodeSlicePool, living: &BTreeSet<String>) -> Vec<String> {
-    let nodes = |pool: &NodeSlicePool| -> BTreeSet<String> {
-        let slices = pool.status.iter().flat_map(|status| &status.allocations);
-        slices.map(|slice| slice.node_name.clone()).filter(|node| !node.is_empty()).collect()
-    };
-    let before = ledgers.slices.get(&pool.name_any()).map(nodes).unwrap_or_default();
-    let nodes = nodes(pool);
-    let lost = before.difference(&nodes).filter(|node| *node != SLICE_OWNER);
-    lost.filter(|node| !living.contains(*node)).cloned().collect()
+/// The node and the slice.
+fn of_slice(slice: &NodeSliceAllocation) -> (&str, &str) {
+    (&slice.node_name, &slice.slice_range)
 }
 
 fn mark(ledgers: &Ledgers, name: &str, state: State) -> Option<LedgerWrite> {

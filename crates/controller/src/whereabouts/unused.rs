@@ -2,38 +2,50 @@
 //!
 //! Ledgers of nodes that live are left alone: the node's agent writes them. Those of missing nodes go by the rule of
 //! [`crate::release`]: two observations, a rest between them, and a mark that the node's agent removes if it lives.
+//!
+//! A plan looks at the pods that changed or that a changed record or reservation names, at the ledgers that changed or whose node
+//! did, and at what is due.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod records;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
 use tenure_api::release::mark_of;
-use tenure_api::whereabouts::{IPPool, OverlappingRangeIPReservation};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Act, Request, State};
-use tenure_whereabouts::reconcile::{Inputs, LivingPod, Patience, Reconciler, Unused};
-use tenure_whereabouts::slices::{identify, network_of_ledger, networks};
+use tenure_whereabouts::reconcile::{Patience, Reconciler, Unused};
+use tenure_whereabouts::slices::{identify, network_of_ledger};
 
+use super::index::{Index, Names, News};
 use super::ledgers::Ledger;
 use super::write::{LedgerWrite, Rest};
+use crate::cache::Known;
+use crate::changes::{Changed, Cursor};
 use crate::release::{Releases, Step, mark_at};
 use crate::world::World;
 use crate::write::At;
+use records::{Records, reservations};
 
-/// How often is looked, at least.
-const LOOK: Duration = Duration::from_secs(10);
 /// So many records of one ledger go with one write: each of their pods is looked at.
 const AT_ONCE: usize = 128;
 
 /// Plans what goes.
 #[derive(Debug)]
 pub(super) struct UnusedPlanner {
-    /// How often is looked.
-    interval: Duration,
     reconciler: Reconciler,
+    records: Records,
+    /// Whether `records` has everything.
+    knows: bool,
+    pods: Cursor,
+    reservations: Cursor,
+    /// What has been suspect for long enough, by pod.
+    due: BTreeMap<Arc<str>, Unused>,
     gone: Releases,
-    looked: Option<Timestamp>,
-    due: Unused,
+    /// Ledgers of nodes about which something was planned.
+    again: Names,
     /// How long what is freed rests.
     rest: Duration,
 }
@@ -41,32 +53,39 @@ pub(super) struct UnusedPlanner {
 impl UnusedPlanner {
     pub(super) fn new(patience: Duration, node_gone_after: Duration, rest: Duration) -> Self {
         Self {
-            interval: LOOK.min(patience / 4),
             reconciler: Reconciler::new(Patience { between: patience }),
+            records: Records::default(),
+            knows: false,
+            pods: Cursor::default(),
+            reservations: Cursor::default(),
+            due: BTreeMap::new(),
             gone: Releases::resting(node_gone_after),
-            looked: None,
-            due: Unused::default(),
+            again: Names::new(),
             rest,
         }
     }
 
     /// The writes that release what nobody uses.
-    pub(super) fn plan(&mut self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
+    pub(super) fn plan(
+        &mut self,
+        world: &World,
+        index: &Index,
+        news: &News,
+        now: Timestamp,
+    ) -> Vec<LedgerWrite> {
         let mut writes = Vec::new();
         if world.ledgers.knows_use() {
-            if self.looked.is_none_or(|looked| looked > now || now.since(looked) >= self.interval) {
-                self.due = self.look(world, now);
-                self.looked = Some(now);
-            }
+            self.look(world, index, news, now);
             writes.extend(self.forget(world, now));
             writes.extend(self.unreserve(world));
         } else {
             // What was seen before pods were out of sight is no first look.
-            (self.looked, self.due) = (None, Unused::default());
+            self.knows = false;
+            self.due.clear();
             self.reconciler.forget();
         }
         if world.ledgers.pools.is_complete() && world.nodes().is_complete() {
-            writes.extend(self.of_gone_nodes(world, now));
+            writes.extend(self.of_gone_nodes(world, news, now));
         }
         writes
     }
@@ -78,33 +97,58 @@ impl UnusedPlanner {
 
     /// When to look again even if nothing is heard until then.
     pub(super) fn next(&self) -> Option<Timestamp> {
-        let look = self.looked.filter(|_| self.suspects() > 0).map(|looked| looked.plus(self.interval));
-        [look, self.gone.next()].into_iter().flatten().min()
+        [self.reconciler.next(), self.gone.next()].into_iter().flatten().min()
     }
 
-    fn look(&mut self, world: &World, now: Timestamp) -> Unused {
-        let pools: Vec<&IPPool> = ours(world).map(|ledger| &ledger.pool).collect();
-        let reservations: Vec<&OverlappingRangeIPReservation> = world.ledgers.reservations.iter().collect();
-        let records = pools.iter().flat_map(|pool| pool.spec.allocations.values());
-        let podrefs: BTreeSet<&str> = records
-            .map(|record| record.podref.as_str())
-            .chain(reservations.iter().map(|reservation| reservation.spec.podref.as_str()))
-            .collect();
-        let pods: BTreeMap<String, LivingPod> = podrefs
-            .into_iter()
-            .filter_map(|podref| Some((podref.to_owned(), world.ledgers.pods.get(podref)?)))
-            .collect();
-        self.reconciler.look(Inputs { pools: &pools, reservations: &reservations, pods: &pods, now })
+    /// Looks at the pods that something has changed about, or at all.
+    fn look(&mut self, world: &World, index: &Index, news: &News, now: Timestamp) {
+        let pods = world.ledgers.pods.changed(&mut self.pods);
+        let reserved = world.ledgers.reservations.changed(&mut self.reservations);
+        let mut look: Names = self.reconciler.due(now).map(Arc::from).collect();
+        match (pods, reserved) {
+            (Changed::Keys(pods), Changed::Keys(reserved)) if self.knows && !news.all => {
+                // One that was read because its node is gone has not changed since it was last heard of.
+                for name in news.ledgers.iter().chain(&self.again) {
+                    let ours = world.ledgers.pools.get(name).filter(|ledger| is_ours(world, index, ledger));
+                    self.records.note_ledger(name, ours.map(|ledger| &ledger.pool));
+                }
+                for name in &reserved {
+                    let podref = world.ledgers.reservations.get(name).map(|it| it.spec.podref.as_str());
+                    self.records.note_reservation(name, podref);
+                }
+                look.extend(pods);
+            }
+            _ => {
+                (self.records, self.knows) = (Records::default(), true);
+                for ledger in world.ledgers.pools.iter().filter(|ledger| is_ours(world, index, ledger)) {
+                    self.records.note_ledger(&ledger.key().into(), Some(&ledger.pool));
+                }
+                for (name, podref) in reservations(world) {
+                    self.records.note_reservation(&name, Some(podref));
+                }
+                self.due.clear();
+                look.extend(self.reconciler.suspected().map(Arc::from));
+                look.extend(self.records.pods().cloned());
+            }
+        }
+        look.extend(self.records.changed());
+        for podref in look {
+            let unused = self.reconciler.look_at(&podref, &self.records.of_pod(world, &podref), now);
+            if unused == Unused::default() {
+                self.due.remove(&podref);
+            } else {
+                self.due.insert(podref, unused);
+            }
+        }
     }
 
     /// Records that have been suspect for long enough and are still there, ledger by ledger.
     fn forget(&self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
         let mut by_object: BTreeMap<&str, Vec<Request>> = BTreeMap::new();
-        for request in &self.due.records {
-            let Act::Forget { object, key, record } = &request.act else { continue };
-            let known = world.ledgers.pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
+        for request in self.due.values().flat_map(|unused| &unused.records) {
+            let Act::Forget { object, .. } = &request.act else { continue };
             let records = by_object.entry(object).or_default();
-            if known == Some(record) && records.len() < AT_ONCE {
+            if is_there(world, request) && records.len() < AT_ONCE {
                 records.push(request.clone());
             }
         }
@@ -127,73 +171,80 @@ impl UnusedPlanner {
     }
 
     fn unreserve(&self, world: &World) -> Vec<LedgerWrite> {
-        let due = self.due.reservations.iter().filter_map(|(name, uid)| {
+        // A record takes its reservation along.
+        let unrecorded =
+            self.due.values().filter(|unused| !unused.records.iter().any(|it| is_there(world, it)));
+        let due = unrecorded.flat_map(|unused| &unused.reservations).filter_map(|(name, uid)| {
             let known = world.ledgers.reservations.get(name).filter(|known| known.uid() == *uid)?;
             let podref = known.spec.podref.clone();
-            // A record takes its reservation along.
-            let recorded = self.forget_is_due(world, &podref);
             let pod = world.ledgers.pods.get(&podref);
-            (!recorded).then(|| LedgerWrite::Unreserve { reservation: At::of(known), podref, pod })
+            Some(LedgerWrite::Unreserve { reservation: At::of(known), podref, pod })
         });
         due.collect()
     }
 
-    /// Whether a record of the pod is still to be released.
-    fn forget_is_due(&self, world: &World, podref: &str) -> bool {
-        self.due.records.iter().filter(|request| request.who.podref == podref).any(|request| {
-            let Act::Forget { object, key, record } = &request.act else { return false };
-            let known = world.ledgers.pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
-            known == Some(record)
-        })
-    }
-
     /// Ledgers of missing nodes: read where their records are not known, marked, and deleted after the rest when they are empty.
-    fn of_gone_nodes(&mut self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
-        self.gone.look_again();
+    fn of_gone_nodes(&mut self, world: &World, news: &News, now: Timestamp) -> Vec<LedgerWrite> {
+        let mut look = std::mem::take(&mut self.again);
+        if news.all {
+            self.gone.look_again();
+            look = world.ledgers.pools.iter().map(|ledger| ledger.key().into()).collect();
+        } else {
+            look.extend(news.ledgers.iter().cloned());
+            look.extend(self.gone.due(now).map(Arc::from));
+            look.iter().for_each(|name| self.gone.look_again_at(name));
+        }
         let mut writes = Vec::new();
-        for ledger in world.ledgers.pools.iter() {
-            let Some(node) = ledger.node().map(str::to_owned) else { continue };
-            let (pool, mark) = (At::of(&ledger.pool), mark_of(&ledger.pool));
-            if world.lives(&node) {
-                if mark.is_some() {
-                    writes.push(LedgerWrite::MarkLedger { pool, node, mark: None });
-                }
-                continue;
-            }
-            if !ledger.whole {
-                writes.push(LedgerWrite::Read { pool });
-                continue;
-            }
-            if !matches!(ledger.state(), State::Owned | State::Unique) {
-                continue;
-            }
-            // One that an administrator has declared out of service needs no mark and no rest.
-            let step = match world.nodes().get(&node) {
-                Some(_) => Step::Release,
-                None => self.gone.step(&ledger.pool.uid().unwrap_or_default(), mark, now),
-            };
-            let empty = ledger.used == 0 && ledger.pool.spec.allocations.is_empty();
-            match step {
-                Step::Mark => {
-                    writes.push(LedgerWrite::MarkLedger { pool, node, mark: Some(mark_at(now)) });
-                }
-                Step::Release if empty => writes.push(LedgerWrite::DropLedger { pool, node }),
-                Step::Wait | Step::Release => {}
+        for name in look {
+            let write = world.ledgers.pools.get(&name).and_then(|ledger| self.of_node(world, ledger, now));
+            if let Some(write) = write {
+                self.again.insert(name);
+                writes.push(write);
             }
         }
         writes
     }
+
+    fn of_node(&mut self, world: &World, ledger: &Ledger, now: Timestamp) -> Option<LedgerWrite> {
+        let (node, mark) = (ledger.node()?, mark_of(&ledger.pool));
+        let (pool, owner) = (|| At::of(&ledger.pool), || node.to_owned());
+        if world.lives(node) {
+            return mark.map(|_| LedgerWrite::MarkLedger { pool: pool(), node: owner(), mark: None });
+        }
+        if !ledger.whole {
+            return Some(LedgerWrite::Read { pool: pool() });
+        }
+        if !matches!(ledger.state(), State::Owned | State::Unique) {
+            return None;
+        }
+        // One that an administrator has declared out of service needs no mark and no rest.
+        let step = match world.nodes().get(node) {
+            Some(_) => Step::Release,
+            None => self.gone.step(&ledger.key(), mark, now),
+        };
+        let empty = ledger.used == 0 && ledger.pool.spec.allocations.is_empty();
+        match step {
+            Step::Mark => {
+                let mark = Some(mark_at(now));
+                Some(LedgerWrite::MarkLedger { pool: pool(), node: owner(), mark })
+            }
+            Step::Release if empty => Some(LedgerWrite::DropLedger { pool: pool(), node: owner() }),
+            Step::Wait | Step::Release => None,
+        }
+    }
 }
 
-/// The ledgers that the controller may write: all but those of nodes that live.
-fn ours(world: &World) -> impl Iterator<Item = &Ledger> {
-    let attachments: Vec<_> = world.ledgers.attachments.iter().map(|it| it.definition.clone()).collect();
-    let networks = networks(&attachments, None);
-    world.ledgers.pools.iter().filter(|ledger| ledger.whole).filter(move |ledger| {
-        let lives = |node: &str| world.lives(node);
-        let of = ledger.node().map(str::to_owned).or_else(|| {
-            identify(&ledger.pool, &networks, &lives).map(|id| id.node).filter(|node| !node.is_empty())
-        });
-        of.is_none_or(|node| !lives(&node))
-    })
+/// Whether the record that is to be released is still what it was.
+fn is_there(world: &World, request: &Request) -> bool {
+    let Act::Forget { object, key, record } = &request.act else { return false };
+    let known = world.ledgers.pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
+    known == Some(record)
+}
+
+/// Whether the controller may write a ledger: all but those of nodes that live.
+fn is_ours(world: &World, index: &Index, ledger: &Ledger) -> bool {
+    let lives = |node: &str| world.lives(node);
+    let of = || identify(&ledger.pool, &index.network_names, &lives).map(|id| id.node);
+    let of = ledger.node().map(str::to_owned).or_else(of).filter(|node| !node.is_empty());
+    ledger.whole && of.is_none_or(|node| !lives(&node))
 }

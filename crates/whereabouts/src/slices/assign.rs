@@ -1,21 +1,20 @@
 //! Whose slice is whose.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 
 use tenure_api::claims::SLICE_OWNER;
-use tenure_api::whereabouts::NodeSlicePool;
 use tenure_ipam::Cidr;
 
-use super::Inputs;
 use super::desired::Desired;
+use super::{Group, SlicePool};
 
 /// Slices and their nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Assigned {
+pub(super) struct Assigned<'a> {
     /// For each slice, in their order, its node; empty when it has none.
-    pub(super) nodes: Vec<String>,
+    pub(super) nodes: Vec<&'a str>,
     /// Nodes that live and have none, by name.
-    pub(super) without: Vec<String>,
+    pub(super) without: Vec<&'a str>,
     /// Slices that wait until what is held in them is released.
     pub(super) waiting: usize,
 }
@@ -38,46 +37,51 @@ impl Give {
     }
 }
 
-pub(super) fn assign(
-    inputs: &Inputs<'_>,
+pub(super) fn assign<'a>(
+    inputs: &Group<'a>,
     pool: &Desired<'_>,
-    known: Option<&NodeSlicePool>,
+    known: Option<SlicePool<'a>>,
     give: Give,
-) -> Assigned {
+) -> Assigned<'a> {
     let give_away = give == Give::All;
     let count = usize::try_from(pool.cut.count()).unwrap_or(0);
-    let mut nodes = vec![String::new(); count];
-    let mut served: BTreeSet<&str> = BTreeSet::new();
-    let holders = holders(inputs, pool);
-    let holds = |slice: usize, node: &str| holders.get(&slice).is_some_and(|all| all.contains(node));
-    let floating = inputs.floating.get(&pool.name).cloned().unwrap_or_default();
+    let mut nodes = vec![""; count];
+    let mut served: HashSet<&str> = HashSet::with_capacity(inputs.nodes.len());
+    let holders = Holders::of(inputs, pool);
+    let floating = inputs.floating.get(pool.name).cloned().unwrap_or_default();
     let named =
         |slice: usize| pool.cut.get(slice as u128).is_some_and(|cidr| floating.slices.contains(&cidr));
 
     // Who has one keeps it, while it lives or holds something.
-    let present = known.and_then(|known| known.status.as_ref()).map(|status| status.allocations.as_slice());
+    let present = known.and_then(|known| known.object.status.as_ref());
+    let in_order = known.is_some_and(|known| known.facts.in_order && known.facts.cut == Some(pool.cut));
     let mut displaced: Vec<&str> = Vec::new();
     let mut left: BTreeSet<usize> = BTreeSet::new();
-    for slice in present.unwrap_or_default().iter().filter(|slice| !slice.node_name.is_empty()) {
+    // How many of those who live have one.
+    let mut living = 0;
+    let given = present.into_iter().flat_map(|status| &status.allocations).enumerate();
+    for (index, slice) in given.filter(|(_, slice)| !slice.node_name.is_empty()) {
         let node = slice.node_name.as_str();
-        let place = slice.slice_range.parse::<Cidr>().ok().and_then(|cidr| pool.cut.index_of(&cidr));
-        let place = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < count);
+        let place = || {
+            let cidr = slice.slice_range.parse::<Cidr>().ok()?;
+            usize::try_from(pool.cut.index_of(&cidr)?).ok().filter(|place| *place < count)
+        };
+        let place = if in_order { Some(index) } else { place() };
         if node == SLICE_OWNER {
             // Claims may have many, and each is kept for its own sake.
             if let Some(place) = place.filter(|place| nodes[*place].is_empty())
-                && (holds(place, node) || named(place))
+                && (holders.has(place, node) || named(place))
             {
-                node.clone_into(&mut nodes[place]);
+                nodes[place] = node;
             }
             continue;
         }
         let lives = inputs.nodes.contains(node);
+        let keeps = |place: usize| nodes[place].is_empty() && (lives || holders.has(place, node));
         match place {
-            Some(place)
-                if nodes[place].is_empty() && !served.contains(node) && (lives || holds(place, node)) =>
-            {
-                node.clone_into(&mut nodes[place]);
-                served.insert(node);
+            Some(place) if keeps(place) && served.insert(node) => {
+                nodes[place] = node;
+                living += usize::from(lives);
             }
             _ if lives => displaced.push(node),
             _ => left.extend(place),
@@ -86,25 +90,25 @@ pub(super) fn assign(
 
     // What is held in a slice without a node keeps it for its holder, or keeps it back.
     let mut kept_back: BTreeSet<usize> = BTreeSet::new();
-    for (&slice, all) in &holders {
+    for all in holders.by_slice() {
+        let slice = all[0].0;
         if nodes.get(slice).is_none_or(|node| !node.is_empty()) {
             continue;
         }
-        let mut all = all.iter().copied();
-        match (all.next(), all.next()) {
-            (Some(SLICE_OWNER), None) if give != Give::Nothing => SLICE_OWNER.clone_into(&mut nodes[slice]),
+        match all {
+            [(_, SLICE_OWNER)] if give != Give::Nothing => nodes[slice] = SLICE_OWNER,
             // What is held there is of another pool, where this one must not be cut.
-            (Some(only), None) if !served.contains(only) && give != Give::Nothing => {
-                only.clone_into(&mut nodes[slice]);
-                served.insert(only);
+            [(_, only)] if give != Give::Nothing && served.insert(only) => {
+                nodes[slice] = only;
+                living += usize::from(inputs.nodes.contains(*only));
             }
             _ => {
                 kept_back.insert(slice);
             }
         }
     }
-    let lives = |node: &String| node == SLICE_OWNER || inputs.nodes.contains(node);
-    let dead = nodes.iter().filter(|node| !node.is_empty() && !lives(node)).count();
+    let has_node = |node: &&&str| !node.is_empty() && **node != SLICE_OWNER;
+    let dead = nodes.iter().filter(has_node).count() - living;
     let waiting = kept_back.len() + dead;
     // What a node has left is given to another with a later write: a node that is taking its slice says so first and looks then
     // whether it still has it, so that one of the two sees the other.
@@ -112,20 +116,22 @@ pub(super) fn assign(
 
     // What claims ask for by name.
     if give_away {
-        for slice in (0..count).filter(|slice| !kept_back.contains(slice)) {
-            if nodes[slice].is_empty() && named(slice) {
-                SLICE_OWNER.clone_into(&mut nodes[slice]);
+        let asked = floating.slices.iter().filter_map(|cidr| usize::try_from(pool.cut.index_of(cidr)?).ok());
+        for slice in asked.filter(|slice| !kept_back.contains(slice)) {
+            if nodes.get(slice).is_some_and(|node| node.is_empty()) {
+                nodes[slice] = SLICE_OWNER;
             }
         }
     }
 
     // The rest, lowest slice first: to those who had one before it was cut anew, then by name.
-    let mut seen = BTreeSet::new();
-    let line: Vec<&str> = displaced
-        .into_iter()
-        .chain(inputs.nodes.iter().map(String::as_str))
-        .filter(|node| !served.contains(node) && seen.insert(*node))
-        .collect();
+    let mut line: Vec<&str> = Vec::new();
+    if living < inputs.nodes.len() {
+        let mut unserved: Vec<&str> =
+            inputs.nodes.iter().map(String::as_str).filter(|node| !served.contains(node)).collect();
+        unserved.sort_unstable();
+        line.extend(displaced.into_iter().chain(unserved).filter(|node| served.insert(node)));
+    }
     let mut without = Vec::new();
     let usable =
         |slice: &usize| pool.cut.get(*slice as u128).is_some_and(|cidr| pool.range.within(cidr).is_some());
@@ -134,8 +140,8 @@ pub(super) fn assign(
         let next =
             if give_away { free.find(|slice| nodes[*slice].is_empty() && usable(slice)) } else { None };
         match next {
-            Some(slice) => node.clone_into(&mut nodes[slice]),
-            None => without.push(node.to_owned()),
+            Some(slice) => nodes[slice] = node,
+            None => without.push(node),
         }
     }
     if give_away {
@@ -145,34 +151,46 @@ pub(super) fn assign(
             .take(floating.more)
             .collect::<Vec<_>>()
         {
-            SLICE_OWNER.clone_into(&mut nodes[slice]);
+            nodes[slice] = SLICE_OWNER;
         }
     }
-    without.sort();
+    without.sort_unstable();
     Assigned { nodes, without, waiting }
 }
 
-/// Who holds addresses in which slice, or may at any time: its ledger says that it hands out of it.
-fn holders<'a>(inputs: &Inputs<'a>, pool: &Desired<'_>) -> BTreeMap<usize, BTreeSet<&'a str>> {
-    let whole = pool.cut.whole();
-    let mut holders: BTreeMap<usize, BTreeSet<&'a str>> = BTreeMap::new();
-    let held = inputs.held.iter().filter(|span| span.network == pool.network);
-    let owned = inputs.owned.iter().filter(|id| id.network == pool.network && !id.node.is_empty());
-    let spans = held
-        .map(|span| (span.first, span.last, &span.node))
-        .chain(owned.map(|id| (id.range.first(), id.range.last(), &id.node)));
-    for (first, last, node) in spans {
-        if first.family() != whole.family() || last < whole.first() || first > whole.last() {
-            continue;
-        }
-        let (first, last) = (first.max(whole.first()), last.min(whole.last()));
-        let index =
-            |address| pool.cut.index_of_address(address).and_then(|index| usize::try_from(index).ok());
-        if let (Some(first), Some(last)) = (index(first), index(last)) {
-            for slice in first..=last {
-                holders.entry(slice).or_default().insert(node);
+/// Who holds addresses in which slice, or may at any time: its ledger says that it hands out of it. By slice, each once.
+struct Holders<'a>(Vec<(usize, &'a str)>);
+
+impl<'a> Holders<'a> {
+    fn of(inputs: &Group<'a>, pool: &Desired<'_>) -> Self {
+        let whole = pool.cut.whole();
+        let held = inputs.held.iter().filter(|span| span.network == pool.network);
+        let owned = inputs.owned.iter().filter(|id| id.network == pool.network && !id.node.is_empty());
+        let spans = held
+            .map(|span| (span.first, span.last, span.node.as_str()))
+            .chain(owned.map(|id| (id.range.first(), id.range.last(), id.node.as_str())));
+        let mut holders = Vec::new();
+        for (first, last, node) in spans {
+            if first.family() != whole.family() || last < whole.first() || first > whole.last() {
+                continue;
+            }
+            let (first, last) = (first.max(whole.first()), last.min(whole.last()));
+            let index =
+                |address| pool.cut.index_of_address(address).and_then(|index| usize::try_from(index).ok());
+            if let (Some(first), Some(last)) = (index(first), index(last)) {
+                holders.extend((first..=last).map(|slice| (slice, node)));
             }
         }
+        holders.sort_unstable();
+        holders.dedup();
+        Self(holders)
     }
-    holders
+
+    fn has(&self, slice: usize, node: &str) -> bool {
+        self.0.binary_search(&(slice, node)).is_ok()
+    }
+
+    fn by_slice(&self) -> impl Iterator<Item = &[(usize, &'a str)]> {
+        self.0.chunk_by(|one, other| one.0 == other.0)
+    }
 }

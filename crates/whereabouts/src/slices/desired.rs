@@ -7,7 +7,7 @@ use tenure_api::names::NameError;
 use tenure_api::whereabouts::{NodeSlicePool, pool_name, slice_pool_name};
 use tenure_ipam::Slices;
 
-use super::{AttachmentDefinition, Inputs, SlicePlan};
+use super::{AttachmentDefinition, Group, SlicePlan};
 use crate::config::{Arguments, Config, ConfigError, RangeConfig, networks_of};
 use crate::ledger::PoolId;
 
@@ -24,15 +24,108 @@ pub struct Conflict {
     pub message: String,
 }
 
+/// An attachment definition, and what it asks for.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// The definition.
+    pub attachment: AttachmentDefinition,
+    /// The `network_name`s of all of our networks in it, sliced or not.
+    pub networks: BTreeSet<String>,
+    /// What it asks for, or why it cannot be read.
+    asks: Result<Asks, String>,
+}
+
+/// What a definition asks for.
+#[derive(Clone, Debug, Default)]
+struct Asks {
+    pools: Vec<AskedPool>,
+    /// Ranges that it asks for whole, and whether it heeds other ranges of the network.
+    whole: Vec<(PoolId, bool)>,
+}
+
+/// A pool that a definition asks for.
+#[derive(Clone, Debug)]
+struct AskedPool {
+    name: String,
+    network: String,
+    range: RangeConfig,
+    cut: Slices,
+    size: String,
+}
+
+impl Definition {
+    /// Reads a definition; `flat` is the cluster's flat file, if there is one.
+    pub fn read(attachment: AttachmentDefinition, flat: Option<&Value>) -> Self {
+        let mut networks = BTreeSet::new();
+        let asks = match networks_of(&attachment.config, &attachment.name) {
+            Err(refusal) => Err(refusal.to_string()),
+            Ok(found) => found.iter().fold(Ok(Asks::default()), |asks, network| {
+                match Config::load(network, flat, &Arguments::default()) {
+                    Ok(config) => {
+                        networks.extend(Some(config.network.clone()).filter(|network| !network.is_empty()));
+                        asks.and_then(|asks| asks.and(&config))
+                    }
+                    Err(ConfigError::Other { .. }) => asks,
+                    Err(error) => asks.and_then(|_| Err(error.to_string())),
+                }
+            }),
+        };
+        Self { attachment, networks, asks }
+    }
+
+    /// Why it cannot be read.
+    pub fn refusal(&self) -> Option<&str> {
+        self.asks.as_ref().err().map(String::as_str)
+    }
+
+    /// The names of the pools that it asks for or, if it cannot be read, may mean.
+    pub fn pool_names(&self) -> BTreeSet<String> {
+        match &self.asks {
+            Ok(asks) => asks.pools.iter().map(|pool| pool.name.clone()).collect(),
+            Err(_) => names_meant(&self.attachment),
+        }
+    }
+
+    /// The ranges of a pool that it asks for.
+    pub fn ranges_of(&self, pool: &str) -> impl Iterator<Item = PoolId> {
+        let asked = self.asks.iter().flat_map(|asks| &asks.pools).filter(move |asked| asked.name == pool);
+        asked.map(|asked| PoolId::shared(&asked.network, asked.cut.whole()))
+    }
+
+    /// The ranges that it asks for whole.
+    pub fn whole(&self) -> impl Iterator<Item = &PoolId> {
+        self.asks.iter().flat_map(|asks| &asks.whole).map(|(id, _)| id)
+    }
+}
+
+impl Asks {
+    /// The same and what one more network asks for.
+    fn and(mut self, config: &Config) -> Result<Self, String> {
+        if !config.is_sliced() {
+            let whole = config.ranges.iter().map(|range| PoolId::shared(&config.network, range.cidr()));
+            self.whole.extend(whole.map(|id| (id, config.overlapping)));
+            return Ok(self);
+        }
+        let names = slice_pools(config).map_err(|error| error.to_string())?;
+        let ranges = config.ranges.iter().filter(|range| range.slices.is_some());
+        for (place, ((name, cut), range)) in names.into_iter().zip(ranges).enumerate() {
+            let size = if place == 0 { config.slice_size.clone() } else { format!("/{}", cut.prefix()) };
+            let (network, range) = (config.network.clone(), range.clone());
+            self.pools.push(AskedPool { name, network, range, cut, size });
+        }
+        Ok(self)
+    }
+}
+
 /// A pool that people ask for.
 #[derive(Clone, Debug)]
 pub(super) struct Desired<'a> {
-    pub(super) name: String,
-    pub(super) network: String,
-    pub(super) range: RangeConfig,
+    pub(super) name: &'a str,
+    pub(super) network: &'a str,
+    pub(super) range: &'a RangeConfig,
     pub(super) cut: Slices,
     /// The slice size as it was written.
-    pub(super) size: String,
+    pub(super) size: &'a str,
     /// Who asks, oldest first.
     pub(super) owners: Vec<&'a AttachmentDefinition>,
     pub(super) conflicts: Vec<Conflict>,
@@ -41,7 +134,7 @@ pub(super) struct Desired<'a> {
 /// A range that a definition asks for whole.
 #[derive(Clone, Debug)]
 pub(super) struct Whole<'a> {
-    pub(super) id: PoolId,
+    pub(super) id: &'a PoolId,
     /// Whether it heeds other ranges of the network.
     pub(super) heeds: bool,
     pub(super) owner: &'a AttachmentDefinition,
@@ -49,7 +142,7 @@ pub(super) struct Whole<'a> {
 
 /// All of them, what is asked for whole, and what cannot be read.
 pub(super) struct AllDesired<'a> {
-    pub(super) pools: BTreeMap<String, Desired<'a>>,
+    pub(super) pools: BTreeMap<&'a str, Desired<'a>>,
     /// Oldest first.
     pub(super) whole: Vec<Whole<'a>>,
     unreadable: Vec<&'a AttachmentDefinition>,
@@ -97,37 +190,38 @@ pub fn is_asked_for(
     flat: Option<&Value>,
 ) -> bool {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
-    attachments.iter().any(|attachment| match asked_by(flat, attachment) {
-        Ok((pools, _)) => pools.iter().any(|asked| asked.name == name),
+    attachments.iter().any(|attachment| match Definition::read(attachment.clone(), flat).asks {
+        Ok(asks) => asks.pools.iter().any(|asked| asked.name == name),
         Err(_) => may_mean(attachment, pool),
     })
 }
 
 /// The `network_name`s of all of our networks in these definitions, sliced or not.
 pub fn networks(attachments: &[AttachmentDefinition], flat: Option<&Value>) -> BTreeSet<String> {
-    let networks =
-        attachments.iter().filter_map(|one| networks_of(&one.config, &one.name).ok()).flatten().filter_map(
-            |network| Config::load(&network, flat, &Arguments::default()).ok().map(|config| config.network),
-        );
-    networks.filter(|network| !network.is_empty()).collect()
+    attachments.iter().flat_map(|one| Definition::read(one.clone(), flat).networks).collect()
 }
 
-pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<'a> {
+pub(super) fn read<'a>(inputs: &Group<'a>, plan: &mut SlicePlan) -> AllDesired<'a> {
     let mut all = AllDesired { pools: BTreeMap::new(), whole: Vec::new(), unreadable: Vec::new() };
-    let mut attachments: Vec<&AttachmentDefinition> = inputs.attachments.iter().collect();
-    attachments.sort_by_key(|attachment| (attachment.created, &attachment.namespace, &attachment.name));
-    let mut asked: BTreeMap<String, Vec<Desired<'a>>> = BTreeMap::new();
-    for attachment in attachments {
-        match asked_by(inputs.flat, attachment) {
-            Ok((pools, whole)) => {
-                all.whole.extend(whole);
-                for pool in pools {
-                    asked.entry(pool.name.clone()).or_default().push(pool);
+    let mut definitions = inputs.definitions.to_vec();
+    definitions.sort_by_key(|Definition { attachment, .. }| {
+        (attachment.created, &attachment.namespace, &attachment.name)
+    });
+    let mut asked: BTreeMap<&str, Vec<Desired<'a>>> = BTreeMap::new();
+    for definition in definitions {
+        let owner = &definition.attachment;
+        match &definition.asks {
+            Ok(asks) => {
+                all.whole.extend(asks.whole.iter().map(|(id, heeds)| Whole { id, heeds: *heeds, owner }));
+                for AskedPool { name, network, range, cut, size } in &asks.pools {
+                    let (cut, owners) = (*cut, vec![owner]);
+                    let pool = Desired { name, network, range, cut, size, owners, conflicts: Vec::new() };
+                    asked.entry(name).or_default().push(pool);
                 }
             }
             Err(words) => {
-                plan.refused.insert(format!("{}/{}", attachment.namespace, attachment.name), words);
-                all.unreadable.push(attachment);
+                plan.refused.insert(format!("{}/{}", owner.namespace, owner.name), words.clone());
+                all.unreadable.push(owner);
             }
         }
     }
@@ -139,51 +233,11 @@ pub(super) fn read<'a>(inputs: &Inputs<'a>, plan: &mut SlicePlan) -> AllDesired<
     all
 }
 
-/// What a definition asks for: pools, and whole ranges.
-type Asked<'a> = (Vec<Desired<'a>>, Vec<Whole<'a>>);
-
-fn asked_by<'a>(flat: Option<&Value>, attachment: &'a AttachmentDefinition) -> Result<Asked<'a>, String> {
-    let (mut pools, mut whole) = (Vec::new(), Vec::new());
-    for network in networks_of(&attachment.config, &attachment.name).map_err(|refusal| refusal.to_string())? {
-        let config = match Config::load(&network, flat, &Arguments::default()) {
-            Ok(config) => config,
-            Err(ConfigError::Other { .. }) => continue,
-            Err(error) => return Err(error.to_string()),
-        };
-        if !config.is_sliced() {
-            whole.extend(config.ranges.iter().map(|range| Whole {
-                id: PoolId::shared(&config.network, range.cidr()),
-                heeds: config.overlapping,
-                owner: attachment,
-            }));
-            continue;
-        }
-        let names = slice_pools(&config).map_err(|error| error.to_string())?;
-        let ranges = config.ranges.iter().filter(|range| range.slices.is_some());
-        for (place, ((name, cut), range)) in names.into_iter().zip(ranges).enumerate() {
-            pools.push(Desired {
-                name,
-                network: config.network.clone(),
-                range: range.clone(),
-                cut,
-                size: if place == 0 { config.slice_size.clone() } else { format!("/{}", cut.prefix()) },
-                owners: vec![attachment],
-                conflicts: Vec::new(),
-            });
-        }
-    }
-    Ok((pools, whole))
-}
-
 /// One pool of all that ask for it: as it is now if anybody still wants that, else as the oldest wants it.
-fn agree<'a>(inputs: &Inputs<'a>, candidates: Vec<Desired<'a>>) -> Option<Desired<'a>> {
-    let name = candidates.first()?.name.clone();
-    let present = inputs.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name.as_str()));
-    let is_present = |pool: &Desired<'_>| {
-        present.is_some_and(|present| {
-            Slices::parse(&present.spec.range, &present.spec.slice_size).is_ok_and(|cut| cut == pool.cut)
-        })
-    };
+fn agree<'a>(inputs: &Group<'a>, candidates: Vec<Desired<'a>>) -> Option<Desired<'a>> {
+    let name = candidates.first()?.name;
+    let present = inputs.pools.iter().find(|pool| pool.object.metadata.name.as_deref() == Some(name));
+    let is_present = |pool: &Desired<'_>| present.is_some_and(|present| present.facts.cut == Some(pool.cut));
     let heeded = candidates.iter().position(is_present).unwrap_or(0);
     let mut pool = candidates.get(heeded)?.clone();
     let of = |pool: &Desired<'_>| {
@@ -195,7 +249,7 @@ fn agree<'a>(inputs: &Inputs<'a>, candidates: Vec<Desired<'a>>) -> Option<Desire
         if other.cut != pool.cut {
             let (cut, against) = (pool.cut, other.cut);
             pool.conflicts.push(Conflict {
-                pool: name.clone(),
+                pool: name.to_owned(),
                 heeded: who.clone(),
                 other: of(&other),
                 message: format!(

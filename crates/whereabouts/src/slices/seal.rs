@@ -14,7 +14,7 @@ use tenure_ipam::Cidr;
 use super::desired::Desired;
 use super::find::network_of;
 use super::standing::gives;
-use super::{Inputs, SharedPool, SlicePlan, SliceWrite};
+use super::{Group, SharedPool, SlicePlan, SliceWrite};
 use crate::ledger::{PoolId, State};
 
 /// The objects of shared ranges by which somebody can take an address of a range that is cut.
@@ -48,8 +48,8 @@ pub fn is_cut<'p>(
 }
 
 /// Makes the whole range's object where there is none, so that an ADD with another configuration meets it.
-pub(super) fn guard(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) {
-    let id = PoolId::shared(&pool.network, pool.cut.whole());
+pub(super) fn guard(inputs: &Group<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) {
+    let id = PoolId::shared(pool.network, pool.cut.whole());
     // Where the name is refused nobody else can make the object either.
     let Ok(guard) = id.empty_object(0, State::Sliced) else { return };
     let there = inputs.shared.iter().any(|shared| Some(&shared.name) == guard.metadata.name.as_ref());
@@ -59,10 +59,10 @@ pub(super) fn guard(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePla
 }
 
 /// Seals the whole range's objects, and those of every range that overlaps it; whether all of them are.
-pub(super) fn seal(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) -> bool {
-    let id = PoolId::shared(&pool.network, pool.cut.whole());
+pub(super) fn seal(inputs: &Group<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) -> bool {
+    let id = PoolId::shared(pool.network, pool.cut.whole());
     let mut sealed = true;
-    for object in open_beside(&id, inputs.shared) {
+    for object in open_beside(&id, inputs.shared.iter().copied()) {
         sealed = false;
         let seal = SliceWrite::Seal { name: object.name.clone() };
         if !plan.writes.contains(&seal) {
@@ -73,11 +73,12 @@ pub(super) fn seal(inputs: &Inputs<'_>, pool: &Desired<'_>, plan: &mut SlicePlan
 }
 
 /// Opens objects of ranges that overlap nothing that is cut any more.
-pub(super) fn unseal(inputs: &Inputs<'_>, cut: &[(&str, Cidr)], plan: &mut SlicePlan) {
+pub(super) fn unseal(inputs: &Group<'_>, cut: &[(&str, Cidr)], plan: &mut SlicePlan) {
     for object in inputs.shared.iter().filter(|shared| shared.state == State::Sliced) {
         let wanted =
             cut.iter().any(|(network, range)| overlaps(&object.id, &PoolId::shared(network, *range)));
-        if !wanted && !is_cut(&object.id, inputs.pools, inputs.owned) {
+        let pools = inputs.pools.iter().map(|pool| pool.object);
+        if !wanted && !is_cut(&object.id, pools, inputs.owned.iter().copied()) {
             plan.writes.push(SliceWrite::Unseal { name: object.name.clone() });
         }
     }

@@ -9,6 +9,15 @@ use tenure_ipam::Address;
 use super::{HeldSpan, SharedPool};
 use crate::ledger::{OWNER_IN_NAMES, PoolId, State};
 
+/// What an object says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It is of a range that all nodes share.
+    Shared(SharedPool),
+    /// It is of a node's slice, of which these addresses are held.
+    Node(PoolId, Option<(Address, Address)>),
+}
+
 /// What the pools of these networks say. Objects of ours say in labels whose they are; for others `is_node` tells nodes'
 /// names from networks', and has to know those of nodes that are gone but still stand in a `NodeSlicePool`.
 pub fn see<'p>(
@@ -18,16 +27,44 @@ pub fn see<'p>(
 ) -> (Vec<HeldSpan>, Vec<SharedPool>) {
     let (mut held, mut shared) = (Vec::new(), Vec::new());
     for pool in pools {
-        let Some(id) = identify(pool, networks, &is_node) else { continue };
-        if id.node.is_empty() {
-            let name = pool.metadata.name.clone().unwrap_or_default();
-            let used = pool.spec.allocations.len();
-            shared.push(SharedPool { id, name, state: State::of(pool), used });
-        } else if let Some((first, last)) = span(pool) {
-            held.push(HeldSpan { network: id.network, node: id.node, first, last });
+        match see_one(pool, networks, &is_node, || span(pool)) {
+            Some(Seen::Shared(pool)) => shared.push(pool),
+            Some(Seen::Node(PoolId { network, node, .. }, Some((first, last)))) => {
+                held.push(HeldSpan { network, node, first, last });
+            }
+            Some(Seen::Node(..)) | None => {}
         }
     }
     (held, shared)
+}
+
+/// What one pool of these networks says; `span` is asked for the addresses that a node holds.
+pub fn see_one(
+    pool: &IPPool,
+    networks: &BTreeSet<String>,
+    is_node: &impl Fn(&str) -> bool,
+    span: impl FnOnce() -> Option<(Address, Address)>,
+) -> Option<Seen> {
+    let id = identify(pool, networks, is_node)?;
+    if !id.node.is_empty() {
+        return Some(Seen::Node(id, span()));
+    }
+    let name = pool.metadata.name.clone().unwrap_or_default();
+    let used = pool.spec.allocations.len();
+    Some(Seen::Shared(SharedPool { id, name, state: State::of(pool), used }))
+}
+
+/// The nodes that an object may be of: the one that its label names or, without one, whatever may be a node's name in its own.
+pub fn nodes_meant(pool: &IPPool) -> Vec<&str> {
+    let labels = pool.metadata.labels.as_ref();
+    if let Some(node) = labels.and_then(|labels| labels.get(label::NODE)) {
+        return vec![node];
+    }
+    let range = pool.spec.cidr().ok().and_then(|range| PoolId::shared("", range).name().ok());
+    let front =
+        range.and_then(|range| pool.metadata.name.as_deref()?.strip_suffix(&range)?.strip_suffix('-'));
+    let ends = |front: &'_ str| -> Vec<usize> { front.match_indices('-').map(|(at, _)| at + 1).collect() };
+    front.map_or_else(Vec::new, |front| [0].into_iter().chain(ends(front)).map(|at| &front[at..]).collect())
 }
 
 /// Which pool an object is of, among these networks. Labels say it; without them its name does.

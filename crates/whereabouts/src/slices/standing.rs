@@ -13,31 +13,31 @@
 
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::Timestamp;
-use tenure_ipam::Slices;
 
 use super::desired::{AllDesired, Desired};
 use super::seal::overlaps;
-use super::{Inputs, SharedPool};
+use super::{Group, SharedPool, SlicePool};
 use crate::ledger::{PoolId, State};
 
 /// Why the range of a pool is not cut, if it must not be.
 pub(super) fn objection(
-    inputs: &Inputs<'_>,
+    inputs: &Group<'_>,
     desired: &AllDesired<'_>,
-    known: Option<&NodeSlicePool>,
+    known: Option<SlicePool<'_>>,
     pool: &Desired<'_>,
 ) -> Option<String> {
     #[cfg(test)]
     if crate::planted::is(crate::planted::Bug::SealsWhatIsInUse) {
         return None;
     }
-    let id = PoolId::shared(&pool.network, pool.cut.whole());
-    let given = known.filter(|known| gives(known)).and_then(cut_of).map(|cut| cut.whole());
+    let id = PoolId::shared(pool.network, pool.cut.whole());
+    let given = known.filter(|known| gives(known.object)).and_then(|known| known.facts.cut);
+    let given = given.map(|cut| cut.whole());
     if given == Some(id.range) {
         return None;
     }
     let (whole, network) = (id.range, &id.network);
-    let is_used = |shared: &&SharedPool| {
+    let is_used = |shared: &&&SharedPool| {
         let counts = matches!(shared.state, State::Unique | State::Overlapping | State::Sliced);
         let own = shared.id.range == whole || Some(shared.id.range) == given;
         shared.used > 0 && counts && !own && overlaps(&shared.id, &id)
@@ -69,8 +69,8 @@ pub(super) fn objection(
 }
 
 /// Since when a pool is asked for.
-fn since(inputs: &Inputs<'_>, known: Option<&NodeSlicePool>, pool: &Desired<'_>) -> Timestamp {
-    let made = known.and_then(|known| known.metadata.creation_timestamp.as_ref());
+fn since(inputs: &Group<'_>, known: Option<SlicePool<'_>>, pool: &Desired<'_>) -> Timestamp {
+    let made = known.and_then(|known| known.object.metadata.creation_timestamp.as_ref());
     let made = made.and_then(|made| u64::try_from(made.0.as_millisecond()).ok()).map(Timestamp::from_millis);
     let oldest = pool.owners.first().filter(|owner| !owner.edited).map(|owner| owner.created);
     made.or(oldest).unwrap_or(inputs.now)
@@ -80,9 +80,4 @@ fn since(inputs: &Inputs<'_>, known: Option<&NodeSlicePool>, pool: &Desired<'_>)
 pub(super) fn gives(pool: &NodeSlicePool) -> bool {
     let mut slices = pool.status.iter().flat_map(|status| &status.allocations);
     slices.any(|slice| !slice.node_name.is_empty())
-}
-
-/// How a pool that exists is cut.
-pub(super) fn cut_of(pool: &NodeSlicePool) -> Option<Slices> {
-    Slices::parse(&pool.spec.range, &pool.spec.slice_size).ok()
 }

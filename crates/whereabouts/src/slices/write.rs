@@ -8,56 +8,110 @@ use tenure_ipam::{Cidr, Slices};
 use super::assign::Assigned;
 use super::desired::{Conflict, Desired, definitions};
 use super::find::NETWORK;
-use super::{About, Event, Inputs, SlicePlan, SliceWrite};
+use super::{About, Event, Group, SlicePlan, SliceWrite};
 
 /// So many nodes are named in a message; the others are counted.
 const NAMED: usize = 5;
 
-/// The pool as it should be, if that is not how it is.
+/// A pool that exists, and what was read of it.
+#[derive(Clone, Copy, Debug)]
+pub struct SlicePool<'a> {
+    /// The pool.
+    pub object: &'a NodeSlicePool,
+    /// What was read of it.
+    pub facts: PoolFacts,
+}
+
+/// What it takes a look at all slices of a pool to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolFacts {
+    /// How it is cut, if that can be read.
+    pub cut: Option<Slices>,
+    /// Whether its status has every slice, in their order, as we write them.
+    pub in_order: bool,
+}
+
+impl<'a> SlicePool<'a> {
+    /// Reads a pool.
+    pub fn read(object: &'a NodeSlicePool) -> Self {
+        Self { object, facts: PoolFacts::of(object) }
+    }
+}
+
+impl PoolFacts {
+    /// Reads a pool.
+    pub fn of(object: &NodeSlicePool) -> Self {
+        let cut = Slices::parse(&object.spec.range, &object.spec.slice_size).ok();
+        let status = object.status.as_ref();
+        let in_order = cut.zip(status).is_some_and(|(cut, NodeSlicePoolStatus { allocations, .. })| {
+            let in_place =
+                |(slice, cidr): (&NodeSliceAllocation, Cidr)| slice.slice_range == cidr.to_string();
+            cut.count() == allocations.len() as u128 && allocations.iter().zip(cut.iter()).all(in_place)
+        });
+        Self { cut, in_order }
+    }
+}
+
+/// The pool as it should be, if that is not how it is. All of its slices are written out only then.
 pub(super) fn pool(
-    inputs: &Inputs<'_>,
+    inputs: &Group<'_>,
     desired: &Desired<'_>,
-    known: Option<&NodeSlicePool>,
-    assigned: &Assigned,
+    known: Option<SlicePool<'_>>,
+    assigned: &Assigned<'_>,
     objection: Option<String>,
     plan: &mut SlicePlan,
 ) {
-    let slice = |(node_name, cidr): (&String, Cidr)| NodeSliceAllocation {
-        node_name: node_name.clone(),
-        slice_range: cidr.to_string(),
-    };
-    let before = known.and_then(|known| known.status.clone()).unwrap_or_default();
-    let mut status = NodeSlicePoolStatus {
-        allocations: assigned.nodes.iter().zip(desired.cut.iter()).map(slice).collect(),
-        conditions: before.conditions.clone(),
-    };
+    let before = known.and_then(|known| known.object.status.as_ref());
+    let had = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let mut has = had.to_vec();
     for condition in conditions(inputs, desired, assigned, objection) {
-        set(&mut status.conditions, condition);
+        set(&mut has, condition);
     }
-    events(desired, assigned, &before, &status, plan);
-    let mut object = known.cloned().unwrap_or_else(|| {
-        let metadata = ObjectMeta {
-            name: Some(desired.name.clone()),
+    events(desired, assigned, had, &has, plan);
+    let metadata = metadata(inputs, desired, known);
+    let cut_so = known.filter(|known| known.facts.cut == Some(desired.cut));
+    let written = before.filter(|_| cut_so.is_some_and(|known| known.facts.in_order));
+    let written = written.map(|status| status.allocations.as_slice());
+    let is_node = |(slice, node): (&NodeSliceAllocation, &&str)| slice.node_name == **node;
+    if written.is_some_and(|slices| slices.iter().zip(&assigned.nodes).all(is_node))
+        && known.is_some_and(|known| known.object.metadata == metadata)
+        && had == has
+    {
+        return;
+    }
+    let slice = |(node, slice_range): (&&str, String)| {
+        let node_name = (*node).to_owned();
+        NodeSliceAllocation { node_name, slice_range }
+    };
+    let nodes = assigned.nodes.iter();
+    let allocations = match written {
+        Some(slices) => nodes.zip(slices.iter().map(|slice| slice.slice_range.clone())).map(slice).collect(),
+        None => nodes.zip(desired.cut.iter().map(|cidr| cidr.to_string())).map(slice).collect(),
+    };
+    let spec = cut_so.map_or_else(
+        || NodeSlicePoolSpec { range: desired.cut.whole().to_string(), slice_size: desired.size.to_owned() },
+        |known| known.object.spec.clone(),
+    );
+    let status = Some(NodeSlicePoolStatus { allocations, conditions: has });
+    let object = Box::new(NodeSlicePool { metadata, spec, status });
+    plan.writes.push(if known.is_some() { SliceWrite::Replace(object) } else { SliceWrite::Create(object) });
+}
+
+/// The metadata of the pool as it should be.
+fn metadata(inputs: &Group<'_>, desired: &Desired<'_>, known: Option<SlicePool<'_>>) -> ObjectMeta {
+    let mut metadata = known.map_or_else(
+        || ObjectMeta {
+            name: Some(desired.name.to_owned()),
             namespace: Some(inputs.namespace.to_owned()),
             ..ObjectMeta::default()
-        };
-        NodeSlicePool { metadata, spec: NodeSlicePoolSpec::default(), status: None }
-    });
-    let same = Slices::parse(&object.spec.range, &object.spec.slice_size).is_ok_and(|cut| cut == desired.cut);
-    if !same {
-        let range = desired.cut.whole().to_string();
-        object.spec = NodeSlicePoolSpec { range, slice_size: desired.size.clone() };
-    }
-    object.status = Some(status);
-    object.metadata.owner_references = owners(inputs, desired);
-    let annotations = object.metadata.annotations.get_or_insert_default();
-    annotations.insert(NETWORK.to_owned(), desired.network.clone());
+        },
+        |known| known.object.metadata.clone(),
+    );
+    metadata.owner_references = owners(inputs, desired);
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(NETWORK.to_owned(), desired.network.to_owned());
     annotations.extend([definitions(&desired.owners)]);
-    match known {
-        None => plan.writes.push(SliceWrite::Create(Box::new(object))),
-        Some(known) if *known != object => plan.writes.push(SliceWrite::Replace(Box::new(object))),
-        Some(_) => {}
-    }
+    metadata
 }
 
 /// Why a pool gives nothing where an older one cuts the same addresses.
@@ -71,7 +125,7 @@ pub(super) fn rivalry(desired: &Desired<'_>, other: Cidr) -> String {
 
 /// Owners that Kubernetes takes the pool away with, when they are all of the pool's namespace: an owner elsewhere counts
 /// as missing there, and the pool would be deleted at once. Without them we delete it ourselves.
-fn owners(inputs: &Inputs<'_>, desired: &Desired<'_>) -> Option<Vec<OwnerReference>> {
+fn owners(inputs: &Group<'_>, desired: &Desired<'_>) -> Option<Vec<OwnerReference>> {
     let near =
         desired.owners.iter().all(|owner| owner.namespace == inputs.namespace && !owner.uid.is_empty());
     let reference = |owner: &&super::AttachmentDefinition| OwnerReference {
@@ -85,9 +139,9 @@ fn owners(inputs: &Inputs<'_>, desired: &Desired<'_>) -> Option<Vec<OwnerReferen
 }
 
 fn conditions(
-    inputs: &Inputs<'_>,
+    inputs: &Group<'_>,
     desired: &Desired<'_>,
-    assigned: &Assigned,
+    assigned: &Assigned<'_>,
     objection: Option<String>,
 ) -> Vec<Condition> {
     let condition = |type_: &str, status: bool, reason: &str, message: String| Condition {
@@ -98,7 +152,7 @@ fn conditions(
         observed_generation: None,
         last_transition_time: Time(inputs.now.to_jiff()),
     };
-    let floating = assigned.nodes.iter().filter(|node| *node == SLICE_OWNER).count();
+    let floating = assigned.nodes.iter().filter(|node| **node == SLICE_OWNER).count();
     let taken = assigned.nodes.iter().filter(|node| !node.is_empty()).count() - floating;
     let ready = if let Some(message) = objection {
         condition("Ready", false, "Overlapping", message)
@@ -117,8 +171,7 @@ fn conditions(
     let without = match assigned.without.len() {
         0 => condition("NodesWithoutSlice", false, "EveryNodeServed", "every node has a slice".to_owned()),
         count => {
-            let named =
-                assigned.without.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let named = assigned.without.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
             let message = format!(
                 "{count} nodes have no slice ({named}{}): make the range larger or the slices smaller",
                 if count > NAMED { ", …" } else { "" }
@@ -149,13 +202,13 @@ fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
 /// Events for what has become worse.
 fn events(
     desired: &Desired<'_>,
-    assigned: &Assigned,
-    before: &NodeSlicePoolStatus,
-    after: &NodeSlicePoolStatus,
+    assigned: &Assigned<'_>,
+    before: &[Condition],
+    after: &[Condition],
     plan: &mut SlicePlan,
 ) {
-    let message = |status: &NodeSlicePoolStatus, type_: &str, bad: &str| {
-        let found = status.conditions.iter().find(|known| known.type_ == type_ && known.status == bad);
+    let message = |conditions: &[Condition], type_: &str, bad: &str| {
+        let found = conditions.iter().find(|known| known.type_ == type_ && known.status == bad);
         found.map(|known| known.message.clone())
     };
     for (type_, bad, reason) in [
@@ -168,13 +221,13 @@ fn events(
             continue;
         }
         let Some(text) = now else { continue };
-        let pool = || desired.name.clone();
+        let pool = || desired.name.to_owned();
         plan.events.push(Event { pool: pool(), about: About::Pool(pool()), reason, message: text });
         match type_ {
             "NodesWithoutSlice" => {
-                let about = |node: &String| Event {
+                let about = |node: &&str| Event {
                     pool: pool(),
-                    about: About::Node(node.clone()),
+                    about: About::Node((*node).to_owned()),
                     reason,
                     message: format!("{} has no slice left for this node", desired.name),
                 };

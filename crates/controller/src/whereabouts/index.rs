@@ -1,0 +1,187 @@
+//! What has changed of ledgers, nodes and attachment definitions since the last plan, and which ledgers are of a node.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use tenure_api::whereabouts::label;
+use tenure_whereabouts::slices::{Definition, nodes_meant};
+
+use crate::cache::Known;
+use crate::changes::{Changed, Cursor};
+use crate::world::World;
+
+/// Names that the objects of a cache are kept under.
+pub(super) type Names = BTreeSet<Arc<str>>;
+
+/// Definitions as they were read, and ledgers by their nodes.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    ledgers: Cursor,
+    nodes: Cursor,
+    attachments: Cursor,
+    /// The definitions that say something.
+    pub(super) definitions: HashMap<Arc<str>, Definition>,
+    /// The `network_name`s in them, and in how many.
+    networks: HashMap<String, usize>,
+    /// The same, by name.
+    pub(super) network_names: BTreeSet<String>,
+    /// Nodes that are there, and whether each lives.
+    known_nodes: HashMap<Arc<str>, bool>,
+    /// Ledgers by the names of nodes that they may be of.
+    by_node: HashMap<String, Names>,
+    /// The same the other way around.
+    nodes_of: HashMap<Arc<str>, Vec<String>>,
+    /// Ledgers of which only a look at all networks says whose they are.
+    without_network: Names,
+}
+
+/// What has changed since the last plan.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Anything may have, and nothing else is said.
+    pub(super) all: bool,
+    /// Ledgers that came, went, are different, or may be somebody else's because of what a node or a network became.
+    pub(super) ledgers: Names,
+    /// Nodes that came or went, or went out of service.
+    pub(super) nodes: Names,
+    /// Definitions that came, went or say something else.
+    pub(super) definitions: Names,
+}
+
+impl Index {
+    /// The next update reads everything anew.
+    pub(super) fn look_at_all(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Reads what has changed.
+    pub(super) fn update(&mut self, world: &World) -> News {
+        let ledgers = world.ledgers.pools.changed(&mut self.ledgers);
+        let nodes = world.nodes().changed(&mut self.nodes);
+        let attachments = world.ledgers.attachments.changed(&mut self.attachments);
+        let (Changed::Keys(ledgers), Changed::Keys(nodes), Changed::Keys(attachments)) =
+            (ledgers, nodes, attachments)
+        else {
+            self.read_all(world);
+            return News { all: true, ..News::default() };
+        };
+        let definitions: Names =
+            attachments.into_iter().filter(|key| self.read_definition(world, key)).collect();
+        let nodes: Names = nodes.into_iter().filter(|key| self.read_node(world, key)).collect();
+        ledgers.iter().for_each(|name| self.read_ledger(world, name));
+        let mut news = News { all: false, ledgers, nodes, definitions };
+        if !news.definitions.is_empty() && self.read_networks() {
+            news.ledgers.extend(self.without_network.iter().cloned());
+        }
+        news.ledgers.extend(news.nodes.iter().flat_map(|node| self.ledgers_of(node)).cloned());
+        news
+    }
+
+    /// The ledgers that may be of a node.
+    pub(super) fn ledgers_of(&self, node: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.by_node.get(node).into_iter().flatten()
+    }
+
+    fn read_all(&mut self, world: &World) {
+        let (ledgers, nodes, attachments) = (self.ledgers, self.nodes, self.attachments);
+        *self = Self { ledgers, nodes, attachments, ..Self::default() };
+        for attachment in world.ledgers.attachments.iter() {
+            self.read_definition(world, &attachment.key().into());
+        }
+        for node in world.nodes().iter() {
+            self.read_node(world, &node.key().into());
+        }
+        for ledger in world.ledgers.pools.iter() {
+            self.read_ledger(world, &ledger.key().into());
+        }
+        self.read_networks();
+    }
+
+    /// Whether a definition says something else than before.
+    fn read_definition(&mut self, world: &World, key: &Arc<str>) -> bool {
+        let says = world.ledgers.attachments.get(key).filter(|it| it.says_something());
+        let said = self.definitions.get(key);
+        if says.map(|it| &it.definition) == said.map(|it| &it.attachment) {
+            return false;
+        }
+        let says = says.map(|it| Definition::read(it.definition.clone(), None));
+        for network in says.iter().flat_map(|it| &it.networks) {
+            *self.networks.entry(network.clone()).or_default() += 1;
+        }
+        let said = match says {
+            Some(says) => self.definitions.insert(key.clone(), says),
+            None => self.definitions.remove(key),
+        };
+        for network in said.iter().flat_map(|it| &it.networks) {
+            if let Some(count) = self.networks.get_mut(network) {
+                *count -= 1;
+            }
+        }
+        true
+    }
+
+    /// Whether there are other networks than before.
+    fn read_networks(&mut self) -> bool {
+        self.networks.retain(|_, count| *count > 0);
+        if self.networks.len() == self.network_names.len()
+            && self.networks.keys().all(|network| self.network_names.contains(network))
+        {
+            return false;
+        }
+        self.network_names = self.networks.keys().cloned().collect();
+        true
+    }
+
+    /// Whether a node came, went, or lives otherwise than before. A heartbeat is none of that.
+    fn read_node(&mut self, world: &World, name: &Arc<str>) -> bool {
+        let lives = world.lives(name);
+        let state = (lives || world.nodes().get(name).is_some()).then_some(lives);
+        match state {
+            Some(lives) => self.known_nodes.insert(name.clone(), lives) != state,
+            None => self.known_nodes.remove(name).is_some(),
+        }
+    }
+
+    fn read_ledger(&mut self, world: &World, name: &Arc<str>) {
+        let ledger = world.ledgers.pools.get(name);
+        let labels = ledger.and_then(|ledger| ledger.pool.metadata.labels.as_ref());
+        if ledger.is_some() && labels.is_none_or(|labels| !labels.contains_key(label::NETWORK)) {
+            self.without_network.insert(name.clone());
+        } else {
+            self.without_network.remove(name);
+        }
+        let nodes = ledger.map(|ledger| nodes_meant(&ledger.pool)).unwrap_or_default();
+        let before = self.nodes_of.get(name).map(Vec::as_slice).unwrap_or_default();
+        if before.iter().eq(&nodes) {
+            return;
+        }
+        for node in self.nodes_of.remove(name).into_iter().flatten() {
+            if let Some(ledgers) = self.by_node.get_mut(&node) {
+                ledgers.remove(name);
+                if ledgers.is_empty() {
+                    self.by_node.remove(&node);
+                }
+            }
+        }
+        for node in &nodes {
+            self.by_node.entry((*node).to_owned()).or_default().insert(name.clone());
+        }
+        if !nodes.is_empty() {
+            self.nodes_of.insert(name.clone(), nodes.into_iter().map(str::to_owned).collect());
+        }
+    }
+}
+
+#[cfg(test)]
+impl News {
+    /// What a planner with this defect hears.
+    pub(super) fn without(mut self, deaf: Option<super::Deaf>) -> Self {
+        match deaf {
+            Some(super::Deaf::ToNodes) => self.nodes.clear(),
+            Some(super::Deaf::ToLedgers) => self.ledgers.clear(),
+            Some(super::Deaf::ToDefinitions) => self.definitions.clear(),
+            None => {}
+        }
+        self
+    }
+}
