@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_handles::Entropy;
 
-use crate::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
+use tenure_tests::chaos::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 4;

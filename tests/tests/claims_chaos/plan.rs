@@ -6,7 +6,7 @@ use tenure_handles::Entropy;
 
 use crate::hostile;
 use crate::networks::Network;
-use crate::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
+use tenure_tests::chaos::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 3;
