@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod alone;
 pub mod caller;
+pub mod chaos;
 pub mod claim_records;
 pub mod cri;
 pub mod installed;

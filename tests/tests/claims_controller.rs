@@ -2,9 +2,6 @@
 //! `deploy/controller/rbac.yaml` gives: what of claims is not about pods that run. Everything on a routed pool, on a range that
 //! is not sliced and on one that is, with addresses of both families. Needs etcd, kube-apiserver and kube-controller-manager.
 
-#[path = "../../crates/controller/tests/bed/mod.rs"]
-mod bed;
-
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,6 +15,7 @@ use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER};
 use tenure_api::coil::AddressPool;
 use tenure_controller::{Settings, Timing};
+use tenure_controller_testbed as bed;
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::PATIENCE;
 

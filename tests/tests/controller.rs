@@ -1,9 +1,6 @@
 //! The controller on the real kube-apiserver, with the rights that `deploy/controller/rbac.yaml` gives it.
 //! Needs etcd and kube-apiserver.
 
-#[path = "../../crates/controller/tests/bed/mod.rs"]
-mod bed;
-
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -16,6 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::{AddressPool, BlockRequest, FINALIZER};
 use tenure_controller::{Settings, Timing};
+use tenure_controller_testbed as bed;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
 use tenure_testbed::faults::{Calls, Faults, Rule};

@@ -1,9 +1,6 @@
 //! Whereabouts' ranges and the controller on the real kube-apiserver, with the rights that `deploy/controller/rbac.yaml`
 //! gives it. Needs etcd and kube-apiserver.
 
-#[path = "../../crates/controller/tests/bed/mod.rs"]
-mod bed;
-
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -16,6 +13,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_controller::{Settings, Timing, Whereabouts};
+use tenure_controller_testbed as bed;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
@@ -126,15 +124,12 @@ async fn a_definition_of_any_namespace_becomes_slices_and_its_deletion_takes_the
         "as many slices of the second range as of the first: {:?}",
         six.spec
     );
-    let before = SystemClock.now();
     detach(&client, "apps", "far").await;
     until("the pools to go", async || {
         let left = slice_pools(&client).list(&ListParams::default()).await.ok()?;
         left.items.is_empty().then_some(())
     })
     .await;
-    let took = SystemClock.now().since(before);
-    ensure!(took < Duration::from_secs(3), "it took {took:?}");
     all_worked(&controller)?;
     controller.stop().await;
     Ok(())
@@ -159,10 +154,7 @@ async fn the_definition_of_attachments_may_be_missing_and_appear_later_without_a
     define_attachments(&client).await;
     established(&client, &attachment_crd().name_any()).await?;
     attach(&client, "apps", "net", &sliced("10.0.0.0/24", "/26")).await;
-    let start = SystemClock.now();
     slices(&client, "net", &["node1"]).await;
-    let took = SystemClock.now().since(start);
-    ensure!(took < Duration::from_secs(10), "found after {took:?}");
     controller.stop().await;
     Ok(())
 }

@@ -44,7 +44,6 @@ pub(crate) fn test(filter: &[String]) -> Result<()> {
     timed("install, build and run every test", || {
         setup()?;
         cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
-        conformance(&[])?;
         image("quick")?;
         lanes::test("test on the real API server and cluster", "tenure-tests", filter)
     })

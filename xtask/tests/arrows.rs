@@ -9,8 +9,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Crates for tests and measurements only: no program may depend on them.
-const FOR_TESTS: [&str; 6] = ["testbed", "sim", "conformance", "bench", "tests", "xtask"];
+/// Crates that exist for tests and measurements only: no program may be built on them.
+const FOR_TESTS: [&str; 7] =
+    ["testbed", "controller-testbed", "sim", "conformance", "bench", "tests", "xtask"];
 
 fn architecture() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");

@@ -1,7 +1,9 @@
 //! The whole plugin: environment and standard input in, one call to the agent, result out.
 
 use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use prost::Message;
@@ -52,6 +54,28 @@ pub fn places(named: Option<OsString>) -> (PathBuf, PathBuf) {
             (socket, tombstones)
         }
         None => (rpc::SOCKET.into(), tombstone::DIRECTORY.into()),
+    }
+}
+
+/// The name that this process was called by.
+pub fn own_name() -> String {
+    let called = std::env::args_os().next().unwrap_or_default();
+    Path::new(&called).file_name().and_then(|name| name.to_str()).unwrap_or("tenure").to_owned()
+}
+
+/// The whole program: the process's own environment, standard input and output.
+pub fn main() -> ExitCode {
+    let mut stdin = Vec::new();
+    // Without standard input there is no configuration, and that is what the refusal will say. One that does not end is
+    // refused for its size.
+    let _ = std::io::stdin().lock().take(NetworkConfig::LARGEST as u64 + 1).read_to_end(&mut stdin);
+    let (socket, tombstones) = places(std::env::var_os(SOCKET_VARIABLE));
+    let places = Places { socket: &socket, tombstones: &tombstones };
+    let outcome = run(&own_name(), |name| std::env::var_os(name), stdin, places);
+    let _ = std::io::stderr().write_all(outcome.stderr.as_bytes());
+    match std::io::stdout().write_all(&outcome.stdout) {
+        Ok(()) => ExitCode::from(outcome.code),
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

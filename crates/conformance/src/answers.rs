@@ -12,6 +12,9 @@ mod sequence;
 
 use serde_json::Value;
 
+/// The name that the plugin is called by in cases about it.
+pub(crate) const PLUGIN_NAME: &str = "whereabouts";
+
 /// An answer, or the words of a refusal.
 pub(crate) type Answer = Result<Value, String>;
 

@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::claims::*;
@@ -16,6 +14,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::coil::AddressPool;
 use tenure_controller::Settings;
+use tenure_controller_testbed as bed;
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 
 async fn dual_pool(client: &Client, name: &str, bits: i32, ipv4: &str, ipv6: &str) {
@@ -37,7 +36,7 @@ async fn started(seed: u64) -> (Client, Running) {
     (client, controller)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_gets_an_address_of_each_family_as_soon_as_it_exists_and_says_so() {
     let client = server(101).await.client();
     dual_pool(&client, "default", 5, "10.2.0.0/24", "fd00::/120").await;
@@ -75,7 +74,7 @@ async fn a_claim_gets_an_address_of_each_family_as_soon_as_it_exists_and_says_so
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn five_thousand_claims_at_once_take_at_most_two_writes_each() {
     let server = server(102).await;
     let client = server.client();
@@ -104,7 +103,7 @@ async fn five_thousand_claims_at_once_take_at_most_two_writes_each() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claims_addresses_come_from_the_pool_of_its_namespace() {
     let (client, controller) = started(103).await;
     pool(&client, "blue", 2, "10.9.0.0/24").await;
@@ -122,7 +121,7 @@ async fn a_claims_addresses_come_from_the_pool_of_its_namespace() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn wished_addresses_are_given_if_they_are_free_and_else_refused_in_words() {
     let (client, controller) = started(104).await;
     node(&client, "node1").await;
@@ -154,7 +153,7 @@ async fn wished_addresses_are_given_if_they_are_free_and_else_refused_in_words()
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_comes_with_a_status_keeps_those_addresses_or_says_who_has_them() {
     let client = server(105).await.client();
     pool(&client, "default", 2, "10.2.0.0/24").await;
@@ -180,7 +179,7 @@ async fn a_claim_that_comes_with_a_status_keeps_those_addresses_or_says_who_has_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pool_without_a_free_address_says_so_and_a_claim_is_served_as_soon_as_one_is_freed() {
     let client = server(106).await.client();
     pool(&client, "default", 1, "10.2.0.0/30").await;
@@ -209,7 +208,7 @@ async fn a_pool_without_a_free_address_says_so_and_a_claim_is_served_as_soon_as_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn empty_floating_blocks_go_back_and_a_pool_that_is_deleted_goes_with_its_last_record() {
     let (client, controller) = started(107).await;
     for number in 0..9 {
@@ -237,7 +236,7 @@ async fn empty_floating_blocks_go_back_and_a_pool_that_is_deleted_goes_with_its_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn invariant_7_a_claims_address_returns_after_the_claim_is_gone_and_no_pod_uses_it() {
     let (client, controller) = started(108).await;
     let old = claim(&client, "c", CLUSTER).await;
@@ -260,7 +259,7 @@ async fn invariant_7_a_claims_address_returns_after_the_claim_is_gone_and_no_pod
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_deleted_while_nobody_led_is_freed_and_what_lives_is_kept() {
     let (client, controller) = started(109).await;
     for name in ["stays", "goes"] {
@@ -277,7 +276,7 @@ async fn what_was_deleted_while_nobody_led_is_freed_and_what_lives_is_kept() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_controller_that_is_killed_at_any_point_gives_no_address_twice_and_loses_none() {
     let server = server(110).await;
     let client = server.client();
@@ -313,7 +312,7 @@ async fn a_controller_that_is_killed_at_any_point_gives_no_address_twice_and_los
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn networks_that_are_missing_do_not_opt_in_or_disagree_are_said_and_those_of_others_left_alone() {
     let (client, controller) = started(111).await;
     bed::ranges::define_attachments(&client).await;
@@ -357,7 +356,7 @@ async fn networks_that_are_missing_do_not_opt_in_or_disagree_are_said_and_those_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_status_that_is_restored_a_moment_after_the_claim_is_what_the_claim_gets() {
     let (client, controller) = started(112).await;
     claim(&client, "c", CLUSTER).await;
@@ -371,7 +370,7 @@ async fn a_status_that_is_restored_a_moment_after_the_claim_is_what_the_claim_ge
 }
 
 /// The list is taken before the block is made, and heard of after the answer: the block is there all the same.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_is_made_while_blocks_are_listed_anew_is_not_taken_for_vanished() {
     let server = server(117).await;
     let client = server.client();

@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::claims::*;
@@ -13,7 +11,9 @@ use bed::*;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use tenure_handles::{Clock, SystemClock};
+use tenure_controller_testbed as bed;
+use tenure_handles::Clock;
+use tenure_testbed::clock::RuntimeClock;
 
 /// The usual pool, and a controller that has the lead.
 async fn started(seed: u64) -> (Client, Running) {
@@ -44,7 +44,7 @@ async fn named(client: &Client, address: &str) -> Vec<String> {
     record.into_iter().flat_map(|(record, _)| &record.pods).map(|pod| pod.uid.clone()).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_hides_its_use_keeps_the_address_from_others_until_it_ends() {
     let (client, controller) = started(120).await;
     let old = claim(&client, "c", CLUSTER).await;
@@ -73,7 +73,7 @@ async fn a_pod_that_hides_its_use_keeps_the_address_from_others_until_it_ends() 
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_was_never_given_a_claims_address_does_not_keep_it_by_the_claims_name() {
     let (client, controller) = started(122).await;
     claim(&client, "c", CLUSTER).await;
@@ -90,7 +90,7 @@ async fn a_pod_that_was_never_given_a_claims_address_does_not_keep_it_by_the_cla
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_is_made_again_has_its_own_address_and_does_not_inherit_the_old_ones_pod() {
     let (client, controller) = started(121).await;
     let old = claim(&client, "c", CLUSTER).await;
@@ -112,7 +112,7 @@ async fn a_claim_that_is_made_again_has_its_own_address_and_does_not_inherit_the
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_on_record() {
     let (client, controller) = started(122).await;
     claim(&client, "victim", CLUSTER).await;
@@ -125,7 +125,7 @@ async fn a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_on_
     let block = blocks(&client).list(&ListParams::default()).await.unwrap().items.remove(0).name_any();
     let places = [tenure_claims::status::RecordLocation::Block(block)];
     let stolen = [("10.2.0.0".parse().unwrap(), 32)];
-    let mut status = tenure_claims::status::allocated(&forger, &stolen, &places, SystemClock.now());
+    let mut status = tenure_claims::status::allocated(&forger, &stolen, &places, RuntimeClock.now());
     for _ in 0..2 {
         let patch = Patch::Merge(json!({"status": {"ips": status.ips, "conditions": status.conditions}}));
         claims(&client).patch_status("forger", &PatchParams::default(), &patch).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_status_or_holders_that_somebody_made_up_change_nothing_of_what_is_on_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_with_the_cluster_networks_name_is_refused_and_changes_nothing_for_others() {
     let (client, controller) = started(123).await;
     bed::ranges::define_attachments(&client).await;

@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +15,7 @@ use http::StatusCode;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use tenure_controller_testbed as bed;
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 
 async fn attach(client: &Client, name: &str, ipam: &Value) {
@@ -55,7 +54,7 @@ async fn recorded(client: &Client) -> BTreeMap<String, String> {
     found
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn claims_of_a_shared_range_are_on_record_beside_pods_and_nobody_releases_them() {
     let (client, controller) = started(121, &[]).await;
     pod(&client, "web-0", Some(&["10.0.0.1"])).await;
@@ -93,7 +92,7 @@ async fn claims_of_a_shared_range_are_on_record_beside_pods_and_nobody_releases_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_claims_and_pods_left_behind_goes_on_cooling_when_another_controller_leads() {
     for (seed, range) in [
         (131, json!({"range": "10.0.0.0/24"})),
@@ -122,7 +121,7 @@ async fn what_claims_and_pods_left_behind_goes_on_cooling_when_another_controlle
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_gets_an_address_of_each_range_or_none_and_wishes_are_kept() {
     let (client, controller) = started(122, &[]).await;
     let ranges = json!({"range": "10.0.0.0/24", "ipRanges": [{"range": "fd00::/126"}]});
@@ -144,7 +143,7 @@ async fn a_claim_gets_an_address_of_each_range_or_none_and_wishes_are_kept() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_address_of_ranges_that_overlap_is_given_once_and_its_reservation_goes_with_it() {
     let (client, controller) = started(123, &[]).await;
     attach(&client, "wide", &json!({"range": "10.0.0.0/24"})).await;
@@ -172,7 +171,7 @@ async fn an_address_of_ranges_that_overlap_is_given_once_and_its_reservation_goe
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn claims_of_a_cut_range_get_slices_of_their_own_which_go_back_when_nobody_needs_them() {
     let (client, controller) = started(124, &["node1", "node2"]).await;
     attach(&client, "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/28"})).await;
@@ -218,7 +217,7 @@ async fn claims_of_a_cut_range_get_slices_of_their_own_which_go_back_when_nobody
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cut_range_without_a_slice_left_says_so_and_gives_one_when_a_node_goes() {
     let (client, controller) = started(125, &["node1", "node2"]).await;
     attach(&client, "net", &json!({"range": "10.0.0.0/24", "node_slice_size": "/25"})).await;
@@ -246,7 +245,7 @@ async fn a_cut_range_without_a_slice_left_says_so_and_gives_one_when_a_node_goes
 }
 
 /// A slice of one range does not go back while the other range's is still to come.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slice_waits_for_the_other_range_of_a_claim_and_its_ledger_is_made_once() {
     let server = server(129).await;
     let client = server.client();

@@ -3,17 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::*;
 use http::StatusCode;
+use tenure_controller_testbed as bed;
 use tenure_testbed::faults::{Answer, Calls, Faults, Rule, Verb};
 
 const LEASES: &str = "leases";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_leads_and_when_it_is_killed_the_other_one_takes_over() {
     let client = server(11).await.client();
     pool(&client, "default", 0, "10.10.0.0/24").await;
@@ -36,7 +35,7 @@ async fn one_leads_and_when_it_is_killed_the_other_one_takes_over() {
     second.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_is_cut_off_stops_and_its_late_writes_change_nothing() {
     let server = server(12).await;
     let client = server.client();
@@ -66,7 +65,7 @@ async fn a_leader_that_is_cut_off_stops_and_its_late_writes_change_nothing() {
     second.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn conflicts_losses_repetitions_and_delays_lose_no_request_and_give_nothing_twice() {
     let server = server(13).await;
     let client = server.client();
@@ -107,7 +106,7 @@ async fn conflicts_losses_repetitions_and_delays_lose_no_request_and_give_nothin
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn controllers_killed_one_after_the_other_finish_each_others_work() {
     let server = server(14).await;
     let client = server.client();

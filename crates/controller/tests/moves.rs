@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::machines::{
@@ -19,6 +17,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::claims::IPAMClaim;
 use tenure_claims::Slots;
+use tenure_controller_testbed as bed;
 use tenure_testbed::faults::{Answer, Calls, Faults, Rule, Verb};
 
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -90,7 +89,7 @@ async fn a_while() {
     tokio::time::sleep(A_WHILE).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_has_the_claim_as_soon_as_it_is_scheduled_and_the_status_names_it() {
     let client = prepared(701).await;
     let controller = start(client.clone(), "one");
@@ -112,7 +111,7 @@ async fn a_pod_has_the_claim_as_soon_as_it_is_scheduled_and_the_status_names_it(
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_names_a_claim_on_the_clusters_default_network_by_an_annotation() {
     let client = prepared(718).await;
     pool(&client, "default", 5, "10.20.0.0/16").await;
@@ -134,7 +133,7 @@ async fn a_pod_names_a_claim_on_the_clusters_default_network_by_an_annotation() 
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_move_begins_with_the_second_pod_and_everybody_is_told() {
     let (client, controller) = moving(702).await;
     for about in ["vm.data", "a", "b"] {
@@ -143,7 +142,7 @@ async fn a_move_begins_with_the_second_pod_and_everybody_is_told() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_move_commits_by_kubevirts_time_and_not_by_its_label() {
     let (client, controller) = moving(703).await;
     runs_in(&client, "b", "node2", None).await;
@@ -164,7 +163,7 @@ async fn a_move_commits_by_kubevirts_time_and_not_by_its_label() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_signal_that_cannot_be_read_moves_nothing_and_is_told_once_on_pod_and_claim() {
     let (client, controller) = moving(704).await;
     runs_in(&client, "b", "node2", Some("half past three")).await;
@@ -189,7 +188,7 @@ async fn a_signal_that_cannot_be_read_moves_nothing_and_is_told_once_on_pod_and_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_asks_for_other_addresses_than_the_claims_never_has_it() {
     let client = prepared(719).await;
     let controller = start(client.clone(), "one");
@@ -215,7 +214,7 @@ async fn a_pod_that_asks_for_other_addresses_than_the_claims_never_has_it() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_move_commits_when_the_active_pod_finishes() {
     let (client, controller) = moving(705).await;
     phase(&client, "a", "Succeeded").await;
@@ -223,7 +222,7 @@ async fn a_move_commits_when_the_active_pod_finishes() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_move_commits_when_the_active_pod_is_being_deleted() {
     let (client, controller) = moving(706).await;
     pods(&client).delete("a", &DeleteParams::default().grace_period(60)).await.unwrap();
@@ -233,7 +232,7 @@ async fn a_move_commits_when_the_active_pod_is_being_deleted() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_move_commits_by_the_annotation_of_any_other_mover() {
     let client = prepared(707).await;
     let controller = start(client.clone(), "one");
@@ -251,7 +250,7 @@ async fn a_move_commits_by_the_annotation_of_any_other_mover() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_move_aborts_when_the_target_goes_away() {
     let (client, controller) = moving(708).await;
     kill(&client, "b").await;
@@ -265,7 +264,7 @@ async fn a_move_aborts_when_the_target_goes_away() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn signals_that_flap_do_not_flap_the_claim() {
     let (client, controller) = moving(709).await;
     runs_in(&client, "b", "node2", Some("2026-11-16T06:00:00Z")).await;
@@ -282,7 +281,7 @@ async fn signals_that_flap_do_not_flap_the_claim() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_third_pod_waits_is_told_why_and_comes_in_when_one_of_the_two_is_gone() {
     let (client, controller) = moving(710).await;
     target(&client, "c", "node3").await;
@@ -296,7 +295,7 @@ async fn a_third_pod_waits_is_told_why_and_comes_in_when_one_of_the_two_is_gone(
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_on_a_network_that_does_not_opt_in_is_told_on_pod_and_claim_once() {
     let client = prepared(711).await;
     network(&client, "plain", "10.9.0.0/24", false).await;
@@ -316,7 +315,7 @@ async fn a_claim_on_a_network_that_does_not_opt_in_is_told_on_pod_and_claim_once
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_value_that_is_neither_true_nor_false_is_an_invalid_configuration_and_nobody_has_an_ordinary_address()
  {
     let client = prepared(720).await;
@@ -344,7 +343,7 @@ async fn a_value_that_is_neither_true_nor_false_is_an_invalid_configuration_and_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_of_another_namespace_never_has_the_claim() {
     let client = prepared(712).await;
     let controller = start(client.clone(), "one");
@@ -364,7 +363,7 @@ async fn a_pod_of_another_namespace_never_has_the_claim() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_keeps_the_claim_while_it_lives_whatever_becomes_of_the_networks_definition() {
     let client = prepared(713).await;
     let controller = start(client.clone(), "one");
@@ -378,7 +377,7 @@ async fn a_pod_keeps_the_claim_while_it_lives_whatever_becomes_of_the_networks_d
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_move_goes_on_where_it_was_when_the_controller_ends_between_any_two_steps() {
     let client = prepared(714).await;
     let mut number = 0;
@@ -418,7 +417,7 @@ async fn a_move_goes_on_where_it_was_when_the_controller_ends_between_any_two_st
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_swap_that_arrives_twice_or_whose_answer_is_lost_happens_once() {
     let api = server(716).await;
     let faults = Faults::seeded(716);
@@ -451,7 +450,7 @@ async fn a_swap_that_arrives_twice_or_whose_answer_is_lost_happens_once() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_came_after_its_claim_went_comes_into_the_next_claim_of_the_name_however_late_the_watch_is()
  {
     let api = server(720).await;
@@ -501,7 +500,7 @@ async fn a_pod_that_came_after_its_claim_went_comes_into_the_next_claim_of_the_n
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn twenty_signals_in_a_row_are_twenty_swaps_each_by_one_write() {
     let (client, controller) = moving(717).await;
     let events = claims(&client);

@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::machines::{
@@ -20,6 +18,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER};
 use tenure_claims::Slots;
+use tenure_controller_testbed as bed;
 
 /// Long enough for several rounds of the controller.
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -50,7 +49,7 @@ async fn replug(client: &Client, name: &str, of: &Value) {
     machines(client).patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_is_made_for_each_interface_on_a_network_that_opts_in_when_the_machine_is_created() {
     let (client, controller) = started(601).await;
     network(&client, "plain", "10.1.0.0/24", false).await;
@@ -68,7 +67,7 @@ async fn a_claim_is_made_for_each_interface_on_a_network_that_opts_in_when_the_m
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_interfaces_on_one_network_are_two_claims() {
     let (client, controller) = started(602).await;
     machine(&client, "vm", &[("one", "blue"), ("two", "blue")]).await;
@@ -78,7 +77,7 @@ async fn two_interfaces_on_one_network_are_two_claims() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn hot_plug_makes_a_claim_and_hot_unplug_deletes_it() {
     let (client, controller) = started(603).await;
     let vm = machine(&client, "vm", &[("data", "blue")]).await;
@@ -102,7 +101,7 @@ async fn hot_plug_makes_a_claim_and_hot_unplug_deletes_it() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_is_stopped_and_started_keeps_its_claim() {
     let (client, controller) = started(604).await;
     let of = [("data", "blue")];
@@ -143,27 +142,27 @@ async fn goes(seed: u64, policy: PropagationPolicy, runs: bool) {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_running_machine_that_is_deleted_in_the_background_frees_its_claim_after_its_instance_is_gone() {
     goes(605, PropagationPolicy::Background, true).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_running_machine_that_is_deleted_in_the_foreground_frees_its_claim_after_its_instance_is_gone() {
     goes(606, PropagationPolicy::Foreground, true).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stopped_machine_that_is_deleted_in_the_background_frees_its_claim() {
     goes(607, PropagationPolicy::Background, false).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stopped_machine_that_is_deleted_in_the_foreground_frees_its_claim() {
     goes(608, PropagationPolicy::Foreground, false).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_extra_finalizer_on_the_instance_keeps_the_claim_in_foreground_deletion() {
     let (client, controller) = started(609).await;
     let of = [("data", "blue")];
@@ -184,7 +183,7 @@ async fn an_extra_finalizer_on_the_instance_keeps_the_claim_in_foreground_deleti
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_instance_without_a_machine_works_the_same() {
     let (client, controller) = started(610).await;
     let vmi = instance(&client, "bare", None, &[("data", "blue")]).await;
@@ -200,7 +199,7 @@ async fn an_instance_without_a_machine_works_the_same() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_ipam_extensions_is_at_work_no_claim_is_made_or_touched() {
     let client = server(611).await.client();
     define_webhooks(&client).await;
@@ -238,7 +237,7 @@ async fn where_ipam_extensions_is_at_work_no_claim_is_made_or_touched() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn beside_ipam_extensions_machines_on_the_clusters_network_have_their_claims() {
     let client = server(630).await.client();
     define_webhooks(&client).await;
@@ -265,7 +264,7 @@ async fn beside_ipam_extensions_machines_on_the_clusters_network_have_their_clai
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_network_that_cannot_be_read_is_told_on_the_machine_and_its_claim_is_made_when_that_is_mended() {
     let (client, controller) = started(612).await;
     attachment(&client, "broken", "{\"name\": \"broken\",").await;
@@ -281,7 +280,7 @@ async fn a_network_that_cannot_be_read_is_told_on_the_machine_and_its_claim_is_m
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_machine_whose_claims_name_is_taken_waits_says_so_and_gets_its_claim_as_soon_as_that_is_gone() {
     let (client, controller) = started(613).await;
     claim(&client, "vm.data", "blue", "net1").await;
@@ -298,7 +297,7 @@ async fn a_machine_whose_claims_name_is_taken_waits_says_so_and_gets_its_claim_a
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_machine_made_again_under_its_name_gets_a_claim_of_its_own() {
     let (client, controller) = started(614).await;
     let of = [("data", "blue")];
@@ -319,7 +318,7 @@ async fn a_machine_made_again_under_its_name_gets_a_claim_of_its_own() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_happened_while_no_controller_ran_is_found_at_its_start() {
     let (client, controller) = started(615).await;
     let of = [("data", "blue")];
@@ -342,7 +341,7 @@ async fn what_happened_while_no_controller_ran_is_found_at_its_start() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn kubevirts_kinds_that_come_late_are_found() {
     let client = server(616).await.client();
     define_attachments(&client).await;
@@ -358,7 +357,7 @@ async fn kubevirts_kinds_that_come_late_are_found() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_launcher_pod_finds_the_claim_of_its_machine_without_a_reference() {
     let (client, controller) = started(617).await;
     let of = [("one", "blue"), ("two", "blue")];
@@ -422,7 +421,7 @@ async fn scale(client: &Client, set: &str, replicas: i32) {
     stateful_sets(client).patch(set, &PatchParams::default(), &patch).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_pod_of_a_stateful_set_that_opts_in_has_a_claim_that_scaling_down_keeps_by_default() {
     let (client, controller) = started(618).await;
     stateful(&client, "db", 2, None).await;
@@ -439,7 +438,7 @@ async fn each_pod_of_a_stateful_set_that_opts_in_has_a_claim_that_scaling_down_k
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn scaling_down_frees_a_claim_where_the_policy_deletes_volumes_and_not_while_its_pod_is_there() {
     let (client, controller) = started(619).await;
     stateful(&client, "db", 2, Some(json!({"whenScaled": "Delete", "whenDeleted": "Delete"}))).await;

@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::process::{Command, Output, Stdio};
 
 use bed::*;
@@ -13,6 +11,7 @@ use kube::Api;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use tenure_controller_testbed as bed;
 use tenure_localapi::Server;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tenure-controller");

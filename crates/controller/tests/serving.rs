@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::*;
@@ -15,10 +13,11 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::FINALIZER;
 use tenure_api::release::mark_of;
+use tenure_controller_testbed as bed;
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_is_served_from_asking_to_answer() {
     let client = server(1).await.client();
     pool(&client, "default", 5, "10.2.0.0/16").await;
@@ -44,7 +43,7 @@ async fn a_request_is_served_from_asking_to_answer() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_thousand_waiting_requests_are_served_without_waste() {
     let client = server(2).await.client();
     pool(&client, "default", 5, "10.0.0.0/8").await;
@@ -62,7 +61,7 @@ async fn a_thousand_waiting_requests_are_served_without_waste() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pool_that_is_deleted_goes_when_its_last_block_does() {
     let client = server(3).await.client();
     node(&client, "node1").await;
@@ -87,7 +86,7 @@ async fn a_pool_that_is_deleted_goes_when_its_last_block_does() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn blocks_go_with_their_node_after_a_rest_when_no_pod_is_bound_to_it_and_others_stay() {
     let client = server(4).await.client();
     pool(&client, "default", 0, "10.5.0.0/30").await;
@@ -141,7 +140,7 @@ async fn pod(client: &Client, name: &str, ip: Option<&str>) {
     pods.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_out_of_service_gives_back_what_no_pod_can_use() {
     let client = server(5).await.client();
     pool(&client, "default", 0, "10.6.0.0/30").await;
@@ -167,7 +166,7 @@ async fn a_node_out_of_service_gives_back_what_no_pod_can_use() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_ran_out_is_told_on_pool_request_and_node() {
     let client = server(6).await.client();
     pool(&client, "tiny", 0, "10.7.0.0/32").await;
@@ -243,7 +242,7 @@ async fn health_and_metrics_are_served_and_say_what_is() {
     controller.kill().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_controller_that_is_told_to_stop_releases_its_lease() {
     let client = server(8).await.client();
     let controller = start(client.clone(), "a");

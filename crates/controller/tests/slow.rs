@@ -3,18 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::*;
 use http::StatusCode;
 use tenure_controller::{Settings, Timing};
+use tenure_controller_testbed as bed;
 use tenure_testbed::faults::{Calls, Faults, Rule};
 
 const FOREVER: Duration = Duration::from_hours(1);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_without_an_answer_delays_its_own_object_and_nothing_else() {
     let api = server(81).await;
     let client = api.client();
@@ -38,7 +37,7 @@ async fn a_write_without_an_answer_delays_its_own_object_and_nothing_else() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_takes_long_for_every_write_is_served_in_its_own_time() {
     let api = server(82).await;
     let client = api.client();
@@ -68,7 +67,7 @@ async fn an_api_server_that_takes_long_for_every_write_is_served_in_its_own_time
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_busy_api_server_is_given_time_and_everybody_is_served() {
     let api = server(83).await;
     let client = api.client();

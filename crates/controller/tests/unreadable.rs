@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use bed::ranges::*;
 use bed::*;
 use k8s_openapi::api::core::v1::Namespace;
@@ -12,6 +10,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tenure_controller_testbed as bed;
 
 /// A kind of others whose definition accepts anything.
 async fn define(client: &Client, group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
@@ -43,7 +42,7 @@ async fn write(client: &Client, of: &ApiResource, name: &str, fields: Value) {
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_that_cannot_be_read_costs_its_author_and_nobody_else() {
     let client = server(71).await.client();
     let apps: Namespace = serde_json::from_value(json!({"metadata": {"name": "apps"}})).unwrap();

@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
 #![allow(clippy::wildcard_imports, reason = "the bed is made for these tests")]
 
-mod bed;
-
 use std::time::Duration;
 
 use bed::ranges::*;
@@ -13,6 +11,7 @@ use kube::api::{DeleteParams, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_controller::Whereabouts;
+use tenure_controller_testbed as bed;
 use tenure_testbed::faults::{Calls, Faults, Verb};
 
 fn sliced(range: &str, size: &str) -> Value {
@@ -29,7 +28,7 @@ async fn started(seed: u64, nodes: &[&str]) -> (Client, Running) {
     (client, controller)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_becomes_a_pool_with_a_slice_for_each_node() {
     let (client, controller) = started(51, &["node1", "node2"]).await;
     attach(&client, "apps", "net", &sliced("10.0.0.0/24", "/26")).await;
@@ -56,7 +55,7 @@ async fn a_definition_becomes_a_pool_with_a_slice_for_each_node() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_of_definitions_that_comes_late_is_found_within_seconds_and_nobody_complains() {
     let client = server(52).await.client();
     node(&client, "node1").await;
@@ -72,7 +71,7 @@ async fn a_definition_of_definitions_that_comes_late_is_found_within_seconds_and
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dead_nodes_slice_is_reused_only_when_nothing_is_held_in_it() {
     let (client, controller) = started(53, &["node1", "node2"]).await;
     attach(&client, "kube-system", "net", &sliced("10.0.0.0/24", "/25")).await;
@@ -107,7 +106,7 @@ async fn a_dead_nodes_slice_is_reused_only_when_nothing_is_held_in_it() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_missing_nodes_slice_and_ledger_go_after_its_pods_and_a_mark_that_nobody_removed() {
     let (client, controller) = started(63, &["node1", "node2"]).await;
     attach(&client, "kube-system", "net", &sliced("10.0.0.0/24", "/25")).await;
@@ -138,7 +137,7 @@ async fn a_missing_nodes_slice_and_ledger_go_after_its_pods_and_a_mark_that_nobo
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_slice_of_a_node_that_is_out_of_service_does_not_rest_but_waits_for_its_pods() {
     let client = server(64).await.client();
     define_attachments(&client).await;
@@ -175,7 +174,7 @@ async fn the_slice_of_a_node_that_is_out_of_service_does_not_rest_but_waits_for_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_is_away_for_a_moment_keeps_its_slice() {
     let client = server(54).await.client();
     define_attachments(&client).await;
@@ -197,7 +196,7 @@ async fn a_node_that_is_away_for_a_moment_keeps_its_slice() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_range_in_use_is_sealed_before_its_slices_are_given_away() {
     let (client, controller) = started(55, &["node1"]).await;
     pod(&client, "old", Some(&["10.0.0.1"])).await;
@@ -213,7 +212,7 @@ async fn a_range_in_use_is_sealed_before_its_slices_are_given_away() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ranges_that_overlap_what_is_cut_are_sealed_before_slices_are_given_and_opened_again() {
     let (client, controller) = started(62, &["node1"]).await;
     pod(&client, "old", Some(&["10.0.7.1"])).await;
@@ -248,7 +247,7 @@ async fn ranges_that_overlap_what_is_cut_are_sealed_before_slices_are_given_and_
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_over_what_others_use_closes_nothing_and_says_so() {
     let (client, controller) = started(62, &["node1"]).await;
     pod(&client, "runs", Some(&["10.7.0.1"])).await;
@@ -275,7 +274,7 @@ async fn a_definition_over_what_others_use_closes_nothing_and_says_so() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn definitions_that_contradict_each_other_are_a_condition_and_an_event() {
     let (client, controller) = started(56, &["node1"]).await;
     let of = |size: &str| json!({"range": "10.0.0.0/24", "node_slice_size": size, "network_name": "blue"});
@@ -296,7 +295,7 @@ async fn definitions_that_contradict_each_other_are_a_condition_and_an_event() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn hundreds_of_nodes_that_join_are_a_few_writes_and_nothing_is_written_when_nothing_changes() {
     let api = server(57).await;
     let client = api.client();
@@ -322,7 +321,7 @@ async fn hundreds_of_nodes_that_join_are_a_few_writes_and_nothing_is_written_whe
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_runtime_forgot_is_released_after_two_looks_and_a_successors_is_not() {
     let (client, controller) = started(58, &["node1"]).await;
     for (name, addresses) in
@@ -374,7 +373,7 @@ async fn what_the_runtime_forgot_is_released_after_two_looks_and_a_successors_is
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_living_nodes_ledger_is_its_agents_and_nobody_elses() {
     let (client, controller) = started(59, &["node1"]).await;
     let held = [("1", "default/gone")];
@@ -389,7 +388,7 @@ async fn a_living_nodes_ledger_is_its_agents_and_nobody_elses() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_live_look_at_the_pod_keeps_what_a_late_watch_would_release() {
     let api = server(60).await;
     let client = api.client();
@@ -409,7 +408,7 @@ async fn a_live_look_at_the_pod_keeps_what_a_late_watch_would_release() {
     controller.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_pods_are_not_in_the_api_nothing_is_ever_released() {
     let client = server(61).await.client();
     ledger(&client, "10.9.0.0-24", "10.9.0.0/24", None, Some("unique"), &[("1", "default/unknown")]).await;

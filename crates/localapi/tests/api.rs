@@ -9,7 +9,7 @@ use futures::StreamExt;
 use harness::{Host, crd, widget};
 use serde_json::{Value, json};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_object_can_be_created_read_replaced_patched_and_deleted() {
     let host = Host::new();
     let map = json!({"metadata": {"name": "a"}, "data": {"k": "1"}});
@@ -38,7 +38,7 @@ async fn an_object_can_be_created_read_replaced_patched_and_deleted() {
     assert_eq!((code, &missing["message"]), (404, &json!("configmaps \"a\" not found")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_that_changes_nothing_keeps_the_resource_version() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -47,7 +47,7 @@ async fn a_write_that_changes_nothing_keeps_the_resource_version() {
     assert_eq!((code, &same), (200, &created));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn names_are_generated_and_collisions_refused() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -64,7 +64,7 @@ async fn names_are_generated_and_collisions_refused() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_created_in_a_namespace_that_is_missing_or_leaving() {
     let host = Host::new();
     let map = json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}});
@@ -92,7 +92,7 @@ async fn nothing_is_created_in_a_namespace_that_is_missing_or_leaving() {
     assert_eq!(code, 403);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_finalizer_keeps_an_object_until_it_is_removed() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps/a";
@@ -109,7 +109,7 @@ async fn a_finalizer_keeps_an_object_until_it_is_removed() {
     assert_eq!(host.get(path).await.0, 404);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deletion_can_insist_on_an_identity() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps/a";
@@ -123,7 +123,7 @@ async fn a_deletion_can_insist_on_an_identity() {
     assert_eq!(host.get(path).await.0, 200, "a dry run deletes nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn lists_are_paged_at_one_resource_version() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -155,7 +155,7 @@ fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_watch_shows_what_there_is_and_then_what_happens() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -173,7 +173,7 @@ async fn a_watch_shows_what_there_is_and_then_what_happens() {
     assert_eq!(harness::event(&mut events).await, ("DELETED".into(), "unseen".into()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_watch_goes_on_from_a_resource_version_and_ends_in_time() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -188,7 +188,7 @@ async fn a_watch_goes_on_from_a_resource_version_and_ends_in_time() {
     assert!(tokio::time::timeout(Duration::from_secs(5), events.next()).await.unwrap().is_none());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_watch_from_too_long_ago_is_told_so() {
     let host = Host::with_history(3);
     let path = "/api/v1/namespaces/default/configmaps";
@@ -204,7 +204,7 @@ async fn a_watch_from_too_long_ago_is_told_so() {
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_is_served_at_once_with_its_schema() {
     let host = Host::new();
     let (code, made) = host.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd()).await;
@@ -223,7 +223,7 @@ async fn a_definition_is_served_at_once_with_its_schema() {
     assert!(status["message"].as_str().unwrap().contains("unknown field \"spec.junk\""), "{status}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn status_and_spec_are_written_at_their_own_places() {
     let host = Host::new();
     host.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd()).await;
@@ -247,7 +247,7 @@ async fn status_and_spec_are_written_at_their_own_places() {
     assert_eq!(host.get(&path).await.1["spec"]["size"], 7);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_definition_is_the_end_of_its_objects() {
     let host = Host::new();
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -262,7 +262,7 @@ async fn the_end_of_a_definition_is_the_end_of_its_objects() {
     assert_eq!(names(&host.get(path).await.1), Vec::<&str>::new());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn dependents_follow_their_owner() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -277,7 +277,7 @@ async fn dependents_follow_their_owner() {
     host.eventually(async || host.get(&format!("{path}/child")).await.0 == 404).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_deleted_in_the_foreground_goes_last() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -301,7 +301,7 @@ async fn an_owner_deleted_in_the_foreground_goes_last() {
     host.eventually(async || host.get(&format!("{path}/owner")).await.0 == 404).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn orphans_stay_and_forget_their_owner() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -316,7 +316,7 @@ async fn orphans_stay_and_forget_their_owner() {
     assert!(child["metadata"].get("ownerReferences").is_none(), "{child}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_answers_and_changes_nothing() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -329,7 +329,7 @@ async fn a_dry_run_answers_and_changes_nothing() {
     assert_eq!((code, &status["reason"]), (422, &json!("Invalid")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_on_a_node_is_given_time_and_one_on_none_is_not() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/pods";
@@ -353,7 +353,7 @@ async fn a_pod_on_a_node_is_given_time_and_one_on_none_is_not() {
     assert_eq!(host.get(&format!("{path}/busy")).await.0, 404);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_collection_can_be_deleted_by_selector() {
     let host = Host::new();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -365,7 +365,7 @@ async fn a_collection_can_be_deleted_by_selector() {
     assert_eq!(names(&host.get(path).await.1), ["b"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn paths_that_name_nothing_and_formats_that_are_not_spoken_are_refused() {
     let host = Host::new();
     for path in ["/nonsense", "/api/v1/nonsense", "/apis/no.group/v1/things", "/api/v1/namespaces/a/nodes"] {
@@ -382,7 +382,7 @@ async fn paths_that_name_nothing_and_formats_that_are_not_spoken_are_refused() {
     assert_eq!((code, &status["reason"]), (400, &json!("BadRequest")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn events_are_kept_for_an_hour() {
     use std::sync::Arc;
     use tenure_handles::{ManualClock, SeededEntropy, Timestamp};

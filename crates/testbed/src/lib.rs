@@ -2,6 +2,7 @@
 //!
 //! - [`binaries`] finds, builds or installs the programs.
 //! - [`control_plane`] runs etcd, kube-apiserver and kube-controller-manager on loopback ports.
+//! - [`clock`] is the clock of tests whose time is paused.
 //! - [`cluster`] adds a scheduler and nodes with containerd, kubelet and kube-proxy.
 //! - [`hosts`] makes machines out of network namespaces.
 //! - [`traffic`] shows what happens to an address while it moves.
@@ -12,6 +13,7 @@
 //! Whatever is started here ends with the test process, however that ends: see [`process`].
 
 pub mod binaries;
+pub mod clock;
 pub mod cluster;
 pub mod control_plane;
 pub mod faults;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tenure_handles::{Clock as _, SystemClock};
 
+use crate::clock::RuntimeClock;
+
 /// How long to wait for what must come.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 /// After this a kubelet gives up a call to its runtime, and the runtime its call to a plugin.
@@ -33,14 +35,14 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 /// Asks until there is an answer. Errors on the way are reported only if there is none within [`PATIENCE`].
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    let start = SystemClock.elapsed();
+    let start = RuntimeClock.elapsed();
     loop {
         let last = match ask().await {
             Ok(Some(value)) => return Ok(value),
             Ok(None) => "not so yet".to_owned(),
             Err(error) => format!("{error:#}"),
         };
-        if SystemClock.elapsed().saturating_sub(start) > PATIENCE {
+        if RuntimeClock.elapsed().saturating_sub(start) > PATIENCE {
             bail!("waited {PATIENCE:?} for {what}: {last}");
         }
         tokio::time::sleep(INTERVAL * 5).await;

@@ -6,18 +6,9 @@
 //! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
 //! again: `TENURE_SEED=n cargo test -p tenure-tests --test chaos`.
 
-#![allow(dead_code, reason = "the bed of the agent's tests does more than these need")]
-
-mod clock;
-mod course;
 mod egress;
-mod looks;
-mod objects;
 mod oracle;
 mod plan;
-mod programs;
-mod proxy;
-mod trouble;
 mod verdict;
 mod work;
 
@@ -26,18 +17,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use clock::Clocks;
-use course::{Over, now, say, seed, until, until_within};
 use egress::Egress;
-use objects::Struck;
 use oracle::{Living, Oracle};
 use plan::{CONTROLLERS, LOSES_JOURNAL, NODES, Plan, Pool, WITH_POD, WORKERS};
-use programs::{Agent, CLOCKS_SET, Controller, Programs};
-use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
 use tenure_testbed::hosts::Segment;
 use tenure_tests::agent::{Cluster, Machine};
+use tenure_tests::chaos::clock::{self, Clocks};
+use tenure_tests::chaos::course::{Over, now, say, seed, until, until_within};
+use tenure_tests::chaos::objects::{self, Struck};
+use tenure_tests::chaos::programs::{Agent, CLOCKS_SET, Controller, Programs};
+use tenure_tests::chaos::proxy::{Mood, Proxy};
 use work::Worker;
 
 /// How long a freed address cools.
@@ -149,7 +140,7 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], oracl
     thread::scope(|scope| {
         for (target, faults) in &plan.trouble {
             let (done, over) = (&done, &over);
-            scope.spawn(move || programs.trouble(*target, faults, done, over, oracle));
+            scope.spawn(move || programs.trouble(*target, faults, done, over, &|what| oracle.blame(what)));
         }
         scope.spawn(|| grow(plan, programs, &done, &over));
         scope.spawn(|| programs.spells(&plan.spells, &done, &over));

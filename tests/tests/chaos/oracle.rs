@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::course::{Moment, now};
 use crate::plan::{NODES, Pool};
+use tenure_tests::chaos::course::{Moment, now};
 
 /// A container that was told its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]

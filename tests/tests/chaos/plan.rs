@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_handles::Entropy;
 
-use crate::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
+use tenure_tests::chaos::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 4;
@@ -188,43 +188,41 @@ fn work(dice: &mut Dice) -> Vec<Step> {
             std::cmp::Ordering::Greater => 20,
         };
         let add = alive == 0 || (alive < SLOTS && dice.percent(likely));
-        let slot = dice.which(&living, !add);
+        let slot = which(dice, &living, !add);
         match dice.below(100) {
-            0..12 if alive > 0 => steps.push(Step::Check { slot: dice.which(&living, true) }),
-            12..20 if alive > 0 => steps.push(Step::Repeat { slot: dice.which(&living, true) }),
-            20..26 if alive > 0 => steps.push(Step::Ping { slot: dice.which(&living, true) }),
+            0..12 if alive > 0 => steps.push(Step::Check { slot: which(dice, &living, true) }),
+            12..20 if alive > 0 => steps.push(Step::Repeat { slot: which(dice, &living, true) }),
+            20..26 if alive > 0 => steps.push(Step::Ping { slot: which(dice, &living, true) }),
             26..40 => steps.push(Step::Rest(dice.up_to(150))),
             _ => {
                 calls += 1;
                 living[slot] = add;
-                steps.push(if add { dice.add(slot) } else { dice.del(slot) });
+                steps.push(if add { add_to(dice, slot) } else { delete_from(dice, slot) });
             }
         }
     }
     steps
 }
 
-impl Dice {
-    /// A slot that is used, or one that is not; there must be one.
-    fn which(&mut self, living: &[bool; SLOTS], used: bool) -> usize {
-        let matching: Vec<usize> = (0..SLOTS).filter(|slot| living[*slot] == used).collect();
-        matching[self.below(matching.len())]
-    }
+/// A slot that is used, or one that is not; there must be one.
+fn which(dice: &mut Dice, living: &[bool; SLOTS], used: bool) -> usize {
+    let matching: Vec<usize> = (0..SLOTS).filter(|slot| living[*slot] == used).collect();
+    matching[dice.below(matching.len())]
+}
 
-    fn add(&mut self, slot: usize) -> Step {
-        let pool = if self.one_in(4) { Pool::Small } else { Pool::Default };
-        Step::Add { slot, pool, same: self.0.next_u64() }
-    }
+fn add_to(dice: &mut Dice, slot: usize) -> Step {
+    let pool = if dice.one_in(4) { Pool::Small } else { Pool::Default };
+    Step::Add { slot, pool, same: dice.0.next_u64() }
+}
 
-    fn del(&mut self, slot: usize) -> Step {
-        let manner = match self.below(20) {
-            0..2 => Manner::Twice,
-            2..4 => Manner::NamespaceLast,
-            4..6 => Manner::NamespaceFirst,
-            _ => Manner::Plain,
-        };
-        Step::Del { slot, manner }
-    }
+fn delete_from(dice: &mut Dice, slot: usize) -> Step {
+    let manner = match dice.below(20) {
+        0..2 => Manner::Twice,
+        2..4 => Manner::NamespaceLast,
+        4..6 => Manner::NamespaceFirst,
+        _ => Manner::Plain,
+    };
+    Step::Del { slot, manner }
 }
 
 #[test]

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tenure_agent::journal::Known;
 use tenure_api::coil::{AddressBlock, BlockRequest};
 
-use crate::looks::{every, journal_of, unwell, view_of};
 use crate::oracle::Living;
 use tenure_tests::agent::{Cluster, Machine, config};
+use tenure_tests::chaos::looks::{every, journal_of, unwell, view_of};
 
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
 

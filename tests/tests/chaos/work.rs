@@ -10,10 +10,10 @@ use serde_json::Value;
 use tenure_testbed::hosts::{Host, Mounts};
 use tenure_testbed::wait::PATIENCE;
 
-use crate::course::now;
 use crate::oracle::{Living, Oracle};
 use crate::plan::{Manner, Pool, SLOTS, Step};
 use tenure_tests::agent::{Called, Machine, config};
+use tenure_tests::chaos::course::now;
 
 /// A call takes no longer than this, whatever is down.
 const LONGEST_CALL: Duration = Duration::from_secs(40);

@@ -13,9 +13,9 @@ use tenure_api::claims::IPAMClaim;
 use tenure_api::networks::NetworkAttachmentDefinition;
 
 use crate::networks::Network;
-use crate::objects::{Struck, ask};
 use crate::oracle::Living;
 use crate::place::ChaosBed;
+use tenure_tests::chaos::objects::{Struck, ask};
 use tenure_tests::claim_records::records;
 
 /// Whose all of it is.

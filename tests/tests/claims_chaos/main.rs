@@ -8,27 +8,11 @@
 //! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
 //! again: `TENURE_SEED=n cargo test -p tenure-tests --test claims_chaos`.
 
-#![allow(dead_code, reason = "what runs of trouble share does more than this one needs")]
-
-#[path = "../chaos/clock.rs"]
-mod clock;
-#[path = "../chaos/course.rs"]
-mod course;
 mod hostile;
-#[path = "../chaos/looks.rs"]
-mod looks;
 mod networks;
-#[path = "../chaos/objects.rs"]
-mod objects;
 mod oracle;
 mod place;
 mod plan;
-#[path = "../chaos/programs.rs"]
-mod programs;
-#[path = "../chaos/proxy.rs"]
-mod proxy;
-#[path = "../chaos/trouble.rs"]
-mod trouble;
 mod verdict;
 mod work;
 
@@ -37,21 +21,21 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use clock::Clocks;
-use course::{Over, say, seed, until, until_within};
 use kube::api::ListParams;
 use networks::Network;
-use objects::Struck;
 use oracle::Oracle;
 use place::ChaosBed;
 use plan::{CONTROLLERS, NODES, Plan};
-use programs::{Agent, CLOCKS_SET, Controller, Programs};
-use proxy::{Mood, Proxy};
 use serde_json::json;
 use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
 use tenure_testbed::hosts::Segment;
 use tenure_testbed::wait::PATIENCE;
 use tenure_tests::agent::{Cluster, Machine};
+use tenure_tests::chaos::clock::{self, Clocks};
+use tenure_tests::chaos::course::{Over, say, seed, until, until_within};
+use tenure_tests::chaos::objects::Struck;
+use tenure_tests::chaos::programs::{Agent, CLOCKS_SET, Controller, Programs};
+use tenure_tests::chaos::proxy::{Mood, Proxy};
 use verdict::Objects;
 use work::Worker;
 
@@ -149,7 +133,9 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place
         let (done, over) = (&done, &over);
         scope.spawn(move || look(place, over));
         for (target, faults) in &plan.trouble {
-            scope.spawn(move || programs.trouble(*target, faults, done, over, place.oracle));
+            scope.spawn(move || {
+                programs.trouble(*target, faults, done, over, &|what| place.oracle.blame(what))
+            });
         }
         scope.spawn(move || programs.spells(&plan.spells, done, over));
         let struck = &programs.struck;

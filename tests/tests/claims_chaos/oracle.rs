@@ -10,8 +10,8 @@ use kube::ResourceExt;
 use tenure_api::claims::IPAMClaim;
 use tenure_claims::ClaimFacts;
 
-use crate::course::{Moment, now};
 use crate::networks::Network;
+use tenure_tests::chaos::course::{Moment, now};
 
 /// A pod that was told its addresses, and whose object is there.
 #[derive(Clone, Debug, PartialEq, Eq)]

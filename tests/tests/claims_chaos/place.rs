@@ -19,11 +19,11 @@ use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinit
 use tenure_testbed::binaries::{Binaries, Program};
 use tenure_testbed::wait::PATIENCE;
 
-use crate::course::now;
 use crate::networks::{NAMESPACE, Network};
-use crate::objects::Struck;
 use crate::oracle::{Living, Oracle};
 use tenure_tests::agent::{Called, Cluster, Machine};
+use tenure_tests::chaos::course::now;
+use tenure_tests::chaos::objects::Struck;
 
 /// No answer takes longer than this from a server that is there.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use tenure_handles::Entropy;
 
 use crate::hostile;
 use crate::networks::Network;
-use crate::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
+use tenure_tests::chaos::trouble::{Dice, Fault, Kind, Spell, Target, clock_steps, faults, spells};
 
 /// Nodes, each with an agent.
 pub const NODES: usize = 3;
@@ -161,29 +161,29 @@ fn claimed(network: Network, dice: &mut Dice) -> Vec<Step> {
             (_, _, 0..12) => Step::Rest(dice.up_to(600)),
             (false, 0, 12..30) => {
                 (claim, pods[0]) = (true, true);
-                Step::Early { start: dice.start() }
+                Step::Early { start: Start::any(dice) }
             }
             (false, 0, _) | (false, _, 12..50) => {
                 claim = true;
-                Step::Claim(dice.wish())
+                Step::Claim(Wish::any(dice))
             }
             (true, 0, 12..22) | (true, _, 12..18) => {
                 claim = false;
                 Step::Unclaim
             }
-            (true, 0, 22..32) | (true, _, 18..24) => Step::Reclaim(dice.wish()),
+            (true, 0, 22..32) | (true, _, 18..24) => Step::Reclaim(Wish::any(dice)),
             (true, 0 | 1, 32..72) => {
                 pods[free] = true;
-                Step::Start { pod: free, start: dice.start() }
+                Step::Start { pod: free, start: Start::any(dice) }
             }
             (true, 2, 24..54) => Step::Commit { pod: some, stale: dice.one_in(5) },
-            (true, 2, 54..57) => Step::Crowd { start: dice.start() },
+            (true, 2, 54..57) => Step::Crowd { start: Start::any(dice) },
             (_, 1 | 2, 57..64) => Step::Check { pod: some },
             (_, 1 | 2, 64..70) if network == Network::Routed => Step::Repeat { pod: some },
             (_, 1 | 2, 70..76) => Step::Lie { pod: some },
             (_, 1 | 2, _) => {
                 pods[some] = false;
-                Step::Stop { pod: some, manner: dice.manner() }
+                Step::Stop { pod: some, manner: Manner::any(dice) }
             }
             _ => Step::Rest(dice.up_to(100)),
         };
@@ -202,34 +202,38 @@ fn ordinary(dice: &mut Dice) -> Vec<Step> {
             steps.push(Step::Stop { pod, manner: Manner::Plain });
             pods[pod] = false;
         } else {
-            steps.push(Step::Start { pod, start: dice.start() });
+            steps.push(Step::Start { pod, start: Start::any(dice) });
             pods[pod] = true;
         }
     }
     steps
 }
 
-impl Dice {
-    fn start(&mut self) -> Start {
-        Start { node: self.below(NODES), told: self.percent(50), same: self.0.next_u64() }
+impl Start {
+    fn any(dice: &mut Dice) -> Self {
+        Self { node: dice.below(NODES), told: dice.percent(50), same: dice.0.next_u64() }
     }
+}
 
-    fn wish(&mut self) -> Wish {
-        match self.below(10) {
-            0..2 => Wish::Annotated(self.below(WISHES)),
-            2..4 => Wish::Imported(self.below(WISHES)),
-            _ => Wish::Any,
+impl Wish {
+    fn any(dice: &mut Dice) -> Self {
+        match dice.below(10) {
+            0..2 => Self::Annotated(dice.below(WISHES)),
+            2..4 => Self::Imported(dice.below(WISHES)),
+            _ => Self::Any,
         }
     }
+}
 
-    fn manner(&mut self) -> Manner {
-        match self.below(10) {
-            0 | 1 => Manner::Graceful,
-            2 => Manner::Finished,
-            3 => Manner::NamespaceFirst,
-            4 | 5 => Manner::Forced,
-            6 => Manner::Lost,
-            _ => Manner::Plain,
+impl Manner {
+    fn any(dice: &mut Dice) -> Self {
+        match dice.below(10) {
+            0 | 1 => Self::Graceful,
+            2 => Self::Finished,
+            3 => Self::NamespaceFirst,
+            4 | 5 => Self::Forced,
+            6 => Self::Lost,
+            _ => Self::Plain,
         }
     }
 }

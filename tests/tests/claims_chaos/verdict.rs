@@ -14,11 +14,11 @@ use tenure_api::coil::AddressBlock;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_claims::ClaimFacts;
 
-use crate::looks::{every, journal_of, unwell, view_of};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
 use crate::place::ChaosBed;
 use tenure_tests::agent::Machine;
+use tenure_tests::chaos::looks::{every, journal_of, unwell, view_of};
 use tenure_tests::claim_records::records;
 
 /// How long a pod may be silent.

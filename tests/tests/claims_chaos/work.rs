@@ -15,12 +15,12 @@ use tenure_claims::ClaimFacts;
 use tenure_testbed::hosts::{Host, Mounts};
 use tenure_testbed::wait::PATIENCE;
 
-use crate::course::{Moment, now, say};
 use crate::networks::{NAMESPACE, Network};
 use crate::oracle::Living;
 use crate::place::{ChaosBed, Lost};
 use crate::plan::{Lane, Manner, Start, Step, Wish};
 use tenure_tests::agent::Called;
+use tenure_tests::chaos::course::{Moment, now, say};
 
 /// A link that is out of service is deleted before this, if there is an agent.
 const REAPED: Duration = Duration::from_secs(1);

@@ -13,9 +13,7 @@
 //!
 //! Everything is decided from what is there, so a step that was lost to a conflict is done at the next look.
 
-#[path = "kubevirt/kinds.rs"]
 pub mod kinds;
-#[path = "kubevirt/launcher.rs"]
 mod launcher;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,7 +17,7 @@ use tenure_testbed::hosts::NetworkNamespace;
 use tenure_testbed::wait::PATIENCE;
 use tokio_util::sync::CancellationToken;
 
-use crate::dialect::{Fixed, TYPE};
+use crate::agent::{Fixed, TYPE};
 
 /// The address of the network.
 pub const ADDRESS: &str = "192.0.2.7/32";

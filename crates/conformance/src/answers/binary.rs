@@ -42,7 +42,6 @@ fn answer(question: &Question) -> Answer {
     answer["exit"] = json!(telling.exit);
     answer["exits"] = ends.iter().map(|ended| json!(ended.exit)).collect();
     answer["stdout"] = json!(last.stdout);
-    answer["seconds_below_ten"] = json!(ends.iter().all(|ended| ended.seconds < 10));
     answer["later"] = json!(bed.tombstones() > 0);
     if let Ok(printed) = serde_json::from_str::<Value>(&telling.stdout) {
         for key in ["code", "msg", "supportedVersions"] {

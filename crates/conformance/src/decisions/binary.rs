@@ -11,7 +11,7 @@ pub(super) fn decide(input: &Value) -> Option<Value> {
     if !text("api").is_empty() {
         // A DEL is done later, and that is sure before it is said; an ADD that is not done leaves nothing.
         return Some(if cmd.starts_with("DEL") {
-            json!({"exit": 0, "later": true, "seconds_below_ten": true})
+            json!({"exit": 0, "later": true})
         } else {
             json!({"exit": 1, "code": 11, "pool_entry": false, "orip": false})
         });

@@ -66,7 +66,7 @@ async fn status(guard: &Guard, token: Option<&str>) -> u16 {
     guard.admit(token).await.map_or_else(|denied| denied.status.as_u16(), |()| 200)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_guard_admits_whom_the_api_server_knows_and_allows() {
     let (guarded, _, _) = guard(GOOD);
     assert_eq!(status(&guarded, Some("good")).await, 200);
@@ -88,7 +88,7 @@ async fn a_guard_admits_whom_the_api_server_knows_and_allows() {
     assert_eq!(status(&guard(Server { works: false, ..GOOD }).0, Some("good")).await, 503);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_admission_is_remembered_for_seconds_and_a_refusal_is_not() {
     let (guard, clock, asked) = guard(GOOD);
     for _ in 0..5 {
@@ -104,7 +104,7 @@ async fn an_admission_is_remembered_for_seconds_and_a_refusal_is_not() {
     assert_eq!(asked.load(Ordering::SeqCst), 7);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_who_guess_tokens_do_not_reach_the_api_server_all_at_once() {
     let (guard, _, asked) = guard(GOOD);
     let guesses = (0..100).map(|number| {

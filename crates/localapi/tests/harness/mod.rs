@@ -9,8 +9,9 @@ use futures::{Stream, StreamExt};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_handles::SeededEntropy;
 use tenure_localapi::{LocalApi, Options, ResponseBody};
+use tenure_testbed::clock::RuntimeClock;
 use tower::ServiceExt;
 
 pub(crate) struct Host {
@@ -21,11 +22,11 @@ pub(crate) type Events = Pin<Box<dyn Stream<Item = Value> + Send>>;
 
 impl Host {
     pub(crate) fn new() -> Self {
-        Self { api: LocalApi::temporary(SystemClock, SeededEntropy::new(1)) }
+        Self { api: LocalApi::temporary(RuntimeClock, SeededEntropy::new(1)) }
     }
 
     pub(crate) fn with_history(events: usize) -> Self {
-        Self { api: Options::default().history(events).temporary(SystemClock, SeededEntropy::new(1)) }
+        Self { api: Options::default().history(events).temporary(RuntimeClock, SeededEntropy::new(1)) }
     }
 
     pub(crate) async fn raw(&self, request: Request<Full<Bytes>>) -> http::Response<ResponseBody> {

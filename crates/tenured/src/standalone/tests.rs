@@ -16,8 +16,8 @@ use tenure_handles::{SeededEntropy, SystemClock};
 
 use super::*;
 
-/// Longer than two looks.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Much longer than two looks.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 struct HostDirectories {
     root: TempDir,
@@ -205,7 +205,6 @@ async fn a_restart_finds_everything_and_leads_at_once_even_after_a_crash() {
     let mut options = place.options();
     options.hostname = "renamed".to_owned();
     let stop = CancellationToken::new();
-    let began = SystemClock.now();
     let second = Standalone::start(options, SystemClock, SeededEntropy::new(2), stop.clone()).await.unwrap();
     assert_eq!(second.node(), "box", "a new hostname does not make another host");
     let again: Node = Api::all(second.client()).get("box").await.unwrap();
@@ -213,11 +212,10 @@ async fn a_restart_finds_everything_and_leads_at_once_even_after_a_crash() {
     let blocks: Api<AddressBlock> = Api::all(second.client());
     assert!(blocks.get_opt(&block).await.unwrap().is_some(), "the block is still this host's");
     block_for(&second.client(), "box", "default", "two").await;
-    let took = SystemClock.now().since(began);
-    assert!(took < Duration::from_secs(5), "the controller leads only after {took:?}");
     let leases: Api<Lease> = Api::namespaced(second.client(), "kube-system");
     let lease = leases.get("coil-ipam-leader").await.unwrap().spec.unwrap();
     assert_eq!(lease.holder_identity.as_deref(), Some("box_standalone"));
+    assert_eq!(lease.lease_transitions, Some(0), "it takes the lease for its own and waits for nobody");
     finish(second, stop).await;
 }
 

@@ -17,9 +17,10 @@ use tenure_claims::status::RecordLocation;
 use tenure_claims::{Slot, Slots, status};
 use tenure_cni::Failure;
 use tenure_controller::{Controller, Settings as ControllerSettings};
-use tenure_handles::{Clock as _, SeededEntropy, SystemClock};
+use tenure_handles::{Clock as _, SeededEntropy};
 use tenure_ipam::{Address, Cidr, Family, Subnet};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tenure_whereabouts::slices::{NETWORK, slice_pools};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -72,7 +73,7 @@ pub(super) struct At {
 pub(super) struct Agent {
     pub(super) node: Handle,
     pub(super) claims: Claims,
-    pub(super) service: Service<SystemClock>,
+    pub(super) service: Service<RuntimeClock>,
     pub(super) journal: Arc<Mutex<Image>>,
     /// What the kernel was asked for.
     pub(super) asked: Arc<Mutex<Vec<Action>>>,
@@ -142,7 +143,7 @@ impl Bed {
         let block = json!({"metadata": metadata, "index": 0, "ipv4": "10.1.0.0/24", "ipv6": "fd01::/120"});
         bed.create::<AddressBlock>(block).await;
         let stop = CancellationToken::new();
-        let controller = Controller::new(bed.client.clone(), SystemClock, ControllerSettings::new("test"));
+        let controller = Controller::new(bed.client.clone(), RuntimeClock, ControllerSettings::new("test"));
         tokio::spawn(controller.run(stop.clone()));
         (bed, stop.drop_guard())
     }
@@ -161,7 +162,7 @@ impl Bed {
 
     /// One that does not know the kind of claims.
     pub(super) async fn without_claims() -> Self {
-        let server = ServerOptions::default().temporary(SystemClock, SeededEntropy::new(17));
+        let server = ServerOptions::default().temporary(RuntimeClock, SeededEntropy::new(17));
         let client = server.client();
         for name in NAMESPACES.into_iter().chain([SYSTEM, "other"]) {
             let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
@@ -257,7 +258,7 @@ impl Bed {
     /// A status that says where the addresses are on record.
     pub(super) async fn say(&self, claim: &IPAMClaim, ips: &[&str], places: &[RecordLocation]) {
         let addresses: Vec<(Address, u8)> = ips.iter().map(|text| parsed(text)).collect();
-        self.set_status(claim, json!(status::allocated(claim, &addresses, places, SystemClock.now()))).await;
+        self.set_status(claim, json!(status::allocated(claim, &addresses, places, RuntimeClock.now()))).await;
     }
 
     /// The record of a claim, in objects of its own: a floating block for what is routed, and a ledger for each address that
@@ -461,7 +462,7 @@ impl Bed {
             debounce: Duration::from_millis(20),
             ..slices::SlicesOptions::new("node-1", SYSTEM)
         };
-        let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), stop.clone());
+        let slices = Slices::start(client.clone(), wanted, RuntimeClock, node.clone(), stop.clone());
         let (journal, asked) = (Arc::new(Mutex::new(journal)), Arc::default());
         let within = Obedient {
             node: node.clone(),
@@ -471,17 +472,17 @@ impl Bed {
         };
         let executor = Kernelless { within, asked: Arc::clone(&asked) };
         let settings = Settings { slices: true, ..Settings::new("node-1") };
-        let driver = channel.driver(Node::new(settings), SystemClock, executor);
+        let driver = channel.driver(Node::new(settings), RuntimeClock, executor);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
         let directory = self.directory.path().join("node-1");
         let wanted = ledgers::LedgersOptions {
             patience: Duration::from_millis(300),
             ..ledgers::LedgersOptions::new("node-1", directory.join("ledgers"))
         };
-        let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
-        let pods = Pods::new(client.clone(), "node-1", SystemClock, stop.clone());
+        let ledgers = Ledgers::new(client.clone(), wanted, RuntimeClock, stop.clone());
+        let pods = Pods::new(client.clone(), "node-1", RuntimeClock, stop.clone());
         let around = (node.clone(), pods.clone(), None);
-        let claims = Claims::start(client, options, SystemClock, around, stop.clone());
+        let claims = Claims::start(client, options, RuntimeClock, around, stop.clone());
         if claim_uses > 0 {
             claims.watch(Reason::ClaimUses);
         }
@@ -492,7 +493,7 @@ impl Bed {
         let coil = Coil::new(Default, gateways).with_claims(Some(claims.clone()));
         let postponed = PostponedDels::of(&tombstones);
         let dialects: Vec<Arc<dyn Dialect>> = vec![Arc::new(whereabouts), Arc::new(coil)];
-        let service = Service::new(node.clone(), SystemClock, dialects, Some(postponed));
+        let service = Service::new(node.clone(), RuntimeClock, dialects, Some(postponed));
         let agent = Agent { node, claims, service, journal, asked, tombstones, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent.claims.ready().await;

@@ -10,7 +10,7 @@ use super::bed::*;
 const IPS: [&str; 2] = ["10.1.200.5/32", "fd01::c805/128"];
 const MORE: [&str; 2] = ["10.1.200.6/32", "fd01::c806/128"];
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_claim_of_another_namespace_is_never_used() {
     let bed = Bed::new().await;
     let pod = bed.refers("db-0", "db").await;
@@ -34,7 +34,7 @@ async fn a_claim_of_another_namespace_is_never_used() {
     assert_eq!(agent.holds().await, [""; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_selection_is_found_by_its_interface_else_by_its_place_and_two_on_one_network_are_two_claims() {
     let bed = Bed::new().await;
     let networks = json!([
@@ -57,7 +57,7 @@ async fn a_selection_is_found_by_its_interface_else_by_its_place_and_two_on_one_
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn the_default_network_has_the_claim_of_either_annotation() {
     let bed = Bed::new().await;
     let multus = json!({"name": "net", "ipam-claim-reference": "second"}).to_string();
@@ -79,7 +79,7 @@ async fn the_default_network_has_the_claim_of_either_annotation() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_launcher_without_a_reference_has_the_claim_of_its_machine_for_the_interface() {
     let bed = Bed::new().await;
     let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "7", "controller": true}]);
@@ -106,7 +106,7 @@ async fn a_launcher_without_a_reference_has_the_claim_of_its_machine_for_the_int
     assert!(failure.code == 11 && said.contains(r#"virtual machine "vm""#), "no claim for this one: {said}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_pod_of_a_stateful_set_that_opts_in_has_the_claim_of_its_name() {
     let bed = Bed::new().await;
     let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "7", "controller": true}]);
@@ -120,7 +120,7 @@ async fn a_pod_of_a_stateful_set_that_opts_in_has_the_claim_of_its_name() {
     assert_eq!(agent.add(&routed(), &plain).await.unwrap(), ["10.1.0.0/32", "fd01::/128"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_interface_that_is_plugged_in_later_is_not_missed_because_the_watch_is_behind() {
     let bed = Bed::new().await;
     let pod = bed.refers("vm", "first").await;
@@ -146,7 +146,7 @@ async fn an_interface_that_is_plugged_in_later_is_not_missed_because_the_watch_i
     drop(held);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_pod_made_again_under_its_name_is_not_taken_for_the_one_before() {
     let bed = Bed::new().await;
     let old = bed.refers("db-0", "old").await;
@@ -164,7 +164,7 @@ async fn a_pod_made_again_under_its_name_is_not_taken_for_the_one_before() {
     drop(held);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_the_kubelet_has_from_a_file_is_known_by_what_is_shown_of_it() {
     let bed = Bed::new().await;
     let shown = json!({annotation::CLAIM: "db", "kubernetes.io/config.mirror": "of-the-file"});

@@ -24,7 +24,7 @@ fn on(pod: &At, interface: &str) -> At {
     At { interface: interface.to_owned(), ..pod.clone() }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn who_refers_to_a_claim_is_refused_on_a_network_that_does_not_opt_in_and_others_are_served() {
     for (bed, network, _) in every_kind().await {
         let network = before(network);
@@ -54,7 +54,7 @@ async fn who_refers_to_a_claim_is_refused_on_a_network_that_does_not_opt_in_and_
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn the_clusters_network_opts_in_by_how_it_was_set_up_whatever_copy_multus_passes() {
     let bed = Bed::new().await;
     let pod = bed.pod("db-0", json!({annotation::CLAIM: "db"})).await;
@@ -71,7 +71,7 @@ async fn the_clusters_network_opts_in_by_how_it_was_set_up_whatever_copy_multus_
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_machines_or_replicas_claim_is_not_passed_over_either() {
     let bed = Bed::new().await;
     let owner = |kind: &str, group: &str, name: &str| json!([{"apiVersion": format!("{group}/v1"), "kind": kind, "name": name, "uid": name}]);
@@ -101,7 +101,7 @@ async fn a_machines_or_replicas_claim_is_not_passed_over_either() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn default_networks_shift_the_numbers_and_every_element_has_its_own_claim() {
     for shift in 0..3 {
         let bed = Bed::new().await;
@@ -126,7 +126,7 @@ async fn default_networks_shift_the_numbers_and_every_element_has_its_own_claim(
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn what_is_not_certain_is_refused_on_every_kind_of_network() {
     for (bed, network, ips) in every_kind().await {
         bed.network("any", &network).await;
@@ -143,7 +143,7 @@ async fn what_is_not_certain_is_refused_on_every_kind_of_network() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_network_that_does_not_opt_in_is_served_without_a_call_and_without_an_api_server() {
     let bed = Bed::new().await;
     let agent = bed.agent().await;

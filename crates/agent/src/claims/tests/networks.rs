@@ -13,7 +13,7 @@ fn part() -> serde_json::Value {
     network
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_network_may_opt_in_where_its_plugin_does_not_see_it() {
     let bed = Bed::new().await;
     let list = json!({"cniVersion": "1.1.0", "name": "net", "allowPersistentIPs": true, "plugins": [{"type": "tenure"}]});
@@ -40,7 +40,7 @@ async fn a_network_may_opt_in_where_its_plugin_does_not_see_it() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn nobody_opts_in_a_network_of_others_by_a_definition_of_its_name() {
     let bed = Bed::new().await;
     let list = json!({"cniVersion": "1.1.0", "name": "net", "allowPersistentIPs": true, "plugins": [{"type": "tenure"}]});
@@ -60,7 +60,7 @@ async fn nobody_opts_in_a_network_of_others_by_a_definition_of_its_name() {
     assert!(failure.code == 11 && failure.message.contains("IPAMClaim of virtual machine"), "{failure}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_value_that_is_neither_true_nor_false_is_refused_by_name() {
     let bed = Bed::new().await;
     let pod = bed.refers("db-0", "db").await;
@@ -75,7 +75,7 @@ async fn a_value_that_is_neither_true_nor_false_is_refused_by_name() {
     assert!(failure.code == 7 && failure.message.contains("ipam.allowPersistentIPs is 1"), "{failure}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn watches_are_shown_when_there_are_any() {
     let bed = Bed::new().await;
     let pod = bed.refers("db-0", "db").await;

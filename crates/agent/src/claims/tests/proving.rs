@@ -7,7 +7,7 @@ use tenure_testbed::faults::{Calls, Verb};
 
 use super::bed::*;
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_address_counts_only_if_the_record_says_that_this_very_claim_has_it() {
     for (bed, network, ips) in every_kind().await {
         let (own, victim) = (bed.refers("forger", "forged").await, bed.refers("victim", "real").await);
@@ -48,7 +48,7 @@ async fn an_address_counts_only_if_the_record_says_that_this_very_claim_has_it()
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_record_is_read_when_the_pod_is_let_in_and_not_by_its_add() {
     let bed = Bed::new().await;
     let agent = bed.hasty_agent().await;
@@ -62,7 +62,7 @@ async fn a_record_is_read_when_the_pod_is_let_in_and_not_by_its_add() {
     assert_eq!(reads(), before);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_definition_with_the_cluster_networks_name_costs_no_add_of_that_network_anything() {
     let bed = Bed::new().await;
     let list = json!({

@@ -9,7 +9,7 @@ use crate::objects::watched;
 
 const IPS: [&str; 2] = ["10.1.200.5/32", "fd01::c805/128"];
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn every_verb_knows_claims_and_a_del_keeps_the_address() {
     for (bed, network, ips) in every_kind().await {
         let pod = bed.refers("db-0", "db").await;
@@ -50,7 +50,7 @@ async fn every_verb_knows_claims_and_a_del_keeps_the_address() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_late_del_of_the_old_pod_does_not_touch_the_newer_one() {
     for (bed, network, ips) in every_kind().await {
         let old = bed.refers("db-0", "db").await;
@@ -71,7 +71,7 @@ async fn a_late_del_of_the_old_pod_does_not_touch_the_newer_one() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn without_the_api_server_claim_users_are_added_again_checked_and_deleted() {
     for (bed, network, ips) in every_kind().await {
         let pod = bed.refers("db-0", "db").await;
@@ -97,7 +97,7 @@ async fn without_the_api_server_claim_users_are_added_again_checked_and_deleted(
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn after_a_restart_a_claim_user_is_what_it_was_and_its_claim_is_watched_again() {
     for (bed, network, ips) in every_kind().await {
         let (one, two) = (bed.refers("one", "vm").await, bed.refers("two", "vm").await);
@@ -120,7 +120,7 @@ async fn after_a_restart_a_claim_user_is_what_it_was_and_its_claim_is_watched_ag
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_move_commits_when_the_claim_says_so_and_not_before() {
     for (bed, network, ips) in every_kind().await {
         let (source, target) = (bed.refers("source", "vm").await, bed.refers("target", "vm").await);
@@ -143,7 +143,7 @@ async fn a_move_commits_when_the_claim_says_so_and_not_before() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn the_ethernet_address_follows_the_claim_unless_somebody_says_otherwise() {
     let bed = Bed::new().await;
     let agent = bed.agent().await;
@@ -183,7 +183,7 @@ async fn the_ethernet_address_follows_the_claim_unless_somebody_says_otherwise()
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_network_that_another_plugin_makes_has_the_pools_length_and_no_interface_of_ours() {
     let bed = Bed::new().await;
     let ipam = json!({"type": "tenure", "allowPersistentIPs": true});
@@ -204,7 +204,7 @@ async fn a_network_that_another_plugin_makes_has_the_pools_length_and_no_interfa
     assert_eq!(agent.holds().await, [""; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn what_a_container_has_it_keeps_when_its_network_opts_in() {
     for (bed, network, ips) in every_kind().await {
         let mut before = network.clone();
@@ -226,7 +226,7 @@ async fn what_a_container_has_it_keeps_when_its_network_opts_in() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_claim_of_a_range_of_one_address_is_not_taken_for_a_routed_one() {
     let bed = Bed::new().await;
     let mut network = shared();

@@ -4,13 +4,14 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use tenure_api::claims::annotation;
 use tenure_claims::status;
-use tenure_handles::{Clock as _, SystemClock};
+use tenure_handles::Clock as _;
+use tenure_testbed::clock::RuntimeClock;
 
 use super::bed::*;
 
 const IPS: [&str; 2] = ["10.1.200.5/32", "fd01::c805/128"];
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_is_not_there_yet_is_waited_for_and_found() {
     let kinds = every_kind().await;
     let all = kinds.iter().map(|(bed, network, ips)| async move {
@@ -31,7 +32,7 @@ async fn a_claim_that_is_not_there_yet_is_waited_for_and_found() {
     futures::future::join_all(all).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instead() {
     for (bed, network, ips) in every_kind().await {
         let pod = bed.refers("db-0", "db").await;
@@ -49,7 +50,7 @@ async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instea
         let mut imported = claim.clone();
         imported.metadata.uid = Some("of-before".into());
         let addresses: Vec<_> = ips.iter().map(|text| parsed(text)).collect();
-        let status = status::allocated(&imported, &addresses, &[], SystemClock.now());
+        let status = status::allocated(&imported, &addresses, &[], RuntimeClock.now());
         bed.set_status(&claim, json!(status)).await;
         refused(&format!(
             "nothing proves that these are on record for the claim of UID {}",
@@ -57,7 +58,7 @@ async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instea
         ))
         .await;
         let failed =
-            status::failed(&claim, status::Reason::SubnetExhausted, "no address is free", SystemClock.now());
+            status::failed(&claim, status::Reason::SubnetExhausted, "no address is free", RuntimeClock.now());
         bed.set_status(&claim, json!({"ips": [], "conditions": failed.conditions})).await;
         refused("SubnetExhausted: no address is free").await;
         bed.give(&claim, &ips).await;
@@ -67,7 +68,7 @@ async fn addresses_that_nothing_proves_are_not_used_and_never_a_fresh_one_instea
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_third_pod_is_refused_until_one_of_the_two_is_gone() {
     let bed = Bed::new().await;
     let (one, two, three) =
@@ -91,7 +92,7 @@ async fn a_third_pod_is_refused_until_one_of_the_two_is_gone() {
     assert_eq!(agent.holds().await, ["c-three shop/vm false", "c-two shop/vm true"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn what_does_not_fit_is_refused_by_name() {
     for (bed, network, ips) in every_kind().await {
         let agent = bed.hasty_agent().await;
@@ -131,7 +132,7 @@ async fn what_does_not_fit_is_refused_by_name() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn without_the_kind_nobody_is_hindered_but_those_who_refer_to_a_claim() {
     let bed = Bed::without_claims().await;
     let (plain, refers) = (bed.pod("plain", json!({})).await, bed.refers("db-0", "db").await);
@@ -142,7 +143,7 @@ async fn without_the_kind_nobody_is_hindered_but_those_who_refer_to_a_claim() {
     assert_eq!(agent.holds().await.len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_annotation_that_cannot_be_read_is_refused_by_name() {
     let bed = Bed::new().await;
     let pod = bed.pod("db-0", json!({annotation::NETWORKS: "[{]"})).await;

@@ -24,7 +24,7 @@ async fn status(bed: &Bed, claim: &str) -> Vec<String> {
     claim.status.map(|status| status.ips).unwrap_or_default()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_claim_is_given_its_addresses_used_passed_on_and_kept() {
     let (bed, _controller) = Bed::controlled().await;
     let agent = bed.agent().await;

@@ -9,7 +9,8 @@ use kube::ResourceExt;
 use serde_json::json;
 use tenure_api::coil::condition::reason;
 use tenure_api::coil::{BlockRequest, BlockRequestStatus, RequestOutcome};
-use tenure_handles::{Clock, SystemClock};
+use tenure_handles::Clock;
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Rule, Verb};
 
 use super::bed::{Bed, NODE, a_moment, until};
@@ -19,11 +20,11 @@ use crate::objects::ObjectsOptions;
 const REQUESTS: &str = "blockrequests";
 
 fn carved(block: &str) -> BlockRequestStatus {
-    BlockRequestStatus::carved(block, &Time(SystemClock.now().to_jiff()))
+    BlockRequestStatus::carved(block, &Time(RuntimeClock.now().to_jiff()))
 }
 
 fn failed(reason: &str, message: &str) -> BlockRequestStatus {
-    BlockRequestStatus::failed(reason, message, &Time(SystemClock.now().to_jiff()))
+    BlockRequestStatus::failed(reason, message, &Time(RuntimeClock.now().to_jiff()))
 }
 
 fn granted(ask: u64, block: &str) -> Event {
@@ -35,7 +36,7 @@ fn refusal(event: Event) -> Refusal {
     refusal
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_of_this_node_is_answered_and_deleted_and_others_stay() {
     let bed = Bed::new(11).await;
     let agent = bed.ready().await;
@@ -63,7 +64,7 @@ async fn a_request_of_this_node_is_answered_and_deleted_and_others_stay() {
     assert_eq!(agent.told().iter().filter(|event| **event == granted(1, "default-0")).count(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn several_wishes_have_requests_of_their_own() {
     let bed = Bed::new(12).await;
     let agent = bed.ready().await;
@@ -87,7 +88,7 @@ async fn several_wishes_have_requests_of_their_own() {
     bed.no_requests().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_before_anyone_knows_of_the_request_is_not_lost() {
     let bed = Bed::new(13).await;
     let agent = bed.ready().await;
@@ -105,7 +106,7 @@ async fn an_answer_that_comes_before_anyone_knows_of_the_request_is_not_lost() {
     assert_eq!(agent.told().iter().filter(|event| **event == granted(1, "default-0")).count(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_the_watch_is_broken_is_heard_afterwards() {
     let bed = Bed::with_history(14, 2).await;
     let agent = bed.ready().await;
@@ -122,7 +123,7 @@ async fn an_answer_that_comes_while_the_watch_is_broken_is_heard_afterwards() {
     assert_eq!(agent.answer_to(1).await, granted(1, "default-0"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refusal_says_what_it_means() {
     let bed = Bed::new(15).await;
     let agent = bed.ready().await;
@@ -142,7 +143,7 @@ async fn a_refusal_says_what_it_means() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_that_vanishes_is_a_refusal() {
     let bed = Bed::new(16).await;
     let agent = bed.ready().await;
@@ -154,7 +155,7 @@ async fn a_request_that_vanishes_is_a_refusal() {
     assert!(refusal.message.contains(&request.name_any()), "{}", refusal.message);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_that_vanishes_unseen_is_found_out_by_looking() {
     let bed = Bed::new(17).await;
     let agent = bed.ready().await;
@@ -184,7 +185,7 @@ fn is_answer(event: &Event) -> bool {
     matches!(event, Event::BlockGranted { .. } | Event::BlockRefused { .. })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_controller_a_wish_goes_on_waiting_with_one_request() {
     let bed = Bed::new(18).await;
     let agent = bed.ready().await;
@@ -201,7 +202,7 @@ async fn without_a_controller_a_wish_goes_on_waiting_with_one_request() {
     assert_eq!(agent.answer_to(1).await, granted(1, "default-0"), "late, but not too late");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_the_api_server_away_a_wish_is_refused() {
     let bed = Bed::new(19).await;
     let agent = bed.ready_and_impatient().await;
@@ -218,7 +219,7 @@ async fn with_the_api_server_away_a_wish_is_refused() {
     bed.no_requests().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_whose_creation_nobody_could_confirm_does_not_stay() {
     let bed = Bed::new(20).await;
     let agent = bed.ready_and_impatient().await;
@@ -231,7 +232,7 @@ async fn a_request_whose_creation_nobody_could_confirm_does_not_stay() {
     bed.no_requests().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_stays_to_be_deleted_until_the_api_server_is_back() {
     let bed = Bed::new(21).await;
     let agent = bed.ready().await;
@@ -246,7 +247,7 @@ async fn a_request_stays_to_be_deleted_until_the_api_server_is_back() {
     bed.no_requests().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn requests_of_a_former_life_go_and_their_blocks_are_seen() {
     let bed = Bed::new(22).await;
     let former = bed.ready().await;
@@ -265,7 +266,7 @@ async fn requests_of_a_former_life_go_and_their_blocks_are_seen() {
     assert!(!agent.told().iter().any(is_answer), "nobody in this life has asked");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_is_owned_by_the_node_as_it_is_now() {
     let bed = Bed::new(23).await;
     let agent = bed.ready().await;
@@ -284,7 +285,7 @@ async fn a_request_is_owned_by_the_node_as_it_is_now() {
     assert_eq!(request.owner_references()[0].uid, registered.uid().unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pool_that_cannot_be_asked_for_is_unusable_and_not_unreachable() {
     let bed = Bed::new(24).await;
     let agent = bed.ready().await;
@@ -296,7 +297,7 @@ async fn a_pool_that_cannot_be_asked_for_is_unusable_and_not_unreachable() {
     assert!(long.kind == RefusalKind::Unusable && long.message.contains("poolName"), "{long:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_was_granted_is_read_when_the_watch_does_not_show_it() {
     let bed = Bed::new(25).await;
     let agent = bed.ready().await;
@@ -309,7 +310,7 @@ async fn a_block_that_was_granted_is_read_when_the_watch_does_not_show_it() {
     agent.seen("default-0").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_that_takes_longer_than_failures_are_put_up_with_is_let_finish() {
     let bed = Bed::new(13).await;
     let agent = bed

@@ -10,8 +10,9 @@ use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, BlockRequestStatus};
-use tenure_handles::{Clock, ManualClock, SeededEntropy, SystemClock};
+use tenure_handles::{Clock, ManualClock, SeededEntropy};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -47,7 +48,7 @@ impl Bed {
     /// A server that keeps so many events of each kind for watches that start in the past.
     pub(super) async fn with_history(seed: u64, events: usize) -> Self {
         let entropy = SeededEntropy::new(seed);
-        let server = ServerOptions::default().history(events).temporary(SystemClock, entropy);
+        let server = ServerOptions::default().history(events).temporary(RuntimeClock, entropy);
         let client = server.client();
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         for crd in tenure_api::crds().into_iter().filter(|crd| crd.spec.group == tenure_api::coil::GROUP) {
@@ -139,7 +140,7 @@ impl Bed {
     /// An agent that begins.
     pub(super) fn agent_with(&self, options: ObjectsOptions) -> Agent {
         let told: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let clock = Arc::new(ManualClock::at(SystemClock.now()));
+        let clock = Arc::new(ManualClock::at(RuntimeClock.now()));
         let tell = {
             let told = Arc::clone(&told);
             move |event| told.lock().unwrap().push(event)

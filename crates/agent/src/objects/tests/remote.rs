@@ -53,7 +53,7 @@ fn the_first_internal_address_of_each_family_is_the_gateway() {
     assert_eq!(addresses(&[("InternalIP", "no address")]), (None, None));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn blocks_of_known_other_nodes_are_routed_by_family_and_merged_by_gateway() {
     let bed = Bed::new(61).await;
     bed.node("node-2", &["10.0.0.2", "fd02::2"]).await;
@@ -88,7 +88,7 @@ async fn blocks_of_known_other_nodes_are_routed_by_family_and_merged_by_gateway(
     assert_eq!(own.len(), 1, "the node itself is told of its own blocks only: {own:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_being_asked_for_other_nodes_are_not_looked_at() {
     let bed = Bed::new(62).await;
     bed.node("node-2", &["10.0.0.2"]).await;
@@ -114,7 +114,7 @@ fn seen(objects: &Objects, claim: &str, node: &str, addresses: &[&str]) {
     objects.claim_seen(claim, Some(RemoteClaim { node: node.into(), addresses }));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_them_and_blocks_without_a_node_are_not()
  {
     let bed = Bed::new(63).await;
@@ -156,7 +156,7 @@ async fn claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_them
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_whose_object_is_gone_is_routed_until_its_addresses_are_free_or_somebody_elses() {
     let bed = Bed::new(64).await;
     floating(&bed, 7, &["a"]).await;

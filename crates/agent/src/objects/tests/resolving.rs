@@ -24,7 +24,7 @@ async fn resolve(agent: &Agent, namespace: &str, pool: Option<&str>) -> Result<S
     Ok(pool)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_namespaces_annotation_says_which_pool_and_the_administrators_word_comes_first() {
     let bed = Bed::new(51).await;
     bed.namespace("plain", None).await;
@@ -36,7 +36,7 @@ async fn the_namespaces_annotation_says_which_pool_and_the_administrators_word_c
     assert_eq!(bed.faults.tally(&Calls::of(Verb::Get)).asked, 0, "without a call on the way");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_annotation_that_changes_counts_for_the_next_pod() {
     let bed = Bed::new(52).await;
     bed.namespace("team", Some("first")).await;
@@ -50,7 +50,7 @@ async fn an_annotation_that_changes_counts_for_the_next_pod() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_namespace_that_the_watch_has_not_shown_is_read_once() {
     let bed = Bed::new(53).await;
     let agent = bed.ready().await;
@@ -63,7 +63,7 @@ async fn a_namespace_that_the_watch_has_not_shown_is_read_once() {
     assert!(missing.message.contains("there is no namespace \"missing\""), "{missing:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_the_api_server_away_known_namespaces_work_and_others_fail_soon() {
     let bed = Bed::new(54).await;
     bed.namespace("public", Some("global")).await;
@@ -80,7 +80,7 @@ async fn with_the_api_server_away_known_namespaces_work_and_others_fail_soon() {
     assert!(refused.message.contains("no answer within 1.5 s"), "{refused:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_annotation_that_names_no_pool_is_refused_with_what_would_be_accepted() {
     let bed = Bed::new(55).await;
     for (namespace, pool) in [("a", ""), ("b", "No_Pool"), ("c", "../etc"), ("d", &"x".repeat(64))] {
@@ -99,7 +99,7 @@ async fn an_annotation_that_names_no_pool_is_refused_with_what_would_be_accepted
     assert_eq!(refused.code, Code::InvalidConfig.number());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pool_that_cannot_be_used_says_why() {
     let bed = Bed::new(56).await;
     bed.namespace("team", Some("old")).await;
@@ -122,7 +122,7 @@ async fn a_pool_that_cannot_be_used_says_why() {
     assert!(agent.told().contains(&gone), "and the node hands out nothing of it");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_add_without_a_pod_fails_in_a_cluster_and_works_without_one() {
     let bed = Bed::new(57).await;
     let agent = bed.ready().await;
@@ -138,7 +138,7 @@ async fn an_add_without_a_pod_fails_in_a_cluster_and_works_without_one() {
     assert_eq!(resolve(&alone, "of-the-runtime", None).await.unwrap(), "default");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_people_should_know_becomes_events_on_what_they_look_at_and_not_twice() {
     let bed = Bed::new(58).await;
     bed.pool("default", 2, "10.1.0.0/24").await;

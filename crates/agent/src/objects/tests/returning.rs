@@ -16,7 +16,7 @@ async fn there(bed: &Bed, name: &str) -> Option<AddressBlock> {
     bed.api().get_opt(name).await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_is_given_back_is_gone_and_told_so() {
     let bed = Bed::new(31).await;
     let agent = bed.ready().await;
@@ -30,7 +30,7 @@ async fn a_block_that_is_given_back_is_gone_and_told_so() {
     assert_eq!(back, 1, "a late event does not bring it back: {:?}", agent.story());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_is_given_back_behind_a_slow_watch_does_not_come_back() {
     let bed = Bed::new(32).await;
     let agent = bed.ready().await;
@@ -45,7 +45,7 @@ async fn a_block_that_is_given_back_behind_a_slow_watch_does_not_come_back() {
     assert_eq!(back, 1, "{:?}", agent.story());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_became_another_nodes_is_left_alone_and_told() {
     let bed = Bed::new(33).await;
     let agent = bed.ready().await;
@@ -61,7 +61,7 @@ async fn a_block_that_became_another_nodes_is_left_alone_and_told() {
     assert_eq!((left.node(), left.finalizers().len()), (Some("node-2"), 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_of_the_same_name_and_another_uid_is_left_alone_and_told() {
     let bed = Bed::new(34).await;
     let agent = bed.ready().await;
@@ -78,7 +78,7 @@ async fn a_block_of_the_same_name_and_another_uid_is_left_alone_and_told() {
     assert_eq!(there(&bed, "default-0").await.unwrap().uid(), second.uid());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_is_gone_already_is_told_gone() {
     let bed = Bed::new(35).await;
     let agent = bed.ready().await;
@@ -92,7 +92,7 @@ async fn a_block_that_is_gone_already_is_told_gone() {
     agent.gone("default-0", "of-long-ago").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_became_reserved_stays() {
     let bed = Bed::new(36).await;
     let agent = bed.ready().await;
@@ -107,7 +107,7 @@ async fn a_block_that_became_reserved_stays() {
     assert!(there(&bed, "default-0").await.is_some());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_somebody_is_deleting_goes_with_its_finalizer() {
     let bed = Bed::new(37).await;
     let agent = bed.ready().await;
@@ -120,7 +120,7 @@ async fn a_block_that_somebody_is_deleting_goes_with_its_finalizer() {
     assert!(there(&bed, "default-0").await.is_none());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_mark_of_a_block_goes_on_the_version_that_was_read_and_a_release_that_was_planned_before_fails() {
     let bed = Bed::new(137).await;
     let agent = bed.ready().await;
@@ -143,7 +143,7 @@ async fn the_mark_of_a_block_goes_on_the_version_that_was_read_and_a_release_tha
     assert!(matches!(late, Err(kube::Error::Api(status)) if status.code == 409));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn finalizers_of_others_stay_and_are_waited_for() {
     let bed = Bed::new(38).await;
     let agent = bed.ready().await;
@@ -157,7 +157,7 @@ async fn finalizers_of_others_stay_and_are_waited_for() {
     assert_eq!(there(&bed, "default-0").await.unwrap().finalizers(), ["example.com/theirs"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn conflicts_and_lost_answers_on_the_way_do_not_matter() {
     let bed = Bed::new(39).await;
     let agent = bed.ready().await;
@@ -172,7 +172,7 @@ async fn conflicts_and_lost_answers_on_the_way_do_not_matter() {
     assert_eq!(struck.map(|rule| bed.faults.struck(rule)), [2, 1]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_the_api_server_away_a_block_stays_until_it_is_tried_again() {
     let bed = Bed::new(40).await;
     let agent = bed.ready().await;

@@ -18,7 +18,7 @@ async fn free(bed: &Bed, block: &str) {
     bed.delete::<AddressBlock>(block).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_there_is_is_told_and_then_once_that_all_was_read() {
     let bed = Bed::new(1).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
@@ -37,7 +37,7 @@ async fn what_there_is_is_told_and_then_once_that_all_was_read() {
     assert_eq!((again, agent.story().len()), (1, 5), "{later}: {:?}", agent.story());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_of_other_nodes_and_no_pod_at_all_is_asked_for() {
     let bed = Bed::new(2).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
@@ -52,7 +52,7 @@ async fn nothing_of_other_nodes_and_no_pod_at_all_is_asked_for() {
     assert!(node_calls.asked > 0, "only this node's own object is watched");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn blocks_and_pools_that_vanished_between_two_lists_are_told_gone() {
     let bed = Bed::with_history(3, 2).await;
     for pool in ["default", "short-lived"] {
@@ -79,7 +79,7 @@ async fn blocks_and_pools_that_vanished_between_two_lists_are_told_gone() {
     assert!(!agent.story().iter().any(|line| line.contains(&stays)), "{:?}", agent.story());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_with_the_same_name_and_another_uid_is_an_end_and_a_beginning() {
     let bed = Bed::with_history(4, 2).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
@@ -103,7 +103,7 @@ async fn a_block_with_the_same_name_and_another_uid_is_an_end_and_a_beginning() 
     until("both again", async || (agent.story() == expected).then_some(())).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_block_that_is_given_to_another_node_is_gone_and_one_that_comes_is_seen() {
     let bed = Bed::new(5).await;
     let uid = bed.block("default", 0, NODE).await.uid().unwrap();
@@ -116,7 +116,7 @@ async fn a_block_that_is_given_to_another_node_is_gone_and_one_that_comes_is_see
     assert_eq!(agent.seen("default-0").await.uid, uid);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_reserved_block_and_one_that_is_being_deleted_are_told_as_such() {
     let bed = Bed::new(6).await;
     let agent = bed.ready().await;
@@ -131,7 +131,7 @@ async fn a_reserved_block_and_one_that_is_being_deleted_are_told_as_such() {
     assert!(agent.seen("default-1").await.deleting, "our finalizer keeps it");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pool_is_told_when_something_changes_that_matters_to_a_node() {
     let bed = Bed::new(7).await;
     let agent = bed.ready().await;
@@ -169,7 +169,7 @@ async fn a_pool_is_told_when_something_changes_that_matters_to_a_node() {
     agent.until("its end", |event| *event == Event::PoolGone { name: "default".into() }).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn health_says_which_watch_fails_while_what_is_known_stays_known() {
     let bed = Bed::new(8).await;
     let agent = bed.ready().await;
@@ -191,7 +191,7 @@ async fn health_says_which_watch_fails_while_what_is_known_stays_known() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_the_api_server_away_at_the_start_everything_is_told_when_it_comes() {
     let bed = Bed::new(9).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
@@ -204,7 +204,7 @@ async fn with_the_api_server_away_at_the_start_everything_is_told_when_it_comes(
     assert_eq!(agent.story(), ["+default", "ApiRead"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_away_is_asked_more_and_more_seldom() {
     let bed = Bed::new(10).await;
     bed.away();

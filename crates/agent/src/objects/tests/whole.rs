@@ -9,7 +9,8 @@ use kube::api::ListParams;
 use tenure_api::coil::AddressBlock;
 use tenure_cni::Failure;
 use tenure_controller::{Controller, Settings as ControllerSettings};
-use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_handles::SeededEntropy;
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Rule};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -69,9 +70,10 @@ fn whole(bed: &Bed, settings: Settings, found: Vec<Found>) -> Whole {
     };
     let client = bed.faults.client(bed.server.clone(), "default");
     let entropy = SeededEntropy::new(5);
-    let objects = Objects::start(client, ObjectsOptions::new(NODE), SystemClock, entropy, tell, stop.clone());
+    let objects =
+        Objects::start(client, ObjectsOptions::new(NODE), RuntimeClock, entropy, tell, stop.clone());
     let executor = Obedient { node: node.clone(), objects: objects.clone(), position: 0 };
-    let driver = channel.driver(Node::new(settings), SystemClock, executor);
+    let driver = channel.driver(Node::new(settings), RuntimeClock, executor);
     node.tell(Event::Journal(Image::default()));
     node.tell(Event::Kernel(found));
     let ended = stop.clone();
@@ -109,7 +111,7 @@ fn attach(container: &str, pool: &str, pod: Pod) -> Attach {
 
 fn controller(bed: &Bed) -> DropGuard {
     let stop = CancellationToken::new();
-    let controller = Controller::new(bed.client.clone(), SystemClock, ControllerSettings::new("test"));
+    let controller = Controller::new(bed.client.clone(), RuntimeClock, ControllerSettings::new("test"));
     tokio::spawn(controller.run(stop.clone()));
     stop.drop_guard()
 }
@@ -119,7 +121,7 @@ async fn block_names(bed: &Bed) -> Vec<String> {
     list.items.iter().map(ResourceExt::name_any).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_controller_an_add_fails_in_time_and_with_one_the_next_succeeds() {
     let bed = Bed::new(71).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
@@ -137,7 +139,7 @@ async fn without_a_controller_an_add_fails_in_time_and_with_one_the_next_succeed
     bed.no_requests().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hundred_adds_at_once_on_an_empty_node_get_their_blocks_and_an_exhausted_pool_says_so() {
     let bed = Bed::new(72).await;
     bed.pool("default", 2, "10.1.0.0/25").await;
@@ -168,7 +170,7 @@ async fn a_hundred_adds_at_once_on_an_empty_node_get_their_blocks_and_an_exhaust
     bed.no_requests().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_annotated_namespace_gets_addresses_of_its_own_pool() {
     let bed = Bed::new(73).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
@@ -188,7 +190,7 @@ async fn an_annotated_namespace_gets_addresses_of_its_own_pool() {
     assert!(refused.details.contains("coil.cybozu.com/pool"), "{refused:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_a_restart_what_is_used_stays_and_empty_blocks_of_all_pools_go_back() {
     let bed = Bed::new(74).await;
     bed.pool("default", 2, "10.1.0.0/24").await;
@@ -213,7 +215,7 @@ async fn after_a_restart_what_is_used_stays_and_empty_blocks_of_all_pools_go_bac
     assert_eq!(whole.add("next", "team").await.unwrap(), "10.1.0.5", "which skips what is used");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn on_a_bad_connection_every_add_gets_its_address_in_the_end_and_no_request_is_left() {
     let bed = Bed::new(75).await;
     bed.pool("default", 1, "10.1.0.0/24").await;

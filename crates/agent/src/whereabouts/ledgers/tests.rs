@@ -9,8 +9,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{GROUP, OverlappingRangeIPReservation};
-use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_handles::SeededEntropy;
 use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
 use tenure_whereabouts::config::Arguments;
 use tokio_util::sync::DropGuard;
@@ -35,7 +36,7 @@ struct Node {
 
 impl Bed {
     async fn new() -> Self {
-        let server = ServerOptions::default().temporary(SystemClock, SeededEntropy::new(5));
+        let server = ServerOptions::default().temporary(RuntimeClock, SeededEntropy::new(5));
         let client = server.client();
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -58,7 +59,7 @@ impl Bed {
             ..LedgersOptions::new(name, self.directory.path().join(name))
         };
         let client = self.faults.client(self.server.clone(), NAMESPACE);
-        let ledgers = Ledgers::new(client, change(options), SystemClock, stop.clone());
+        let ledgers = Ledgers::new(client, change(options), RuntimeClock, stop.clone());
         Node { ledgers, _life: stop.drop_guard() }
     }
 
@@ -174,7 +175,7 @@ async fn nodes_that_ask_at_once_never_share_an_address_and_none_is_lost() {
     assert_eq!(bed.records().await, []);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_add_whose_write_fails_is_refused_and_leaves_neither_record_nor_reservation() {
     let bed = Bed::new().await;
     let (node, wide) = (bed.node("a"), config(&json!({"range": "10.0.0.0/24"})));
@@ -196,7 +197,7 @@ async fn an_add_whose_write_fails_is_refused_and_leaves_neither_record_nor_reser
     assert_eq!(bed.reservations().await, ["10.0.0.2"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_second_range_that_is_full_leaves_nothing_of_the_first() {
     let bed = Bed::new().await;
     let node = bed.node("a");
@@ -211,7 +212,7 @@ async fn a_second_range_that_is_full_leaves_nothing_of_the_first() {
     assert_eq!(node.ledgers.attachments("n").len(), 2, "nothing is remembered of it");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_del_releases_the_second_address_also_when_the_first_is_gone() {
     let bed = Bed::new().await;
     let node = bed.node("a");
@@ -227,7 +228,7 @@ async fn a_del_releases_the_second_address_also_when_the_first_is_gone() {
     assert_eq!(node.del(&v4, "a").await.unwrap(), [], "once more is a success");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pool_that_whereabouts_filled_is_adopted_and_drained() {
     let bed = Bed::new().await;
     let records = json!({
@@ -248,7 +249,7 @@ async fn a_pool_that_whereabouts_filled_is_adopted_and_drained() {
     assert_eq!(left, ["18446463705355360228"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ranges_that_overlap_on_two_nodes_share_no_address() {
     let bed = Bed::new().await;
     let (one, other) = (bed.node("a"), bed.node("b"));
@@ -266,7 +267,7 @@ async fn ranges_that_overlap_on_two_nodes_share_no_address() {
     assert_eq!(holders.len(), 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nobody_is_refused_for_what_another_node_has_freed() {
     let bed = Bed::new().await;
     let (one, other) = (bed.node("a"), bed.node("b"));
@@ -279,7 +280,7 @@ async fn nobody_is_refused_for_what_another_node_has_freed() {
     assert_eq!(one.add(&config, "p3").await.unwrap(), ["10.0.0.2"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lone_caller_gets_the_lowest_also_when_another_node_freed_it() {
     let bed = Bed::new().await;
     let quick = |options| LedgersOptions { cooling: Duration::ZERO, ..options };
@@ -295,7 +296,7 @@ async fn a_lone_caller_gets_the_lowest_also_when_another_node_freed_it() {
     assert_eq!(other.add(&config, "p5").await.unwrap(), ["10.0.0.1"], "nothing rests");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_freed_address_rests_and_gives_way() {
     let bed = Bed::new().await;
     let (node, config) = (bed.node("a"), config(&json!({"range": "10.0.0.0/29"})));
@@ -308,7 +309,7 @@ async fn a_freed_address_rests_and_gives_way() {
     assert_eq!(given, ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_the_api_server_nobody_waits_long_and_status_says_so() {
     let bed = Bed::new().await;
     let (node, config) = (bed.node("a"), config(&json!({"range": "10.0.0.0/24"})));
@@ -325,7 +326,7 @@ async fn without_the_api_server_nobody_waits_long_and_status_says_so() {
     assert_eq!(bed.records().await, []);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_is_lost_is_found_and_not_made_again() {
     let bed = Bed::new().await;
     let (node, config) = (bed.node("a"), config(&json!({"range": "10.0.0.0/24"})));
@@ -335,7 +336,7 @@ async fn a_write_whose_answer_is_lost_is_found_and_not_made_again() {
     assert_eq!(bed.records().await.len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_looks_at_the_objects() {
     let bed = Bed::new().await;
     let (node, config) = (bed.node("a"), config(&json!({"range": "10.0.0.0/24"})));

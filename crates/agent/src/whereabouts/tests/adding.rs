@@ -10,7 +10,7 @@ use crate::journal::Image;
 
 const FIRST: At = ("web-0", "c1", "net1");
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_add_that_is_repeated_after_a_restart_has_its_address_again() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -28,7 +28,7 @@ async fn an_add_that_is_repeated_after_a_restart_has_its_address_again() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_add_that_is_repeated_after_the_journal_was_lost_has_its_address_again() {
     let (bed, network) = (Bed::cutting(&sliced()).await, sliced());
     let agent = bed.agent("node-1").await;
@@ -42,7 +42,7 @@ async fn an_add_that_is_repeated_after_the_journal_was_lost_has_its_address_agai
     assert_eq!(next.held().await, ["10.0.0.2 c1 net1"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_pod_made_again_keeps_its_address_and_the_late_del_of_the_old_container_takes_nothing() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -61,7 +61,7 @@ async fn a_pod_made_again_keeps_its_address_and_the_late_del_of_the_old_containe
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_was_deleted_by_force_and_made_again_shares_no_address_with_the_one_that_still_runs() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -77,7 +77,7 @@ async fn a_pod_that_was_deleted_by_force_and_made_again_shares_no_address_with_t
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_late_del_that_was_left_while_the_api_server_was_away_takes_nothing_of_the_successor() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -93,7 +93,7 @@ async fn a_late_del_that_was_left_while_the_api_server_was_away_takes_nothing_of
     assert_eq!(bed.records().await, ["10.0.0.0-24 1 c2 net1"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn two_interfaces_of_a_pod_on_one_network_come_and_go_by_themselves() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -109,7 +109,7 @@ async fn two_interfaces_of_a_pod_on_one_network_come_and_go_by_themselves() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn two_networks_of_one_range_share_no_address_also_for_one_container() {
     let bed = Bed::new().await;
     let agent = bed.agent("node-1").await;
@@ -121,7 +121,7 @@ async fn two_networks_of_one_range_share_no_address_also_for_one_container() {
     assert_eq!(bed.records().await, ["blue-10.0.0.0-24 2 c1 net2"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn without_the_api_server_slices_go_on_and_shared_ranges_say_to_try_again() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -144,7 +144,7 @@ async fn without_the_api_server_slices_go_on_and_shared_ranges_say_to_try_again(
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_container_attached_before_its_range_was_cut_keeps_its_address() {
     let bed = Bed::new().await;
     let agent = bed.agent("node-1").await;
@@ -175,7 +175,7 @@ async fn a_container_attached_before_its_range_was_cut_keeps_its_address() {
 }
 
 /// A network that was cut and is whole again: nothing of it is lost, and nothing is had twice.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_container_attached_while_its_range_was_cut_lets_go_of_everything_later() {
     let bed = Bed::cutting(&sliced()).await;
     let agent = bed.agent("node-1").await;
@@ -186,7 +186,7 @@ async fn a_container_attached_while_its_range_was_cut_lets_go_of_everything_late
     assert_eq!(agent.held().await, [""; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn whoever_does_not_wait_for_an_add_leaves_nothing_when_it_is_deleted() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;

@@ -12,8 +12,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{GROUP, IPPool, NodeSlicePool};
 use tenure_cni::{Failure, Verb, rpc};
-use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_handles::SeededEntropy;
 use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tenure_whereabouts::Config;
 use tenure_whereabouts::config::Arguments;
@@ -50,9 +51,9 @@ pub(super) struct Bed {
 /// A node's agent. It ends when this is dropped; its directory stays.
 pub(super) struct Agent {
     pub(super) node: Handle,
-    pub(super) service: Service<SystemClock>,
+    pub(super) service: Service<RuntimeClock>,
     pub(super) pods: Pods,
-    pub(super) tombstones: Tombstones<SystemClock>,
+    pub(super) tombstones: Tombstones<RuntimeClock>,
     directory: PathBuf,
     journal: Arc<Mutex<Image>>,
     _life: DropGuard,
@@ -60,7 +61,7 @@ pub(super) struct Agent {
 
 impl Bed {
     pub(super) async fn new() -> Self {
-        let server = ServerOptions::default().temporary(SystemClock, SeededEntropy::new(11));
+        let server = ServerOptions::default().temporary(RuntimeClock, SeededEntropy::new(11));
         let client = server.client();
         for name in [NAMESPACE, "shop"] {
             let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
@@ -174,7 +175,7 @@ impl Bed {
             look_at_pods: Duration::from_mins(10),
             ..slices::SlicesOptions::new(name, NAMESPACE)
         };
-        let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), stop.clone());
+        let slices = Slices::start(client.clone(), wanted, RuntimeClock, node.clone(), stop.clone());
         let journal = Arc::new(Mutex::new(journal));
         let executor = Obedient {
             node: node.clone(),
@@ -183,19 +184,19 @@ impl Bed {
             position: 0,
         };
         let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(name) };
-        let driver = channel.driver(Node::new(settings), SystemClock, executor);
+        let driver = channel.driver(Node::new(settings), RuntimeClock, executor);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
         let wanted = ledgers::LedgersOptions {
             cooling: Duration::ZERO,
             patience: Duration::from_millis(300),
             ..ledgers::LedgersOptions::new(name, directory.join("ledgers"))
         };
-        let ledgers = Ledgers::new(client.clone(), wanted, SystemClock, stop.clone());
-        let pods = Pods::new(client, name, SystemClock, stop.clone());
+        let ledgers = Ledgers::new(client.clone(), wanted, RuntimeClock, stop.clone());
+        let pods = Pods::new(client, name, RuntimeClock, stop.clone());
         let whereabouts = Whereabouts::new(ledgers, slices, pods.clone(), &directory, false);
         let postponed = PostponedDels::of(directory.join("tombstones"));
         let service =
-            Service::new(node.clone(), SystemClock, vec![Arc::new(whereabouts)], Some(postponed.clone()));
+            Service::new(node.clone(), RuntimeClock, vec![Arc::new(whereabouts)], Some(postponed.clone()));
         let tombstones = Tombstones::new(postponed, service.clone());
         let agent = Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;

@@ -13,7 +13,7 @@ fn twins(size: &str) -> [Value; 2] {
     [network("conf", ipam()), network("twin", ipam())]
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn gc_releases_the_dead_and_leaves_the_living_the_other_node_and_the_other_configuration() {
     for size in ["", "/28"] {
         let [network, twin] = twins(size);
@@ -44,7 +44,7 @@ async fn gc_releases_the_dead_and_leaves_the_living_the_other_node_and_the_other
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn gc_knows_the_dead_of_the_agent_before() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -59,7 +59,7 @@ async fn gc_knows_the_dead_of_the_agent_before() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn gc_leaves_what_whereabouts_wrote_and_what_is_not_known_to_be_this_nodes() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -70,7 +70,7 @@ async fn gc_leaves_what_whereabouts_wrote_and_what_is_not_known_to_be_this_nodes
     assert_eq!(bed.records().await, ["10.0.0.0-24 9 old net1"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn gc_leaves_what_is_being_added() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -89,7 +89,7 @@ async fn gc_leaves_what_is_being_added() {
     assert_eq!(bed.records().await, [""; 0], "it is not spared for ever");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn gc_says_when_it_could_not_and_does_it_the_next_time() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;

@@ -8,7 +8,7 @@ use super::bed::*;
 
 const FIRST: At = ("web-0", "c1", "net1");
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_del_may_come_twice_and_for_what_never_was() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -27,7 +27,7 @@ async fn a_del_may_come_twice_and_for_what_never_was() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_del_that_the_api_server_missed_is_done_when_it_is_back() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -48,7 +48,7 @@ async fn a_del_that_the_api_server_missed_is_done_when_it_is_back() {
     assert_eq!(agent.remembered(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_del_that_the_api_server_missed_is_done_by_the_next_agent() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -65,7 +65,7 @@ async fn a_del_that_the_api_server_missed_is_done_by_the_next_agent() {
     assert_eq!(bed.records().await, [""; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_del_that_came_while_no_agent_ran_is_done_on_both_kinds() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -82,7 +82,7 @@ async fn a_del_that_came_while_no_agent_ran_is_done_on_both_kinds() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_tombstone_takes_nothing_that_its_container_was_given_later() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -97,7 +97,7 @@ async fn a_tombstone_takes_nothing_that_its_container_was_given_later() {
 }
 
 /// The clock may be set back between an ADD and the DEL that follows it.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_tombstone_is_done_whatever_the_clock_says_of_its_age() {
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_hours(1);
     let far_ahead = std::time::UNIX_EPOCH + std::time::Duration::from_hours(24 * 365 * 200);
@@ -115,7 +115,7 @@ async fn a_tombstone_is_done_whatever_the_clock_says_of_its_age() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_del_with_a_configuration_that_has_changed_or_broken_releases_what_there_is() {
     let bed = Bed::new().await;
     let agent = bed.agent("node-1").await;
@@ -134,7 +134,7 @@ async fn a_del_with_a_configuration_that_has_changed_or_broken_releases_what_the
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_del_of_a_slice_with_a_broken_configuration_releases_it() {
     let bed = Bed::cutting(&sliced()).await;
     let agent = bed.agent("node-1").await;
@@ -145,7 +145,7 @@ async fn a_del_of_a_slice_with_a_broken_configuration_releases_it() {
     assert_eq!(agent.held().await, [""; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn what_one_node_gave_another_nodes_del_of_a_like_named_interface_leaves() {
     for (bed, network) in both().await {
         let (one, other) = (bed.agent("node-1").await, bed.agent("node-2").await);

@@ -6,7 +6,7 @@ use super::bed::*;
 
 const FIRST: At = ("web-0", "c1", "net1");
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_check_is_good_for_what_the_add_answered_and_for_nothing_else() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -24,7 +24,7 @@ async fn a_check_is_good_for_what_the_add_answered_and_for_nothing_else() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_check_sees_that_somebody_else_took_the_record_away() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -34,7 +34,7 @@ async fn a_check_sees_that_somebody_else_took_the_record_away() {
     assert!(failure.message.contains("10.0.0.1") && failure.message.contains("shop/web-0"), "{failure}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_check_of_slices_needs_no_api_server_and_one_of_shared_ranges_does() {
     for (bed, network) in both().await {
         let agent = bed.agent("node-1").await;
@@ -51,7 +51,7 @@ async fn a_check_of_slices_needs_no_api_server_and_one_of_shared_ranges_does() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_check_of_two_ranges_wants_an_address_of_each() {
     let (one, two) = (shared(), json!([{"range": "fd00::/120"}]));
     let mut dual = one.clone();
@@ -65,7 +65,7 @@ async fn a_check_of_two_ranges_wants_an_address_of_each() {
     agent.check(&dual, FIRST, &["10.0.0.1/24", "fd00::1/120"]).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn status_says_when_the_api_server_is_away_and_when_it_is_back() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -78,7 +78,7 @@ async fn status_says_when_the_api_server_is_away_and_when_it_is_back() {
     agent.status(&network).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn status_of_slices_is_good_without_the_api_server_but_not_without_a_slice() {
     let (bed, network) = (Bed::cutting(&sliced()).await, sliced());
     let (agent, without) = (bed.agent("node-1").await, bed.agent("node-9").await);
@@ -88,7 +88,7 @@ async fn status_of_slices_is_good_without_the_api_server_but_not_without_a_slice
     assert!(failure.code == 50 && failure.message.contains("conf"), "{failure}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn status_names_what_is_wrong_with_a_configuration() {
     let bed = Bed::new().await;
     let agent = bed.agent("node-1").await;

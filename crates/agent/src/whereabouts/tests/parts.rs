@@ -43,7 +43,7 @@ async fn fill(agent: &Agent, network: &Value) -> usize {
     panic!("the second range is never full");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_add_that_finds_one_range_full_leaves_nothing_of_the_others() {
     for (bed, network) in beds().await {
         let agent = bed.agent("node-1").await;
@@ -66,7 +66,7 @@ async fn an_add_that_finds_one_range_full_leaves_nothing_of_the_others() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_add_of_many_ranges_gives_back_all_that_came_before_the_one_that_is_full() {
     let network = network(
         "conf",
@@ -89,7 +89,7 @@ async fn an_add_of_many_ranges_gives_back_all_that_came_before_the_one_that_is_f
     assert!(!agent.held().await.iter().any(|it| it.ends_with(&format!("net{held}"))));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_add_that_fails_leaves_what_the_container_had_before() {
     for (bed, network) in beds().await {
         let agent = bed.agent("node-1").await;
@@ -104,7 +104,7 @@ async fn an_add_that_fails_leaves_what_the_container_had_before() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_add_that_fails_leaves_what_was_adopted_for_the_container() {
     let network = dual(Some(("/28", "/126")));
     let bed = Bed::cutting(&network).await;
@@ -121,7 +121,7 @@ async fn an_add_that_fails_leaves_what_was_adopted_for_the_container() {
     assert_eq!(next.add(&first_of(&network), at).await.unwrap(), ["10.0.0.1"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn every_part_is_the_same_again_after_a_restart_and_goes_with_one_del() {
     for (bed, network) in beds().await {
         let agent = bed.agent("node-1").await;
@@ -142,7 +142,7 @@ async fn every_part_is_the_same_again_after_a_restart_and_goes_with_one_del() {
 }
 
 /// No range is cut by itself: what an address of the network is depends on one key.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_network_is_cut_as_a_whole_or_not_at_all() {
     let bed = Bed::new().await;
     let agent = bed.agent("node-1").await;

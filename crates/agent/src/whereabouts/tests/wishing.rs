@@ -12,7 +12,7 @@ fn all_calls_for_pods(bed: &Bed) -> u64 {
     bed.faults.tally(&Calls::all().to("pods")).asked
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn the_first_add_reads_the_pod_and_later_ones_know_it() {
     for (bed, network) in both().await {
         bed.pod("web-0", "10.0.0.7").await;
@@ -39,7 +39,7 @@ async fn the_first_add_reads_the_pod_and_later_ones_know_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn while_the_watch_does_not_work_the_pod_is_read() {
     let (bed, network) = (Bed::new().await, shared());
     let agent = bed.agent("node-1").await;
@@ -55,7 +55,7 @@ async fn while_the_watch_does_not_work_the_pod_is_read() {
     assert_eq!(agent.add(&network, ("web-2", "c3", "net1")).await.unwrap(), ["10.0.0.1"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_was_cut_is_made_up_for_by_reads() {
     let (bed, network) = (Bed::new().await, shared());
     bed.pod("web-0", "10.0.0.7").await;
@@ -75,7 +75,7 @@ async fn a_watch_that_was_cut_is_made_up_for_by_reads() {
     assert_eq!(agent.add(&network, ("web-1", "c2", "net1")).await.unwrap(), ["10.0.0.9"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn what_is_taken_or_of_another_nodes_slice_gives_way_to_the_lowest() {
     for (bed, network) in both().await {
         bed.pod("web-0", "10.0.0.7").await;
@@ -92,7 +92,7 @@ async fn what_is_taken_or_of_another_nodes_slice_gives_way_to_the_lowest() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_wish_that_makes_no_sense_is_refused_by_name_and_one_for_another_network_is_left_to_it() {
     for (bed, network) in both().await {
         for (pod, preferred) in [("web-0", "10.0.0.300"), ("web-1", "192.0.2.1")] {

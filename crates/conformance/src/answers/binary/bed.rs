@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -23,20 +23,20 @@ use tenure_agent::whereabouts::Whereabouts;
 use tenure_agent::whereabouts::ledgers::{self, Ledgers};
 use tenure_agent::whereabouts::slices::{self, Slices};
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
-use tenure_handles::{Clock, SeededEntropy, SystemClock};
+use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_ipam::Notation;
 use tenure_localapi::{LocalApi, Options};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::question::{Fault, Question, Step};
-use crate::answers::refused;
+use crate::answers::{PLUGIN_NAME, refused};
 
 const NAMESPACE: &str = "kube-system";
 const NODE: &str = "node-1";
 const NETWORK: &str = "net";
-/// No agent takes longer to begin.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// No agent takes longer to begin, also on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// An API server, an agent and the plugin.
 pub(super) struct Bed {
@@ -53,7 +53,6 @@ pub(super) struct Bed {
 pub(super) struct Ended {
     pub(super) exit: i32,
     pub(super) stdout: String,
-    pub(super) seconds: u64,
 }
 
 /// What is in the API at the end.
@@ -176,7 +175,6 @@ impl Bed {
 
     /// Runs the plugin once.
     pub(super) fn run(&self, step: &Step) -> Result<Ended, String> {
-        let began = SystemClock.elapsed();
         let mut network = self.network.clone();
         if let Some(ipam) = &step.ipam {
             network["ipam"] = json!(ipam);
@@ -208,7 +206,6 @@ impl Bed {
         Ok(Ended {
             exit: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            seconds: SystemClock.elapsed().saturating_sub(began).as_secs(),
         })
     }
 
@@ -313,43 +310,16 @@ fn container(step: &Step) -> String {
     format!("container-{}", step.pod)
 }
 
-/// The plugin's program, under the name that runtimes know it by.
+/// The plugin's program, under the name that runtimes know it by: this program is the plugin if it is called so.
 fn plugin() -> Result<PathBuf, String> {
     static PLUGIN: OnceLock<Result<(PathBuf, tempfile::TempDir), String>> = OnceLock::new();
     let found = PLUGIN.get_or_init(|| {
-        let built = build()?;
         let directory = tempfile::tempdir().map_err(refused)?;
-        let named = directory.path().join("whereabouts");
-        std::os::unix::fs::symlink(&built, &named).map_err(refused)?;
+        let named = directory.path().join(PLUGIN_NAME);
+        std::os::unix::fs::symlink(std::env::current_exe().map_err(refused)?, &named).map_err(refused)?;
         Ok((named, directory))
     });
     found.as_ref().map(|(path, _)| path.clone()).map_err(Clone::clone)
-}
-
-/// Builds the plugin as it is now, beside this program.
-fn build() -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(refused)?;
-    let mut directory = own.parent().unwrap_or(Path::new("/"));
-    if directory.ends_with("deps") {
-        directory = directory.parent().unwrap_or(directory);
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build
-        .args(["build", "--quiet", "--workspace", "--bin", "tenure-cni"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
-    if directory.ends_with("release") {
-        build.arg("--release");
-    }
-    if let Some(target) = directory.parent() {
-        build.arg("--target-dir").arg(target);
-    }
-    let built = build.output().map_err(|error| format!("cannot run cargo to build the plugin: {error}"))?;
-    let plugin = directory.join("tenure-cni");
-    if !built.status.success() || !plugin.exists() {
-        return Err(format!("cannot build {}: {}", plugin.display(), String::from_utf8_lossy(&built.stderr)));
-    }
-    Ok(plugin)
 }
 
 /// A client whose calls may be refused, or never answered.

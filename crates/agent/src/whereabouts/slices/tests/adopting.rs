@@ -9,7 +9,7 @@ use crate::journal::Image;
 const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE), ("10.9.0.16/28", "node-2")];
 const RECORD: &str = "net-node-1-10.9.0.0-28";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn whereabouts_own_records_are_adopted_written_on_and_drained() {
     let bed = Bed::new(21).await;
     bed.record(RECORD, "10.9.0.0/28", &[("1", "a", "a"), ("2", "b", "b"), ("14", "c", "c")]).await;
@@ -28,7 +28,7 @@ async fn whereabouts_own_records_are_adopted_written_on_and_drained() {
     bed.until_said(RECORD, Some(&[])).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_a_lost_journal_our_own_records_are_held_on() {
     let bed = Bed::new(22).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -45,7 +45,7 @@ async fn after_a_lost_journal_our_own_records_are_held_on() {
     bed.until_said(RECORD, Some(&["2 b", "3 c"])).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_a_lost_journal_what_is_held_of_a_slice_that_is_gone_is_released_by_its_del() {
     let bed = Bed::new(23).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -64,7 +64,7 @@ async fn after_a_lost_journal_what_is_held_of_a_slice_that_is_gone_is_released_b
     bed.until_said(RECORD, None).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn records_that_make_no_sense_stay() {
     let bed = Bed::new(24).await;
     bed.record(RECORD, "10.9.0.0/28", &[("300", "x", "x"), ("1", "a", "a")]).await;
@@ -81,7 +81,7 @@ async fn records_that_make_no_sense_stay() {
     assert_eq!(bed.said(RECORD).await.unwrap(), ["300 x"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn addresses_that_the_whole_range_holds_are_kept_back_and_come_back_one_by_one() {
     let bed = Bed::new(25).await;
     // Of the slice, of another slice, and of another network.
@@ -106,7 +106,7 @@ async fn addresses_that_the_whole_range_holds_are_kept_back_and_come_back_one_by
     assert_eq!(whole.add("net", "h").await.unwrap(), "10.9.0.1");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn addresses_that_any_range_that_overlaps_holds_are_kept_back_and_come_back_one_by_one() {
     let bed = Bed::new(29).await;
     // Inside the slice, around what is cut, beside the slice, and of another network.
@@ -131,7 +131,7 @@ async fn addresses_that_any_range_that_overlaps_holds_are_kept_back_and_come_bac
     assert_eq!(whole.add("net", "f").await.unwrap(), "10.9.0.1");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_large_range_keeps_back_what_its_further_objects_hold() {
     let bed = Bed::new(26).await;
     let range = PoolId::shared("net", "10.8.0.0/16".parse().unwrap());
@@ -143,7 +143,7 @@ async fn a_large_range_keeps_back_what_its_further_objects_hold() {
     assert_eq!(whole.add("net", "b").await.unwrap(), "10.8.8.2");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_range_that_grows_keeps_its_slices_and_what_was_kept_back_of_it() {
     let bed = Bed::new(27).await;
     bed.record("net-10.9.0.0-24", "10.9.0.0/24", &[("1", "a", "a")]).await;
@@ -169,7 +169,7 @@ async fn a_range_that_grows_keeps_its_slices_and_what_was_kept_back_of_it() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_a_network_is_called_may_be_learnt_late() {
     let bed = Bed::new(28).await;
     // A configuration without network_name: Whereabouts has put nothing but the node before the range.

@@ -10,7 +10,7 @@ const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE)];
 const OTHERS: &[(&str, &str)] = &[("10.8.0.0/28", NODE)];
 const RECORD: &str = "net-node-1-10.9.0.0-28";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slice_that_can_never_be_taken_keeps_nobody_waiting_but_its_own_network() {
     let bed = Bed::new(61).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -29,7 +29,7 @@ async fn a_slice_that_can_never_be_taken_keeps_nobody_waiting_but_its_own_networ
     assert!(whole.held().await.contains(&"10.9.0.1 b".to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_held_in_a_slice_that_cannot_be_taken_after_a_restart_stays_held() {
     let bed = Bed::new(62).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;

@@ -11,9 +11,10 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tenure_api::whereabouts::{GROUP, IPPool, NodeSlicePool};
 use tenure_cni::Failure;
-use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_handles::SeededEntropy;
 use tenure_ipam::{Range, Usable};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -65,7 +66,7 @@ impl Bed {
     }
 
     pub(super) async fn without_kinds(seed: u64) -> Self {
-        let server = ServerOptions::default().temporary(SystemClock, SeededEntropy::new(seed));
+        let server = ServerOptions::default().temporary(RuntimeClock, SeededEntropy::new(seed));
         let client = server.client();
         let bed = Self { server, client, faults: Faults::seeded(seed) };
         for name in [NAMESPACE, "shop"] {
@@ -202,7 +203,7 @@ impl Bed {
         node.tell(Event::Kernel(Vec::new()));
         node.tell(Event::ApiRead);
         let client = self.faults.client(self.server.clone(), "default");
-        let slices = Slices::start(client, options, SystemClock, node.clone(), stop.clone());
+        let slices = Slices::start(client, options, RuntimeClock, node.clone(), stop.clone());
         let journal = Arc::new(Mutex::new(journal));
         let executor = Obedient {
             node: node.clone(),
@@ -211,7 +212,7 @@ impl Bed {
             position: 0,
         };
         let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(NODE) };
-        let driver = channel.driver(Node::new(settings), SystemClock, executor);
+        let driver = channel.driver(Node::new(settings), RuntimeClock, executor);
         let ended = stop.clone();
         tokio::spawn(async move { driver.run(ended.cancelled()).await });
         Whole { node, slices, journal, _life: stop.drop_guard() }

@@ -31,7 +31,7 @@ async fn is_closed(bed: &Bed) -> bool {
     is_cut(&PoolId::shared("net", "10.9.0.0/24".parse().unwrap()), &pools, &owned)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slice_is_said_to_be_the_nodes_before_it_is_used_and_that_is_its_only_write_without_pods() {
     let bed = Bed::new(51).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -55,7 +55,7 @@ async fn a_slice_is_said_to_be_the_nodes_before_it_is_used_and_that_is_its_only_
     bed.until_said(RECORD, None).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_is_taken_for_gone_and_lives_takes_the_mark_off_its_ledger() {
     let bed = Bed::new(56).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -85,7 +85,7 @@ async fn a_node_that_is_taken_for_gone_and_lives_takes_the_mark_off_its_ledger()
     bed.until_said(RECORD, Some(&["1 a", "2 b", "3 c"])).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_whose_ledger_was_released_looks_live_whether_it_still_has_the_slice() {
     let bed = Bed::new(57).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -104,7 +104,7 @@ async fn a_node_whose_ledger_was_released_looks_live_whether_it_still_has_the_sl
     assert_eq!(whole.held().await, ["10.9.0.1 a"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_range_whose_pool_goes_before_the_first_record_is_written_stays_closed_until_the_node_has_let_go() {
     let bed = Bed::new(52).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -130,7 +130,7 @@ async fn a_range_whose_pool_goes_before_the_first_record_is_written_stays_closed
     bed.until_said(RECORD, None).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slice_whose_pool_goes_while_it_is_being_taken_is_not_used_and_its_object_goes_again() {
     let bed = Bed::new(53).await;
     let whole = bed.ready().await;
@@ -152,7 +152,7 @@ async fn a_slice_whose_pool_goes_while_it_is_being_taken_is_not_used_and_its_obj
     assert_eq!(state(&bed).await, Some(State::Owned));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_on_record_in_a_slice_that_goes_while_it_is_being_taken_is_held_on() {
     let bed = Bed::new(54).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -171,7 +171,7 @@ async fn what_is_on_record_in_a_slice_that_goes_while_it_is_being_taken_is_held_
     bed.until_said(RECORD, None).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slice_that_is_given_again_while_its_object_is_being_taken_back_has_one() {
     let bed = Bed::new(55).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;

@@ -13,7 +13,7 @@ const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE), ("10.9.0.16/28", "node-2"
 const NOT_OURS: &[(&str, &str)] = &[("10.9.0.0/28", ""), ("10.9.0.16/28", "node-2")];
 const RECORD: &str = "net-node-1-10.9.0.0-28";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn adds_and_dels_make_no_call_and_their_record_is_one_write_behind() {
     let bed = Bed::new(1).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -36,7 +36,7 @@ async fn adds_and_dels_make_no_call_and_their_record_is_one_write_behind() {
     assert_eq!(bed.names().await, [RECORD], "named as in the seed");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_without_a_slice_is_told_why() {
     let bed = Bed::new(2).await;
     bed.cut("net", "10.9.0.0/24", NOT_OURS).await;
@@ -51,7 +51,7 @@ async fn a_node_without_a_slice_is_told_why() {
     until("a slice", async || whole.add("net", "a").await.ok()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_the_kinds_are_missing_nothing_is_sliced_until_they_appear() {
     let bed = Bed::without_kinds(3).await;
     let whole = bed.ready().await;
@@ -63,7 +63,7 @@ async fn where_the_kinds_are_missing_nothing_is_sliced_until_they_appear() {
     bed.until_said(RECORD, Some(&["1 a"])).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_withdrawn_slice_keeps_what_is_held_until_it_is_released_and_then_its_record_goes() {
     let bed = Bed::new(4).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -83,7 +83,7 @@ async fn a_withdrawn_slice_keeps_what_is_held_until_it_is_released_and_then_its_
     bed.until_said(RECORD, None).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slice_that_is_withdrawn_and_given_again_goes_on_with_what_is_held() {
     let bed = Bed::new(5).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -106,7 +106,7 @@ async fn a_slice_that_is_withdrawn_and_given_again_goes_on_with_what_is_held() {
     assert_eq!(State::of(&bed.records().get(RECORD).await.unwrap()), State::Owned);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restart_with_its_journal_has_the_same_slice_and_nothing_is_written_anew() {
     let bed = Bed::new(6).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -128,7 +128,7 @@ async fn a_restart_with_its_journal_has_the_same_slice_and_nothing_is_written_an
     assert_eq!(uids, 1, "the same block");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restart_of_an_agent_whose_record_was_behind_makes_it_exact() {
     let bed = Bed::new(7).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -147,7 +147,7 @@ async fn a_restart_of_an_agent_whose_record_was_behind_makes_it_exact() {
     bed.until_said(RECORD, Some(&["1 a", "2 b"])).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_the_api_server_adds_and_dels_go_on_and_the_record_is_exact_when_it_is_back() {
     let bed = Bed::new(8).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -170,7 +170,7 @@ async fn without_the_api_server_adds_and_dels_go_on_and_the_record_is_exact_when
     until("health", async || (!failing().await).then_some(())).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slice_that_comes_while_its_records_cannot_be_read_is_not_used_before_they_are() {
     let bed = Bed::new(9).await;
     bed.record(RECORD, "10.9.0.0/28", &[("1", "old", "old")]).await;
@@ -186,7 +186,7 @@ async fn a_slice_that_comes_while_its_records_cannot_be_read_is_not_used_before_
     assert_eq!(until("it", async || whole.add("net", "a").await.ok()).await, "10.9.0.2");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn several_ranges_are_several_slices_and_end_together() {
     let bed = Bed::new(10).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;

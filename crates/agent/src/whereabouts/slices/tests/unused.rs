@@ -11,7 +11,7 @@ use crate::whereabouts::slices::SlicesOptions;
 const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE)];
 const RECORD: &str = "net-node-1-10.9.0.0-28";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn invariant_9_what_was_adopted_for_a_pod_that_is_gone_is_released_after_two_looks_and_nothing_else_is()
 {
     let bed = Bed::new(41).await;
@@ -31,7 +31,7 @@ async fn invariant_9_what_was_adopted_for_a_pod_that_is_gone_is_released_after_t
     bed.until_said(RECORD, Some(&["2 b", "3 c"])).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_an_earlier_pod_of_the_same_name_had_is_released_after_two_looks() {
     let bed = Bed::new(43).await;
     bed.pod("web-0").await;
@@ -53,7 +53,7 @@ async fn what_an_earlier_pod_of_the_same_name_had_is_released_after_two_looks() 
     bed.until_said(RECORD, Some(&["2 b"])).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_asked_for_is_not_taken_for_gone() {
     let bed = Bed::new(42).await;
     bed.record(RECORD, "10.9.0.0/28", &[("1", "a", "gone")]).await;

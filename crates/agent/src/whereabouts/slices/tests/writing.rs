@@ -8,7 +8,7 @@ use super::bed::{Bed, NODE, a_moment};
 const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE)];
 const RECORD: &str = "net-node-1-10.9.0.0-28";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_record_that_somebody_edited_or_deleted_is_put_right() {
     let bed = Bed::new(31).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -29,7 +29,7 @@ async fn a_record_that_somebody_edited_or_deleted_is_put_right() {
     assert_eq!(labels["whereabouts.cni.cncf.io/network"], "net");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_written_in_between_is_read_and_the_write_made_again() {
     let bed = Bed::new(32).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;
@@ -47,7 +47,7 @@ async fn what_was_written_in_between_is_read_and_the_write_made_again() {
     assert_eq!(record.metadata.annotations.unwrap()["note"], "mine", "what is others' stays");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn on_a_bad_connection_the_record_is_exact_in_the_end() {
     let bed = Bed::new(33).await;
     bed.cut("net", "10.9.0.0/24", OURS).await;

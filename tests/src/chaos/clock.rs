@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tenure_tests::agent::Machine;
+use crate::agent::Machine;
 
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE

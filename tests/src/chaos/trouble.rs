@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_handles::{Entropy, SeededEntropy};
 
-use crate::proxy::Mood;
+use super::proxy::Mood;
 
 /// Who something goes wrong with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Claims for tests of the controller: made, waited for, and what is on record for them.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -12,7 +10,7 @@ use tenure_api::claims::{IPAMClaim, IPAMClaimSpec};
 use tenure_claims::status::is_held;
 use tenure_controller::{ClaimSettings, Settings};
 
-use super::{blocks, settings, until};
+use crate::{blocks, settings, until};
 
 /// The name of the cluster's own network.
 pub const CLUSTER: &str = "cluster";

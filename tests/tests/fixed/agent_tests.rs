@@ -1,11 +1,6 @@
-//! A dialect that is added from outside: `fixed/dialect.rs` is all of it, and no file of the agent knows it. Needs root.
+//! A dialect that is added from outside: `agent.rs` is all of it, and no file of the agent knows it. Needs root.
 
-#[path = "fixed/bed.rs"]
-mod bed;
-#[path = "fixed/dialect.rs"]
-mod dialect;
-
-use bed::{ADDRESS, Bed, alive, network};
+use crate::bed::{self, ADDRESS, Bed, alive, network};
 use serde_json::{Value, json};
 
 /// Whether a network's address is free, by giving it to a container and taking it back.

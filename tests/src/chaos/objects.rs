@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tenure_api::coil::AddressPool;
 use tenure_testbed::wait::PATIENCE;
 
-use crate::course::{Moment, now};
-use tenure_tests::agent::{Cluster, Machine};
+use super::course::{Moment, now};
+use crate::agent::{Cluster, Machine};
 
 /// No answer takes longer than this from a server that is there.
 const ANSWER: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use serde_json::Value;
 use tenure_agent::journal::{Image, codec};
 
-use tenure_tests::agent::Machine;
+use crate::agent::Machine;
 
 /// What the agent says at its socket.
 pub fn view_of(machine: &Machine<'_>) -> Result<Value, String> {

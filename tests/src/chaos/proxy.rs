@@ -20,7 +20,7 @@ use kube::client::Body;
 use tenure_testbed::faults::{Calls, Faults, Rule, RuleId};
 use tokio::net::TcpListener;
 
-use tenure_tests::agent::Cluster;
+use crate::agent::Cluster;
 
 /// How long a slow write takes.
 const SLOW: Duration = Duration::from_secs(10);

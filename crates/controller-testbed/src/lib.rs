@@ -1,7 +1,5 @@
 //! An embedded API server with our definitions, controllers on it, and waiting with a limit.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
-
 pub mod claims;
 pub mod machines;
 pub mod ranges;
@@ -18,8 +16,9 @@ use tenure_api::coil::{
     AddressBlock, AddressPool, BlockRequest, BlockRequestSpec, FINALIZER, RequestOutcome,
 };
 use tenure_controller::{Controller, RunError, Settings, Timing, Whereabouts};
-use tenure_handles::{SeededEntropy, SystemClock};
+use tenure_handles::SeededEntropy;
 use tenure_localapi::LocalApi;
+use tenure_testbed::clock::RuntimeClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +77,7 @@ pub fn start(client: Client, identity: &str) -> Running {
 
 /// Starts a controller.
 pub fn start_with(client: Client, settings: Settings) -> Running {
-    let controller = Controller::new(client, SystemClock, settings);
+    let controller = Controller::new(client, RuntimeClock, settings);
     let (pages, metrics) = (controller.pages(), controller.metrics());
     let stop = CancellationToken::new();
     let task = tokio::spawn(controller.run(stop.clone()));
@@ -87,7 +86,7 @@ pub fn start_with(client: Client, settings: Settings) -> Running {
 
 /// An embedded API server that knows our kinds.
 pub async fn server(seed: u64) -> LocalApi {
-    let server = LocalApi::temporary(SystemClock, SeededEntropy::new(seed));
+    let server = LocalApi::temporary(RuntimeClock, SeededEntropy::new(seed));
     install(&server.client()).await;
     server
 }
@@ -186,14 +185,16 @@ pub async fn orphan(client: &Client, name: &str, index: u32, pool: &str, node: &
     blocks(client).create(&PostParams::default(), &block).await.unwrap();
 }
 
-/// Waits until there is something, with a limit.
+/// Waits until there is something, with a limit. Looks more and more seldom: some objects are large.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
     let looking = async {
+        let mut rest = Duration::from_millis(10);
         loop {
             if let Some(found) = look().await {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(rest).await;
+            rest = (rest * 2).min(Duration::from_millis(160));
         }
     };
     tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("waited {SOON:?} for {what}"))

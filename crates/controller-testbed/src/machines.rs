@@ -1,8 +1,6 @@
 //! KubeVirt's kinds for tests of the controller, with KubeVirt's controllers played by hand: machines, their instances,
 //! launcher pods with the labels, annotations and owners that KubeVirt gives them, and claims.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
-
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,8 +14,8 @@ use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, IPAMClaimSpec};
 use tenure_api::networks::{NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 
-use super::ranges::attachments;
-use super::{Running, until};
+use crate::ranges::attachments;
+use crate::{Running, until};
 
 /// Ends a controller as a crash does, and lets no time pass until its lease has run out.
 pub async fn crash(client: &Client, controller: Running) {

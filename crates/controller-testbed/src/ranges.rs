@@ -1,7 +1,5 @@
 //! Whereabouts' objects for tests of the controller: attachment definitions, ledgers, reservations, pods.
 
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
@@ -15,14 +13,14 @@ use tenure_api::whereabouts::{
     OverlappingRangeIPReservationSpec,
 };
 
-use super::until;
+use crate::until;
 
 pub const NAMESPACE: &str = "kube-system";
 pub const STATE: &str = "whereabouts.cni.cncf.io/state";
 
 /// The definition of other people's kind, as `deploy/optional` has it.
 pub fn attachment_crd() -> CustomResourceDefinition {
-    let text = include_str!("../../../../deploy/optional/network-attachment-definitions.yaml");
+    let text = include_str!("../../../deploy/optional/network-attachment-definitions.yaml");
     serde_saphyr::from_str(text).unwrap()
 }
 

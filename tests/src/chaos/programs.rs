@@ -13,15 +13,13 @@ use tenure_testbed::control_plane::Part;
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
 
-use crate::clock::Clock;
-use crate::course::{now, say};
-use crate::objects::{self, Struck};
-use crate::oracle::Oracle;
-use crate::proxy::Proxy;
-use crate::trouble::{Fault, Kind, Spell, Target};
-use tenure_tests::agent::{Cluster, Machine};
+use super::clock::Clock;
+use super::course::{now, say};
+use super::objects::{self, Struck};
+use super::proxy::Proxy;
+use super::trouble::{Fault, Kind, Spell, Target};
+use crate::agent::{Cluster, Machine};
 
-const CONTROLLER: &str = env!("CARGO_BIN_EXE_bed-controller");
 /// What the API server and etcd may do by themselves when the other is away: they are started once more.
 const TRIES: usize = 5;
 /// An agent that is told to stop ends within this, also when a call is under way.
@@ -39,6 +37,9 @@ pub const CLOCKS_SET: [&str; 4] = [
     "clocks set back between runs",
     "clocks set ahead between runs",
 ];
+
+/// Is told of what happened that must not.
+pub type Blame<'a> = &'a (dyn Fn(String) + Sync);
 
 /// Whether it ended because it was told to: well, or at once if it had hardly begun.
 fn is_told(status: ExitStatus) -> bool {
@@ -93,16 +94,16 @@ impl<'a> Agent<'a> {
         Some(format!("the agent of {} ended by itself: {status}", self.machine.name))
     }
 
-    fn strike(&self, fault: &Fault, oracle: &Oracle) {
+    fn strike(&self, fault: &Fault, blame: Blame<'_>) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+        self.ended().into_iter().for_each(blame);
         let child = self.take();
         if fault.kind == Kind::Stop {
             child.signal(Signal::SIGTERM).unwrap();
             match child.wait_for(STOPS) {
                 Some(status) if is_told(status) => {}
                 ended => {
-                    oracle.blame(format!("the agent of {} was told to stop: {ended:?}", self.machine.name));
+                    blame(format!("the agent of {} was told to stop: {ended:?}", self.machine.name));
                 }
             }
         }
@@ -112,9 +113,9 @@ impl<'a> Agent<'a> {
     }
 
     /// Sets its clock, while it runs or while it does not.
-    fn set_clock(&self, ahead: bool, fault: &Fault, oracle: &Oracle, struck: &Struck) {
+    fn set_clock(&self, ahead: bool, fault: &Fault, blame: Blame<'_>, struck: &Struck) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+        self.ended().into_iter().for_each(blame);
         let clock = self.clock.as_ref().expect("a clock of its own");
         if fault.kind == Kind::Kill {
             self.take().kill().unwrap();
@@ -130,9 +131,9 @@ impl<'a> Agent<'a> {
 
     /// Kills it, removes all that it has written, and starts it again; or the other way round: it runs on for a while without
     /// what was removed.
-    fn forget(&self, node: usize, fault: &Fault, oracle: &Oracle, struck: &Struck) {
+    fn forget(&self, node: usize, fault: &Fault, blame: Blame<'_>, struck: &Struck) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+        self.ended().into_iter().for_each(blame);
         if fault.kind == Kind::Kill {
             self.take().kill().unwrap();
         }
@@ -164,7 +165,7 @@ impl Controller {
     pub fn start(cluster: &Cluster, name: &str, arguments: &[&str]) -> Self {
         let plane = cluster.plane();
         let log: PathBuf = plane.logs().join(format!("{name}.log"));
-        let program = Program::new(name, CONTROLLER, log)
+        let program = Program::new(name, crate::programs::controller(), log)
             .flag("--kubeconfig", cluster.kubeconfig_file())
             .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=300ms"])
             .args(["--check-interval=2s", "--metrics-address=127.0.0.1:0"])
@@ -186,8 +187,8 @@ impl Controller {
         std::fs::read_to_string(self.program.log()).unwrap_or_default()
     }
 
-    fn strike(&self, fault: &Fault, oracle: &Oracle) {
-        self.ended().into_iter().for_each(|ended| oracle.blame(ended));
+    fn strike(&self, fault: &Fault, blame: Blame<'_>) {
+        self.ended().into_iter().for_each(blame);
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let running = process.as_ref().expect("a controller that was started");
         match fault.kind {
@@ -201,7 +202,7 @@ impl Controller {
                 running.signal(Signal::SIGTERM).unwrap();
                 if !running.wait(STOPS) || !running.ended().is_some_and(is_told) {
                     let how = running.ended();
-                    oracle.blame(format!("{} was told to stop: {how:?}", self.program.name()));
+                    blame(format!("{} was told to stop: {how:?}", self.program.name()));
                 }
             }
         }
@@ -229,7 +230,7 @@ impl Programs<'_> {
         faults: &[Fault],
         done: &AtomicUsize,
         over: &AtomicBool,
-        oracle: &Oracle,
+        blame: Blame<'_>,
     ) {
         for fault in faults {
             while done.load(Ordering::SeqCst) < fault.after && !over.load(Ordering::SeqCst) {
@@ -239,18 +240,18 @@ impl Programs<'_> {
                 self.struck.count(target.name());
             }
             match target {
-                Target::Agent(node) => self.agents[node].strike(fault, oracle),
-                Target::Controller(number) => self.controllers[number].strike(fault, oracle),
+                Target::Agent(node) => self.agents[node].strike(fault, blame),
+                Target::Controller(number) => self.controllers[number].strike(fault, blame),
                 Target::ApiServer => self.strike(Part::ApiServer, fault),
                 Target::Etcd => self.strike(Part::Etcd, fault),
                 Target::Way(node) => self.cut(node, fault),
                 Target::Clock { node, ahead } => {
-                    self.agents[node].set_clock(ahead, fault, oracle, &self.struck);
+                    self.agents[node].set_clock(ahead, fault, blame, &self.struck);
                 }
                 Target::Node(node) => {
                     objects::remove_node(self.cluster, self.agents[node].machine, fault.lasts, &self.struck);
                 }
-                Target::RunDirectory(node) => self.agents[node].forget(node, fault, oracle, &self.struck),
+                Target::RunDirectory(node) => self.agents[node].forget(node, fault, blame, &self.struck),
             }
         }
     }

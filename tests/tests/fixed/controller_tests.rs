@@ -1,7 +1,4 @@
-//! A further dialect on the controller's side, added through the seam alone (`fixed/controller.rs`).
-
-#[path = "fixed/controller.rs"]
-mod dialect;
+//! A further dialect on the controller's side, added through the seam alone (`controller.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +15,7 @@ use tenure_localapi::LocalApi;
 use tenure_testbed::wait::eventually;
 use tokio_util::sync::CancellationToken;
 
-use dialect::{Fixed, FixedAddress, FixedAddressSpec};
+use crate::controller::{Fixed, FixedAddress, FixedAddressSpec};
 
 const NAMESPACE: &str = "lab";
 
