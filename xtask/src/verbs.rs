@@ -23,7 +23,8 @@ pub(crate) fn demo(arguments: &[String]) -> Result<()> {
     run("show the demo", "tenure", &arguments)
 }
 
-/// Builds one of our tools with the same profile as the tests, so that nothing is built twice, and runs it.
+/// Builds one of our tools with the features of the whole workspace, like the tests, so that nothing is built twice, and
+/// runs it.
 fn tool(what: &str, program: &str, arguments: &[String]) -> Result<()> {
     cargo(&format!("build {program}"), &["build", "--quiet", "--workspace", "--bin", program], &[])?;
     run(what, program, arguments)

@@ -36,7 +36,7 @@ pub struct Example {
 pub struct Refusal {
     /// The field; empty for the whole object.
     pub field: String,
-    /// What is said about it.
+    /// The message about it.
     pub message: String,
 }
 

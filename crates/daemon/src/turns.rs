@@ -1,4 +1,4 @@
-//! Making one thing for all who ask for it at the same time, and not too often.
+//! Makes one result for all callers who ask at the same time, and limits how often it is made.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::pages::Made;
 
-/// The time between two makings of one page, however many ask.
+/// The shortest time between two runs for one page, however many callers ask.
 const PACE: Duration = Duration::from_millis(100);
 
-/// What is told was begun after it was asked for, so nobody hears what is old; and it is begun at most every [`PACE`], so
-/// nobody can keep the program busy by asking.
+/// A result is started after it was requested, so nobody gets an old one; and it is started at most every
+/// [`PACE`], so nobody can keep the program busy with requests.
 #[derive(Default)]
 pub(crate) struct Turns {
     begun: AtomicU64,
@@ -28,7 +28,7 @@ struct Last {
 }
 
 impl Turns {
-    /// What `make` makes, for this caller or for another one who asked not later.
+    /// The result of `make`, for this caller or for another one who asked no later.
     pub(crate) async fn take(&self, make: impl FnOnce() -> BoxFuture<'static, Made>) -> Made {
         let asked = self.begun.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
@@ -46,7 +46,7 @@ impl Turns {
     }
 }
 
-/// The first tick comes at once, each further one not before [`PACE`] has passed.
+/// The first tick comes at once, each further one at least [`PACE`] later.
 pub(crate) fn paced() -> Interval {
     let mut pace = interval(PACE);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Asking over a unix socket: the embedded Kubernetes API, or what an agent tells of itself.
+//! Requests over a unix socket: to the embedded Kubernetes API, or for an agent's state.
 
 use std::io;
 use std::path::{Path, PathBuf};

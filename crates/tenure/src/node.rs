@@ -125,8 +125,8 @@ fn text(node: &Node, slices: &[SliceRow], now: Timestamp) -> String {
 fn head(node: &Node, now: Timestamp) -> String {
     let state = match (&node.problem, node.ready) {
         (Some(problem), _) => problem.clone(),
-        (None, true) => "hands out addresses".to_owned(),
-        (None, false) => "reads what is held; nothing is handed out yet".to_owned(),
+        (None, true) => "assigns addresses".to_owned(),
+        (None, false) => "reads the existing holds; nothing is assigned yet".to_owned(),
     };
     let failing = node.api.watches.iter().filter_map(|watch| Some((&watch.kind, watch.problem.as_ref()?)));
     let failing: Vec<String> = failing.map(|(kind, problem)| format!("{kind}: {problem}")).collect();
@@ -174,7 +174,7 @@ fn blocks(node: &Node) -> String {
             let state = match (&block.fenced, block.usable) {
                 (Some(why), _) => format!("fenced: {why}"),
                 (None, true) => "ok".to_owned(),
-                (None, false) => "not handed out of".to_owned(),
+                (None, false) => "not assigned from".to_owned(),
             };
             [
                 block.name.clone(),

@@ -293,7 +293,7 @@ fn of_objects(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> (St
     match snapshot.told(block) {
         _ if block.is_reserved() => (
             State::KeptBack,
-            format!("{address} is in block {name}, which is reserved: nobody hands out of it"),
+            format!("{address} is in block {name}, which is reserved: nobody assigns from it"),
         ),
         _ if excluded => {
             let pool = block.pool().unwrap_or_default();
@@ -306,11 +306,11 @@ fn of_objects(snapshot: &Snapshot, address: Address, answer: &mut Answer) -> (St
         Ok(told) => match &told.fenced {
             Some(why) => (
                 State::KeptBack,
-                format!("nobody has {address}: nothing is handed out of block {name}, because {why}"),
+                format!("nobody has {address}: nothing is assigned from block {name}, because {why}"),
             ),
             None if !told.usable => (
                 State::KeptBack,
-                format!("nobody has {address}: nothing is handed out of block {name} at present"),
+                format!("nobody has {address}: nothing is assigned from block {name} at present"),
             ),
             None => (State::Free, format!("nobody has {address}: it is free in block {name} of node {node}")),
         },

@@ -1,7 +1,7 @@
-//! Loopback ports that stay one's own while the program that listens on them is restarted.
+//! Loopback ports that stay reserved while the program that listens on them is restarted.
 //!
-//! A port that the kernel chose can be taken as the source port of any connection between kill and restart. So these
-//! come from below the range that the kernel chooses from, and a file lock keeps other test beds away.
+//! Any connection could take a port that the kernel chose as its source port between kill and restart. So
+//! these come from below the range that the kernel chooses from, and a file lock keeps other test beds away.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,11 +20,11 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Reserves one that nobody listens on.
+    /// Reserves one without a listener.
     pub(crate) fn reserve() -> io::Result<Self> {
         let directory = base()?.join("ports");
         fs::create_dir_all(&directory)?;
-        // Processes begin at different places, so that they rarely meet.
+        // Processes start at different positions, so that they rarely collide.
         let start = std::process::id().wrapping_mul(7_919) % COUNT;
         for step in 0..COUNT {
             let Ok(number) = u16::try_from(FIRST + (start + step) % COUNT) else { continue };

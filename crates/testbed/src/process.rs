@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Runs `"$@"` unless the process `$0` is no longer the parent.
 const IF_STILL_WANTED: &str = r#"test "$PPID" = "$0" && exec "$@""#;
 
-/// What to run, with what, and where its output goes. Can be started any number of times.
+/// A program with its arguments, and the file for its output. Can be started any number of times.
 #[derive(Clone, Debug)]
 pub struct Program {
     name: String,
@@ -43,7 +43,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program at `path`, known in messages as `name`; what it prints is added to the file `log`.
+    /// The program at `path`, called `name` in messages; its output is appended to the file `log`.
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self {
         Self {
             name: name.into(),
@@ -89,7 +89,7 @@ impl Program {
         &self.name
     }
 
-    /// The file that its output is added to.
+    /// The file for its output.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -129,7 +129,7 @@ impl Process {
     fn start(program: &Program) -> Result<Self, ProcessError> {
         let failed =
             |source| ProcessError::Start { name: program.name.clone(), path: program.path.clone(), source };
-        // `setpriv` would be found and then say that the program is not: say it here, with its name.
+        // `setpriv` would be found and then report the missing program: report it here, with its name.
         program.path.metadata().map_err(failed)?;
         let mut command = program.command().map_err(failed)?;
         let life = Arc::new(Life::default());
@@ -139,7 +139,7 @@ impl Process {
             .name(format!("keeps-{}", program.name))
             .spawn(move || match command.spawn() {
                 Ok(child) => {
-                    // Nobody to tell means that the caller is gone, and with it the last use of the child.
+                    // If there is no receiver, the caller is gone, and the child is no longer needed.
                     let wanted = started.send(Ok(child.id())).is_ok();
                     keeper.keep(child, wanted);
                 }
@@ -153,7 +153,7 @@ impl Process {
         Ok(Self { name: program.name.clone(), pid: Pid::from_raw(pid), log: program.log.clone(), life })
     }
 
-    /// Its process id; of no use once it has ended.
+    /// Its process ID; useless once it has ended.
     pub fn id(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
@@ -163,17 +163,17 @@ impl Process {
         &self.name
     }
 
-    /// The file that its output is added to.
+    /// The file for its output.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Whether it has not ended. A paused program runs, too.
+    /// Whether it has not ended. A paused program counts as running.
     pub fn is_running(&self) -> bool {
         matches!(*self.life.state(), State::Running)
     }
 
-    /// How it ended, if it did.
+    /// How it ended, if it has.
     pub fn ended(&self) -> Option<ExitStatus> {
         match *self.life.state() {
             State::Ended(status) => status,
@@ -181,9 +181,9 @@ impl Process {
         }
     }
 
-    /// Sends it a signal; nothing happens when it has ended.
+    /// Sends it a signal; does nothing if it has ended.
     pub fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
-        // It is reaped under the same lock, so its id cannot belong to somebody else meanwhile.
+        // It is reaped under the same lock, so its ID cannot belong to another process meanwhile.
         let state = self.life.state();
         if matches!(*state, State::Ended(_)) {
             return Ok(());
@@ -201,7 +201,7 @@ impl Process {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     pub fn resume(&self) -> Result<(), ProcessError> {
         self.signal(Signal::SIGCONT)
     }
@@ -215,15 +215,15 @@ impl Process {
         Err(ProcessError::Stays { name: self.name.clone(), pid: self.id(), grace: GRACE })
     }
 
-    /// Asks it to end (SIGTERM), kills it when it does not within ten seconds, and returns when it is gone.
+    /// Asks it to end (SIGTERM), kills it after ten seconds, and returns when it is gone.
     pub fn stop(&self) -> Result<(), ProcessError> {
         self.signal(Signal::SIGTERM)?;
-        // A paused program would not see that it is asked to end.
+        // A paused program would not notice the request.
         self.resume()?;
         if self.life.wait(GRACE) { Ok(()) } else { self.kill() }
     }
 
-    /// Waits until it ends by itself, at most `limit`; whether it did.
+    /// Waits at most `limit` until it ends by itself; returns whether it did.
     pub fn wait(&self, limit: Duration) -> bool {
         self.life.wait(limit)
     }
@@ -248,18 +248,18 @@ struct Life {
 enum State {
     #[default]
     Running,
-    /// How, where the system said it.
+    /// The status, if the system reported it.
     Ended(Option<ExitStatus>),
 }
 
 impl Life {
-    /// Waits for the child's end and reaps it; kills it first if nobody wants it.
+    /// Waits for the child's end and reaps it; first kills it if nobody needs it.
     fn keep(&self, mut child: Child, wanted: bool) {
         if !wanted {
             drop(child.kill());
         }
         if let Ok(pid) = i32::try_from(child.id()) {
-            // Leaves it a zombie, so that its id stays its own until the lock is held.
+            // Leaves it a zombie, so that its ID stays its own until the lock is held.
             while waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
                 == Err(nix::errno::Errno::EINTR)
             {}
@@ -282,7 +282,7 @@ impl Life {
     }
 }
 
-/// What can go wrong with a child process.
+/// An error of a child process.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It could not be started.
@@ -307,14 +307,14 @@ pub enum ProcessError {
         /// What the system says.
         source: io::Error,
     },
-    /// It was killed and did not go away.
+    /// It was killed and did not disappear.
     #[error("{name} (process {pid}) is still there {grace:?} after it was killed")]
     Stays {
         /// Its name.
         name: String,
         /// Its process id.
         pid: u32,
-        /// How long was waited.
+        /// How long this waited.
         grace: Duration,
     },
 }

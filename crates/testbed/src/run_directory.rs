@@ -1,12 +1,12 @@
-//! The directory in which one test bed keeps its data and logs, and what becomes of it.
+//! The directory with the data and logs of one test bed, and its cleanup.
 //!
-//! - When all went well it is removed.
-//! - When the test panics, or asks for it, the logs stay and everything else is removed; a line on standard error
-//!   says where they are. `TENURE_TESTBED_KEEP=1` has the same effect on every run.
-//! - When the test process was killed, nobody could do either. The next run finds the directory (the lock in it is
+//! - After a success it is removed.
+//! - After a panic of the test, or on request, the logs stay and everything else is removed; a line on
+//!   standard error names their path. `TENURE_TESTBED_KEEP=1` has the same effect on every run.
+//! - If the test process was killed, it could do neither. The next run finds the directory (the lock in it is
 //!   free), keeps the logs and removes the rest.
 //!
-//! Of logs that are kept, the newest twenty stay.
+//! Of kept logs, the newest twenty stay.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::unistd::geteuid;
 
-/// How many directories with nothing but logs stay.
+/// How many directories with only logs stay.
 const KEPT: usize = 20;
 /// Locked by the process that uses the directory.
 const OWNED: &str = "owned.lock";
@@ -32,14 +32,14 @@ pub(crate) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes one for a test bed of the given kind, and clears away what killed processes left behind.
+    /// Creates one for a test bed of the given kind, and cleans up after killed processes.
     pub(crate) fn create(kind: &str) -> io::Result<Self> {
         Self::create_in(&base()?, kind)
     }
 
     fn create_in(base: &Path, kind: &str) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        // Without it, a directory that another process has made and not yet locked would look abandoned.
+        // Without it, a directory that another process has created and not yet locked would look abandoned.
         let all = lock_file(&base.join("all.lock"))?;
         all.lock()?;
         sweep(base);
@@ -47,7 +47,7 @@ impl RunDirectory {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = base.join(format!("{kind}-{}-{count}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
-                // Of an earlier process with the same id.
+                // Of an earlier process with the same ID.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(()) => break path,
@@ -71,7 +71,7 @@ impl RunDirectory {
         self.path.join(LOGS)
     }
 
-    /// Keeps the logs, whatever happens.
+    /// Keeps the logs in any case.
     pub(crate) fn keep_logs(&self) {
         self.keep_logs.store(true, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Drop for RunDirectory {
     fn drop(&mut self) {
         if self.keep_logs.load(Ordering::Relaxed) || std::thread::panicking() {
             keep_only_logs(&self.path);
-            // Standard error itself: a failing test has no subscriber, and this line must be seen.
+            // Directly to standard error: a failing test has no subscriber, and this line must be seen.
             drop(writeln!(io::stderr(), "logs of this test bed are kept in {}", self.logs().display()));
         } else if let Err(error) = fs::remove_dir_all(&self.path) {
             tracing::warn!(%error, path = %self.path.display(), "a directory of the test bed could not be removed");
@@ -89,7 +89,7 @@ impl Drop for RunDirectory {
     }
 }
 
-/// The directory of all directories, one for each user.
+/// The base directory, one per user.
 pub(crate) fn base() -> io::Result<PathBuf> {
     let base = std::env::temp_dir().join(format!("tenure-testbed-{}", geteuid()));
     match DirBuilder::new().mode(0o700).create(&base) {
@@ -98,18 +98,18 @@ pub(crate) fn base() -> io::Result<PathBuf> {
     }
 }
 
-/// Opens a lock file; makes it if it is not there.
+/// Opens a lock file; creates it if it is missing.
 pub(crate) fn lock_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// Whether a living process uses the directory at `path`.
+/// Whether a live process uses the directory at `path`.
 pub(crate) fn is_owned(path: &Path) -> bool {
     let owned = path.join(OWNED);
     owned.exists() && !lock_file(&owned).is_ok_and(|lock| lock.try_lock().is_ok())
 }
 
-/// Reduces what no living process owns to its logs, and the number of those.
+/// Reduces directories that no live process owns to their logs, and limits the number of those.
 fn sweep(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
     let mut kept = Vec::new();

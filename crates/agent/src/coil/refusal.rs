@@ -39,7 +39,7 @@ pub(crate) fn failure(error: PoolError) -> Failure {
                 .detail("is tenure-controller running, and can this node reach the API server?")
         }
         PoolError::NoneAtAll => {
-            Failure::new(Code::NotAvailable, "there is no AddressPool to hand out of")
+            Failure::new(Code::NotAvailable, "there is no AddressPool to assign addresses from")
                 .detail("create an AddressPool named \"default\"")
         }
         PoolError::NothingLeft(reasons) => {

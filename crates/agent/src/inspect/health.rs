@@ -26,7 +26,7 @@ impl Inspector {
             Ok((broken, problem)) => {
                 _ = writeln!(text, "journal: {}", if broken { "cannot be written" } else { "works" });
                 match problem {
-                    None => text.push_str("addresses: handed out\n"),
+                    None => text.push_str("addresses: assigned\n"),
                     Some(error) => _ = writeln!(text, "addresses: {}", Failure::from(error).message),
                 }
                 !broken
@@ -54,8 +54,8 @@ impl Inspector {
 
 fn said(stage: Stage) -> &'static str {
     match stage {
-        Stage::Reading => "reading journal, kernel and API server; nothing is handed out yet",
-        Stage::Replaying => "doing the DELs that came while no agent ran",
+        Stage::Reading => "reading journal, kernel and API server; nothing is assigned yet",
+        Stage::Replaying => "performing the DELs that came while no agent ran",
         Stage::Serving => "answering the plugin",
         Stage::Stopping => "stopping",
         Stage::Ended => "ended",

@@ -97,7 +97,7 @@ impl Metrics {
             ("tenure_agent_serving", "Whether the CNI plugin is answered", &metrics.serving),
             ("tenure_agent_holds", "Holders that have an address", &metrics.holds),
             ("tenure_agent_journal_records", "Records written since the start", &metrics.journal_records),
-            ("tenure_agent_journal_waiting", "Records that are not safe yet", &metrics.journal_waiting),
+            ("tenure_agent_journal_waiting", "Records that are not committed yet", &metrics.journal_waiting),
             ("tenure_agent_journal_broken", "Whether the journal cannot be written", &metrics.journal_broken),
         ];
         for (name, help, gauge) in whole {
@@ -108,7 +108,7 @@ impl Metrics {
             ("tenure_agent_blocks", "Blocks of this node by state", &metrics.blocks),
             (
                 "tenure_agent_pool_blocks",
-                "Blocks that addresses are handed out of, by pool",
+                "Blocks that addresses are assigned from, by pool",
                 &metrics.pool_blocks,
             ),
             (
@@ -119,17 +119,17 @@ impl Metrics {
             ("tenure_agent_pool_waiting", "ADDs that wait for an address, by pool", &metrics.pool_waiting),
             (
                 "tenure_agent_pool_blocks_asked",
-                "Blocks that were asked for and have not come yet, by pool",
+                "Blocks that were requested and have not arrived yet, by pool",
                 &metrics.pool_asked,
             ),
             (
                 "tenure_agent_pool_refused",
-                "Whether the last block that was asked for was refused, by pool",
+                "Whether the last block request was refused, by pool",
                 &metrics.pool_refused,
             ),
             (
                 "tenure_agent_undecodable_objects",
-                "Objects that are there and do not have the shape of their kind, by what is watched",
+                "Objects that do not have the form of their kind, by watch",
                 &metrics.unreadable,
             ),
         ];

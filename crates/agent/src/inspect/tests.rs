@@ -112,7 +112,7 @@ async fn it_is_ready_when_the_plugin_is_answered_and_says_how_far_it_is_before()
     rig.serve();
     let (ready, text) = rig.inspector.ready().await;
     assert!(
-        ready && text.contains("agent: answering the plugin\njournal: works\naddresses: handed out\n"),
+        ready && text.contains("agent: answering the plugin\njournal: works\naddresses: assigned\n"),
         "{text}"
     );
     *rig.stage.lock().unwrap() = Stage::Stopping;

@@ -60,7 +60,7 @@ impl Inspector {
                 (Some(tenure_view::Kernel { looked: looked.to_jiff(), differences: vec![difference] }), None)
             }
         };
-        let broken = "it cannot be written, and nothing new is handed out until it can";
+        let broken = "it cannot be written, and nothing new is assigned until it can";
         Ok(tenure_view::Node {
             node: self.inner.parts.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -93,7 +93,7 @@ impl Node {
 
     /// A block without assignable addresses arrived.
     pub(super) fn useless(&mut self, pool: &str, block: &str) {
-        let message = format!("AddressBlock {block:?} has no address to hand out");
+        let message = format!("AddressBlock {block:?} has no address to assign");
         self.refuse(pool, Refusal { kind: RefusalKind::Unreachable, message });
     }
 

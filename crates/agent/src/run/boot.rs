@@ -28,7 +28,7 @@ pub(super) fn mark(state: Option<&Path>, boot: &str) -> Missing {
         Ok(()) => Missing::Unknown,
         Err(error) => {
             warn!(path = %path.display(), %error, "cannot record on which boot the agent ran; if the journal is missing at \
-                   its next start, addresses are handed out again only when others were asked who uses them");
+                   its next start, addresses are assigned again only after other sources were asked who uses them");
             Missing::Unknown
         }
     }

@@ -10,25 +10,25 @@ impl From<CallError> for Failure {
         let later = |message: &str| Self::new(Code::TryAgainLater, message);
         match error {
             CallError::NotRead(missing) => later(&format!("tenured has just started and has not yet read {missing}"))
-                .detail("nothing is handed out before every existing hold is known; this usually takes less than a second"),
+                .detail("nothing is assigned before every existing hold is known; this usually takes less than a second"),
             CallError::Ending => later("tenured is ending"),
             CallError::Pool(error) => coil::failure(error),
             CallError::Claim(error) => claims::failure(error),
             CallError::Full(full) => whereabouts::slice_full(&full),
             CallError::Withheld(slice) => whereabouts::slice_withheld(&slice),
             CallError::BlockTaken(block) => {
-                later(&format!("block {block:?} was taken away from this node while the pod was given an address of it"))
+                later(&format!("block {block:?} was taken away from this node while the pod was getting an address from it"))
                     .detail("the next attempt gets an address of another block")
             }
-            CallError::Deleted => later("the attachment was deleted while it was being made"),
+            CallError::Deleted => later("the attachment was deleted while it was being set up"),
             CallError::Journal(message) => Self::new(Code::Io, message)
                 .detail("what was asked for is done when the journal can be written again; is /run full?"),
-            CallError::JournalBroken => later("tenured cannot write its journal and hands out nothing until it can")
+            CallError::JournalBroken => later("tenured cannot write its journal and assigns nothing until it can")
                 .detail("is /run full?"),
             CallError::SameId { asked, other } => {
-                let message = format!("the keys {asked} and {other} have the same 128-bit id");
+                let message = format!("the keys {asked} and {other} have the same 128-bit ID");
                 Self::new(Code::Internal, message)
-                    .detail("another container id will do; this happens by chance once in 10^30 pods")
+                    .detail("another container ID avoids this; it happens by chance once in 10^30 pods")
             }
             CallError::NothingHeld(key) => {
                 Self::new(Code::UnknownContainer, format!("nothing is held for {key}"))
@@ -38,8 +38,8 @@ impl From<CallError> for Failure {
             }
             CallError::Kernel(error) => error.into(),
             CallError::Differs(differences) => {
-                let message = format!("the interface is not as it was given: {}", differences.join("; "));
-                Self::new(Code::Internal, message).detail("a repeated ADD puts it right")
+                let message = format!("the interface is not as it was set up: {}", differences.join("; "));
+                Self::new(Code::Internal, message).detail("a repeated ADD repairs it")
             }
             CallError::Unswept { ended, errors } => {
                 let texts: Vec<String> = errors.into_iter().map(|it| Self::from(it).to_string()).collect();

@@ -10,7 +10,7 @@ pub(crate) fn slice_withheld(slice: &str) -> Failure {
     let message =
         format!("addresses of slice {slice:?} may be in use by containers that no journal knows of");
     Failure::new(Code::TryAgainLater, message)
-        .detail("they are handed out when namespaces, pods and the runtime were asked twice who uses them, which takes about a minute")
+        .detail("they are assigned after namespaces, pods and the runtime were asked twice who uses them, which takes about a minute")
 }
 
 /// A slice has no suitable address.

@@ -69,7 +69,7 @@ impl Whereabouts {
 fn wish(range: &RangeConfig, slice: &Slice) -> Result<Wish, Failure> {
     let Some(within) = range.within(slice.cidr) else {
         let message =
-            format!("slice {} of this node has no address of {} to hand out", slice.cidr, range.range_text());
+            format!("slice {} of this node has no address of {} to assign", slice.cidr, range.range_text());
         return Err(Failure::new(Code::TryAgainLater, message)
             .detail("accepted is an exclude, range_start and range_end that leave each slice an address"));
     };

@@ -1,23 +1,23 @@
-//! This node's slices of Whereabouts' ranges: from `NodeSlicePool`s to blocks of the node, and from what the node holds to
-//! the slices' `IPPool`s.
+//! This node's slices of Whereabouts' ranges: from `NodeSlicePool`s to blocks of the node, and from the node's holds to the
+//! slices' `IPPool`s.
 //!
 //! ```text
-//!   NodeSlicePools ──watched──▶ known ──claims, reads, tells──▶ Node ──looked at, a while after a change──▶ IPPools
-//!                                take: the slice's own IPPool (claimed, adopted), the whole range's (kept back)
+//!   NodeSlicePools ──watched──▶ known ──claims, reads, tells──▶ Node ──read, a while after a change──▶ IPPools
+//!                                take: the slice's own IPPool (claimed, adopted), the whole range's (reserved)
 //! ```
 //!
 //! | module | owns |
 //! |---|---|
-//! | `known` | which slices are this node's; one that is not any more is told at once |
-//! | `claim` | that a slice's object says whose it is before anything is assigned from it |
-//! | `take` | what must be read before anything is assigned from a slice, and what comes back to it later |
-//! | `write` | the slices' records, written behind: exact again soon after the last change |
-//! | `pods` | holds of which only the API can tell whether anybody needs them |
+//! | `known` | which slices are this node's; the node learns at once of one that no longer is |
+//! | `claim` | makes a slice's object name its owner before anything is assigned from it |
+//! | `take` | reads what must be known before anything is assigned from a slice, and addresses that come back later |
+//! | `write` | the slices' records, written asynchronously: exact again soon after the last change |
+//! | `pods` | holds that only the API can confirm |
 //!
-//! What it promises: an ADD and a DEL make no call to the API server. What the node holds is what counts; its records are
-//! made equal to it, whoever edited or deleted them, and however long the API server was away. Records that make no sense
-//! stay. The kinds may be missing: then nothing is sliced, until they appear. A slice that cannot be taken, because of a quota,
-//! a webhook or a right that is missing, keeps nobody waiting but the pods of its own network, who are told why.
+//! What it promises: an ADD and a DEL make no call to the API server. The node's holds are the truth; their records are made
+//! equal to them, even if somebody edited or deleted them, and however long the API server was down. Invalid records stay. If
+//! the kinds are missing, nothing is sliced until they appear. A slice that cannot be taken, because of a quota, a webhook or a
+//! missing right, delays only the pods of its own network, and their errors say why.
 
 mod claim;
 mod known;

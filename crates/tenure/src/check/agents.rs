@@ -41,7 +41,7 @@ pub(super) fn compare(snapshot: &Snapshot, findings: &mut Findings) {
 fn state(snapshot: &Snapshot, node: &Node, findings: &mut Findings) {
     let subject = format!("node {}", node.node);
     if !node.ready {
-        findings.unseen(&subject, "its agent has not yet read all that is held");
+        findings.unseen(&subject, "its agent has not read all holds yet");
     } else if let Some(problem) = &node.problem {
         findings.differ("agent", &subject, problem, "pods of this node get no address until this is solved");
     }
@@ -92,7 +92,7 @@ fn blocks(snapshot: &Snapshot, node: &Node, findings: &mut Findings) {
                     "slice-unknown-to-api",
                     subject(&block.name),
                     format!(
-                        "the agent hands out of it, and NodeSlicePool {pool} does not give it to this node"
+                        "the agent assigns from it, and NodeSlicePool {pool} does not give it to this node"
                     ),
                     "see whether the agent's watch of slices works (`tenure node`)",
                 );
@@ -103,19 +103,19 @@ fn blocks(snapshot: &Snapshot, node: &Node, findings: &mut Findings) {
             (_, Some(why)) if held > 0 => findings.differ(
                 "held-in-lost-block",
                 subject(&block.name),
-                format!("{held} addresses are held in it, and nothing is handed out of it any more: {why}"),
+                format!("{held} addresses are held in it, and nothing is assigned from it any more: {why}"),
                 "delete these pods (`tenure node` lists them), so that they get addresses of a block of this node",
             ),
             (None, None) => findings.differ(
                 "block-unknown-to-api",
                 subject(&block.name),
-                "the agent hands out of it, and there is no such object",
+                "the agent assigns from it, and there is no such object",
                 "see whether the agent's watch of blocks works (`tenure node`)",
             ),
             (Some(object), None) if object.node() != Some(&node.node) => findings.differ(
                 "block-of-two-nodes",
                 subject(&block.name),
-                format!("the agent hands out of it, and its object names node {:?}", object.node().unwrap_or_default()),
+                format!("the agent assigns from it, and its object names node {:?}", object.node().unwrap_or_default()),
                 "restart the agent of the node that the object does not name",
             ),
             _ => {}

@@ -35,7 +35,7 @@ fn pools(snapshot: &Snapshot, engines: &BTreeMap<String, EnginePool>, findings: 
             "pool-invalid",
             format!("pool {name}"),
             error.to_string(),
-            "replace the pool; nothing is handed out of it",
+            "replace the pool; nothing is assigned from it",
         );
     }
     for (name, overlap) in &overlaps.younger {
@@ -141,7 +141,7 @@ fn one_block(
             "block-without-node",
             &subject,
             "names no node",
-            "delete it if it was made by hand; label it coil.cybozu.com/reserved if nobody is to hand out of it",
+            "delete it if it was made by hand; label it coil.cybozu.com/reserved if nobody may assign from it",
         ),
         Some(node) if !snapshot.nodes.contains(node) => findings.differ(
             "block-without-node",

@@ -56,7 +56,7 @@ fn one_ledger(snapshot: &Snapshot, ledger: &IPPool, findings: &mut Findings) {
         findings.differ(
             "ledger-without-slice",
             subject,
-            format!("says that node {node} hands out of {cidr}, and no NodeSlicePool gives it that"),
+            format!("says that node {node} assigns from {cidr}, and no NodeSlicePool gives it that"),
             "see whether the node's agent reaches the API server; nobody else gets the slice while records are in it",
         );
     }

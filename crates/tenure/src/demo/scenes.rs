@@ -304,7 +304,7 @@ async fn delete_all(lab: &Lab, pods: Vec<Placed>, screen: &mut Screen<'_, impl W
     let said = pools::look(&lab.source(), &[], Format::Table).await?;
     screen.say(&said.text)?;
     screen.say(
-        "Freed addresses cool before they are handed out again; each host keeps a block for its next pods.",
+        "Freed addresses cool before they are assigned again; each host keeps a block for its next pods.",
     )
 }
 

@@ -28,7 +28,7 @@ fn a_node_is_shown_whole() {
     let expected = "\
 node:         node1
 agent:        0.1.0, started 60m ago
-state:        hands out addresses
+state:        assigns addresses
 journal:      works
 API server:   answered 5s ago; AddressPools: connection refused
 
@@ -68,7 +68,7 @@ fn a_node_that_starts_says_so() {
     (node.pools, node.blocks, node.holds) = (Vec::new(), Vec::new(), Vec::new());
     assert!(
         text(node, &[], moment(NOW))
-            .contains("state:        reads what is held; nothing is handed out yet\n")
+            .contains("state:        reads the existing holds; nothing is assigned yet\n")
     );
 }
 

@@ -1,4 +1,5 @@
-//! Prepares everything that tests and benchmarks need beyond cargo, and says what it did: `cargo xtask setup`.
+//! Prepares everything that tests and benchmarks need beyond cargo, and reports what it did: `cargo xtask
+//! setup`.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
-//! What was built once, kept outside `target/` so that `cargo clean` does not cost ten minutes.
+//! The cache of built programs, outside `target/` so that `cargo clean` does not cost ten minutes.
 //!
-//! A module's programs are in `MODULE-KEY/`, where the key stands for everything they are made from. The directory
-//! appears complete or not at all, by a rename; a file lock beside it makes one process build and all others wait.
+//! A module's programs are in `MODULE-KEY/`, where the key is a hash of everything that they are built from.
+//! The directory appears complete or not at all, by a rename; a file lock beside it makes one process build
+//! and all others wait.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,7 +13,7 @@ use super::go::{Go, GoModule};
 use super::progress::say;
 use super::{BinariesError, Origin};
 
-/// The directory of everything that was built.
+/// The directory of all built programs.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     directory: PathBuf,
@@ -27,14 +28,14 @@ impl Cache {
         Ok(Self { directory: base.ok_or(BinariesError::NoCache)?.join("tenure-testbed") })
     }
 
-    /// The directory with the programs of `module`; builds them if they are not there.
+    /// The directory with the programs of `module`; builds them if they are missing.
     pub(super) fn built(&self, module: GoModule) -> Result<(PathBuf, Origin), BinariesError> {
         let go = Go::find(module)?;
         self.ensure(&name(module, &go), |directory| go.build(module, directory))
     }
 
-    /// Downloads what `module` is made from, if it is not built yet, while the caller does something else. Whether
-    /// that succeeds is seen when it is built.
+    /// Downloads the sources of `module` in the background, if it is not built yet. The build finds out
+    /// whether that succeeded.
     pub(super) fn fetch_aside(&self, module: GoModule) {
         let Ok(go) = Go::find(module) else { return };
         if !self.directory.join(name(module, &go)).is_dir() {
@@ -42,7 +43,7 @@ impl Cache {
         }
     }
 
-    /// The directory `name`; filled by `build` if it is not there.
+    /// The directory `name`; `build` fills it if it is missing.
     fn ensure(
         &self,
         name: &str,
@@ -74,7 +75,7 @@ fn name(module: GoModule, go: &Go) -> String {
     format!("{}-{:016x}", module.name(), module.key(go))
 }
 
-/// Waits until this process alone holds the lock file `path`; it does until the result is dropped.
+/// Waits for the exclusive lock on the file `path`; holds it until the result is dropped.
 pub(super) fn lock(path: &Path, what: &str) -> Result<File, BinariesError> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(failed("creating", parent))?;
@@ -89,7 +90,7 @@ pub(super) fn lock(path: &Path, what: &str) -> Result<File, BinariesError> {
     Ok(file)
 }
 
-/// Turns what the system says about a file into an error of this module.
+/// Turns an I/O error about a file into an error of this module.
 pub(super) fn failed(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BinariesError {
     let path = path.to_owned();
     move |source| BinariesError::File { act, path, source }

@@ -1,4 +1,4 @@
-//! Why a program could not be had.
+//! Why a program is not available.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::Program;
 use crate::process::ProcessError;
 
-/// Why a program could not be had.
+/// Why a program is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum BinariesError {
     /// Debian packages are missing and cannot be installed from here.
@@ -26,7 +26,7 @@ pub enum BinariesError {
     Apt {
         /// The Debian packages.
         packages: String,
-        /// The end of what apt-get said.
+        /// The end of apt-get's output.
         log: String,
     },
     /// A package was installed and the program is still missing.
@@ -40,19 +40,19 @@ pub enum BinariesError {
         "building {module} needs Go {needed} or newer, {found}: install it from https://go.dev/dl, or set KUBEBUILDER_ASSETS to a directory that has the programs"
     )]
     Go {
-        /// What was to be built.
+        /// The module.
         module: &'static str,
-        /// The oldest version that will do.
+        /// The oldest sufficient version.
         needed: String,
-        /// What there is.
+        /// The version found.
         found: String,
     },
     /// The build failed.
     #[error("building {module} from Go modules failed, see {log}: {end}", log = log.display())]
     Build {
-        /// What was to be built.
+        /// The module.
         module: &'static str,
-        /// All that the build said.
+        /// The log of the build.
         log: PathBuf,
         /// The end of it.
         end: String,
@@ -60,11 +60,11 @@ pub enum BinariesError {
     /// A file of the cache could not be read, written or locked.
     #[error("{act} {path} failed", path = path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no directory for the cache.
@@ -75,7 +75,7 @@ pub enum BinariesError {
     /// A helper process could not be run.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// The caller takes a program that it did not ask for.
+    /// The caller uses a program that it did not request.
     #[error("{program} is used, but was not among the programs asked for")]
     NotAskedFor {
         /// The program.

@@ -40,7 +40,7 @@ impl GoModule {
         }
     }
 
-    /// What it is, and how long it takes when nothing of it is there yet, on two cores.
+    /// A description, and how long an uncached build takes on two cores.
     fn expected(self) -> (&'static str, &'static str) {
         match self {
             Self::Kube => {
@@ -68,7 +68,7 @@ impl GoModule {
         }
     }
 
-    /// Writes its files below `directory`; where to.
+    /// Writes its files below `directory`; returns the directory.
     fn write(self, directory: &Path) -> Result<PathBuf, BinariesError> {
         let source = directory.join("source");
         fs::create_dir_all(&source).map_err(failed("creating", &source))?;
@@ -88,7 +88,7 @@ impl GoModule {
             .unwrap_or_default()
     }
 
-    /// What is built, as arguments of `go build`: packages that have a `main`.
+    /// The packages to build, as arguments of `go build`: those with a `main`.
     fn packages(self) -> Vec<&'static str> {
         let go_mod = self.files()[0].1;
         let tools = go_mod.split_once("\ntool (\n").and_then(|(_, rest)| rest.split_once("\n)"));
@@ -98,7 +98,7 @@ impl GoModule {
         }
     }
 
-    /// Values that the programs' own build scripts set: their version, mostly.
+    /// Values that the programs' own build scripts set, mostly their version.
     fn link_flags(self) -> String {
         let set: Vec<(&str, &str)> = match self {
             Self::Kube => {
@@ -125,7 +125,7 @@ impl GoModule {
         format!("-s -w {}", set.join(" "))
     }
 
-    /// Stands for everything that the programs are made from.
+    /// A hash of everything that the programs are built from.
     pub(super) fn key(self, go: &Go) -> u64 {
         let files = self.files().iter().flat_map(|(name, text)| [*name, *text]);
         fingerprint(files.chain([self.link_flags().as_str(), go.version.as_str()]))
@@ -136,12 +136,12 @@ impl GoModule {
 #[derive(Clone, Debug)]
 pub(super) struct Go {
     path: PathBuf,
-    /// As it says it: `go1.26.8 linux/amd64`.
+    /// Its own version text: `go1.26.8 linux/amd64`.
     version: String,
 }
 
 impl Go {
-    /// The one on `PATH`, or where Go's own packages put it, if it is new enough for `module`.
+    /// The toolchain on `PATH`, or where Go's own packages install it, if it is new enough for `module`.
     pub(super) fn find(module: GoModule) -> Result<Self, BinariesError> {
         let needed = module.pinned("go");
         let refused = |found: String| BinariesError::Go {
@@ -154,7 +154,7 @@ impl Go {
             .command("go")
             .or_else(|| usual.is_file().then_some(usual))
             .ok_or_else(|| refused("and there is none on PATH".to_owned()))?;
-        // A toolchain that fetches another one would be a download of a prebuilt program.
+        // A toolchain that fetches another one would download a prebuilt program.
         let output = Command::new(&path)
             .arg("version")
             .env("GOTOOLCHAIN", "local")
@@ -205,14 +205,15 @@ impl Go {
         Ok(())
     }
 
-    /// Downloads what `module` is made from.
+    /// Downloads the sources of `module`.
     pub(super) fn fetch(&self, module: GoModule) -> Result<(), BinariesError> {
         let directory = tempfile::tempdir().map_err(failed("creating", &std::env::temp_dir()))?;
         let source = module.write(directory.path())?;
         self.list(module, &source, || ()).map(drop)
     }
 
-    /// Downloads the modules that are needed, unlike `go mod download`, which takes all; the number of packages.
+    /// Downloads only the needed modules, unlike `go mod download`, which takes all; returns the number of
+    /// packages.
     fn list(&self, module: GoModule, source: &Path, tick: impl FnMut()) -> Result<usize, BinariesError> {
         let log = source.join("list.log");
         let arguments = [&["list", "-mod=readonly", "-deps"], module.packages().as_slice()].concat();
@@ -229,7 +230,7 @@ impl Go {
         arguments: &[&str],
         mut tick: impl FnMut(),
     ) -> Result<(), BinariesError> {
-        // Nicely, because whoever waits for minutes does something else meanwhile.
+        // With low priority, because the machine is used for other things during these minutes.
         let go = Launch::new("go", "/bin/sh", log)
             .args(["-c", r#"exec nice -n 10 "$@""#, "go"])
             .arg(&self.path)
@@ -258,7 +259,7 @@ fn lines(path: &Path) -> usize {
     fs::read_to_string(path).map_or(0, |text| text.lines().filter(|line| !line.starts_with("go: ")).count())
 }
 
-/// `1.26.8 linux/amd64` as `[1, 26, 8]`; what is not there counts as zero.
+/// `1.26.8 linux/amd64` as `[1, 26, 8]`; missing parts count as zero.
 fn numbers(version: &str) -> [u32; 3] {
     let mut parts = version.split(|character: char| !character.is_ascii_digit());
     [(); 3].map(|()| parts.next().and_then(|part| part.parse().ok()).unwrap_or(0))

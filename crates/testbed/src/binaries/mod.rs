@@ -30,22 +30,22 @@ pub use program::Program;
 
 use program::Source;
 
-/// The files of the programs that were asked for.
+/// The files of the requested programs.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     found: BTreeMap<Program, Found>,
 }
 
-/// Where a program is, and how it came there.
+/// The path of a program, and its origin.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The program's file.
     pub path: PathBuf,
-    /// How it came there.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// How a program came to where it is.
+/// The origin of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// It is in the directory that `KUBEBUILDER_ASSETS` names.
@@ -75,8 +75,8 @@ impl fmt::Display for Origin {
 impl Binaries {
     /// Finds `needed`; builds or installs what is missing.
     ///
-    /// Blocks, from no time at all to about ten minutes when everything has to be built. Says on standard error
-    /// what takes long. Any number of processes may call it at once: one builds, the others wait for it.
+    /// Blocks, for up to about ten minutes if everything has to be built. Reports long steps on standard
+    /// error. Any number of processes may call it at once: one builds, the others wait.
     pub fn locate(needed: impl IntoIterator<Item = Program>) -> Result<Self, BinariesError> {
         let search = Search::from_environment();
         let needed: Vec<Program> = needed.into_iter().collect();
@@ -103,7 +103,8 @@ impl Binaries {
             GoModule::ALL.into_iter().filter(|module| of(*module).next().is_some()).collect();
         if let Some((first, others)) = modules.split_first() {
             let cache = Cache::from_environment()?;
-            // Downloads wait for the network and builds for the processor: what comes later is fetched meanwhile.
+            // Downloads wait for the network and builds for the processor, so later modules are fetched
+            // meanwhile.
             for module in others {
                 cache.fetch_aside(*module);
             }
@@ -126,7 +127,7 @@ impl Binaries {
         Ok(&found.path)
     }
 
-    /// All that were asked for.
+    /// All requested programs.
     pub fn iter(&self) -> impl Iterator<Item = (Program, &Found)> {
         self.found.iter().map(|(program, found)| (*program, found))
     }

@@ -1,8 +1,9 @@
 //! Installs Debian packages, and leaves no service running.
 //!
-//! Debian's `etcd-server` starts an etcd when it is installed, and `bird2` a BIRD, unless `/usr/sbin/policy-rc.d`
-//! forbids it. If there is none, one is there for as long as apt-get runs; one that is there is never touched. The
-//! script that does it is not killed with the test process: half an installation would be worse than a late one.
+//! Debian's `etcd-server` starts an etcd when it is installed, and `bird2` a BIRD, unless
+//! `/usr/sbin/policy-rc.d` forbids it. If there is none, a temporary one exists while apt-get runs; an
+//! existing one is never touched. The script that does this is not killed with the test process: half an
+//! installation would be worse than a late one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ for package in "$@"; do
 done
 "#;
 
-/// Installs what `programs` need, or says in one sentence what to install.
+/// Installs what `programs` need; the error says in one sentence what to install.
 pub(super) fn install(programs: &[Program]) -> Result<(), BinariesError> {
     let packages: Vec<&str> = programs
         .iter()

@@ -1,4 +1,4 @@
-//! The programs that the test bed runs, and what each is made from.
+//! The programs that the test bed runs, and their sources.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum Program {
     Cnitool,
 }
 
-/// What a program is made from when it is not there.
+/// The source of a missing program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A Go module beside this crate's sources.
@@ -42,11 +42,11 @@ pub(super) enum Source {
 }
 
 impl Program {
-    /// What a control plane consists of, and the command line for it.
+    /// The programs of a control plane, and its command line.
     pub const CONTROL_PLANE: [Self; 4] =
         [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
 
-    /// What a cluster consists of beyond a control plane.
+    /// The programs of a cluster beyond a control plane.
     pub const CLUSTER: [Self; 10] = [
         Self::KubeScheduler,
         Self::Kubelet,
@@ -64,7 +64,7 @@ impl Program {
     pub const CNI: [Self; 6] =
         [Self::Ptp, Self::Bridge, Self::Macvlan, Self::HostLocal, Self::Loopback, Self::Cnitool];
 
-    /// A routing daemon, and the tool that asks it.
+    /// A routing daemon, and its command line.
     pub const ROUTING: [Self; 2] = [Self::Bird, Self::Birdc];
 
     /// All of them.
@@ -105,7 +105,7 @@ impl Program {
             Self::Etcd => Source::Debian("etcd-server"),
             Self::Runc => Source::Debian("runc"),
             Self::Busybox => Source::Debian("busybox-static"),
-            // kube-proxy runs it, and hosts are connected with the other.
+            // kube-proxy runs nft, and the test bed connects hosts with iproute2.
             Self::Nft => Source::Debian("nftables"),
             Self::Ip => Source::Debian("iproute2"),
             Self::Bird | Self::Birdc => Source::Debian("bird2"),
@@ -126,10 +126,10 @@ impl Program {
         self.source() == Source::Go(GoModule::Cni) && self != Self::Cnitool
     }
 
-    /// The arguments that make it print its version and the beginning that this must have, for programs of
-    /// which an arbitrary one on `PATH` would not do: 1.35 is the last line of kubelets that takes cgroup v1 and
-    /// a kubelet may not be newer than its API server; kubectl promises to work one minor version apart; containerd
-    /// 2 and BIRD 2 have other configuration formats than 1.
+    /// The arguments that print its version and the required prefix of that, for programs of which not every
+    /// version on `PATH` works: 1.35 is the last line of kubelets that supports cgroup v1, and a kubelet may
+    /// not be newer than its API server; kubectl works one minor version apart; containerd 2 and BIRD 2 have
+    /// other configuration formats than 1.
     pub(super) fn version_on_path(self) -> Option<(&'static [&'static str], &'static str)> {
         match self {
             Self::Kubelet | Self::KubeProxy => Some((&["--version"], "1.35.")),
@@ -140,7 +140,7 @@ impl Program {
         }
     }
 
-    /// Whether only a static binary will do, because images are made of nothing else.
+    /// Whether it must be a static binary, because images contain nothing else.
     pub(super) fn must_be_static(self) -> bool {
         self == Self::Busybox
     }

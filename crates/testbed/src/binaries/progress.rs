@@ -1,17 +1,18 @@
-//! Tells whoever waits what is being waited for.
+//! Reports long steps to people who wait.
 //!
-//! Goes to standard error itself and not to tracing: tests have no subscriber, and a first run that is silent for
-//! eight minutes looks like one that hangs. On a terminal one line is rewritten; elsewhere a line comes every half minute.
+//! It writes to standard error itself and not to tracing: tests have no subscriber, and a first run that is
+//! silent for eight minutes looks like one that hangs. On a terminal one line is rewritten; elsewhere a line
+//! comes every half minute.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use tenure_handles::{Clock as _, SystemClock, Timestamp};
 
-/// How often a line is worth its place in a log file.
+/// How often to write a line to a log file.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// One long piece of work.
+/// One long step.
 #[derive(Debug)]
 pub(super) struct Progress {
     what: String,
@@ -21,14 +22,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Says that `what` begins and how long it is expected to take.
+    /// Reports that `what` begins and how long it should take.
     pub(super) fn begin(what: impl Into<String>, expected: &str) -> Self {
         let (what, now) = (what.into(), SystemClock.now());
         say(&format!("{what}: {expected}\n"));
         Self { what, started: now, said: now, terminal: io::stderr().is_terminal() }
     }
 
-    /// Says how far it is, if it is time to.
+    /// Reports the progress, if it is time to.
     pub(super) fn update(&mut self, so_far: &str) {
         let now = SystemClock.now();
         let line = format!("{}: {} so far, {so_far}", self.what, in_words(now.since(self.started)));
@@ -40,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Says that it is done and how long it took.
+    /// Reports the end and the duration.
     pub(super) fn done(self) {
         let took = in_words(SystemClock.now().since(self.started));
         let erase = if self.terminal { "\r\x1b[K" } else { "" };
@@ -48,7 +49,7 @@ impl Progress {
     }
 }
 
-/// Writes to standard error; nobody there to read it is no reason to stop.
+/// Writes to standard error; a closed one is no error.
 pub(super) fn say(text: &str) {
     let mut stderr = io::stderr().lock();
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));

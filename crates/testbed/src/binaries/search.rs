@@ -1,4 +1,4 @@
-//! Looks for programs that are already on the machine.
+//! Finds programs that are already on the machine.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::{Found, Origin, Program};
 
-/// Where to look.
+/// The directories to search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Search {
     assets: Option<PathBuf>,
@@ -16,7 +16,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Looks where this process's environment says.
+    /// Searches as this process's environment says.
     pub(super) fn from_environment() -> Self {
         Self::new(
             std::env::var_os("KUBEBUILDER_ASSETS"),
@@ -32,7 +32,7 @@ impl Search {
             })
         };
         let mut path = split(path).unwrap_or_default();
-        // Debian puts runc here, and users other than root do not have it on their PATH.
+        // Debian installs runc here, and users other than root do not have it on their PATH.
         for directory in ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from) {
             if !path.contains(&directory) {
                 path.push(directory);
@@ -45,7 +45,7 @@ impl Search {
         }
     }
 
-    /// The first place that has `program`.
+    /// The first match for `program`.
     pub(super) fn find(&self, program: Program) -> Option<Found> {
         let asset =
             self.assets.iter().map(|directory| directory.join(program.name())).find(|path| runs(path));
@@ -76,7 +76,7 @@ fn will_do(program: Program, path: &Path) -> bool {
     }
     let Some((arguments, wanted)) = program.version_on_path() else { return true };
     let Ok(output) = Command::new(path).args(arguments).output() else { return false };
-    // BIRD says it on standard error.
+    // BIRD prints it on standard error.
     is_version(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()), wanted)
 }
 
@@ -85,7 +85,7 @@ fn is_version(text: &str, wanted: &str) -> bool {
     text.split_whitespace().any(|word| word.strip_prefix('v').unwrap_or(word).starts_with(wanted))
 }
 
-/// A dynamically linked ELF file names its loader in the clear near its beginning.
+/// A dynamically linked ELF file names its loader near its beginning.
 fn is_static(path: &Path) -> bool {
     let Ok(bytes) = std::fs::read(path) else { return false };
     let beginning = &bytes[..bytes.len().min(4096)];

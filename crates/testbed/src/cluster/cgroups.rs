@@ -1,8 +1,9 @@
 //! A node's control groups.
 //!
-//! Each node has a group of its own in every hierarchy, or kubelets would clean away each other's pods. Groups are
-//! the one thing of a node that the kernel does not take away with its last process, so their names say whose they
-//! are: `tenure-RUN-NODE`, where `RUN` is the name of the run's directory and has the process id of its owner.
+//! Each node has its own group in every hierarchy; otherwise kubelets would delete each other's pods. Groups
+//! are the only part of a node that the kernel does not remove with its last process, so their names tell the
+//! owner: `tenure-RUN-NODE`, where `RUN` is the name of the run's directory and contains the process ID of
+//! its owner.
 
 use std::fs;
 use std::io;
@@ -21,14 +22,15 @@ const PREFIX: &str = "tenure-cluster-";
 const TRIES: u32 = 200;
 const INTERVAL: Duration = Duration::from_millis(25);
 
-/// The control groups of one node. Dropping this removes them and all below, and kills what is still in them.
+/// The control groups of one node. Dropping this removes them and all below, and kills their remaining
+/// processes.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     name: String,
 }
 
 impl Cgroups {
-    /// Makes them for the node `node` of the run whose directory bears the name `run`.
+    /// Creates them for the node `node` of the run with the directory name `run`.
     pub(super) fn create(run: &str, node: &str) -> Result<Self, ClusterError> {
         let cgroups = Self { name: format!("tenure-{run}-{node}") };
         cgroups.create_all()?;
@@ -68,15 +70,15 @@ impl Cgroups {
 
     fn create_in(&self, root: &Path) -> io::Result<()> {
         let group = root.join(&self.name);
-        // In the unified hierarchy, what is below has the controllers that are enabled above.
+        // In the unified hierarchy, groups have the controllers that their parents enable.
         if let Ok(controllers) = fs::read_to_string(root.join("cgroup.controllers")) {
             for controller in controllers.split_whitespace() {
-                // One that cannot be enabled is one that the nodes do without.
+                // A controller that cannot be enabled is not needed.
                 let _ = fs::write(root.join("cgroup.subtree_control"), format!("+{controller}"));
             }
         }
         fs::create_dir_all(&group)?;
-        // In version 1 a cpuset begins empty, and no process can be put into an empty one.
+        // In version 1 a cpuset starts empty, and no process can be moved into an empty one.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             if let Ok(value) = fs::read_to_string(root.join(file)) {
                 fs::write(group.join(file), value.trim())?;
@@ -92,7 +94,7 @@ impl Drop for Cgroups {
     }
 }
 
-/// Removes the groups of runs whose process is gone, and ends what is in them.
+/// Removes the groups of runs whose process is gone, and ends the processes in them.
 pub(super) fn sweep() -> Result<(), ClusterError> {
     for root in hierarchies()? {
         let Ok(entries) = fs::read_dir(&root) else { continue };
@@ -107,7 +109,7 @@ pub(super) fn sweep() -> Result<(), ClusterError> {
     Ok(())
 }
 
-/// The process id and the directory's name of the run that a group is named after.
+/// The process ID and the directory's name of a group's run.
 fn run_of(group: &str) -> Option<(u32, String)> {
     let mut words = group.strip_prefix(PREFIX)?.split('-');
     let (pid, count) = (words.next()?.parse().ok()?, words.next()?.parse::<u64>().ok()?);
@@ -118,12 +120,12 @@ fn is_over((pid, run): &(u32, String)) -> bool {
     if !Path::new("/proc").join(pid.to_string()).exists() {
         return true;
     }
-    // The id may be another process's by now. The run's own process holds the lock in its directory.
+    // Another process may have the ID by now. The run's own process holds the lock in its directory.
     let Ok(directory) = run_directory::base().map(|base| base.join(run)) else { return false };
     directory.is_dir() && !run_directory::is_owned(&directory)
 }
 
-/// Removes a group and those below it; kills the processes in them first.
+/// Removes a group and those below it; first kills their processes.
 fn remove(group: &Path) -> io::Result<()> {
     for _ in 1..TRIES {
         match try_remove(group) {
@@ -146,7 +148,7 @@ fn try_remove(group: &Path) -> io::Result<()> {
         }
     }
     for pid in fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().lines() {
-        // Zero stands for a process of another PID namespace that cannot be named here.
+        // Zero stands for a process of another PID namespace that has no ID here.
         if let Some(pid) = pid.parse().ok().filter(|pid| *pid > 0) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
@@ -157,7 +159,7 @@ fn try_remove(group: &Path) -> io::Result<()> {
     }
 }
 
-/// Where the hierarchies are mounted, of version 1 and 2.
+/// The mount points of the hierarchies, of version 1 and 2.
 fn hierarchies() -> Result<Vec<PathBuf>, ClusterError> {
     let path = PathBuf::from("/proc/self/mounts");
     let mounts =
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_run_is_over_when_its_process_is_gone() {
-        // Process ids end at 2^22.
+        // Process IDs end at 2^22.
         assert!(is_over(&(u32::MAX, "cluster-4294967295-0".to_owned())));
         assert!(!is_over(&(std::process::id(), "cluster-of-another-directory".to_owned())));
     }

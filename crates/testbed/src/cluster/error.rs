@@ -1,4 +1,4 @@
-//! What can go wrong with a cluster.
+//! Errors of a cluster.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use crate::binaries::BinariesError;
 use crate::control_plane::ControlPlaneError;
 use crate::hosts::HostError;
 
-/// What can go wrong with a cluster.
+/// An error of a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The programs could not be had.
+    /// The programs are not available.
     #[error("the programs of a cluster are missing: {0}")]
     Binaries(#[from] BinariesError),
     /// The control plane.
@@ -29,19 +29,19 @@ pub enum ClusterError {
     /// A file or directory.
     #[error("{act} {path}: {source}", path = path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// More nodes than the addresses of a cluster are made for.
+    /// More nodes than a cluster has addresses for.
     #[error("a cluster of {nodes} nodes: from 1 to {most} are possible")]
     Nodes {
-        /// How many were asked for.
+        /// The requested number.
         nodes: usize,
-        /// How many there can be.
+        /// The largest number.
         most: usize,
     },
     /// All address ranges that clusters use are in use.
@@ -68,14 +68,14 @@ pub enum ClusterError {
         /// The end of its log.
         end: String,
     },
-    /// Something did not become what was waited for.
+    /// Something did not become ready.
     #[error("{what} within {limit:?}: {last}")]
     NotReady {
-        /// What was waited for, and was not so.
+        /// What was waited for.
         what: String,
-        /// How long was waited.
+        /// The limit.
         limit: Duration,
-        /// How it was last.
+        /// The last state.
         last: String,
     },
     /// A thread of the cluster panicked.

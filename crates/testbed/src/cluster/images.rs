@@ -1,4 +1,4 @@
-//! The images that every cluster has: made of a static busybox, with no registry behind them.
+//! The images in every cluster: made from a static busybox, without a registry.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use tenure_image::Image;
 
 use super::ClusterError;
 
-/// The image of which tests make pods: a shell and the usual tools.
+/// The image for the pods of tests: a shell and the usual tools.
 pub const BUSYBOX: &str = "tenure.test/busybox:1";
 /// The image that holds each pod's namespaces.
 pub const PAUSE: &str = "tenure.test/pause:1";

@@ -57,15 +57,16 @@ pub use options::{ClusterOptions, CniChoice};
 pub use runtime_host::RuntimeHost;
 pub use tenure_image::Image;
 
-/// How long nodes may take to become ready: long enough for two cores that build something else at the same time.
+/// How long nodes may take to become ready: long enough for two cores that build something else at the same
+/// time.
 const READY_LIMIT: Duration = crate::wait::PATIENCE;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running cluster. Dropping it ends it and removes its data; after a panic its logs stay.
 #[derive(Debug)]
 pub struct Cluster {
-    /// In this order: the nodes' programs would complain about a control plane that is gone, and nothing may write
-    /// into the directory any more when it is removed.
+    /// In this order: the nodes' programs would log errors about a missing control plane, and nothing may
+    /// write into the directory when it is removed.
     nodes: Vec<Arc<Node>>,
     control_plane: ControlPlane,
     network: Network,
@@ -88,7 +89,8 @@ impl Cluster {
             .with_scheduler()
             .service_range(addresses.services())
             .advertised_at(addresses.machine().into())
-            // How often it looks at nodes, to let pods onto those that became ready; every five seconds otherwise.
+            // How often it checks nodes, to allow pods on those that became ready; the default is five
+            // seconds.
             .argument(control_plane::Part::ControllerManager, "--node-monitor-period=1s");
         let (path, logs) = (directory.path().to_owned(), directory.logs());
         // Neither needs the other until kubelets join.
@@ -178,7 +180,7 @@ impl Cluster {
         Ok(self.control_plane.client()?)
     }
 
-    /// Runs kubectl as the administrator; what it printed, or an error with what it said instead.
+    /// Runs kubectl as the administrator; returns its output, or an error with its message.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, ClusterError> {
         Ok(self.control_plane.kubectl(arguments).await?)
     }
@@ -207,19 +209,19 @@ impl Cluster {
         self.network.addresses().machine()
     }
 
-    /// Addresses of this cluster that nothing uses, as a CIDR: for the test's own pools.
+    /// Unused addresses of this cluster, as a CIDR: for the test's own pools.
     pub fn spare_addresses(&self) -> String {
         self.network.addresses().spare()
     }
 
-    /// Gives all nodes an image.
+    /// Imports an image on all nodes.
     pub async fn import(&self, image: &Image) -> Result<(), ClusterError> {
         let path = self.directory.path().join("image.tar");
         image.save(&path)?;
         self.import_saved(&path).await
     }
 
-    /// Gives all nodes an image that was written to a file.
+    /// Imports an image from a file on all nodes.
     pub async fn import_saved(&self, path: &Path) -> Result<(), ClusterError> {
         let import = |node: &Arc<Node>| {
             let (node, path) = (Arc::clone(node), path.to_owned());
@@ -241,14 +243,14 @@ impl Cluster {
         self.directory.logs()
     }
 
-    /// Keeps the logs also when no panic says that something went wrong.
+    /// Keeps the logs even without a panic.
     pub fn keep_logs(&self) {
         self.directory.keep_logs();
         self.control_plane.keep_logs();
     }
 }
 
-/// A directory and a network for a cluster; what killed ones left behind is removed.
+/// A directory and a network for a cluster; removes what killed ones left behind.
 fn prepare() -> Result<(RunDirectory, Network), ClusterError> {
     let directory = RunDirectory::create("cluster").map_err(|source| ClusterError::File {
         act: "making",
@@ -298,7 +300,8 @@ fn import_everywhere(nodes: &[Node], path: &Path) -> Result<(), ClusterError> {
     })
 }
 
-/// Whether a node is ready and the scheduler may already use it: the taint goes a moment after the condition comes.
+/// Whether a node is ready and the scheduler may use it: the taint is removed a moment after the condition is
+/// set.
 fn is_ready(node: &core::Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True");

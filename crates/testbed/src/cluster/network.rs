@@ -31,10 +31,10 @@ impl Network {
     /// How many nodes there are addresses for.
     pub(super) const MOST_NODES: u8 = 120;
 
-    /// Makes the segment and connects the machine to it, with addresses that nobody else here has.
+    /// Creates the segment and connects the machine to it, with addresses that nobody else here has.
     ///
-    /// The machine's interface is the claim on the addresses: there can be only one of its name. It is the other
-    /// end of a cable into the segment's namespace, and so it disappears with this process.
+    /// The machine's interface reserves the addresses: its name is unique. It is the other end of a cable
+    /// into the segment's namespace, and so it disappears with this process.
     pub(super) fn create() -> Result<Self, ClusterError> {
         let segment = Segment::new("segment")?;
         let machine = NetworkNamespace::current()?;
@@ -64,7 +64,7 @@ impl Network {
         Ok(port)
     }
 
-    /// Tells the node `from`, or the machine if it is none, the way to the pods of the first `nodes` nodes.
+    /// Adds routes to the pods of the first `nodes` nodes on the node `from`, or on the machine.
     pub(super) fn route_to_pods(&self, from: Option<(&Host, u8)>, nodes: u8) -> Result<(), ClusterError> {
         let addresses = self.addresses();
         let others = (0..nodes).filter(|other| from.is_none_or(|(_, index)| index != *other));
@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// Who has which address in a cluster.
+/// The addresses of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Addresses {
     number: u8,
@@ -124,7 +124,7 @@ fn is_routed(routes: &serde_json::Value, number: u8) -> bool {
     let destinations = routes.as_array().into_iter().flatten().filter_map(|route| route["dst"].as_str());
     destinations.filter_map(parse_network).any(|(address, length)| {
         let common = u32::from(length.min(16));
-        // A route to everything, or to all of 10.0.0.0/8, does not take a part of it.
+        // A route to everything, or to all of 10.0.0.0/8, does not occupy a part of it.
         let mask = if length <= 8 { return false } else { u32::MAX << (32 - common) };
         address.to_bits() & mask == Ipv4Addr::new(10, number, 0, 0).to_bits() & mask
     })

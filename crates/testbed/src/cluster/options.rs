@@ -1,11 +1,11 @@
-//! What a cluster is to be like.
+//! The options of a cluster.
 
-/// What a cluster is to be like. The default is what most tests want.
+/// The options of a cluster. The defaults suit most tests.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// How many nodes.
     pub nodes: usize,
-    /// What gives pods their addresses and interfaces.
+    /// What assigns addresses and interfaces to pods.
     pub cni: CniChoice,
 }
 
@@ -15,12 +15,12 @@ impl Default for ClusterOptions {
     }
 }
 
-/// What gives pods their addresses and interfaces.
+/// What assigns addresses and interfaces to pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CniChoice {
     /// The reference plugins ptp and host-local, with a /24 for each node and routes between them.
     PtpHostLocal,
-    /// Nothing: nodes become ready when the test has put a configuration into their `/etc/cni/net.d`. The reference
-    /// plugins are in their `/opt/cni/bin`.
+    /// Nothing: nodes become ready when the test has written a configuration to their `/etc/cni/net.d`. The
+    /// reference plugins are in their `/opt/cni/bin`.
     None,
 }

@@ -1,4 +1,4 @@
-//! A host with containerd and nothing of Kubernetes.
+//! A host with containerd and without Kubernetes.
 
 use tokio::task::spawn_blocking;
 
@@ -8,7 +8,7 @@ use crate::run_directory::RunDirectory;
 
 use super::network::Network;
 
-/// What it runs.
+/// The programs on it.
 const PROGRAMS: [Program; 6] = [
     Program::Containerd,
     Program::ContainerdShim,
@@ -18,11 +18,11 @@ const PROGRAMS: [Program; 6] = [
     Program::Ip,
 ];
 
-/// A host with containerd, which has the usual images, and the reference plugins; for callers of CRI other than a
-/// kubelet. Dropping it ends it; after a panic its logs stay.
+/// A host with containerd, the usual images, and the reference plugins; for CRI clients other than a kubelet.
+/// Dropping it ends it; after a panic its logs stay.
 #[derive(Debug)]
 pub struct RuntimeHost {
-    /// In this order: nothing may write into the directory any more when it is removed.
+    /// In this order: nothing may write into the directory when it is removed.
     node: Node,
     _network: Network,
     _directory: RunDirectory,
@@ -43,7 +43,7 @@ impl RuntimeHost {
         Ok(Self { node, _network: network, _directory: directory })
     }
 
-    /// The host, as a node that has not joined anything.
+    /// The host, as a node that has not joined a cluster.
     pub fn node(&self) -> &Node {
         &self.node
     }

@@ -1,7 +1,7 @@
 //! The certificate authority of one control plane.
 //!
-//! Servers and clients of a control plane trust this one authority. A client certificate says who somebody is: the
-//! user is its common name, the groups are its organizations.
+//! Servers and clients of a control plane trust this one authority. A client certificate identifies a user:
+//! the user is its common name, the groups are its organizations.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Certificate {
     }
 }
 
-/// The certificate of an authority, in both of the forms that clients ask for.
+/// The certificate of an authority, in both formats that clients use.
 #[derive(Clone, Debug)]
 pub(super) struct RootCertificate {
     pub(super) pem: String,
@@ -141,7 +141,7 @@ impl Authority {
     }
 }
 
-/// How many organizations rcgen can be made to put into a name. It holds one value a type of attribute; the type
+/// How many organizations rcgen can write into a name. It holds one value per attribute type; the type
 /// *organization* can be named by its word and by its number.
 const ORGANIZATIONS: usize = 2;
 

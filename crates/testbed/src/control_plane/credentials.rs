@@ -1,4 +1,4 @@
-//! Who somebody is to an API server, as a client configuration and as a kubeconfig file.
+//! Credentials for an API server, as a client configuration and as a kubeconfig file.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ControlPlaneError;
 use super::certificates::{Certificate, RootCertificate};
 
-/// How somebody proves who they are.
+/// How a client proves its identity.
 #[derive(Clone, Debug)]
 pub(super) enum Credentials {
     /// By a bearer token.
@@ -19,7 +19,7 @@ pub(super) enum Credentials {
     Certificate(Certificate),
 }
 
-/// Where a server is, whom to trust about it, and who asks.
+/// The server, its trusted authority, and the client's credentials.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) server: String,
@@ -28,7 +28,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// As a client's configuration.
+    /// A client's configuration.
     pub(super) fn config(&self) -> Result<Config, ControlPlaneError> {
         let wrong = |source| ControlPlaneError::Url { url: self.server.clone(), source };
         let mut config = Config::new(self.server.parse().map_err(wrong)?);

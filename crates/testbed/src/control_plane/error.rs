@@ -1,4 +1,4 @@
-//! What can go wrong with a control plane.
+//! Errors of a control plane.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,23 +8,23 @@ use super::Part;
 use crate::binaries::BinariesError;
 use crate::process::ProcessError;
 
-/// What can go wrong with a control plane.
+/// An error of a control plane.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlPlaneError {
-    /// The programs could not be had.
+    /// The programs are not available.
     #[error("the programs of a control plane are missing: {0}")]
     Binaries(#[from] BinariesError),
     /// A process could not be started, signalled or ended.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// A file or directory could not be made.
+    /// A file or directory could not be created.
     #[error("{act} {path} for a control plane failed", path = path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A part ended while it was expected to become ready.
@@ -44,9 +44,9 @@ pub enum ControlPlaneError {
     NotReady {
         /// The part.
         part: Part,
-        /// How long was waited.
+        /// The limit.
         limit: Duration,
-        /// What it answered last.
+        /// Its last answer.
         last: String,
         /// Its log.
         log: PathBuf,
@@ -59,21 +59,21 @@ pub enum ControlPlaneError {
         /// The part.
         part: Part,
     },
-    /// The range of Services is no range.
+    /// The range of Services is invalid.
     #[error("the Services' range {range:?} is not ADDRESS/LENGTH, or two of them with a comma between")]
     ServiceRange {
-        /// What was given.
+        /// The given range.
         range: String,
     },
-    /// The address of a server is no URL.
+    /// The address of a server is not a URL.
     #[error("{url:?} is not a URL")]
     Url {
-        /// What was given.
+        /// The given address.
         url: String,
         /// What is wrong with it.
         source: http::uri::InvalidUri,
     },
-    /// A user in more groups than a certificate can say.
+    /// A user in more groups than a certificate can name.
     #[error("a client certificate takes two groups, and {user} is to be in {groups}")]
     TooManyGroups {
         /// The user.
@@ -81,23 +81,23 @@ pub enum ControlPlaneError {
         /// The groups.
         groups: String,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("making a certificate failed: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// A client could not be made, or its request failed.
+    /// A client could not be created, or its request failed.
     #[error("talking to the API server failed: {0}")]
     Client(#[from] kube::Error),
-    /// A client's configuration could not be made.
+    /// A client's configuration could not be created.
     #[error("making a client configuration failed: {0}")]
     Config(#[from] serde_json::Error),
-    /// kubectl said no.
+    /// kubectl failed.
     #[error("kubectl {arguments} failed ({status}): {said}")]
     Kubectl {
         /// Its arguments.
         arguments: String,
         /// Its exit status.
         status: String,
-        /// What it said.
+        /// Its message.
         said: String,
     },
     /// A line of the API server's metrics that cannot be read.
@@ -106,7 +106,7 @@ pub enum ControlPlaneError {
         /// The line.
         line: String,
     },
-    /// Work that blocks was cut off, because the runtime ended or the work panicked.
+    /// Blocking work was interrupted, because the runtime ended or the work panicked.
     #[error("work for a control plane was cut off: {0}")]
     CutOff(#[from] tokio::task::JoinError),
 }

@@ -9,7 +9,7 @@ use super::{ControlPlane, ControlPlaneError};
 use crate::binaries::Program;
 
 impl ControlPlane {
-    /// Runs kubectl with these arguments; what it printed, or an error with what it said instead.
+    /// Runs kubectl with these arguments; returns its output, or an error with its message.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, ControlPlaneError> {
         self.kubectl_with_input(arguments, "").await
     }
@@ -25,7 +25,8 @@ impl ControlPlane {
         let mut child = Command::new(path)
             .args(arguments)
             .env("KUBECONFIG", self.kubeconfig())
-            // Discovery is cached in the home directory under the server's address: another control plane's.
+            // kubectl caches discovery in the home directory by the server's address, which another control
+            // plane may have had.
             .env("KUBECACHEDIR", self.directory().join("kubectl-cache"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -36,7 +37,7 @@ impl ControlPlane {
         let stdin = child.stdin.take();
         let feed = async {
             if let Some(mut stdin) = stdin {
-                // A kubectl that does not read its input is not an error.
+                // A kubectl that does not read its input is no error.
                 drop(stdin.write_all(input.as_bytes()).await);
             }
         };

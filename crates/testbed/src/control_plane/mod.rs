@@ -48,7 +48,7 @@ pub use requests::{ApiRequest, ApiRequests};
 /// A running control plane. Dropping it ends it and removes its data.
 #[derive(Debug)]
 pub struct ControlPlane {
-    /// Before the directory, so that nobody writes there any more when it is removed.
+    /// Before the directory, so that nobody writes there when it is removed.
     processes: Processes,
     layout: Layout,
     authority: Authority,
@@ -88,7 +88,7 @@ impl ControlPlane {
     async fn start_all(&self, parts: &[Part]) -> Result<(), ControlPlaneError> {
         for &part in parts {
             self.launch(part)?;
-            // kube-apiserver waits for etcd by itself; the others would give up on a server that is not ready.
+            // kube-apiserver itself waits for etcd; the others would give up on a server that is not ready.
             if part != Part::Etcd {
                 self.ready(part).await?;
             }
@@ -98,37 +98,37 @@ impl ControlPlane {
 
     /// A client that may do everything (group `system:masters`).
     ///
-    /// It belongs to the tokio runtime that it is made in.
+    /// It belongs to the tokio runtime that it is created in.
     pub fn client(&self) -> Result<Client, ControlPlaneError> {
         Ok(Client::try_from(self.config()?)?)
     }
 
-    /// The same with `faults` between it and the server, and without the usual retries on 429, 503 and 504: each
-    /// fault reaches the code under test, and each request is counted once.
+    /// The same with `faults` between it and the server, and without the usual retries on 429, 503 and 504:
+    /// each fault reaches the code under test, and each request is counted once.
     pub fn client_with(&self, faults: &Faults) -> Result<Client, ControlPlaneError> {
         let mut config = self.config()?;
         config.default_retry = false;
         Ok(ClientBuilder::try_from(config)?.with_layer(&faults.layer()).build())
     }
 
-    /// A client of the named user in the named groups, proven by a client certificate. It has the rights that RBAC
-    /// (or, for `system:node:NAME` in `system:nodes`, the node authorizer) gives them.
+    /// A client of the named user in the named groups, with a client certificate. It has the rights that RBAC
+    /// (or the node authorizer, for `system:node:NAME` in `system:nodes`) gives them.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client, ControlPlaneError> {
         Ok(Client::try_from(self.access(user, groups)?.config()?)?)
     }
 
-    /// A client that shows `token`, for example one that was requested for a service account.
+    /// A client with `token`, for example one that was requested for a service account.
     pub fn client_with_token(&self, token: &str) -> Result<Client, ControlPlaneError> {
         let access = Access { credentials: Credentials::Token(token.to_owned()), ..self.admin.clone() };
         Ok(Client::try_from(access.config()?)?)
     }
 
-    /// What [`Self::client`] is made from, to make another kind of client.
+    /// The configuration of [`Self::client`], for other kinds of clients.
     pub fn config(&self) -> Result<Config, ControlPlaneError> {
         self.admin.config()
     }
 
-    /// The address of the API server, as `https://127.0.0.1:PORT`, or with the address that it was told to listen at.
+    /// The address of the API server, as `https://127.0.0.1:PORT`, or with the configured listen address.
     pub fn url(&self) -> String {
         self.layout.url()
     }
@@ -189,7 +189,7 @@ impl ControlPlane {
         self.directory.logs()
     }
 
-    /// Keeps the logs also when no panic says that something went wrong.
+    /// Keeps the logs even without a panic.
     pub fn keep_logs(&self) {
         self.directory.keep_logs();
     }
@@ -209,7 +209,7 @@ impl ControlPlane {
         self.end(part, Process::kill).await
     }
 
-    /// Stops a part if it runs, starts it with the data and the port it had, and waits until it is ready.
+    /// Stops a part if it runs, starts it with its former data and port, and waits until it is ready.
     pub async fn restart(&self, part: Part) -> Result<(), ControlPlaneError> {
         self.stop(part).await?;
         self.launch(part)?;
@@ -221,7 +221,7 @@ impl ControlPlane {
         Ok(self.running(part)?.pause()?)
     }
 
-    /// Lets a suspended part go on (SIGCONT).
+    /// Resumes a suspended part (SIGCONT).
     pub fn resume(&self, part: Part) -> Result<(), ControlPlaneError> {
         Ok(self.running(part)?.resume()?)
     }
@@ -258,7 +258,7 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // Together and not one after the other; each is then waited for as its process is dropped.
+        // All at once and not one after the other; each is waited for when its process is dropped.
         for part in Part::ALL {
             if let Some(process) = self.process(part) {
                 drop(process.signal(nix::sys::signal::Signal::SIGKILL));

@@ -1,10 +1,10 @@
-//! What a control plane is to be like.
+//! The options of a control plane.
 
 use std::net::IpAddr;
 
 use super::Part;
 
-/// What a control plane is to be like. The default is what most tests want.
+/// The options of a control plane. The defaults suit most tests.
 #[derive(Clone, Debug)]
 pub struct ControlPlaneOptions {
     pub(super) controller_manager: bool,
@@ -31,8 +31,8 @@ impl Default for ControlPlaneOptions {
 }
 
 impl ControlPlaneOptions {
-    /// Without kube-controller-manager: nobody makes service accounts, deletes namespaces or collects garbage. The
-    /// API server then does not ask pods for a service account.
+    /// Without kube-controller-manager: nobody creates service accounts, deletes namespaces or collects
+    /// garbage. The API server then does not require a service account for pods.
     #[must_use]
     pub fn without_controller_manager(mut self) -> Self {
         self.controller_manager = false;
@@ -46,23 +46,23 @@ impl ControlPlaneOptions {
         self
     }
 
-    /// With an etcd that syncs each write to the disk: for benchmarks. Tests do without; what a killed process
-    /// acknowledged is still there, because the kernel has it.
+    /// With an etcd that syncs each write to the disk: for benchmarks. Tests do not need it: after a kill of
+    /// the process, acknowledged writes are still in the kernel.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// The range of Services' addresses; `10.96.0.0/16` otherwise.
+    /// The range of Services' addresses; the default is `10.96.0.0/16`.
     #[must_use]
     pub fn service_range(mut self, range: impl Into<String>) -> Self {
         self.service_range = range.into();
         self
     }
 
-    /// The address at which the API server listens, of an interface of this machine that pods can reach, instead of
-    /// loopback. It becomes the endpoint of the Service `kubernetes`, which there is none of otherwise.
+    /// The listen address of the API server, on an interface of this machine that pods can reach, instead of
+    /// loopback. It becomes the endpoint of the Service `kubernetes`, which otherwise has none.
     #[must_use]
     pub fn advertised_at(mut self, address: IpAddr) -> Self {
         self.advertised = Some(address);
@@ -70,14 +70,14 @@ impl ControlPlaneOptions {
         self
     }
 
-    /// A name or an address for which the API server's certificate is valid, too.
+    /// A further name or address in the API server's certificate.
     #[must_use]
     pub fn known_as(mut self, name: impl Into<String>) -> Self {
         self.names.push(name.into());
         self
     }
 
-    /// A further argument for a part. Where an argument is given twice, the last one counts.
+    /// A further argument for a part. If an argument is given twice, the last one counts.
     #[must_use]
     pub fn argument(mut self, part: Part, argument: impl Into<String>) -> Self {
         self.arguments.push((part, argument.into()));

@@ -51,7 +51,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Everything that the parts' arguments are made of, decided once, so that a restarted part is the same again.
+/// Everything that determines the parts' arguments, decided once, so that a restarted part is the same again.
 #[derive(Debug)]
 pub(super) struct Layout {
     options: ControlPlaneOptions,
@@ -59,7 +59,7 @@ pub(super) struct Layout {
     directory: PathBuf,
     logs: PathBuf,
     token: String,
-    /// One for each part, and one for etcd's peers, of which there are none.
+    /// One per part, and one for etcd's peers, of which there are none.
     ports: [Port; Part::ALL.len()],
     peers: Port,
     authority: PathBuf,
@@ -186,7 +186,7 @@ impl Layout {
             .flag("--initial-advertise-peer-urls", &peers)
             .flag("--initial-cluster", format!("default={peers}"))
             .flag("--logger", "zap")
-            // Large tests and benchmarks write more than the 2 GiB that it would otherwise allow.
+            // Large tests and benchmarks write more than the default limit of 2 GiB.
             .flag("--quota-backend-bytes", "8589934592");
         if self.options.durable { launch } else { launch.arg("--unsafe-no-fsync") }
     }
@@ -210,7 +210,7 @@ impl Layout {
             .flag("--service-cluster-ip-range", &self.options.service_range)
             .flag("--kubelet-client-certificate", &self.kubelet_client.0)
             .flag("--kubelet-client-key", &self.kubelet_client.1)
-            // It would look the nodes' names up in DNS otherwise.
+            // Otherwise it would look up the nodes' names in DNS.
             .flag("--kubelet-preferred-address-types", "InternalIP")
             .arg("--allow-privileged");
         let launch = match self.options.advertised {
@@ -240,7 +240,7 @@ impl Layout {
         self.served(launch, Part::Scheduler)
     }
 
-    /// What the parts that are clients of the API server have in common.
+    /// The common arguments of the API server's clients.
     fn served(&self, launch: Launch, part: Part) -> Launch {
         let (certificate, key) = &self.serving[part.index()];
         let kubeconfig = &self.kubeconfigs[part.index()];
@@ -256,7 +256,7 @@ impl Layout {
     }
 }
 
-/// Where a part listens: on loopback, except an API server that pods are to reach.
+/// The listen address of a part: loopback, except for an API server that pods must reach.
 fn listens_at(options: &ControlPlaneOptions, part: Part) -> IpAddr {
     match (part, options.advertised) {
         (Part::ApiServer, Some(address)) => address,

@@ -1,4 +1,4 @@
-//! Waits until a part answers that it is ready, or says why it never will.
+//! Waits until a part is ready, or says why it never will be.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How many requests the API server answered, as it counts them itself: also those of programs that no client layer
-//! sees, such as a kubelet or a controller.
+//! How many requests the API server answered, by its own count: including those of programs that no client
+//! layer sees, such as a kubelet or a controller.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use http::Request;
 
 use super::{ControlPlane, ControlPlaneError};
 
-/// A kind of request: what was done to which resource, with which result.
+/// A kind of request: verb, resource and result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApiRequest {
-    /// In capitals, as the API server has it: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`,
-    /// `DELETECOLLECTION`.
+    /// In capitals, as in the API server's metrics: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`,
+    /// `DELETE`, `DELETECOLLECTION`.
     pub verb: String,
     /// The API group; empty for the core.
     pub group: String,
@@ -28,7 +28,7 @@ pub struct ApiRequest {
 pub struct ApiRequests(BTreeMap<ApiRequest, u64>);
 
 impl ControlPlane {
-    /// What the API server has answered since it was started. A watch counts when it ends.
+    /// The requests that the API server has answered since its start. A watch counts when it ends.
     pub async fn api_requests(&self) -> Result<ApiRequests, ControlPlaneError> {
         let request = Request::get("/metrics").body(Vec::new()).map_err(kube::Error::HttpError)?;
         ApiRequests::parse(&self.client()?.request_text(request).await?)
@@ -41,7 +41,7 @@ impl ApiRequests {
         self.0.iter().map(|(request, count)| (request, *count))
     }
 
-    /// How many there were of those that `is_one` says yes to.
+    /// How many of them match `is_one`.
     pub fn count(&self, is_one: impl Fn(&ApiRequest) -> bool) -> u64 {
         self.iter().filter(|(request, _)| is_one(request)).map(|(_, count)| count).sum()
     }
@@ -52,7 +52,7 @@ impl ApiRequests {
         self.count(|request| request.resource == resource && !reads.contains(&request.verb.as_str()))
     }
 
-    /// What came in addition since `earlier`.
+    /// The difference since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |request| earlier.0.get(request).copied().unwrap_or(0);
@@ -74,7 +74,7 @@ impl ApiRequests {
     }
 }
 
-/// Reads `code="200",group="",resource="pods",…`. None of the values that matter has a quote or a comma in it.
+/// Reads `code="200",group="",resource="pods",…`. No relevant value contains a quote or a comma.
 fn request(labels: &str) -> ApiRequest {
     let mut request = ApiRequest::default();
     for (key, value) in labels.split("\",").filter_map(|label| label.split_once("=\"")) {
@@ -91,7 +91,7 @@ fn request(labels: &str) -> ApiRequest {
     request
 }
 
-/// Reads `17` and, as large numbers are written, `1.7e+07`.
+/// Reads `17` and also `1.7e+07`, the form of large numbers.
 fn whole(count: &str) -> Option<u64> {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
     let Some((mantissa, exponent)) = count.split_once("e+") else { return digits(count) };

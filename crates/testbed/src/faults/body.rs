@@ -1,4 +1,4 @@
-//! The body of an answer: the server's, held back or broken off where it is a watch, or one made here.
+//! The body of an answer: the server's, delayed or broken off for a watch, or one made here.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use tower::BoxError;
 use super::layer::Lost;
 use super::watches::{End, Gate, OpenWatch};
 
-/// The last event of a watch whose place the server has forgotten.
+/// The last event of a watch whose version the server has forgotten.
 const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}
 "#;
 

@@ -152,7 +152,7 @@ impl Calls {
         self
     }
 
-    /// Whether `call` is one of them.
+    /// Whether `call` matches.
     pub fn describes(&self, call: &Call) -> bool {
         let is =
             |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);

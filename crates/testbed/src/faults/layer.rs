@@ -1,4 +1,4 @@
-//! The layer itself: what the rules say, done to one request.
+//! The layer itself: applies the rules to one request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -39,11 +39,11 @@ impl<S> Layer<S> for FaultLayer {
 #[derive(Debug)]
 pub struct FaultService<S> {
     faults: Faults,
-    /// Shared, because a request may be passed on later, or twice; locked only until it is under way.
+    /// Shared, because a request may be forwarded later, or twice; locked only until it is in progress.
     inner: Arc<Mutex<S>>,
 }
 
-/// What the client sees of something that got lost.
+/// The client's error for something that was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// The server did not get the request.
@@ -76,7 +76,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Whether the inner service is ready is waited for when the request is passed on, if it is.
+        // The readiness of the inner service is awaited when the request is forwarded, if it is.
         Poll::Ready(Ok(()))
     }
 
@@ -145,7 +145,7 @@ where
     }
 }
 
-/// A refusal in the words of an API server.
+/// A refusal in an API server's form.
 fn refusal<B>(call: &Call, status: StatusCode) -> Response<FaultBody<B>> {
     let reason = match status.as_u16() {
         400 => "BadRequest",

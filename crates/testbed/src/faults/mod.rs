@@ -64,7 +64,7 @@ struct State {
     tallies: BTreeMap<Kind, Tally>,
 }
 
-/// A rule and what became of it.
+/// A rule and its counts.
 struct Active {
     id: RuleId,
     rule: Rule,
@@ -72,11 +72,11 @@ struct Active {
     struck: u64,
 }
 
-/// A rule that was added.
+/// An added rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleId(u64);
 
-/// What requests are counted by.
+/// The key by which requests are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     verb: Verb,
@@ -85,12 +85,12 @@ struct Kind {
     subresource: String,
 }
 
-/// How often something was asked for, and how often that reached the server.
+/// How many requests there were, and how many reached the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Requests that clients made.
     pub asked: u64,
-    /// Requests that were passed on: fewer if some were lost or refused on the way, more if some were repeated.
+    /// Requests that were forwarded: fewer if some were lost or refused, more if some were repeated.
     pub sent: u64,
 }
 
@@ -124,7 +124,7 @@ impl Faults {
         kube::Client::new(self.layer().layer(service), default_namespace)
     }
 
-    /// Adds a rule. Where several apply to one request, their delays add up, and of the others the first counts.
+    /// Adds a rule. If several apply to one request, their delays add up, and the first of the others counts.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut state = self.state();
         state.added += 1;
@@ -133,40 +133,41 @@ impl Faults {
         id
     }
 
-    /// Takes a rule away; what it has begun (a delay) still happens.
+    /// Removes a rule; a delay that has begun continues.
     pub fn remove(&self, rule: RuleId) {
         self.state().rules.retain(|active| active.id != rule);
     }
 
-    /// Takes all rules away. Watches that are held stay so.
+    /// Removes all rules. Held watches stay held.
     pub fn clear(&self) {
         self.state().rules.clear();
     }
 
-    /// How often a rule has struck; nothing for one that was taken away.
+    /// How often a rule was applied; 0 for a removed one.
     pub fn struck(&self, rule: RuleId) -> u64 {
         self.state().rules.iter().find(|active| active.id == rule).map_or(0, |active| active.struck)
     }
 
-    /// Holds back the events of these watches, open ones and new ones, until the result is dropped. Then they come,
-    /// in order and without a gap.
+    /// Holds back the events of these watches, open and new ones, until the result is dropped. Then they
+    /// arrive, in order and without a gap.
     #[must_use = "watches are held for as long as this is kept"]
     pub fn hold_watches(&self, of: Calls) -> Hold {
         Watches::hold(&self.shared.watches, of)
     }
 
-    /// Breaks these watches off, as a lost connection does. Held ones, too.
+    /// Breaks these watches off like a lost connection. Held ones, too.
     pub fn cut_watches(&self, of: &Calls) {
         self.shared.watches.end(of, End::Cut);
     }
 
-    /// Ends these watches as a server does that has forgotten where they were, so that all has to be listed anew.
+    /// Ends these watches as if the server had forgotten their version, so that everything must be listed
+    /// again.
     pub fn expire_watches(&self, of: &Calls) {
         self.shared.watches.end(of, End::Expired);
     }
 
-    /// How many requests there were of those that `calls` describes. Names and paths are not counted by, so those of
-    /// `calls` do not matter here.
+    /// How many requests match `calls`. Names and paths are not counted separately, so those of `calls` are
+    /// ignored here.
     pub fn tally(&self, calls: &Calls) -> Tally {
         let state = self.state();
         let of_it = state
@@ -179,12 +180,12 @@ impl Faults {
         })
     }
 
-    /// Counts from zero again.
+    /// Resets all counts.
     pub fn reset_tallies(&self) {
         self.state().tallies.clear();
     }
 
-    /// What is to happen to `call`.
+    /// The plan for `call`.
     fn plan(&self, call: &Call) -> Plan {
         let mut state = self.state();
         state.tally(call).asked += 1;
@@ -194,8 +195,8 @@ impl Faults {
                 continue;
             }
             active.seen += 1;
-            // Chance is drawn for every request that the rule is about, so that a rule which has struck often enough
-            // does not shift what chance has in store for the next.
+            // Chance is drawn for every request that the rule matches, so that a rule that was applied often
+            // enough does not change what is drawn for the next.
             let chosen = active.rule.is_drawn(&*self.shared.entropy);
             if chosen
                 && active.seen > active.rule.after
@@ -208,7 +209,7 @@ impl Faults {
         plan
     }
 
-    /// Counts a request that is passed on.
+    /// Counts a forwarded request.
     fn sent(&self, call: &Call) {
         self.state().tally(call).sent += 1;
     }

@@ -1,4 +1,4 @@
-//! What can happen to a request, and to which.
+//! What can happen to requests.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -24,7 +24,7 @@ enum Effect {
     Act(Act),
 }
 
-/// What happens to a request instead of passing it on.
+/// What happens to a request instead of forwarding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     LoseRequest,
@@ -33,17 +33,17 @@ pub(super) enum Act {
     Fail(StatusCode),
 }
 
-/// Which answer the client sees of a request that reached the server twice.
+/// Which answer the client gets for a request that reached the server twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The first: as when a stray copy arrives later.
+    /// The first: as if a stray copy arrived later.
     First,
-    /// The second: as when something on the way tries again because the first answer got lost.
+    /// The second: as if something in between retried because the first answer was lost.
     Second,
 }
 
 impl Rule {
-    /// The request is passed on after a time between these two. Requests overtake each other.
+    /// Forwards the request after a delay in this range. Requests overtake each other.
     pub fn delay(between: RangeInclusive<Duration>) -> Self {
         Self::new(Effect::Delay(between))
     }
@@ -53,7 +53,7 @@ impl Rule {
         Self::new(Effect::Act(Act::LoseRequest))
     }
 
-    /// The server does what was asked, and the client sees a broken connection.
+    /// The server performs the request, and the client sees a broken connection.
     pub fn lose_answer() -> Self {
         Self::new(Effect::Act(Act::LoseAnswer))
     }
@@ -63,7 +63,7 @@ impl Rule {
         Self::new(Effect::Act(Act::Duplicate(answer)))
     }
 
-    /// The request never reaches the server; the client gets this status, as an API server would say it.
+    /// The request never reaches the server; the client gets this status in an API server's form.
     pub fn fail(status: StatusCode) -> Self {
         Self::new(Effect::Act(Act::Fail(status)))
     }
@@ -79,34 +79,34 @@ impl Rule {
         self
     }
 
-    /// Only to so many of a hundred of them, by chance.
+    /// Only to this percentage of them, by chance.
     #[must_use]
     pub fn percent(mut self, percent: u8) -> Self {
         self.percent = u64::from(percent);
         self
     }
 
-    /// Not to the first so many of them.
+    /// Not to the first ones of them.
     #[must_use]
     pub fn after(mut self, requests: u64) -> Self {
         self.after = requests;
         self
     }
 
-    /// At most so many times.
+    /// At most this many times.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
-    /// Whether chance has it happen to the next request.
+    /// Whether chance selects the next request.
     pub(super) fn is_drawn(&self, entropy: &dyn Entropy) -> bool {
         self.percent >= 100 || entropy.next_u64() % 100 < self.percent
     }
 }
 
-/// What is to happen to one request.
+/// The plan for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) delay: Duration,
@@ -114,7 +114,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Adds what `rule` does; whether that makes a difference.
+    /// Adds the effect of `rule`; returns whether it makes a difference.
     pub(super) fn include(&mut self, rule: &Rule, entropy: &dyn Entropy) -> bool {
         match &rule.effect {
             Effect::Delay(between) => {

@@ -1,4 +1,4 @@
-//! The watches that are open, and which of them are held back or broken off.
+//! The open watches, and which of them are held back or broken off.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,12 +24,12 @@ struct Open {
     waker: Option<Waker>,
 }
 
-/// How a watch ends before its time.
+/// How a watch ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// As a lost connection does.
+    /// Like a lost connection.
     Cut,
-    /// The server says that it has forgotten where the watch was, so that all has to be listed anew.
+    /// The server says that it has forgotten the watch's version, so that everything must be listed again.
     Expired,
 }
 
@@ -94,7 +94,7 @@ impl State {
 }
 
 impl OpenWatch {
-    /// What it may do now; whoever asks is woken when that changes.
+    /// What it may do now; the caller is woken when that changes.
     pub(super) fn gate(&self, context: &Context<'_>) -> Gate {
         let mut state = self.watches.state();
         let State { open, holds, .. } = &mut *state;

@@ -17,7 +17,7 @@ use nix::sys::time::TimeSpec;
 
 use super::{Direction, HostError, NetworkNamespace, Packet};
 
-/// How many of the latest packets the message of a failed wait shows.
+/// How many of the latest packets the error of a failed wait shows.
 const SHOWN: usize = 20;
 
 /// A running record of all packets of a namespace, from the moment it was started.
@@ -40,7 +40,7 @@ impl Capture {
     pub(super) fn start(namespace: &NetworkNamespace) -> Result<Self, HostError> {
         let host = namespace.name().to_owned();
         let fail = |act, source| HostError::Capture { act, host: host.clone(), source };
-        // A socket belongs to the namespace in which it was made, whichever thread reads from it.
+        // A socket belongs to the namespace in which it was created, whichever thread reads from it.
         let socket = namespace
             .run(|| -> io::Result<OwnedFd> {
                 let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -60,7 +60,7 @@ impl Capture {
         Ok(Self { host, seen, stop: Some(stop), reader: Some(reader) })
     }
 
-    /// Waits for a packet of which `wanted` is true, seen since the start or to come.
+    /// Waits for a packet that matches `wanted`, since the start or later.
     pub fn wait_for(
         &self,
         within: Duration,
@@ -83,12 +83,12 @@ impl Capture {
         })
     }
 
-    /// What was seen so far.
+    /// The packets so far.
     pub fn packets(&self) -> Vec<Packet> {
         self.seen.packets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the capture, after what the kernel still has, and returns all packets.
+    /// Ends the capture, after the packets that the kernel still has, and returns all packets.
     pub fn stop(mut self) -> Vec<Packet> {
         self.end();
         self.packets()
@@ -132,14 +132,14 @@ fn read_until(stopped: &UnixStream, socket: &OwnedFd, seen: &Seen) {
     }
 }
 
-/// The next packet that waits, unless it is no Ethernet frame; an error when none waits.
+/// The next waiting packet, unless it is no Ethernet frame; an error if none waits.
 fn read_one(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<Option<Packet>> {
     let mut control = nix::cmsg_space!(TimeSpec);
     let (length, at, interface, direction) = {
         let mut slices = [IoSliceMut::new(buffer)];
         let flags = MsgFlags::empty();
         let message = match recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
-            // An interface that went down is no reason to stop looking at the others.
+            // An interface that went down is no reason to stop observing the others.
             Err(nix::Error::EINTR | nix::Error::ENETDOWN) => return Ok(None),
             message => message?,
         };

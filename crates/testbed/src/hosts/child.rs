@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use super::HostError;
 use super::host::HostNamespaces;
 
-/// A program to be run inside a host; built like [`std::process::Command`].
+/// A program to run inside a host; built like [`std::process::Command`].
 #[derive(Debug)]
 pub struct HostCommand {
     place: Arc<HostNamespaces>,
@@ -28,7 +28,7 @@ pub struct HostCommand {
 impl HostCommand {
     pub(super) fn new(place: Arc<HostNamespaces>, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
-        // The directory that the test was started in may be hidden by the host's mounts.
+        // The host's mounts may hide the directory that the test was started in.
         command.current_dir("/");
         Self { place, command }
     }
@@ -54,35 +54,35 @@ impl HostCommand {
         self
     }
 
-    /// Sets the working directory, as a path inside the host; `/` otherwise.
+    /// Sets the working directory, as a path inside the host; the default is `/`.
     #[must_use]
     pub fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.command.current_dir(directory);
         self
     }
 
-    /// Where its standard input comes from.
+    /// Sets its standard input.
     #[must_use]
     pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.command.stdin(stdin);
         self
     }
 
-    /// Where its standard output goes to.
+    /// Sets its standard output.
     #[must_use]
     pub fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
         self.command.stdout(stdout);
         self
     }
 
-    /// Where its standard error goes to.
+    /// Sets its standard error.
     #[must_use]
     pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.command.stderr(stderr);
         self
     }
 
-    /// Starts it. It runs until it ends, is killed, or the host goes.
+    /// Starts it. It runs until it ends, is killed, or the host is dropped.
     pub fn spawn(self) -> Result<HostChild, HostError> {
         let Self { place, mut command } = self;
         let host = place.name().to_owned();
@@ -92,7 +92,7 @@ impl HostCommand {
         let end = Arc::new(End::default());
         let (started, start) = mpsc::sync_channel(1);
         let ended = Arc::clone(&end);
-        // Only for as long as it takes to start: the child must not keep the host alive.
+        // Only during the start: the child must not keep the host alive.
         let starting = Arc::clone(&place);
         let reaper = thread::Builder::new().name(format!("{host}: {program}"));
         let reaper = reaper.spawn(move || {
@@ -105,7 +105,7 @@ impl HostCommand {
             };
             let pid = pid_of(&child);
             let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-            // If the receiver is gone, nobody wants the streams; reaping goes on.
+            // If the receiver is gone, nobody wants the streams; reaping continues.
             drop(started.send(Ok((pid, streams))));
             // Its files must close now, and not when it ends.
             drop(command);
@@ -121,15 +121,15 @@ impl HostCommand {
         Ok(HostChild { host, program, pid, end, stdin, stdout, stderr })
     }
 
-    /// Runs it to its end and returns what it wrote. Its input is empty if not said otherwise.
+    /// Runs it to its end and returns its output. Its input is empty by default.
     pub fn output(mut self) -> Result<Output, HostError> {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (host, program) = (self.place.name().to_owned(), self.text());
         self.spawn_with_null_input()?.output().map_err(|source| HostError::Command { host, program, source })
     }
 
-    /// Runs it to its end and returns what it wrote to its standard output, as text;
-    /// an error with what it wrote to its standard error if it says that it failed.
+    /// Runs it to its end and returns its standard output as text; if it fails, an error with its standard
+    /// error.
     pub fn succeed(self) -> Result<String, HostError> {
         let (host, program) = (self.place.name().to_owned(), self.text());
         let output = self.output()?;
@@ -141,7 +141,7 @@ impl HostCommand {
     }
 
     fn spawn_with_null_input(self) -> Result<HostChild, HostError> {
-        // A program that reads would else read from the terminal of whoever started the tests.
+        // Otherwise a program that reads would read from the terminal of the tests.
         self.stdin(Stdio::null()).spawn()
     }
 
@@ -171,12 +171,12 @@ pub struct HostChild {
 }
 
 impl HostChild {
-    /// Its process id, as the machine numbers it.
+    /// Its process ID on the machine.
     pub fn id(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// Sends it a signal; nothing happens if it has ended.
+    /// Sends it a signal; does nothing if it has ended.
     pub fn signal(&self, signal: Signal) -> Result<(), HostError> {
         self.end.signal(self.pid, signal).map_err(|source| HostError::Command {
             host: self.host.clone(),
@@ -207,7 +207,7 @@ impl HostChild {
         }
     }
 
-    /// Waits until it ends, but not longer than `limit`.
+    /// Waits until it ends, at most `limit`.
     pub fn wait_for(&self, limit: Duration) -> Option<ExitStatus> {
         let status = self.end.status.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.end.changed.wait_timeout_while(status, limit, |status| status.is_none());
@@ -236,8 +236,8 @@ struct End {
 
 impl End {
     fn reap(&self, pid: Pid, child: &mut Child) {
-        // The process id stays its own until it is reaped, and it is reaped under the lock: a signal
-        // can never reach a successor with the same id.
+        // The process ID stays its own until it is reaped, and it is reaped under the lock: a signal can
+        // never reach a successor with the same ID.
         while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::Error::EINTR) {}
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         *status = child.wait().ok();

@@ -1,17 +1,17 @@
-//! What can go wrong with a test host.
+//! Errors of a test host.
 
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An act on a test host that failed: which act, on which host, and why.
+/// A failed operation on a test host: which operation, on which host, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// Making, opening or entering a namespace.
     #[error("{act} of host {host}: {source} (root is needed)")]
     Namespace {
-        /// What was attempted, as a noun phrase.
+        /// The operation, as a noun phrase.
         act: &'static str,
         /// The host's name.
         host: String,
@@ -23,7 +23,7 @@ pub enum HostError {
     Mount {
         /// The host's name.
         host: String,
-        /// Where the mount was to be.
+        /// The target of the mount.
         target: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -41,7 +41,7 @@ pub enum HostError {
     Ip {
         /// The host's name.
         host: String,
-        /// The lines that were given.
+        /// The given lines.
         batch: String,
         /// What `ip` wrote, with the number of the line.
         message: String,
@@ -68,7 +68,7 @@ pub enum HostError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A program ran and said that it failed.
+    /// A program failed.
     #[error("{program} in host {host} ended with {status}: {message}")]
     Failed {
         /// The host's name.
@@ -83,14 +83,14 @@ pub enum HostError {
     /// Capturing packets.
     #[error("{act} for a capture in host {host}: {source}")]
     Capture {
-        /// What was attempted.
+        /// The operation.
         act: &'static str,
         /// The host's name.
         host: String,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// No packet of the wanted kind was seen in time.
+    /// No matching packet was seen in time.
     #[error("no such packet in host {host} within {within:?}; {seen} others:\n{summary}")]
     NotSeen {
         /// The host's name.
@@ -99,7 +99,7 @@ pub enum HostError {
         within: Duration,
         /// How many packets there were.
         seen: usize,
-        /// The latest of them, one a line.
+        /// The latest of them, one per line.
         summary: String,
     },
     /// Sending or receiving an echo request failed.

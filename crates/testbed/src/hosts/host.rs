@@ -12,18 +12,18 @@ use super::{Capture, HostCommand, HostError, NetworkNamespace, ping};
 
 /// A test host: a network namespace, and processes in namespaces of their own.
 ///
-/// When it is dropped, its processes are killed and reaped, and its interfaces go.
+/// When it is dropped, its processes are killed and reaped, and its interfaces disappear.
 #[derive(Debug)]
 pub struct Host {
     place: Arc<HostNamespaces>,
 }
 
-/// Where a host's programs run: shared with commands that are about to be started.
+/// The namespaces of a host's programs: shared with commands that are about to start.
 #[derive(Debug)]
 pub(super) struct HostNamespaces {
     namespace: NetworkNamespace,
     mounts: Mounts,
-    /// Made when the first program is started; gone after [`Host::end_processes`] until the next one.
+    /// Created for the first program; gone after [`Host::end_processes`] until the next one.
     lifeline: Mutex<Option<Arc<Lifeline>>>,
     /// The threads that reap the programs started here.
     reapers: Mutex<Vec<JoinHandle<()>>>,
@@ -40,7 +40,7 @@ impl Host {
         Ok(Self::in_namespace(NetworkNamespace::new(name)?, mounts))
     }
 
-    /// A host of a network namespace that exists already.
+    /// A host in an existing network namespace.
     pub fn in_namespace(namespace: NetworkNamespace, mounts: Mounts) -> Self {
         let place =
             HostNamespaces { namespace, mounts, lifeline: Mutex::default(), reapers: Mutex::default() };
@@ -57,8 +57,8 @@ impl Host {
         &self.place.namespace
     }
 
-    /// Runs `f` in the network namespace, on a thread of its own. Its files are the machine's, not the host's.
-    /// Panics of `f` go on to the caller.
+    /// Runs `f` in the network namespace, on a thread of its own. Its files are the machine's, not the
+    /// host's. A panic of `f` reaches the caller.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, HostError> {
         self.namespace().run(f)
     }
@@ -79,7 +79,7 @@ impl Host {
         self.ip(&lines.collect::<String>())
     }
 
-    /// Adds a route to a network (`default`, `198.51.100.0/24`) by a neighbour.
+    /// Adds a route to a network (`default`, `198.51.100.0/24`) through a neighbour.
     pub fn route(&self, network: &str, via: IpAddr) -> Result<(), HostError> {
         self.ip(&format!("route add {network} via {via}"))
     }
@@ -95,8 +95,8 @@ impl Host {
         self.namespace().sysctl(key, value)
     }
 
-    /// Sends echo requests until one is answered; an error when none is within `limit`.
-    /// Returns how long the answered one took.
+    /// Sends echo requests until one is answered; an error if none is within `limit`. Returns how long the
+    /// answered one took.
     pub fn ping(&self, target: IpAddr, limit: Duration) -> Result<Duration, HostError> {
         self.run(|| ping::echo(target, limit))?.map_err(|source| HostError::Ping {
             host: self.name().to_owned(),
@@ -110,8 +110,8 @@ impl Host {
         Capture::start(self.namespace())
     }
 
-    /// Makes a named network namespace inside: `/run/netns/NAME` for the host's programs, as a container
-    /// runtime makes one for a pod. Returns it for the test, and that path.
+    /// Creates a named network namespace inside: `/run/netns/NAME` for the host's programs, as a container
+    /// runtime creates one for a pod. Returns it for the test, and that path.
     pub fn pod_namespace(&self, name: &str) -> Result<(NetworkNamespace, PathBuf), HostError> {
         self.command("ip").args(["netns", "add", name]).succeed()?;
         let inside = Path::new("/run/netns").join(name);
@@ -119,7 +119,7 @@ impl Host {
         Ok((namespace, inside))
     }
 
-    /// Where the test finds a file of the host: `path` as the host's programs see it.
+    /// The path for the test of a file of the host; `path` is the one inside the host.
     pub fn path(&self, path: impl AsRef<Path>) -> Result<PathBuf, HostError> {
         let pid = self.place.lifeline()?.pid();
         let path = path.as_ref();
@@ -127,13 +127,13 @@ impl Host {
         Ok(Path::new("/proc").join(pid.to_string()).join("root").join(below_root))
     }
 
-    /// The host's first process, as the machine numbers it: all of the host's namespaces are its.
+    /// The ID on the machine of the host's first process, which has all of the host's namespaces.
     pub fn init_pid(&self) -> Result<u32, HostError> {
         Ok(self.place.lifeline()?.pid())
     }
 
-    /// Kills all processes inside, waits until they are gone, and forgets all mounts, as a power cut would.
-    /// The network namespace stays; the next command starts afresh.
+    /// Kills all processes inside, waits until they are gone, and drops all mounts, like a power cut. The
+    /// network namespace stays; the next command starts afresh.
     pub fn end_processes(&self) {
         self.place.end();
     }
@@ -160,7 +160,7 @@ impl HostNamespaces {
         &self.namespace
     }
 
-    /// The namespaces of the host's programs, made when the first one is started.
+    /// The namespaces of the host's programs, created for the first one.
     pub(super) fn lifeline(&self) -> Result<Arc<Lifeline>, HostError> {
         let mut current = self.lifeline.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lifeline) = &*current {
@@ -171,7 +171,7 @@ impl HostNamespaces {
         Ok(lifeline)
     }
 
-    /// Keeps a program's reaper, and forgets those whose programs have ended.
+    /// Keeps a program's reaper, and drops those whose programs have ended.
     pub(super) fn adopt(&self, reaper: JoinHandle<()>) {
         let mut reapers = self.reapers.lock().unwrap_or_else(PoisonError::into_inner);
         reapers.retain(|reaper| !reaper.is_finished());

@@ -1,10 +1,10 @@
-//! The processes of a host end with the test, by the kernel's hand.
+//! The kernel ends the processes of a host together with the test.
 //!
-//! A host that runs commands has PID, mount, UTS and IPC namespaces of its own. The first process of
-//! the PID namespace is a shell that reaps orphans and waits for the end of a pipe whose other end only
-//! the test process has. When the test process is gone, however it ended, the pipe ends, the shell ends,
-//! and the kernel kills every other process of the PID namespace; with the last of them goes the mount
-//! namespace and all that was mounted in it.
+//! A host that runs commands has its own PID, mount, UTS and IPC namespaces. The first process of the PID
+//! namespace is a shell that reaps orphans and waits for the end of a pipe whose other end only the test
+//! process has. When the test process is gone, however it ended, the pipe ends, the shell ends, and the
+//! kernel kills every other process of the PID namespace; with the last of them the mount namespace
+//! disappears, and all its mounts.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -19,11 +19,11 @@ use nix::unistd::sethostname;
 use super::namespace::{failed, on_a_thread_of_its_own};
 use super::{HostError, NetworkNamespace};
 
-/// What the first process runs. `wait` also reaps the orphans that come to it; a background command
-/// would read from /dev/null if its input were not named.
+/// The first process's script. `wait` also reaps orphans; a background command would read from /dev/null if
+/// its input were not named.
 const INIT: &str = "mount -t proc proc /proc && echo ready && { exec 3<&0; cat <&3 >/dev/null & wait $!; }";
 
-/// What a host's file system shows instead of the machine's.
+/// The differences between a host's file system and the machine's.
 ///
 /// Every host has a `/proc` and a `/sys` of its own namespaces and an empty `/run`.
 #[derive(Clone, Debug, Default)]
@@ -33,15 +33,15 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Shows `source` (not below `/run`) at `target`. Both are made if they are missing.
+    /// Mounts `source` (not below `/run`) at `target`. Both are created if they are missing.
     #[must_use]
     pub fn bind(mut self, source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
         self.binds.push((source.into(), target.into()));
         self
     }
 
-    /// Gives the host a file of its own in the place of a machine-wide `/proc/sys/KEY`, so that a program
-    /// that insists on setting it does not set it for the whole machine.
+    /// Gives the host its own file in place of a machine-wide `/proc/sys/KEY`, so that a program that insists
+    /// on setting it does not set it for the whole machine.
     #[must_use]
     pub fn private_sysctl(mut self, key: &str, value: &str) -> Self {
         self.proc_values.push((key.replace('.', "/"), value.to_owned()));
@@ -54,7 +54,7 @@ impl Mounts {
 pub(crate) struct Lifeline {
     host: String,
     pid: u32,
-    /// Each with its kind, in the order in which a thread has to enter them.
+    /// Each with its kind, in the order in which a thread must enter them.
     namespaces: Vec<(CloneFlags, File)>,
     init: Mutex<Child>,
 }
@@ -65,7 +65,7 @@ impl Lifeline {
         let host = network.name().to_owned();
         let mut child = on_a_thread_of_its_own(|| start_init(network, mounts))?;
         if let Err(message) = await_ready(&mut child) {
-            // It has ended or is of no use; what remains is to reap it.
+            // It has ended or is useless; it only has to be reaped.
             let _ = child.kill();
             let _ = child.wait();
             return Err(HostError::Init { host, message });
@@ -95,8 +95,8 @@ impl Lifeline {
         self.pid
     }
 
-    /// Moves the calling thread into the namespaces. Only its children will be in the PID namespace,
-    /// and it can start no threads any more.
+    /// Moves the calling thread into the namespaces. Only its children will be in the PID namespace, and it
+    /// can start no more threads.
     pub(crate) fn enter(&self) -> Result<(), HostError> {
         let fail = |errno: nix::Error| failed("entering a namespace", &self.host, errno.into());
         // A thread that shares its root and working directory with others may not change mount namespaces.
@@ -161,7 +161,7 @@ fn mount_all(host: &str, mounts: &Mounts) -> Result<(), HostError> {
     let at =
         |target: &Path, result: io::Result<()>| result.map_err(|source| mount_failed(host, target, source));
     let root = Path::new("/");
-    // Nothing that is mounted here shows on the machine.
+    // Mounts made here are not visible on the machine.
     at(root, flag_tree(root, MsFlags::MS_SLAVE))?;
     for (source, target) in &mounts.binds {
         at(target, fs::create_dir_all(source).and_then(|()| fs::create_dir_all(target)))?;
@@ -180,7 +180,7 @@ fn mount_all(host: &str, mounts: &Mounts) -> Result<(), HostError> {
     }
     at(sys, mount(Some(staged), sys, None::<&str>, MsFlags::MS_MOVE, None::<&str>).map_err(Into::into))?;
     at(staged, fs::remove_dir(staged))?;
-    // Container runtimes want mounts to propagate between the host and its pods.
+    // Container runtimes need mounts to propagate between the host and its pods.
     at(root, flag_tree(root, MsFlags::MS_SHARED))
 }
 

@@ -43,12 +43,12 @@ impl NetworkNamespace {
         Ok(namespace)
     }
 
-    /// The one that this process was started in.
+    /// The namespace that this process was started in.
     pub fn current() -> Result<Self, HostError> {
         Self::open("outside", Path::new("/proc/self/ns/net"))
     }
 
-    /// One that exists already, by a path such as `/run/netns/NAME`.
+    /// An existing one, by a path such as `/run/netns/NAME`.
     pub fn open(name: &str, path: &Path) -> Result<Self, HostError> {
         let file =
             File::open(path).map_err(|source| failed("opening the network namespace", name, source))?;
@@ -60,7 +60,7 @@ impl NetworkNamespace {
         &self.name
     }
 
-    /// The number by which the kernel knows it: what `readlink /proc/PID/ns/net` shows.
+    /// The kernel's number for it, as in `readlink /proc/PID/ns/net`.
     pub fn inode(&self) -> Result<u64, HostError> {
         let metadata = self.file.metadata();
         metadata
@@ -73,7 +73,7 @@ impl NetworkNamespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// Runs `f` inside, on a thread of its own that ends with it. Panics of `f` go on to the caller.
+    /// Runs `f` inside, on a thread of its own. A panic of `f` reaches the caller.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, HostError> {
         on_a_thread_of_its_own(|| self.enter().map(|()| f()))
     }
@@ -106,7 +106,7 @@ impl NetworkNamespace {
         Err(refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
-    /// What `ip -json ARGS` answers inside.
+    /// The answer of `ip -json ARGS` inside.
     pub fn ip_json(&self, args: &[&str]) -> Result<serde_json::Value, HostError> {
         let refused = |message| HostError::Ip { host: self.name.clone(), batch: args.join(" "), message };
         let output = self
@@ -115,7 +115,7 @@ impl NetworkNamespace {
         if !output.status.success() {
             return Err(refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
-        // `ip` answers with nothing, and not with an empty list, when there is nothing of a kind.
+        // `ip` answers with nothing, and not with an empty list, if there are no entries.
         let text = if output.stdout.is_empty() { b"[]".as_slice() } else { &output.stdout };
         serde_json::from_slice(text).map_err(|source| refused(source.to_string()))
     }
@@ -131,7 +131,8 @@ impl NetworkNamespace {
                 other => other,
             })
             .collect();
-        // The kernel looks at the thread that opens the file, so this is the namespace's own value.
+        // The kernel uses the namespace of the thread that opens the file, so this is the namespace's own
+        // value.
         let path = Path::new("/proc/sys").join(swapped);
         self.run(|| std::fs::write(path, value))?.map_err(|source| HostError::Sysctl {
             host: self.name.clone(),
@@ -148,8 +149,7 @@ impl AsRef<NetworkNamespace> for NetworkNamespace {
     }
 }
 
-/// Runs `f` on a thread that nothing else will ever run on: one that has entered a namespace must not
-/// go back to a pool.
+/// Runs `f` on a dedicated thread: a thread that has entered a namespace must not return to a pool.
 pub(crate) fn on_a_thread_of_its_own<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(f).join() {
         Ok(value) => value,

@@ -1,4 +1,4 @@
-//! A captured packet, with the headers that tests ask about.
+//! A captured packet, with the headers that tests need.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,11 +13,11 @@ pub struct Packet {
     pub interface: usize,
     /// Whether the host sent it.
     pub direction: Direction,
-    /// To whom the frame is addressed.
+    /// The frame's destination.
     pub destination: MacAddress,
-    /// Who sent the frame.
+    /// The frame's source.
     pub source: MacAddress,
-    /// What is in it.
+    /// Its contents.
     pub payload: Payload,
     /// The whole frame.
     pub bytes: Vec<u8>,
@@ -28,17 +28,17 @@ pub struct Packet {
 pub enum Direction {
     /// To this host, to a group or to all.
     Received,
-    /// To another host's address; seen because the interface is a switch's or promiscuous.
+    /// To another host's address; captured because the interface is a switch's or promiscuous.
     Overheard,
     /// From this host.
     Sent,
 }
 
-/// An Ethernet address.
+/// A MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MacAddress(pub [u8; 6]);
 
-/// What a frame carries.
+/// The contents of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Address resolution (RFC 826) for IPv4.
@@ -54,15 +54,15 @@ pub enum Payload {
 pub struct Arp {
     /// Request or reply.
     pub operation: ArpOperation,
-    /// The Ethernet address that the message tells.
+    /// The sender's MAC address.
     pub sender_mac: MacAddress,
-    /// The IPv4 address that the message tells.
+    /// The sender's IPv4 address.
     pub sender: Ipv4Addr,
-    /// The IPv4 address that is asked for.
+    /// The requested IPv4 address.
     pub target: Ipv4Addr,
 }
 
-/// What an ARP message wants.
+/// The operation of an ARP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArpOperation {
     /// Who has the target?
@@ -73,12 +73,12 @@ pub enum ArpOperation {
     Other(u16),
 }
 
-/// The parts of an IP header, and of the header behind it, that tests ask about.
+/// The parts of an IP header, and of the header after it, that tests need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip {
-    /// Who sent it.
+    /// The source.
     pub source: IpAddr,
-    /// To whom.
+    /// The destination.
     pub destination: IpAddr,
     /// Time to live, or hop limit.
     pub hops: u8,
@@ -95,7 +95,7 @@ const ETHERTYPE_ARP: u16 = 0x0806;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 
 impl Packet {
-    /// Reads a frame; nothing if it is too short to be one.
+    /// Parses a frame; `None` if it is too short.
     pub(super) fn parse(
         at: Duration,
         interface: usize,
@@ -131,14 +131,14 @@ impl Packet {
         self.neighbour_target(135)
     }
 
-    /// The address that a neighbour advertisement (RFC 4861) tells, if this is one.
+    /// The address that a neighbour advertisement (RFC 4861) announces, if this is one.
     pub fn advertised(&self) -> Option<Ipv6Addr> {
         self.neighbour_target(136)
     }
 
     fn neighbour_target(&self, kind: u8) -> Option<Ipv6Addr> {
         let ip = self.ip().filter(|ip| ip.protocol == 58 && ip.icmp == Some((kind, 0)))?;
-        // Behind the headers of Ethernet, IPv6 and ICMPv6.
+        // After the headers of Ethernet, IPv6 and ICMPv6.
         let target = ip.source.is_ipv6().then(|| array::<16>(&self.bytes, 14 + 40 + 8)).flatten();
         target.map(Ipv6Addr::from)
     }
@@ -211,7 +211,7 @@ impl fmt::Debug for MacAddress {
 }
 
 impl fmt::Display for Packet {
-    /// One line, as a person wants to read it in the message of a failed test.
+    /// One line, for the message of a failed test.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { interface, direction, source, destination, .. } = self;
         write!(f, "#{interface} {direction:?} {source} > {destination} ")?;
@@ -236,7 +236,7 @@ impl fmt::Display for Packet {
     }
 }
 
-/// The IPv6 neighbour discovery types that tests ask for.
+/// The IPv6 neighbour discovery types that tests need.
 impl Ip {
     /// Whether this is a neighbour solicitation (RFC 4861), IPv6's counterpart of an ARP request.
     pub fn is_neighbour_solicitation(&self) -> bool {

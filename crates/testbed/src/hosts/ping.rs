@@ -1,4 +1,4 @@
-//! Echo requests (RFC 792, RFC 4443) of our own, so that a test needs no `ping`.
+//! Our own echo requests (RFC 792, RFC 4443), so that a test needs no `ping`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 use tenure_handles::{Clock, SystemClock};
 
-/// How long one request is waited for before the next is sent.
+/// How long to wait for one answer before the next request.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Sends echo requests from the calling thread's namespace until one is answered.
@@ -35,7 +35,7 @@ pub(super) fn echo(target: IpAddr, limit: Duration) -> io::Result<Duration> {
         let sent = SystemClock.now();
         match sendto(socket.as_raw_fd(), &request(target, identifier, sequence), &address, MsgFlags::empty())
         {
-            // No neighbour has answered yet, or the route is not there yet: worth another try.
+            // No neighbour answered yet, or there is no route yet: worth another try.
             Ok(_) | Err(nix::Error::EHOSTUNREACH | nix::Error::ENETUNREACH) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -61,17 +61,18 @@ fn request(target: IpAddr, identifier: u16, sequence: u16) -> [u8; 8] {
     let (id, seq) = (identifier.to_be_bytes(), sequence.to_be_bytes());
     let mut message = [kind, 0, 0, 0, id[0], id[1], seq[0], seq[1]];
     if target.is_ipv4() {
-        // For ICMPv6 the kernel does it, because the sum covers addresses that only it knows.
+        // For ICMPv6 the kernel computes it, because the sum covers addresses that only it knows.
         let sum = checksum(&message).to_be_bytes();
         message[2..4].copy_from_slice(&sum);
     }
     message
 }
 
-/// Whether this answers one of our requests up to `sequence`: on a busy machine an answer may come after the next request.
+/// Whether this answers one of our requests up to `sequence`: on a busy machine an answer may come after the
+/// next request.
 fn is_reply(target: IpAddr, packet: &[u8], identifier: u16, sequence: u16) -> bool {
     let (kind, message) = match target {
-        // An IPv4 raw socket shows the IP header too.
+        // An IPv4 raw socket also returns the IP header.
         IpAddr::V4(_) => {
             let header = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
             (0, packet.get(header..).unwrap_or_default())

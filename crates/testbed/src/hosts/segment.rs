@@ -1,4 +1,4 @@
-//! What connects hosts: a switch, or a cable between two of them.
+//! Connections between hosts: a switch, or a cable between two of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,10 +21,10 @@ pub struct Port {
 }
 
 impl Segment {
-    /// A segment that nobody is connected to.
+    /// A segment without hosts.
     pub fn new(name: &str) -> Result<Self, HostError> {
         let switch = NetworkNamespace::new(name)?;
-        // A switch neither has addresses nor takes part in what it carries.
+        // A switch has no addresses and takes no part in its traffic.
         switch.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
         switch.ip("link add bridge type bridge mcast_snooping 0 forward_delay 0\nlink set bridge up")?;
         Ok(Self { switch: Arc::new(switch), next_port: AtomicU32::new(1) })
@@ -56,7 +56,7 @@ impl Segment {
 }
 
 impl Port {
-    /// Pulls the cable: the host keeps its interface, addresses and routes, and loses its carrier.
+    /// Unplugs the cable: the host keeps its interface, addresses and routes, and loses its carrier.
     pub fn unplug(&self) -> Result<(), HostError> {
         self.switch.ip(&format!("link set dev {} down", self.name))
     }

@@ -1,4 +1,4 @@
-//! Questions that are asked all the time, and answers that tell who gave them.
+//! Continuous questions, and answers that name their sender.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,9 +12,9 @@ use tenure_handles::{Clock, SystemClock};
 use super::TrafficError;
 use crate::hosts::{Ip, NetworkNamespace, Packet};
 
-/// How long a thread waits for a packet before it looks whether it shall end.
+/// How long a thread waits for a packet before it checks whether to end.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long an address is waited for that is not there yet.
+/// How long to wait for an address that does not exist yet.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Answers every question with its own name, until it is dropped.
@@ -43,14 +43,14 @@ struct Asked {
 pub struct Question {
     /// When it was asked, as [`Clock::elapsed`] counts.
     pub at: Duration,
-    /// In the order in which they came.
+    /// In the order of arrival.
     pub answers: Vec<Answer>,
 }
 
 /// An answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Who gave it.
+    /// The name of the answerer.
     pub by: String,
     /// When it came, as [`Clock::elapsed`] counts.
     pub at: Duration,
@@ -74,7 +74,7 @@ impl Answerer {
                     return;
                 }
                 let answer = [buffer.get(..length).unwrap_or_default(), name.as_bytes()].concat();
-                // One who cannot be reached asks again.
+                // A client that cannot be reached asks again.
                 let _ = socket.send_to(&answer, from);
             }
         });
@@ -106,7 +106,7 @@ impl Asker {
         let speaker = thread::Builder::new().name(format!("ask {target}")).spawn(move || {
             while !stopped.load(Ordering::SeqCst) {
                 let number = sent.ask();
-                // Nobody there yet is nobody who answers.
+                // A missing answerer counts as no answer.
                 let _ = sending.send_to(&number.to_be_bytes(), target);
                 thread::sleep(every);
             }
@@ -165,7 +165,7 @@ impl Asker {
         self.asked.questions.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Ends it, a moment after the last question, and returns all of them.
+    /// Ends it, a moment after the last question, and returns all questions.
     pub fn stop(mut self) -> Vec<Question> {
         self.end();
         std::mem::take(&mut *self.asked.questions.lock().unwrap_or_else(PoisonError::into_inner))
@@ -222,7 +222,7 @@ fn bound(namespace: &NetworkNamespace, address: SocketAddr) -> Result<UdpSocket,
         let began = SystemClock.elapsed();
         let socket = loop {
             match UdpSocket::bind(address) {
-                // An IPv6 address is usable a moment after it was given to an interface.
+                // An IPv6 address is usable a moment after it was assigned to an interface.
                 Err(error)
                     if error.kind() == io::ErrorKind::AddrNotAvailable
                         && SystemClock.elapsed().saturating_sub(began) < PATIENCE =>

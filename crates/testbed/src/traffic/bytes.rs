@@ -1,30 +1,30 @@
-//! An endless row of bytes that both ends of a connection know.
+//! An endless sequence of bytes that both ends of a connection know.
 
 use std::fmt;
 
-/// The bytes of one direction, from the first that was not used yet.
+/// The bytes of one direction, from the first unused one.
 ///
-/// Each byte depends on its place, and the row does not repeat itself: bytes that are missing, doubled or out of order are
-/// therefore as strange as changed ones.
+/// Each byte depends on its position, and the sequence does not repeat: missing, duplicate or reordered bytes
+/// are therefore as wrong as changed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes {
     seed: u64,
     place: u64,
 }
 
-/// A byte that is not the one that belongs there.
+/// An unexpected byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strange {
-    /// Where, counted from the first byte of the connection.
+    /// Its position, from the first byte of the connection.
     pub place: u64,
-    /// The byte that belongs there.
+    /// The expected byte.
     pub expected: u8,
-    /// The byte that is there.
+    /// The actual byte.
     pub found: u8,
 }
 
 impl Bytes {
-    /// The row of this seed, from its start.
+    /// The sequence of this seed, from its start.
     pub fn new(seed: u64) -> Self {
         Self { seed, place: 0 }
     }
@@ -39,12 +39,12 @@ impl Bytes {
         (self.place..).take(count).map(|place| self.at(place)).collect()
     }
 
-    /// Uses that many.
+    /// Uses this many.
     pub fn advance(&mut self, count: usize) {
         self.place += count as u64;
     }
 
-    /// Uses as many bytes as there are here, which must be the same.
+    /// Uses as many bytes as there are here, which must be equal.
     pub fn expect(&mut self, found: &[u8]) -> Result<(), Strange> {
         for (place, found) in (self.place..).zip(found) {
             let expected = self.at(place);

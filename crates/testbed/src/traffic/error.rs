@@ -1,4 +1,4 @@
-//! What can go wrong with traffic.
+//! Errors of traffic.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use super::Strange;
 use crate::hosts::HostError;
 
-/// An act that failed, and why.
+/// A failed operation, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
     /// The kernel refused something.
     #[error("{act} of {with}: {source}")]
     Refused {
-        /// What was attempted, as a noun phrase.
+        /// The operation, as a noun phrase.
         act: &'static str,
         /// The connection or the socket.
         with: String,
@@ -27,12 +27,12 @@ pub enum TrafficError {
         /// The kernel's number of the state.
         state: u8,
     },
-    /// Bytes that are not those that were sent.
+    /// The bytes are not those that were sent.
     #[error("from {peer}: {strange}")]
     Strange {
         /// The other end.
         peer: SocketAddr,
-        /// Which byte, and what it is.
+        /// Which byte, and its value.
         strange: Strange,
     },
     /// The connection ended too early.
@@ -40,7 +40,7 @@ pub enum TrafficError {
     Ended {
         /// The other end.
         peer: SocketAddr,
-        /// How many bytes had come.
+        /// How many bytes had arrived.
         received: u64,
     },
     /// The thread that talks has panicked.

@@ -1,7 +1,8 @@
-//! A TCP connection that stops in one namespace and goes on in another, without its other end knowing.
+//! A TCP connection that stops in one namespace and continues in another, without the other end noticing.
 //!
-//! The steps are those of CRIU. What it does with a netfilter rule (nothing may come in while the connection is read or
-//! written), a filter on the socket does here: it is in force with one call, for this connection alone, and goes with it.
+//! The steps are those of CRIU. CRIU uses a netfilter rule (nothing may come in while the connection is read
+//! or written); here a filter on the socket does that: one call enables it, for this connection alone, and it
+//! disappears with the connection.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,18 +23,18 @@ use super::repair::{
 };
 use crate::hosts::NetworkNamespace;
 
-/// A connection that has stopped: it takes nothing in any more.
+/// A stopped connection: it accepts no more input.
 ///
-/// It stays where it is for as long as this is held, and keeps silent, like a machine that was paused. When this is dropped,
-/// the connection is closed without a word to the other end; packets that arrive for it after that are answered with a
-/// reset, so this is held until none arrive.
+/// It stays where it is as long as this is held, and is silent, like a paused machine. When this is dropped,
+/// the connection is closed without notifying the other end; packets that arrive for it after that are
+/// answered with a reset, so hold this until none arrive.
 #[derive(Debug)]
 pub struct Frozen {
     image: Image,
     _source: TcpStream,
 }
 
-/// All that is to be known of a connection to let it go on.
+/// Everything that is needed to continue a connection.
 #[derive(Clone, Debug)]
 pub struct Image {
     local: SocketAddr,
@@ -47,11 +48,11 @@ pub struct Image {
     selective_acknowledgements: bool,
     timestamps: Option<u32>,
     windows: [u32; 5],
-    /// Of the receive and the send buffer, as the kernel counts them.
+    /// The sizes of the receive and the send buffer, as the kernel counts them.
     buffers: [usize; 2],
 }
 
-/// Bytes that are on their way inside the kernel.
+/// Bytes in transit inside the kernel.
 #[derive(Clone, Debug)]
 struct Queue {
     /// The number of the first byte.
@@ -60,13 +61,13 @@ struct Queue {
 }
 
 impl Frozen {
-    /// Stops a connection and reads what it is. Nobody else may use it any more.
+    /// Stops a connection and reads its state. Nobody else may use it any more.
     pub fn freeze(stream: TcpStream) -> Result<Self, TrafficError> {
         let peer =
             stream.peer_addr().map_err(TrafficError::refused("asking for the other end", "a connection"))?;
         let local = stream.local_addr().map_err(TrafficError::refused("asking for the address", peer))?;
         let fail = TrafficError::refused::<nix::Error>;
-        // First nothing may come in: what would be acknowledged after the queues were read would be lost.
+        // First nothing may come in: bytes that were acknowledged after the queues were read would be lost.
         shut(&stream).map_err(fail("shutting the way in", peer))?;
         setsockopt(&stream, TcpRepair, &ON).map_err(fail("starting the repair", peer))?;
         let info = Info::new(getsockopt(&stream, RawInfo).map_err(fail("asking for the state", peer))?);
@@ -86,7 +87,7 @@ impl Frozen {
             receive: receive.map_err(fail("reading the receive queue", peer))?,
             send: send.map_err(fail("reading the send queue", peer))?,
             unsent: info.unsent(),
-            // In repair mode this is what was agreed about, and not what fits now.
+            // In repair mode this is the negotiated value, and not what fits now.
             maximum_segment: getsockopt(&stream, TcpMaxSeg)
                 .map_err(fail("reading the segment size", peer))?,
             window_scales: info.window_scales(),
@@ -98,14 +99,14 @@ impl Frozen {
         Ok(Self { image, _source: stream })
     }
 
-    /// What it is.
+    /// Its state.
     pub fn image(&self) -> &Image {
         &self.image
     }
 }
 
 impl Image {
-    /// How many bytes came and were not read yet, and how many were written and not acknowledged.
+    /// How many bytes arrived and were not read yet, and how many were written and not acknowledged.
     pub fn queued(&self) -> (usize, usize) {
         (self.receive.bytes.len(), self.send.bytes.len())
     }
@@ -115,9 +116,9 @@ impl Image {
         self.unsent
     }
 
-    /// Lets the connection go on in a namespace that has its address.
+    /// Continues the connection in a namespace that has its address.
     pub fn thaw(&self, namespace: &NetworkNamespace) -> Result<TcpStream, TrafficError> {
-        // A socket belongs to the namespace in which it was made, whichever thread uses it.
+        // A socket belongs to the namespace in which it was created, whichever thread uses it.
         namespace.run(|| self.thaw_here())?
     }
 
@@ -127,22 +128,22 @@ impl Image {
         let family = if peer.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let made = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, SockProtocol::Tcp);
         let made = made.map_err(fail("making the socket", peer))?;
-        // Nothing may come in before everything is in its place.
+        // Nothing may come in before everything is restored.
         shut(&made).map_err(fail("shutting the way in", peer))?;
         // In repair mode before anything else: from here on it sends nothing.
         setsockopt(&made, TcpRepair, &ON).map_err(fail("starting the repair", peer))?;
-        // The queues may need more room than they had: they are packed in another way.
+        // The queues may need more room than before: they are packed differently.
         let [receive, send] = self.buffers;
         setsockopt(&made, RcvBufForce, &receive).map_err(fail("setting the receive buffer", peer))?;
         setsockopt(&made, SndBufForce, &send).map_err(fail("setting the send buffer", peer))?;
-        // Numbers can only be chosen before there is a connection.
+        // Sequence numbers can only be chosen before there is a connection.
         self.receive.choose_first(&made, RECEIVE_QUEUE).map_err(fail("numbering the receive queue", peer))?;
         self.send.choose_first(&made, SEND_QUEUE).map_err(fail("numbering the send queue", peer))?;
         // Somebody may listen on the same port here.
         setsockopt(&made, ReuseAddr, &true).map_err(fail("sharing the port", peer))?;
         bind(made.as_raw_fd(), &SockaddrStorage::from(self.local))
             .map_err(fail("taking the address", peer))?;
-        // Established at once, and without a packet.
+        // Established at once, without a packet.
         connect(made.as_raw_fd(), &SockaddrStorage::from(peer)).map_err(fail("connecting", peer))?;
         self.agree(&made).map_err(fail("setting what was agreed about", peer))?;
         let stream = TcpStream::from(made);
@@ -166,7 +167,7 @@ impl Image {
         }
         if let Some(clock) = self.timestamps {
             setsockopt(socket, AgreedOption, &[TIMESTAMPS, 0])?;
-            // Another host's clock shows something else; the other end throws away what seems to be older than it knows.
+            // Another host's clock differs; the other end drops segments that seem older than the last one.
             setsockopt(socket, TimestampClock, &clock)?;
         }
         Ok(())
@@ -179,12 +180,12 @@ impl Image {
         write_parts(stream, &self.send.bytes[..self.sent()])
     }
 
-    /// What was never sent is written like anything else: the kernel decides when it goes.
+    /// Bytes that were never sent are written normally: the kernel decides when to send them.
     fn write_unsent(&self, stream: &TcpStream) -> io::Result<()> {
         write_parts(stream, &self.send.bytes[self.sent()..])
     }
 
-    /// How many bytes of the send queue the other end may have already.
+    /// How many bytes of the send queue the other end may already have.
     fn sent(&self) -> usize {
         self.send.bytes.len().saturating_sub(self.unsent)
     }
@@ -194,7 +195,7 @@ impl Queue {
     fn read(stream: &TcpStream, queue: u32, buffer: usize) -> nix::Result<Self> {
         setsockopt(stream, RepairQueue, &queue)?;
         let behind = getsockopt(stream, QueueSequence)?;
-        // A queue is never larger than its buffer, which also counts what surrounds the bytes.
+        // A queue is never larger than its buffer, which also counts overhead.
         let mut bytes = vec![0; 2 * buffer];
         let length = match recv(stream.as_raw_fd(), &mut bytes, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
             Err(nix::Error::EAGAIN) => 0,
@@ -212,12 +213,12 @@ impl Queue {
     }
 }
 
-/// In parts for which the kernel finds memory in one piece.
+/// Writes in parts for which the kernel finds contiguous memory.
 fn write_parts(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
     bytes.chunks(16 << 10).try_for_each(|part| stream.write_all(part))
 }
 
-/// Lets no packet reach this socket any more.
+/// Stops all packets from reaching this socket.
 fn shut(socket: &impl std::os::fd::AsFd) -> nix::Result<()> {
     // BPF_RET | BPF_K: keep no byte of it.
     let mut nothing = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }];

@@ -1,11 +1,11 @@
 //! Traffic that shows what happens to an address while it moves from one host to another.
 //!
-//! - A [`Talker`] is one end of a TCP connection whose bytes are all known beforehand, so that one which is lost, changed or
-//!   doubled is noticed, and noticed where.
-//! - A [`Frozen`] connection is taken out of one namespace and goes on in another one, as it does when a container or a
-//!   virtual machine is moved.
-//! - An [`Answerer`] answers questions in its own name, and an [`Asker`] asks all the time: who was reached when, and for how
-//!   long nobody was.
+//! - A [`Talker`] is one end of a TCP connection whose bytes are all known in advance, so that a lost,
+//!   changed or duplicate byte is detected, with its position.
+//! - A [`Frozen`] connection is taken out of one namespace and continues in another one, as when a container
+//!   or a virtual machine is moved.
+//! - An [`Answerer`] answers questions with its own name, and an [`Asker`] asks continuously: they show who
+//!   was reached when, and for how long nobody was.
 
 mod asking;
 mod bytes;

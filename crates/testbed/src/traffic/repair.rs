@@ -1,29 +1,29 @@
-//! The socket options of TCP's repair mode, as `linux/tcp.h` has them.
+//! The socket options of TCP's repair mode, as in `linux/tcp.h`.
 //!
-//! In repair mode a socket is only a record that is read and written: to connect or to close it sends nothing, and what is
-//! written goes into a queue as if it had been sent or received before.
+//! In repair mode a socket is only a record that is read and written: connecting or closing it sends nothing,
+//! and written bytes go into a queue as if they had been sent or received before.
 
 use nix::libc;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
 /// A socket in repair mode.
 pub(super) const ON: u32 = 1;
-/// An ordinary socket; on the way to it the kernel asks the other end for its window.
+/// An ordinary socket; when it becomes one, the kernel asks the other end for its window.
 pub(super) const OFF: u32 = 0;
 
-/// The queue of what came and was not read yet.
+/// The queue of bytes that arrived and were not read yet.
 pub(super) const RECEIVE_QUEUE: u32 = 1;
-/// The queue of what was written and is not acknowledged yet.
+/// The queue of bytes that were written and are not acknowledged yet.
 pub(super) const SEND_QUEUE: u32 = 2;
 
-/// What both ends agreed about when they connected, by the numbers of RFC 9293, 7323 and 2018.
+/// The options that both ends negotiated when they connected, by the numbers of RFC 9293, 7323 and 2018.
 pub(super) const MAXIMUM_SEGMENT: u32 = 2;
 pub(super) const WINDOW_SCALE: u32 = 3;
 pub(super) const SELECTIVE_ACKNOWLEDGEMENT: u32 = 4;
 pub(super) const TIMESTAMPS: u32 = 8;
 
 sockopt_impl!(
-    /// Which queue is meant by [`QueueSequence`], by reading with `MSG_PEEK` and by writing.
+    /// The queue for [`QueueSequence`], for reading with `MSG_PEEK` and for writing.
     RepairQueue,
     SetOnly,
     libc::IPPROTO_TCP,
@@ -31,7 +31,8 @@ sockopt_impl!(
     u32
 );
 sockopt_impl!(
-    /// Read: the number of the byte behind the queue. Written, before the socket is connected: of the first in it.
+    /// Read: the number of the byte after the queue. Written, before the socket is connected: the number of
+    /// its first byte.
     QueueSequence,
     Both,
     libc::IPPROTO_TCP,
@@ -39,7 +40,7 @@ sockopt_impl!(
     u32
 );
 sockopt_impl!(
-    /// One of the options that were agreed about: its number and its value.
+    /// One of the negotiated options: its number and its value.
     AgreedOption,
     SetOnly,
     libc::IPPROTO_TCP,
@@ -55,7 +56,7 @@ sockopt_impl!(
     [u32; 5]
 );
 sockopt_impl!(
-    /// What the connection's own clock shows. Its lowest bit says whether it counts microseconds.
+    /// The connection's own clock. Its lowest bit says whether it counts microseconds.
     TimestampClock,
     Both,
     libc::IPPROTO_TCP,
@@ -63,7 +64,7 @@ sockopt_impl!(
     u32
 );
 sockopt_impl!(
-    /// `struct tcp_info` as far as [`Info`] reads it.
+    /// The part of `struct tcp_info` that [`Info`] reads.
     RawInfo,
     GetOnly,
     libc::IPPROTO_TCP,
@@ -79,7 +80,7 @@ sockopt_impl!(
     libc::sock_fprog
 );
 sockopt_impl!(
-    /// Takes it away again; the value does not matter.
+    /// Removes it again; the value does not matter.
     DetachFilter,
     SetOnly,
     libc::SOL_SOCKET,
@@ -87,7 +88,7 @@ sockopt_impl!(
     u32
 );
 
-/// What else must be known of a connection.
+/// Further state of a connection.
 pub(super) struct Info([u8; 152]);
 
 impl Info {

@@ -1,4 +1,4 @@
-//! One end of a connection that says what the other end expects, and expects what the other end says.
+//! One end of a connection that sends what the other end expects, and expects what the other end sends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use tenure_handles::{Clock, SystemClock};
 use super::{Bytes, Frozen, TrafficError};
 use crate::hosts::NetworkNamespace;
 
-/// One end of a connection, at rest.
+/// One end of a connection, idle.
 #[derive(Debug)]
 pub struct Talker {
     stream: TcpStream,
@@ -22,22 +22,23 @@ pub struct Talker {
     pace: Pace,
     says: Bytes,
     hears: Bytes,
-    /// The longest time between two moments at which something was heard, at this end and while it talked.
+    /// The longest time between two moments at which something was received, at this end and while it was
+    /// active.
     pub longest_silence: Duration,
-    /// How many bytes had come before it was thawed.
+    /// How many bytes had arrived before it was thawed.
     came_before: u64,
 }
 
-/// How much is said how often.
+/// How much is sent, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// So many bytes at once, at most.
+    /// The most bytes at once.
     pub bytes: usize,
-    /// And then a rest.
+    /// The pause afterwards.
     pub rest: Duration,
 }
 
-/// One end of a connection that talks, on a thread of its own.
+/// One end of an active connection, on a thread of its own.
 #[derive(Debug)]
 pub struct Talking {
     peer: SocketAddr,
@@ -47,14 +48,14 @@ pub struct Talking {
 }
 
 impl Pace {
-    /// As much as a small machine carries without being busy with nothing else: queues are never empty for long.
+    /// As much as a small machine carries beside other work: queues are never empty for long.
     pub const STREAM: Self = Self { bytes: 32 << 10, rest: Duration::from_millis(2) };
-    /// A short message now and then: one that is late shows how long the way was interrupted.
+    /// A short message from time to time: a late one shows how long the connection was interrupted.
     pub const TICKS: Self = Self { bytes: 64, rest: Duration::from_millis(5) };
 }
 
 impl Talker {
-    /// Connects a namespace to an address of another one; the talker of the one that listens is the second.
+    /// Connects a namespace to an address of another one; the second talker is the one that listens.
     pub fn connected(
         client: &NetworkNamespace,
         server: &NetworkNamespace,
@@ -77,7 +78,7 @@ impl Talker {
         Ok(Self { stream, peer, pace, says, hears, longest_silence: Duration::ZERO, came_before: 0 })
     }
 
-    /// Talks until it is stopped.
+    /// Sends and receives until it is stopped.
     pub fn start(mut self) -> Result<Talking, TrafficError> {
         let (peer, stop) = (self.peer, Arc::new(AtomicBool::new(false)));
         let first_heard = Arc::new(OnceLock::new());
@@ -90,25 +91,26 @@ impl Talker {
         Ok(Talking { peer, stop, first_heard, thread })
     }
 
-    /// Stops the connection where it is, to be thawed elsewhere. This end does not talk until then.
+    /// Stops the connection where it is, to be thawed elsewhere. This end is inactive until then.
     pub fn freeze(&self) -> Result<Frozen, TrafficError> {
         let stream = self.stream.try_clone();
         Frozen::freeze(stream.map_err(TrafficError::refused("sharing the connection", self.peer))?)
     }
 
-    /// Goes on with a connection of its own that was frozen, in a namespace that has its address.
+    /// Continues its own frozen connection, in a namespace that has its address.
     pub fn thaw(&mut self, frozen: &Frozen, namespace: &NetworkNamespace) -> Result<(), TrafficError> {
         self.stream = frozen.image().thaw(namespace)?;
         self.came_before = self.hears.place() + frozen.image().queued().0 as u64;
         Ok(())
     }
 
-    /// How many bytes it has said and heard.
+    /// How many bytes it has sent and received.
     pub fn counts(&self) -> (u64, u64) {
         (self.says.place(), self.hears.place())
     }
 
-    /// Both ends stop to say anything new, and hear what was said until then: all of it, and nothing else.
+    /// Both ends stop sending anything new, and receive what was sent until then: all of it, and nothing
+    /// else.
     pub fn finish(mut one: Self, mut other: Self, within: Duration) -> Result<(), TrafficError> {
         let said = [one.says.place(), other.says.place()];
         for end in [&one, &other] {
@@ -144,7 +146,7 @@ impl Talker {
             }
             let mut ready = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
             let rest = u8::try_from(self.pace.rest.as_millis()).unwrap_or(u8::MAX);
-            // Interrupted or not, it is looked at again.
+            // Interrupted or not, it is checked again.
             let _ = poll(&mut ready, PollTimeout::from(rest));
         }
         Ok(())
@@ -159,7 +161,7 @@ impl Talker {
         Ok(())
     }
 
-    /// Whether anything was heard.
+    /// Whether anything was received.
     fn hear(&mut self) -> Result<bool, TrafficError> {
         let mut buffer = [0; 16 << 10];
         match self.stream.read(&mut buffer) {
@@ -190,8 +192,8 @@ impl Talker {
 }
 
 impl Talking {
-    /// When something was heard first since it began to talk, as [`Clock::elapsed`] counts; waits for it so long, at most. What
-    /// had come before it was thawed does not count.
+    /// When something was received first since it became active, as [`Clock::elapsed`] counts; waits at most
+    /// this long. Bytes that had arrived before it was thawed do not count.
     pub fn first_heard(&self, within: Duration) -> Option<Duration> {
         let began = SystemClock.elapsed();
         while self.first_heard.get().is_none() && SystemClock.elapsed().saturating_sub(began) < within {
@@ -200,7 +202,7 @@ impl Talking {
         self.first_heard.get().copied()
     }
 
-    /// Ends it between two words; an error if something was wrong.
+    /// Ends it between two messages; an error if something was wrong.
     pub fn stop(self) -> Result<Talker, TrafficError> {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.join().unwrap_or(Err(TrafficError::Panicked(self.peer)))

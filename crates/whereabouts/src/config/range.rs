@@ -154,7 +154,7 @@ fn picked(keys: &Keys<'_>, range: &Range) -> Result<Vec<Address>, Refusal> {
             return Ok(address);
         }
         let accepted = format!("an address from {} to {} that is not excluded", range.first(), range.last());
-        Err(Refusal::new(&path, &text, "the range does not hand it out", &accepted))
+        Err(Refusal::new(&path, &text, "the range does not assign it", &accepted))
     };
     keys.texts("pick_addresses")?.into_iter().map(entry).collect()
 }

@@ -101,7 +101,7 @@ pub(super) fn notice_overlaps(statics: &[StaticAddress], ranges: &[RangeConfig],
     for (place, fixed) in statics.iter().enumerate() {
         if let Some(range) = ranges.iter().find(|range| range.range.contains(fixed.address)) {
             let note = format!(
-                "{} may be handed out of {} as well: put it into exclude",
+                "{} may be assigned from {} as well: put it into exclude",
                 fixed.address,
                 range.cidr()
             );

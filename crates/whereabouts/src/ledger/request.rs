@@ -109,7 +109,7 @@ pub enum LedgerRefusal {
     },
     /// The range was divided into slices.
     #[error(
-        "{pool} hands out nothing any more: its range is cut into slices of nodes; accepted is a configuration with \
+        "{pool} assigns nothing any more: its range is cut into slices of nodes; accepted is a configuration with \
          node_slice_size"
     )]
     Sliced {
@@ -118,7 +118,7 @@ pub enum LedgerRefusal {
     },
     /// The range or one that it overlaps was divided into slices; the rest of either cannot be told apart.
     #[error(
-        "{pool} hands out nothing: its range {range}, or {other} of the same network, which it overlaps (IPPool {by}), is \
+        "{pool} assigns nothing: its range {range}, or {other} of the same network, which it overlaps (IPPool {by}), is \
          cut into slices of nodes; accepted is the configuration with node_slice_size, a range that overlaps nothing that \
          is cut, or another network_name"
     )]

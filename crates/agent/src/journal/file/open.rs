@@ -29,7 +29,7 @@ pub enum Note {
     },
     /// There is none, although an agent ran since the machine booted.
     #[error("there is no journal {}, and an agent ran since this machine was booted: addresses of this node's blocks are \
-             handed out again only when namespaces, pods and the runtime were asked who uses them", .path.display())]
+             assigned again only after namespaces, pods and the runtime were asked who uses them", .path.display())]
     Missing {
         /// Where it would be.
         path: PathBuf,

@@ -1,7 +1,7 @@
 //! A slice's object says that the slice is this node's before anything is assigned from it, and until the node gives it up.
 //!
 //! ```text
-//!    heard that it is given ─▶ its object says `owned` ─▶ a live look: it is still given ─▶ the node is told
+//!    a pool assigns it ─▶ its object says `owned` ─▶ a live read: it is still assigned ─▶ the node is told
 //! ```
 //!
 //! The controller opens the whole range again only after it looked for pools and then for such objects. If the pool is deleted

@@ -1,7 +1,7 @@
 //! Which slices are this node's.
 //!
-//! A slice that is withdrawn is told at once, in the order in which things are heard. One that is given is told when what
-//! must be known of it was read; if it was withdrawn meanwhile, not at all.
+//! The node learns of a withdrawn slice at once, in the order of the events. It learns of a new one after
+//! everything that it needs was read, or not at all if the slice was withdrawn meanwhile.
 
 use std::sync::Arc;
 

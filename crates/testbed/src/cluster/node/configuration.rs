@@ -1,4 +1,4 @@
-//! The configuration files of a node's programs, and where they are on it.
+//! The configuration files of a node's programs, and their paths on it.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -14,11 +14,11 @@ pub(super) const KUBELET_ACCESS: &str = "/etc/kubernetes/kubelet.kubeconfig";
 pub(super) const KUBE_PROXY: &str = "/etc/kubernetes/kube-proxy.json";
 pub(super) const KUBE_PROXY_ACCESS: &str = "/etc/kubernetes/kube-proxy.kubeconfig";
 
-/// containerd 2, with nothing but what a kubelet needs.
+/// containerd 2, with only what a kubelet needs.
 pub(super) fn containerd(runc: &Path) -> String {
     let (pause, runc) = (json!(images::PAUSE), json!(runc));
-    // `opt` would make a directory on the machine. Without CAP_SYS_RESOURCE a process can be made a likelier victim
-    // of memory shortage, but never a less likely one: hence `restrict_oom_score_adj`.
+    // `opt` would create a directory on the machine. Without CAP_SYS_RESOURCE a process can raise its OOM
+    // score, but never lower it: hence `restrict_oom_score_adj`.
     format!(
         r#"version = 3
 disabled_plugins = [
@@ -51,7 +51,7 @@ SystemdCgroup = false
     )
 }
 
-/// The kubelet. Its client is the API server, and nobody else.
+/// The kubelet. Only the API server is its client.
 pub(super) fn kubelet(address: Ipv4Addr, cgroup: &str) -> String {
     let configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -68,18 +68,18 @@ pub(super) fn kubelet(address: Ipv4Addr, cgroup: &str) -> String {
         "cgroupRoot": cgroup,
         "failCgroupV1": false,
         "failSwapOn": false,
-        // The machine's memory and disk are not the node's to worry about.
+        // The machine's memory and disk do not concern the node.
         "evictionHard": {
             "memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%",
             "nodefs.inodesFree": "1%", "imagefs.inodesFree": "1%",
         },
         "imageGCHighThresholdPercent": 100,
-        // Kernel settings are shadowed by files with the values it wants; it must not set the machine's.
+        // Files with the values it expects shadow the kernel settings; it must not set the machine's.
         "protectKernelDefaults": true,
         "oomScoreAdj": 0,
         "resolvConf": "",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
-        // Tests wait for what it does.
+        // Tests wait for its work.
         "syncFrequency": "10s",
         "logging": {"verbosity": 2},
     });

@@ -1,4 +1,4 @@
-//! What can happen to a node: its parts stop, its cable is pulled, its power is cut.
+//! Faults of a node: its parts stop, its cable is unplugged, its power is cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ impl Node {
         self.process(part).filter(|process| process.try_wait().is_none()).map(|process| process.id())
     }
 
-    /// Asks a part to end (SIGTERM) and waits until it has; kills it when it takes longer than ten seconds.
+    /// Asks a part to end (SIGTERM) and waits until it has; kills it after ten seconds.
     pub async fn stop(&self, part: NodePart) -> Result<(), ClusterError> {
         let stop = |process: Arc<HostChild>| {
             process.signal(Signal::SIGTERM)?;
-            // A paused one would not see that it is asked to end.
+            // A paused one would not notice the request.
             process.signal(Signal::SIGCONT)?;
             match process.wait_for(GRACE) {
                 Some(_) => Ok(()),
@@ -37,7 +37,7 @@ impl Node {
         self.end(part, |process| process.kill().map(drop)).await
     }
 
-    /// Starts a part; nothing happens if it runs.
+    /// Starts a part; does nothing if it runs.
     pub fn start(&self, part: NodePart) -> Result<(), ClusterError> {
         if self.process_id(part).is_some() { Ok(()) } else { self.launch(part) }
     }
@@ -53,12 +53,12 @@ impl Node {
         self.signal(part, Signal::SIGSTOP)
     }
 
-    /// Lets a suspended part go on (SIGCONT).
+    /// Resumes a suspended part (SIGCONT).
     pub fn resume(&self, part: NodePart) -> Result<(), ClusterError> {
         self.signal(part, Signal::SIGCONT)
     }
 
-    /// Pulls the node's cable: it keeps its addresses and routes, and reaches nobody.
+    /// Unplugs the node's cable: it keeps its addresses and routes, and reaches nobody.
     pub fn unplug(&self) -> Result<(), ClusterError> {
         Ok(self.port.unplug()?)
     }
@@ -68,7 +68,8 @@ impl Node {
         Ok(self.port.plug()?)
     }
 
-    /// Cuts the node's power: every process ends at once, and what is in `/run` is lost. Its disk stays.
+    /// Cuts the node's power: every process ends at once, and the contents of `/run` are lost. Its disk
+    /// stays.
     pub fn power_off(&self) -> Result<(), ClusterError> {
         self.host.end_processes();
         self.cgroups.clear()

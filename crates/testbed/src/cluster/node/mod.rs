@@ -39,7 +39,7 @@ const OWN_DIRECTORIES: [&str; 8] = [
     "/var/lib/tenure",
 ];
 
-/// Kernel settings that the kubelet insists on and that hold for the whole machine.
+/// Machine-wide kernel settings that the kubelet requires.
 const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("vm.overcommit_memory", "1"),
     ("vm.panic_on_oom", "0"),
@@ -56,7 +56,7 @@ const PLUGINS: [Program; 5] =
 /// A part of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodePart {
-    /// containerd. Pods go on running without it.
+    /// containerd. Pods run without it.
     Containerd,
     /// The kubelet.
     Kubelet,
@@ -91,7 +91,7 @@ pub struct Node {
     binaries: Binaries,
     logs: PathBuf,
     parts: [Mutex<Option<Arc<HostChild>>>; NodePart::ALL.len()],
-    /// Where in containerd's log the words of the one that runs begin.
+    /// Where in containerd's log the lines of the running one begin.
     containerd_log_from: AtomicU64,
     port: Port,
     /// Before the cgroups, which cannot be removed while something runs in them.
@@ -99,7 +99,7 @@ pub struct Node {
     cgroups: Cgroups,
 }
 
-/// What a node is made of, decided by its cluster.
+/// The plan of a node, decided by its cluster.
 pub(super) struct Plan<'a> {
     pub(super) index: u8,
     pub(super) network: &'a Network,
@@ -110,7 +110,7 @@ pub(super) struct Plan<'a> {
     pub(super) logs: &'a Path,
 }
 
-/// What a node's programs need of the control plane.
+/// What a node's programs need from the control plane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credentials<'a> {
     pub(super) authority: &'a Path,
@@ -178,7 +178,7 @@ impl Node {
         self.launch(NodePart::KubeProxy)
     }
 
-    /// The node's name, in the API too.
+    /// The node's name, also in the API.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -203,12 +203,12 @@ impl Node {
         self.host.command(program).env("PATH", self.search_path())
     }
 
-    /// Where the test finds a file of the node: `path` as programs on the node see it.
+    /// The path for the test of a file of the node; `path` is the one on the node.
     pub fn path(&self, path: impl AsRef<Path>) -> Result<PathBuf, ClusterError> {
         Ok(self.host.path(path)?)
     }
 
-    /// Writes a file on the node; makes its directory if it is missing.
+    /// Writes a file on the node; creates its directory if it is missing.
     pub fn write(&self, path: &str, text: &str) -> Result<(), ClusterError> {
         let path = self.path(path)?;
         if let Some(parent) = path.parent() {
@@ -242,7 +242,7 @@ impl Node {
                 let length = stdout.metadata().map_err(file_error("reading", &log))?.len();
                 self.containerd_log_from.store(length, Ordering::Relaxed);
             }
-            // A kubelet that finds containerd without its services ends, and nobody here starts it again.
+            // A kubelet that finds containerd without its services ends, and nobody here restarts it.
             NodePart::Kubelet if self.process_id(NodePart::Containerd).is_some() => {
                 self.await_containerd()?;
             }
@@ -261,8 +261,8 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until containerd has said that all its services are there. That its socket accepts is not enough: it does
-    /// before they are, and refuses calls.
+    /// Waits until containerd has logged that all its services run. An accepting socket is not enough: it
+    /// accepts earlier, and refuses calls.
     pub fn await_containerd(&self) -> Result<(), ClusterError> {
         let log = self.log(NodePart::Containerd);
         let start = SystemClock.now();
@@ -291,7 +291,7 @@ impl Node {
         Err(ClusterError::Ended { part, node: self.name.clone(), how: how.to_string(), log, end })
     }
 
-    /// The reference plugins, as copies: what the test installs beside or over them stays on the node.
+    /// Copies the reference plugins: what the test installs beside or over them stays on the node.
     fn install_plugins(&self) -> Result<(), ClusterError> {
         let directory = self.path("/opt/cni/bin")?;
         fs::create_dir_all(&directory).map_err(file_error("making", &directory))?;
@@ -302,7 +302,7 @@ impl Node {
         Ok(())
     }
 
-    /// Where the node's programs find each other: containerd its shim, kube-proxy nft.
+    /// The search path of the node's programs: containerd needs its shim, kube-proxy nft.
     fn search_path(&self) -> OsString {
         let mut path = OsString::new();
         for program in [Program::ContainerdShim, Program::Runc, Program::Nft] {
