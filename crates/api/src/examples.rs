@@ -4,6 +4,8 @@
 //! The table is `fixtures/rules.yaml`. The tests of this crate compare it with the rules themselves; the
 //! suites that start servers compare it with those.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -46,9 +48,9 @@ impl Example {
         let mut examples: Vec<Self> = serde_saphyr::from_str(RULES).map_err(Box::new)?;
         for (number, example) in examples.iter_mut().enumerate() {
             let definition = example.definition()?;
-            complete(&mut example.object, &definition, number);
+            complete(&mut example.object, definition, number);
             if let Some(old) = &mut example.old {
-                complete(old, &definition, number);
+                complete(old, definition, number);
             }
         }
         Ok(examples)
@@ -60,9 +62,10 @@ impl Example {
     }
 
     /// The definition of its kind.
-    pub fn definition(&self) -> Result<CustomResourceDefinition, ExampleError> {
-        crate::crds()
-            .into_iter()
+    pub fn definition(&self) -> Result<&'static CustomResourceDefinition, ExampleError> {
+        static DEFINITIONS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(crate::crds);
+        DEFINITIONS
+            .iter()
             .find(|crd| crd.spec.names.kind == self.kind)
             .ok_or_else(|| ExampleError::Kind { example: self.name.clone(), kind: self.kind.clone() })
     }

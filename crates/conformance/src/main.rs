@@ -13,13 +13,20 @@ mod decisions;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use tenure_cni::plugin;
 
+use crate::answers::Answer;
 use crate::case::{Case, CaseFile, Class};
+
+/// How many cases are answered at once.
+const AT_ONCE: usize = 8;
 
 fn main() -> ExitCode {
     if plugin::own_name() == answers::PLUGIN_NAME {
@@ -53,8 +60,8 @@ fn run(files: impl Iterator<Item = String>, out: &mut impl Write) -> Result<Tall
         let file: CaseFile = serde_json::from_str(&text).with_context(|| {
             format!("{path} is no case file: expected {{\"cases\": [{{id, kind, class, input, expect}}]}}")
         })?;
-        for case in &file.cases {
-            judge(case, &mut tally, out)?;
+        for (case, answer) in file.cases.iter().zip(answer_all(&file.cases)) {
+            judge(case, answer, &mut tally, out)?;
         }
     }
     if !any {
@@ -64,9 +71,24 @@ fn run(files: impl Iterator<Item = String>, out: &mut impl Write) -> Result<Tall
     Ok(tally)
 }
 
-/// Answers one case and compares; says so when it disagrees.
-fn judge(case: &Case, tally: &mut Tally, out: &mut impl Write) -> Result<()> {
-    let Some(answer) = answers::answer(&case.kind, &case.input, &case.expect) else {
+/// Our answers to the cases, in their order. Several at once: those about the plugin's program spend their time waiting.
+fn answer_all(cases: &[Case]) -> Vec<Option<Answer>> {
+    let (next, answers) = (AtomicUsize::new(0), cases.iter().map(|_| OnceLock::new()).collect::<Vec<_>>());
+    let work = || {
+        while let Some((case, answer)) = {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            cases.get(number).zip(answers.get(number))
+        } {
+            _ = answer.set(answers::answer(&case.kind, &case.input, &case.expect));
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
+    answers.into_iter().map(|answer| answer.into_inner().flatten()).collect()
+}
+
+/// Compares our answer with the one that is expected; says so when it disagrees.
+fn judge(case: &Case, answer: Option<Answer>, tally: &mut Tally, out: &mut impl Write) -> Result<()> {
+    let Some(answer) = answer else {
         tally.skipped += 1;
         return Ok(());
     };

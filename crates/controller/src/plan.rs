@@ -62,19 +62,19 @@ impl Planner {
         let mut writes = self.plan_parts(world, now);
         #[cfg(test)]
         self.compare(world, &writes, now);
-        if self.checked.is_none_or(|checked| checked > now || now.since(checked) >= CHECK) {
-            if self.checked.replace(now).is_some() {
-                let before: HashSet<(&str, &str)> =
-                    writes.iter().map(|write| (write.verb(), write.subject())).collect();
-                self.look_at_all();
-                let all = self.plan_parts(world, now);
-                for write in all.iter().filter(|write| !before.contains(&(write.verb(), write.subject()))) {
-                    let (verb, subject) = (write.verb(), write.subject());
-                    tracing::error!(verb, subject, "a plan has overlooked this write; please report it");
-                    self.overlooked += 1;
-                }
-                writes = all;
+        if self.checked.is_none_or(|checked| checked > now || now.since(checked) >= CHECK)
+            && self.checked.replace(now).is_some()
+        {
+            let before: HashSet<(&str, &str)> =
+                writes.iter().map(|write| (write.verb(), write.subject())).collect();
+            self.look_at_all();
+            let all = self.plan_parts(world, now);
+            for write in all.iter().filter(|write| !before.contains(&(write.verb(), write.subject()))) {
+                let (verb, subject) = (write.verb(), write.subject());
+                tracing::error!(verb, subject, "a plan has overlooked this write; please report it");
+                self.overlooked += 1;
             }
+            writes = all;
         }
         writes
     }

@@ -112,13 +112,13 @@ pub(crate) struct WhereaboutsPlanner {
     deaf: Option<Deaf>,
 }
 
-/// A planner that does not hear of some changes.
+/// A planner that does not hear of changes of these.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 enum Deaf {
-    ToNodes,
-    ToLedgers,
-    ToDefinitions,
+    Nodes,
+    Ledgers,
+    Definitions,
 }
 
 impl WhereaboutsPlanner {

@@ -4,6 +4,7 @@
 
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Options, Server};
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::suite::{self, Scenario};
 
 async fn agrees(client: &kube::Client, scenarios: &[Scenario]) {
@@ -13,15 +14,15 @@ async fn agrees(client: &kube::Client, scenarios: &[Scenario]) {
     assert!(report.is_empty(), "- kube-apiserver, + localapi\n{report}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_scenario_is_answered_as_kube_apiserver_answers_it() {
-    let api = LocalApi::temporary(SystemClock, SeededEntropy::new(1));
+    let api = LocalApi::temporary(RuntimeClock, SeededEntropy::new(1));
     agrees(&api.client(), &suite::scenarios()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_too_old_is_expired_as_kube_apiserver_expires_it() {
-    let api = Options::default().history(suite::SHORT_MEMORY).temporary(SystemClock, SeededEntropy::new(1));
+    let api = Options::default().history(suite::SHORT_MEMORY).temporary(RuntimeClock, SeededEntropy::new(1));
     agrees(&api.client(), &suite::forgetful_scenarios()).await;
 }
 

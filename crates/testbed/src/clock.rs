@@ -11,16 +11,25 @@ use std::time::{Duration, Instant};
 
 use tenure_handles::{Clock, SystemClock, Timestamp};
 
+/// Milliseconds.
+const MARGIN: u64 = 60_000;
+
 /// Shows the runtime's time, which is the machine's unless the runtime is paused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuntimeClock;
 
 impl RuntimeClock {
-    /// When this program first asked, by the wall clock and by the machine's other one.
+    /// A while before this program first asked, by the wall clock and by the machine's other one: paused runtimes that began
+    /// before that count from here too.
     #[expect(clippy::disallowed_methods, reason = "the runtime counts from here")]
     fn first() -> (Timestamp, Instant) {
         static FIRST: OnceLock<(Timestamp, Instant)> = OnceLock::new();
-        *FIRST.get_or_init(|| (SystemClock.now(), Instant::now()))
+        *FIRST.get_or_init(|| {
+            let (wall, now) = (SystemClock.now().as_millis(), Instant::now());
+            let margin = Duration::from_millis(MARGIN);
+            now.checked_sub(margin)
+                .map_or((Timestamp::from_millis(wall), now), |at| (Timestamp::from_millis(wall - MARGIN), at))
+        })
     }
 }
 

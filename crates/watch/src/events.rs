@@ -1,6 +1,5 @@
 //! Publishes Kubernetes events on the objects that people look at. Events inform people; nothing waits for them.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -28,18 +27,18 @@ const NAMESPACE: &str = "default";
 pub struct Note {
     about: ObjectReference,
     warning: bool,
-    reason: Cow<'static, str>,
+    reason: String,
     message: String,
 }
 
 impl Note {
     /// A normal event.
-    pub fn normal(about: ObjectReference, reason: &str, message: &str) -> Self {
-        Self { about, warning: false, reason: reason.to_owned().into(), message: message.to_owned() }
+    pub fn normal(about: ObjectReference, reason: &str, message: impl Into<String>) -> Self {
+        Self { about, warning: false, reason: reason.to_owned(), message: message.into() }
     }
 
     /// A warning.
-    pub fn warning(about: ObjectReference, reason: &str, message: &str) -> Self {
+    pub fn warning(about: ObjectReference, reason: &str, message: impl Into<String>) -> Self {
         Self { warning: true, ..Self::normal(about, reason, message) }
     }
 
@@ -115,7 +114,7 @@ impl Publisher {
         let mut event = Event {
             involved_object: note.about,
             type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
-            reason: Some(note.reason.into_owned()),
+            reason: Some(note.reason),
             message: Some(note.message),
             count: Some(1),
             first_timestamp: Some(Time(now.to_jiff())),

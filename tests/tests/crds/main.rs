@@ -191,7 +191,7 @@ async fn what_the_table_says_is_accepted_and_refused(server: &Server) -> Result<
     ensure!(examples.len() > 100, "the table has {} lines", examples.len());
     let mut wrong = Vec::new();
     for example in examples {
-        let api = api_of(&client, &example.definition()?);
+        let api = api_of(&client, example.definition()?);
         let answer = write(&api, &example).await.with_context(|| example.name.clone())?;
         if let Some(said) = disagreement(&example, answer) {
             wrong.push(format!("{}: {said}", example.name));

@@ -86,7 +86,7 @@ impl Shared {
             Report::PoolHealed { pool } => {
                 info!(pool, "blocks of this pool can be had again");
                 let message = format!("blocks of AddressPool {pool:?} can be had again");
-                self.note(Note::normal(self.node_reference(), "BlocksAgain", &message));
+                self.note(Note::normal(self.node_reference(), "BlocksAgain", message));
             }
             Report::JournalFailed { message } => {
                 warn!(message, "the journal cannot be written; nothing new is handed out until it can");
@@ -96,7 +96,7 @@ impl Shared {
             Report::JournalHealed => {
                 info!("the journal can be written again");
                 let message = "tenured can write its journal again".to_owned();
-                self.note(Note::normal(self.node_reference(), "JournalHealed", &message));
+                self.note(Note::normal(self.node_reference(), "JournalHealed", message));
             }
             Report::Leak { key, pod, addresses, leak } => {
                 let list = list(addresses);
@@ -128,7 +128,7 @@ impl Shared {
     }
 
     fn warn(&self, about: ObjectReference, reason: &'static str, message: String) {
-        self.note(Note::warning(about, reason, &message));
+        self.note(Note::warning(about, reason, message));
     }
 
     fn warn_pod(&self, pod: &Pod, reason: &'static str, message: String) {

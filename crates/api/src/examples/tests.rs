@@ -1,5 +1,4 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::LazyLock;
 
 use kube_cel::{CompiledSchema, ErrorKind, ValidationError, Validator, compile_schema};
 

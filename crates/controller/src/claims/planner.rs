@@ -63,7 +63,7 @@ impl ClaimsPlanner {
                 self.traces.look_again_at(name);
             }
             let pods = records.of_name(name).filter_map(|place| records.get(place));
-            let ends = pods.flat_map(|record| record.pods()).filter_map(|pod| world.trace_ends(pod));
+            let ends = pods.flat_map(super::records::Record::pods).filter_map(|pod| world.trace_ends(pod));
             if let Some(next) = ends.filter(|end| *end > now).min() {
                 self.traces.note(name.to_string(), (), next, now);
             }

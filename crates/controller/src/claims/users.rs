@@ -210,7 +210,9 @@ impl User {
             (attached, &self.attached),
         ];
         for (sets, keys) in lists {
-            keys.iter().for_each(|key| change(sets, key, podref.clone()));
+            for key in keys {
+                change(sets, key, podref.clone());
+            }
         }
         self.claims.iter().for_each(|key| change(of_claims, key, podref.clone()));
     }

@@ -19,7 +19,7 @@ pub(super) fn notes(write: &BlockWrite, world: &World) -> Vec<Note> {
             let node = about_node(&known.spec.node_name);
             vec![
                 Note::warning(known.object_ref(&()), reason, message),
-                Note::warning(node, reason, &format!("no block for this node: {message}")),
+                Note::warning(node, reason, format!("no block for this node: {message}")),
             ]
         }
         BlockWrite::PoolStatus { pool, status } => {

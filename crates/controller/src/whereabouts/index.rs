@@ -68,7 +68,9 @@ impl Index {
         let definitions: Names =
             attachments.into_iter().filter(|key| self.read_definition(world, key)).collect();
         let nodes: Names = nodes.into_iter().filter(|key| self.read_node(world, key)).collect();
-        ledgers.iter().for_each(|name| self.read_ledger(world, name));
+        for name in &ledgers {
+            self.read_ledger(world, name);
+        }
         let mut news = News { all: false, ledgers, nodes, definitions };
         if !news.definitions.is_empty() && self.read_networks() {
             news.ledgers.extend(self.without_network.iter().cloned());
@@ -97,7 +99,7 @@ impl Index {
         self.read_networks();
     }
 
-    /// Whether a definition says something else than before.
+    /// Whether a definition asks for something else than before.
     fn read_definition(&mut self, world: &World, key: &Arc<str>) -> bool {
         let says = world.ledgers.attachments.get(key).filter(|it| it.says_something());
         let said = self.definitions.get(key);
@@ -105,6 +107,7 @@ impl Index {
             return false;
         }
         let says = says.map(|it| Definition::read(it.definition.clone(), None));
+        let alike = says.as_ref().zip(said).is_some_and(|(says, said)| says.asks_like(said));
         for network in says.iter().flat_map(|it| &it.networks) {
             *self.networks.entry(network.clone()).or_default() += 1;
         }
@@ -117,7 +120,7 @@ impl Index {
                 *count -= 1;
             }
         }
-        true
+        !alike
     }
 
     /// Whether there are other networks than before.
@@ -177,9 +180,9 @@ impl News {
     /// What a planner with this defect hears.
     pub(super) fn without(mut self, deaf: Option<super::Deaf>) -> Self {
         match deaf {
-            Some(super::Deaf::ToNodes) => self.nodes.clear(),
-            Some(super::Deaf::ToLedgers) => self.ledgers.clear(),
-            Some(super::Deaf::ToDefinitions) => self.definitions.clear(),
+            Some(super::Deaf::Nodes) => self.nodes.clear(),
+            Some(super::Deaf::Ledgers) => self.ledgers.clear(),
+            Some(super::Deaf::Definitions) => self.definitions.clear(),
             None => {}
         }
         self

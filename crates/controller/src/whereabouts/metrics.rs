@@ -106,8 +106,12 @@ impl LedgerMetrics {
         let pools = ledgers.pools.changed(&mut counted.pools);
         let slices = ledgers.slices.changed(&mut counted.slices);
         if let (Changed::Keys(pools), Changed::Keys(slices)) = (pools, slices) {
-            pools.iter().for_each(|name| self.ledger(&mut counted, name, ledgers.pools.get(name)));
-            slices.iter().for_each(|name| self.slices(name, ledgers.slices.get(name)));
+            for name in &pools {
+                self.ledger(&mut counted, name, ledgers.pools.get(name));
+            }
+            for name in &slices {
+                self.slices(name, ledgers.slices.get(name));
+            }
             return;
         }
         let (pools, slices) = (counted.pools, counted.slices);
@@ -116,7 +120,9 @@ impl LedgerMetrics {
         for ledger in ledgers.pools.iter() {
             self.ledger(&mut counted, &ledger.key().into(), Some(ledger));
         }
-        ledgers.slices.iter().for_each(|pool| self.slices(&pool.name_any(), Some(pool)));
+        for pool in ledgers.slices.iter() {
+            self.slices(&pool.name_any(), Some(pool));
+        }
     }
 
     fn forget(&self, counted: &mut Counted) {
@@ -128,7 +134,7 @@ impl LedgerMetrics {
     fn ledger(&self, counted: &mut Counted, name: &Arc<str>, ledger: Option<&Ledger>) {
         match counted.ledgers.remove(name) {
             Some(Numbered::Slice(labels)) => self.slice_addresses.uncount(&labels),
-            Some(Numbered::Shared(pool, used)) => self.share(counted, pool, None, used),
+            Some(Numbered::Shared(pool, used)) => self.share(counted, &pool, None, used),
             None => {}
         }
         let Some((ledger, range)) = ledger.and_then(|ledger| Some((ledger, ledger.pool.spec.cidr().ok()?)))
@@ -142,17 +148,17 @@ impl LedgerMetrics {
             Numbered::Slice(labels)
         } else {
             let pool = first_object(ledger, range);
-            self.share(counted, pool.clone(), Some(range), ledger.used);
+            self.share(counted, &pool, Some(range), ledger.used);
             Numbered::Shared(pool, ledger.used)
         };
         counted.ledgers.insert(name.clone(), numbered);
     }
 
     /// An object of a shared range came, or is gone.
-    fn share(&self, counted: &mut Counted, pool: String, came: Option<Cidr>, used: u64) {
-        let labels = |range: &Cidr| vec![("pool", pool.clone()), ("range", range.to_string())];
-        let Some(range) = came.or_else(|| counted.shared.get(&pool).map(|shared| shared.0)) else { return };
-        let shared = counted.shared.entry(pool.clone()).or_insert((range, 0, 0));
+    fn share(&self, counted: &mut Counted, pool: &str, came: Option<Cidr>, used: u64) {
+        let labels = |range: &Cidr| vec![("pool", pool.to_owned()), ("range", range.to_string())];
+        let Some(range) = came.or_else(|| counted.shared.get(pool).map(|shared| shared.0)) else { return };
+        let shared = counted.shared.entry(pool.to_owned()).or_insert((range, 0, 0));
         let of = labels(&shared.0);
         if came.is_some() {
             (shared.1, shared.2) = (shared.1 + 1, shared.2 + used);
@@ -161,7 +167,7 @@ impl LedgerMetrics {
         }
         let (range, objects, used) = *shared;
         if objects == 0 {
-            counted.shared.remove(&pool);
+            counted.shared.remove(pool);
             self.pool_addresses.uncount(&of);
         } else {
             self.pool_addresses.count(&of, &range, used);

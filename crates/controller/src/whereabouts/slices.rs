@@ -145,7 +145,9 @@ impl SlicePlanner {
                 (of_pools, definitions.keys().cloned().collect(), of_ledgers)
             }
         };
-        news.nodes.iter().for_each(|node| self.living.note(node));
+        for node in &news.nodes {
+            self.living.note(node);
+        }
         for key in &of_definitions {
             let definition = definitions.get(key);
             self.groups.note_definition(key, definition, definitions);

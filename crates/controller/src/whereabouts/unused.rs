@@ -192,7 +192,9 @@ impl UnusedPlanner {
         } else {
             look.extend(news.ledgers.iter().cloned());
             look.extend(self.gone.due(now).map(Arc::from));
-            look.iter().for_each(|name| self.gone.look_again_at(name));
+            for name in &look {
+                self.gone.look_again_at(name);
+            }
         }
         let mut writes = Vec::new();
         for name in look {

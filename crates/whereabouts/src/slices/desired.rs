@@ -36,7 +36,7 @@ pub struct Definition {
 }
 
 /// What a definition asks for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Asks {
     pools: Vec<AskedPool>,
     /// Ranges that it asks for whole, and whether it heeds other ranges of the network.
@@ -44,7 +44,7 @@ struct Asks {
 }
 
 /// A pool that a definition asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct AskedPool {
     name: String,
     network: String,
@@ -57,20 +57,29 @@ impl Definition {
     /// Reads a definition; `flat` is the cluster's flat file, if there is one.
     pub fn read(attachment: AttachmentDefinition, flat: Option<&Value>) -> Self {
         let mut networks = BTreeSet::new();
-        let asks = match networks_of(&attachment.config, &attachment.name) {
-            Err(refusal) => Err(refusal.to_string()),
-            Ok(found) => found.iter().fold(Ok(Asks::default()), |asks, network| {
-                match Config::load(network, flat, &Arguments::default()) {
-                    Ok(config) => {
-                        networks.extend(Some(config.network.clone()).filter(|network| !network.is_empty()));
-                        asks.and_then(|asks| asks.and(&config))
-                    }
-                    Err(ConfigError::Other { .. }) => asks,
-                    Err(error) => asks.and_then(|_| Err(error.to_string())),
+        let found = networks_of(&attachment.config, &attachment.name);
+        let mut asks = found.as_ref().map(|_| Asks::default()).map_err(ToString::to_string);
+        for network in found.iter().flatten() {
+            match Config::load(network, flat, &Arguments::default()) {
+                Ok(config) => {
+                    asks = asks.and_then(|asks| asks.and(&config));
+                    networks.extend(Some(config.network).filter(|network| !network.is_empty()));
                 }
-            }),
-        };
+                Err(ConfigError::Other { .. }) => {}
+                Err(error) => asks = asks.and_then(|_| Err(error.to_string())),
+            }
+        }
         Self { attachment, networks, asks }
+    }
+
+    /// Whether it asks for the same as another one, which may say something else of what concerns nobody here.
+    pub fn asks_like(&self, other: &Self) -> bool {
+        let mut edited = other.attachment.clone();
+        edited.config.clone_from(&self.attachment.config);
+        self.attachment == edited
+            && self.asks.is_ok()
+            && self.asks == other.asks
+            && self.networks == other.networks
     }
 
     /// Why it cannot be read.

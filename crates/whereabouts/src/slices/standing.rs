@@ -53,7 +53,7 @@ pub(super) fn objection(
     let first = desired.whole.iter().find(|other| {
         let mine =
             pool.owners.iter().any(|owner| owner.uid == other.owner.uid && owner.name == other.owner.name);
-        let meets = overlaps(&other.id, &id) && (other.heeds || other.id.range == whole);
+        let meets = overlaps(other.id, &id) && (other.heeds || other.id.range == whole);
         !mine && meets && other.owner.created <= since
     });
     first.map(|first| {

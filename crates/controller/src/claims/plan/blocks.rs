@@ -209,21 +209,21 @@ impl<'a> Blocks<'a> {
         })?;
         let none = IntervalSet::new();
         let withheld = self.carving.overlaps.younger.get(name).map_or(&none, |overlap| &overlap.withheld);
-        let mut inventory = match known.filter(|known| known.is_of(pool, withheld)) {
-            Some(known) => known,
-            None => {
-                let mut inventory = PoolInventory::of(pool, withheld.clone(), self.rest)?;
-                let prefix = format!("{name}-");
-                let blocks = index.records.blocks_from(&prefix);
-                let numbers =
-                    blocks.filter_map(|block| split_block_name(block)).filter(|(of, _)| *of == name);
-                numbers.for_each(|(_, index)| inventory.is_stale(index));
-                inventory
-            }
+        let mut inventory = if let Some(known) = known.filter(|known| known.is_of(pool, withheld)) {
+            known
+        } else {
+            let mut inventory = PoolInventory::of(pool, withheld.clone(), self.rest)?;
+            let prefix = format!("{name}-");
+            let blocks = index.records.blocks_from(&prefix);
+            let numbers = blocks.filter_map(|block| split_block_name(block)).filter(|(of, _)| *of == name);
+            numbers.for_each(|(_, index)| inventory.is_stale(index));
+            inventory
         };
         let drafts = self.drafts.keys().filter_map(|block| split_block_name(block));
         let drafts: Vec<u128> = drafts.filter(|(of, _)| *of == name).map(|(_, index)| index).collect();
-        drafts.iter().for_each(|index| inventory.is_stale(*index));
+        for index in drafts.iter().copied() {
+            inventory.is_stale(index);
+        }
         for index in inventory.begin() {
             let block = world.blocks.get(&block_name(name, index)).filter(|block| {
                 block.is_floating() && belongs_to(block, pool) && block.metadata.deletion_timestamp.is_none()
@@ -235,7 +235,9 @@ impl<'a> Blocks<'a> {
             }
         }
         // They are not as the next plan finds them.
-        drafts.iter().for_each(|index| inventory.is_stale(*index));
+        for index in drafts {
+            inventory.is_stale(index);
+        }
         inventory.advance(now);
         self.known.inventories.insert(name.to_owned(), inventory);
         Ok(())

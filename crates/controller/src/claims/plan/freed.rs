@@ -30,7 +30,9 @@ impl RecordPlanner {
                         .filter(gone)
                         .filter_map(|place| Some(key(place, records.get(place)?))),
                 );
-                keys.iter().for_each(|key| self.gone.look_again_at(key));
+                for key in keys {
+                    self.gone.look_again_at(&key);
+                }
             }
         }
         let (mut forget, mut doubtful) = (Vec::new(), BTreeSet::new());

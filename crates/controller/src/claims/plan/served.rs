@@ -128,7 +128,7 @@ impl RecordPlanner {
                 },
             },
         };
-        self.say(round, claim, verdict);
+        Self::say(round, claim, verdict);
         None
     }
 
@@ -199,7 +199,7 @@ impl RecordPlanner {
                 round.strays.extend(partly.ranges.iter().cloned());
                 round.is_pending(&claim.reference());
             }
-            self.say(round, claim, Verdict::No(why));
+            Self::say(round, claim, Verdict::No(why));
         }
         let mut strays = std::mem::take(&mut round.strays);
         strays.retain(|record| !round.cut.free(record, false));
@@ -279,7 +279,7 @@ impl RecordPlanner {
     }
 
     /// Makes the status say it, unless it does.
-    fn say(&self, round: &mut Round<'_>, claim: &Claim, verdict: Verdict) {
+    fn say(round: &mut Round<'_>, claim: &Claim, verdict: Verdict) {
         if let Some(write) = says(claim, verdict, round.inputs.now) {
             round.is_pending(&claim.reference());
             round.writes.push(write);

@@ -333,7 +333,7 @@ impl<'a> ClaimSlices<'a> {
                 match ours.id.empty_object(0, State::Owned) {
                     Ok(object) => writes.push(LedgerWrite::Guard { pool: Box::new(object) }.into()),
                     Err(error) => {
-                        tracing::warn!(name = %ours.ledger, %error, "a ledger for claims cannot be made")
+                        tracing::warn!(name = %ours.ledger, %error, "a ledger for claims cannot be made");
                     }
                 }
                 line.note(Awaited::Slices(name.as_str().into()));

@@ -56,7 +56,9 @@ impl Server {
     pub(super) fn list(&mut self, kind: usize) {
         fn list<K: Kind + Clone>(world: &mut World, objects: &BTreeMap<String, K>) {
             K::observe(world, Event::Init);
-            objects.values().for_each(|object| K::observe(world, Event::InitApply(object.clone())));
+            for object in objects.values() {
+                K::observe(world, Event::InitApply(object.clone()));
+            }
             K::observe(world, Event::InitDone);
         }
         let world = &mut self.world;
@@ -188,11 +190,15 @@ impl Server {
         if which.is_multiple_of(2) {
             let known = pick(self.pools.keys().collect()).and_then(|name| self.pools.get(&name));
             let known = known.and_then(|known| Some((known.name_any(), known.uid()?)));
-            known.iter().for_each(|(name, uid)| self.world.ledgers.slices.keep(name, uid));
+            if let Some((name, uid)) = known {
+                self.world.ledgers.slices.keep(&name, &uid);
+            }
         } else {
             let known = pick(self.ledgers.keys().collect()).and_then(|name| self.ledgers.get(&name));
             let known = known.and_then(|known| Some((known.name_any(), known.uid()?)));
-            known.iter().for_each(|(name, uid)| self.world.ledgers.pools.keep(name, uid));
+            if let Some((name, uid)) = known {
+                self.world.ledgers.pools.keep(&name, &uid);
+            }
         }
     }
 
@@ -207,7 +213,9 @@ impl Server {
             }
             LedgerWrite::Mark { pool, mark } => {
                 let known = self.ledgers.get(&pool.name).and_then(|known| mark.apply(known));
-                known.into_iter().for_each(|marked| self.put_ledger(marked));
+                if let Some(marked) = known {
+                    self.put_ledger(marked);
+                }
             }
             LedgerWrite::Slices { pool, .. } => {
                 let version = |pool: &NodeSlicePool| pool.resource_version();
@@ -225,7 +233,9 @@ impl Server {
             // It is what it was: no newer version is heard of.
             LedgerWrite::Read { pool } => {
                 let known = self.ledgers.get(&pool.name).cloned();
-                known.into_iter().for_each(|known| self.world.apply_ledger(known));
+                if let Some(known) = known {
+                    self.world.apply_ledger(known);
+                }
             }
             LedgerWrite::Forget { pool, records, .. } => {
                 let Some(mut known) = self.ledgers.get(&pool.name).cloned() else { return };

@@ -45,14 +45,14 @@ pub(super) struct Groups {
 /// The ranges of a network.
 #[derive(Debug, Default)]
 struct Ranges {
-    members: ByRange<Member>,
-    /// Ledgers of nodes' slices.
-    of_nodes: ByRange<Arc<str>>,
+    members: ByRange<Member, ()>,
+    /// What nodes say of their slices, by ledger.
+    of_nodes: ByRange<Arc<str>, Holding>,
 }
 
-/// Something by range.
+/// Something by range and key.
 #[derive(Debug)]
-struct ByRange<T>(BTreeMap<(Address, u8), BTreeSet<T>>);
+struct ByRange<K, V>(BTreeMap<(Address, u8), BTreeMap<K, V>>);
 
 #[derive(Debug, Default)]
 struct Pool {
@@ -76,8 +76,17 @@ struct Asked {
 #[derive(Clone, Debug, PartialEq)]
 enum Noted {
     Shared(SharedPool),
+    /// It is of a node's slice.
+    Node(PoolId, Holding),
+}
+
+/// What a node has of a slice.
+#[derive(Clone, Debug, PartialEq)]
+enum Holding {
+    /// It hands out of it, so all of it counts.
     Owned(PoolId),
-    Held(PoolId, HeldSpan),
+    /// These addresses.
+    Held(HeldSpan),
 }
 
 impl Groups {
@@ -90,7 +99,7 @@ impl Groups {
     pub(super) fn shared(&self, ledger: &str) -> Option<&SharedPool> {
         match self.ledgers.get(ledger)? {
             Noted::Shared(shared) => Some(shared),
-            Noted::Owned(_) | Noted::Held(..) => None,
+            Noted::Node(..) => None,
         }
     }
 
@@ -172,11 +181,10 @@ impl Groups {
             Some(Seen::Shared(shared)) => {
                 Some(Noted::Shared(SharedPool { used: shared.used.min(1), ..shared }))
             }
-            // All of it counts, whatever is held.
-            Some(Seen::Node(id, _)) if owned => Some(Noted::Owned(id)),
+            Some(Seen::Node(id, _)) if owned => Some(Noted::Node(id.clone(), Holding::Owned(id))),
             Some(Seen::Node(id, Some((first, last)))) => {
                 let (network, node) = (id.network.clone(), id.node.clone());
-                Some(Noted::Held(id, HeldSpan { network, node, first, last }))
+                Some(Noted::Node(id, Holding::Held(HeldSpan { network, node, first, last })))
             }
             Some(Seen::Node(..)) | None => None,
         };
@@ -187,7 +195,7 @@ impl Groups {
             Some(Noted::Shared(before)) => {
                 self.leave(&before.id.network, before.id.range, &Member::Shared(name.clone()));
             }
-            Some(Noted::Owned(id) | Noted::Held(id, _)) => {
+            Some(Noted::Node(id, _)) => {
                 self.dirty_ranges.insert((id.network.clone(), id.range));
                 if let Some(ranges) = self.networks.get_mut(&id.network) {
                     ranges.of_nodes.remove(id.range, name);
@@ -200,10 +208,10 @@ impl Groups {
                 let (network, range) = (shared.id.network.clone(), shared.id.range);
                 self.join(&network, range, Member::Shared(name.clone()));
             }
-            Some(Noted::Owned(id) | Noted::Held(id, _)) => {
+            Some(Noted::Node(id, holding)) => {
                 self.dirty_ranges.insert((id.network.clone(), id.range));
                 let ranges = self.networks.entry(id.network.clone()).or_default();
-                ranges.of_nodes.insert(id.range, name.clone());
+                ranges.of_nodes.insert(id.range, name.clone(), holding.clone());
             }
             None => {}
         }
@@ -212,7 +220,7 @@ impl Groups {
 
     fn join(&mut self, network: &str, range: Cidr, member: Member) {
         self.dirty_ranges.insert((network.to_owned(), range));
-        self.networks.entry(network.to_owned()).or_default().members.insert(range, member);
+        self.networks.entry(network.to_owned()).or_default().members.insert(range, member, ());
     }
 
     fn leave(&mut self, network: &str, range: Cidr, member: &Member) {
@@ -241,7 +249,7 @@ impl Groups {
         let mut dirty = std::mem::take(&mut self.dirty);
         for (network, range) in std::mem::take(&mut self.dirty_ranges) {
             if let Some(ranges) = self.networks.get(&network) {
-                dirty.extend(ranges.members.overlapping(range).cloned());
+                dirty.extend(ranges.members.overlapping(range).map(|(member, ())| member.clone()));
             }
         }
         let (mut found, mut done): (Vec<Found>, BTreeSet<Member>) = (Vec::new(), BTreeSet::new());
@@ -289,7 +297,7 @@ impl Groups {
                 };
                 let widest = members.widest(range);
                 if found.widest.insert((network.to_owned(), widest)) {
-                    queue.extend(members.within(widest).cloned());
+                    queue.extend(members.within(widest).map(|(member, ())| member.clone()));
                 }
             }
         }
@@ -301,11 +309,10 @@ impl Groups {
         let (mut held, mut owned) = (Vec::new(), Vec::new());
         for (network, range) in &found.widest {
             let Some(ranges) = self.networks.get(network) else { continue };
-            for ledger in ranges.of_nodes.overlapping(*range) {
-                match self.ledgers.get(ledger) {
-                    Some(Noted::Held(_, span)) => held.push(span),
-                    Some(Noted::Owned(id)) => owned.push(id),
-                    Some(Noted::Shared(_)) | None => {}
+            for (_, holding) in ranges.of_nodes.overlapping(*range) {
+                match holding {
+                    Holding::Held(span) => held.push(span),
+                    Holding::Owned(id) => owned.push(id),
                 }
             }
         }
@@ -319,29 +326,29 @@ impl Groups {
     }
 }
 
-impl<T> Default for ByRange<T> {
+impl<K, V> Default for ByRange<K, V> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Ord> ByRange<T> {
-    fn insert(&mut self, range: Cidr, it: T) {
-        self.0.entry((range.first(), range.prefix())).or_default().insert(it);
+impl<K: Ord, V> ByRange<K, V> {
+    fn insert(&mut self, range: Cidr, key: K, value: V) {
+        self.0.entry((range.first(), range.prefix())).or_default().insert(key, value);
     }
 
-    fn remove(&mut self, range: Cidr, it: &T) {
-        let key = (range.first(), range.prefix());
-        if let Some(all) = self.0.get_mut(&key) {
-            all.remove(it);
+    fn remove(&mut self, range: Cidr, key: &K) {
+        let place = (range.first(), range.prefix());
+        if let Some(all) = self.0.get_mut(&place) {
+            all.remove(key);
             if all.is_empty() {
-                self.0.remove(&key);
+                self.0.remove(&place);
             }
         }
     }
 
     /// The ranges around one, the widest first; itself, if it is there, is the last.
-    fn around(&self, range: Cidr) -> impl Iterator<Item = (Cidr, &BTreeSet<T>)> {
+    fn around(&self, range: Cidr) -> impl Iterator<Item = (Cidr, &BTreeMap<K, V>)> {
         let around = (0..=range.prefix()).filter_map(move |prefix| Cidr::new(range.first(), prefix));
         around.filter_map(|cidr| Some((cidr, self.0.get(&(cidr.first(), cidr.prefix()))?)))
     }
@@ -352,13 +359,13 @@ impl<T: Ord> ByRange<T> {
     }
 
     /// What is of ranges within one, itself included.
-    fn within(&self, range: Cidr) -> impl Iterator<Item = &T> {
+    fn within(&self, range: Cidr) -> impl Iterator<Item = (&K, &V)> {
         let (first, last) = ((range.first(), range.prefix()), (range.last(), u8::MAX));
         self.0.range(first..=last).flat_map(|(_, all)| all)
     }
 
     /// What is of ranges that overlap one.
-    fn overlapping(&self, range: Cidr) -> impl Iterator<Item = &T> {
+    fn overlapping(&self, range: Cidr) -> impl Iterator<Item = (&K, &V)> {
         let wider = self.around(range).filter(move |(wider, _)| *wider != range);
         wider.flat_map(|(_, all)| all).chain(self.within(range))
     }

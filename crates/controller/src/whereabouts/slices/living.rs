@@ -65,7 +65,9 @@ impl Living {
         } else {
             before.iter().filter(|node| !now.contains(node.as_str())).cloned().collect()
         };
-        left.iter().for_each(|node| _ = before.remove(node));
+        for node in &left {
+            before.remove(node);
+        }
         before.extend(came.iter().cloned());
         if before.is_empty() {
             self.of_pool.remove(name);
@@ -107,7 +109,9 @@ impl Living {
             look.extend(world.nodes().iter().map(ResourceExt::name_any));
         } else {
             look.extend(self.gone.due(now));
-            look.iter().for_each(|node| self.gone.look_again_at(node));
+            for node in &look {
+                self.gone.look_again_at(node);
+            }
         }
         let mut differs = false;
         for node in look {
