@@ -117,6 +117,7 @@ impl Cluster {
     }
 
     /// An object is gone.
+    #[expect(clippy::needless_pass_by_value, reason = "nobody has an object that is gone")]
     fn remove<K: Kind + Resource<DynamicType = ()> + Debug>(&mut self, object: K) {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         K::observe_gone(&mut self.world, &namespace, &name, &object.uid().unwrap_or_default());

@@ -286,7 +286,7 @@ impl Cluster {
             (0, _) => return self.remove(block),
             (1, _) => block.metadata.deletion_timestamp = Some(crate::plan::time(self.timestamp())),
             (2, Some(record)) => {
-                record.freed = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(freed))
+                record.freed = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(freed));
             }
             (3, Some(record)) => record.pods.push(serde_json::from_value(pod).unwrap()),
             (_, Some(record)) => record.uid = "uid-of-nobody".to_owned(),

@@ -106,11 +106,15 @@ impl Cluster {
         plan.reserve.into_iter().for_each(|reserve| self.put_object(reserve.object));
         for mark in plan.mark {
             let known = self.world.ledgers.pools.get(&mark.name).and_then(|it| mark.apply(&it.pool));
-            known.into_iter().for_each(|pool| self.put_object(pool));
+            if let Some(pool) = known {
+                self.put_object(pool);
+            }
         }
         for write in plan.write {
             let known = self.world.ledgers.pools.get(&write.name).and_then(|it| write.apply(&it.pool));
-            known.into_iter().for_each(|pool| self.put_object(pool));
+            if let Some(pool) = known {
+                self.put_object(pool);
+            }
         }
     }
 
