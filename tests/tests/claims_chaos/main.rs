@@ -134,7 +134,7 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place
         scope.spawn(move || look(place, over));
         for (target, faults) in &plan.trouble {
             scope.spawn(move || {
-                programs.trouble(*target, faults, done, over, &|what| place.oracle.blame(what))
+                programs.trouble(*target, faults, done, over, &|what| place.oracle.blame(what));
             });
         }
         scope.spawn(move || programs.spells(&plan.spells, done, over));
