@@ -54,7 +54,7 @@ pub struct Pod {
 }
 
 /// Builds the image, as a user would, if it is not up to date. `TENURE_IMAGE` names another one to try instead.
-async fn image() -> Result<PathBuf> {
+pub async fn image() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("TENURE_IMAGE") {
         return Ok(given.into());
     }
@@ -85,8 +85,18 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     install_from(cluster, DEPLOY).await
 }
 
+/// The same, with addresses of both families.
+pub async fn install_dual_stack(cluster: &Cluster) -> Result<()> {
+    let ipv6 = format!("\n      ipv6: {}/114", cluster.ipv6(0x4000));
+    install_with(cluster, DEPLOY, &ipv6).await
+}
+
 /// The same, by a kustomization that has [`DEPLOY`] in it.
 pub async fn install_from(cluster: &Cluster, kustomization: &str) -> Result<()> {
+    install_with(cluster, kustomization, "").await
+}
+
+async fn install_with(cluster: &Cluster, kustomization: &str, ipv6: &str) -> Result<()> {
     cluster.kubectl(&["apply", "-k", kustomization]).await?;
     let established =
         ["wait", "crd/addresspools.coil.cybozu.com", "--for=condition=Established", "--timeout=300s"];
@@ -94,7 +104,7 @@ pub async fn install_from(cluster: &Cluster, kustomization: &str) -> Result<()> 
     // The example, with addresses of which this cluster knows the way.
     let pool = std::fs::read_to_string(format!("{DEPLOY}/examples/pool.yaml"))?;
     let [a, b, ..] = cluster.machine().octets();
-    let range = format!("{a}.{b}.64.0/18");
+    let range = format!("{a}.{b}.64.0/18{ipv6}");
     ensure!(pool.contains("10.100.0.0/16"));
     cluster.apply(&pool.replace("10.100.0.0/16", &range)).await?;
     for what in ["daemonset/tenured", "deployment/tenure-controller"] {

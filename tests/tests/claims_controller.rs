@@ -161,7 +161,7 @@ async fn on_record(client: &Client, names: &[String]) -> Result<()> {
         (!right).then(|| format!("{now:#?}\nand not {expected:#?}"))
     };
     let start = std::cell::RefCell::new(String::new());
-    let found = tokio::time::timeout(Duration::from_secs(20), async {
+    let found = tokio::time::timeout(PATIENCE, async {
         while let Some(words) = wrong().await {
             *start.borrow_mut() = words;
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice, Image, Node, NodePart};
 use tenure_testbed::hosts::NetworkNamespace;
+use tenure_testbed::wait::PATIENCE;
 use tenure_tests::steps::Steps;
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
@@ -93,36 +94,47 @@ async fn fetch(cluster: &Cluster, client: &Pod, url: &str) -> Result<String> {
 
 /// Everything by which a node could be found after its end.
 struct Traces {
-    /// Numbers of namespaces.
-    namespaces: BTreeSet<u64>,
+    /// What only a node's processes are in. They are held open: the kernel gives the number of a namespace
+    /// that is gone to the next one, which may be another test's. These kinds hold no interface and no mount.
+    namespaces: Vec<fs::File>,
     directories: Vec<PathBuf>,
 }
 
 impl Traces {
     fn of(cluster: &Cluster) -> Result<Self> {
-        let mut namespaces = BTreeSet::new();
-        for node in cluster.nodes() {
-            let init = node.host().init_pid()?;
-            for kind in ["net", "mnt", "pid", "uts", "ipc"] {
-                namespaces.insert(fs::metadata(format!("/proc/{init}/ns/{kind}"))?.ino());
-            }
-        }
         let directories =
             vec![cluster.directory().to_owned(), cluster.control_plane().directory().to_owned()];
+        Self::of_processes(&inits(cluster)?, directories)
+    }
+
+    /// The traces of the nodes with these first processes.
+    fn of_processes(inits: &[u32], directories: Vec<PathBuf>) -> Result<Self> {
+        let paths = inits.iter().flat_map(|init| KINDS.map(|kind| format!("/proc/{init}/ns/{kind}")));
+        let namespaces = paths.map(fs::File::open).collect::<std::io::Result<_>>()?;
         Ok(Self { namespaces, directories })
     }
 
     /// The processes that are in one of the namespaces.
     fn processes(&self) -> Vec<String> {
+        let numbers: BTreeSet<u64> =
+            self.namespaces.iter().map(|namespace| namespace.metadata().unwrap().ino()).collect();
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let inside = |process: &fs::DirEntry| {
-            ["net", "mnt", "pid"].iter().any(|kind| {
+            KINDS.iter().any(|kind| {
                 let namespace = fs::metadata(process.path().join("ns").join(kind));
-                namespace.is_ok_and(|namespace| self.namespaces.contains(&namespace.ino()))
+                namespace.is_ok_and(|namespace| numbers.contains(&namespace.ino()))
             })
         };
         processes.filter(inside).map(|process| process.file_name().to_string_lossy().into_owned()).collect()
     }
+}
+
+/// The kinds of [`Traces::namespaces`].
+const KINDS: [&str; 3] = ["pid", "uts", "ipc"];
+
+/// The first process of each node.
+fn inits(cluster: &Cluster) -> Result<Vec<u32>> {
+    Ok(cluster.nodes().map(|node| node.host().init_pid()).collect::<std::result::Result<_, _>>()?)
 }
 
 /// The control groups of a process's clusters, in all hierarchies.
@@ -240,7 +252,7 @@ async fn configure(cluster: &Cluster) -> Result {
         "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "subnet": cluster.spare_addresses()}}],
     });
     cluster.node(0).write("/etc/cni/net.d/10-test.conflist", &configuration.to_string())?;
-    cluster.ready(tenure_testbed::wait::PATIENCE).await?;
+    cluster.ready(PATIENCE).await?;
     Ok(())
 }
 
@@ -251,8 +263,7 @@ async fn a_killed_test_leaves_no_process_and_the_next_start_clears_away_the_rest
         // The part of the one that is killed: this test, started by itself.
         let cluster = Cluster::start(ClusterOptions { nodes: 1, cni: CniChoice::PtpHostLocal }).await?;
         start_pods(&cluster).await?;
-        let Traces { namespaces, directories } = Traces::of(&cluster)?;
-        let traces = serde_json::json!([namespaces, directories]);
+        let traces = serde_json::json!([inits(&cluster)?, Traces::of(&cluster)?.directories]);
         std::io::Write::write_all(&mut std::io::stdout(), format!("traces {traces}\n").as_bytes())?;
         return std::future::pending().await;
     }
@@ -272,8 +283,8 @@ async fn a_killed_test_leaves_no_process_and_the_next_start_clears_away_the_rest
     let owner = victim.0.id();
     let mut lines = BufReader::new(victim.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let line = lines.find_map(|line| line.split_once("traces ").map(|(_, json)| json.to_owned())).unwrap();
-    let (namespaces, directories) = serde_json::from_str(&line)?;
-    let traces = Traces { namespaces, directories };
+    let (inits, directories): (Vec<u32>, _) = serde_json::from_str(&line)?;
+    let traces = Traces::of_processes(&inits, directories)?;
     assert!(traces.processes().len() > 6, "{:?}", traces.processes());
     steps.done("another test's cluster runs");
 
@@ -360,7 +371,7 @@ async fn faults(cluster: &Cluster, steps: &Steps) -> Result {
 async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = SystemClock.now();
     while !is_so().await {
-        assert!(SystemClock.now().since(start) < Duration::from_mins(1), "{what}: not within a minute");
+        assert!(SystemClock.now().since(start) < PATIENCE, "{what}: not within {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

@@ -34,6 +34,7 @@ impl Installed {
             (env!("CARGO_BIN_EXE_bed-tenured"), "tenured"),
             (env!("CARGO_BIN_EXE_bed-controller"), "tenure-controller"),
             (env!("CARGO_BIN_EXE_bed-cni"), "tenure-cni"),
+            (env!("CARGO_BIN_EXE_bed-gateway"), "tenure-egress"),
         ] {
             fs::hard_link(program, directory.path().join(name)).unwrap();
         }
@@ -124,11 +125,24 @@ fn assert_it_played(output: &Output) {
         "9 DELs, the slowest in ",
         "POOL SIZE USED COOLING FREE BLOCKS BLOCKS PER NODE CONDITIONS",
         "default 256 0 11 245 4/16 (claims) 1, node-a 1, node-b 1, node-c 1 Ready",
-        "10. Prove the engine's invariants over 2000 random operations (replay with --seed 5).",
+        "10. Ask a server outside which address it sees",
+        "11. Plug a second network into all hosts",
+        "node-a ┆ eth1 ┆ 10.10.10.",
+        "node-c ┆ eth1 ┆ 10.10.10.",
+        "They ping each other on it; the slowest answer took ",
+        "is held by node node-a by policy storage (NodeIPPool storage, on interface eth1)",
+        "The policy is deleted: after ",
+        "12. The hosts are machines of a cloud",
+        "web-1 is started ┆ 1 ┆ node-a ┆ node-a",
+        "web-2 takes it over ┆ 2 ┆ node-b ┆ node-b",
+        "web-1 is deleted ┆ 0 ┆ node-b ┆ node-b",
+        "The address is 10.111.0.",
+        "13. Prove the engine's invariants over 2000 random operations (replay with --seed 5).",
         "no address had two holders",
     ] {
         assert!(narrow.contains(line), "{line:?} is missing in\n{shown}");
     }
+    assert_it_left_by_a_gateway(&narrow, &shown);
     let questions = shown.lines().find(|line| line.contains("questions were answered")).unwrap();
     let numbers: Vec<u64> = questions.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     assert!(numbers[0] >= 400 && numbers[0] * 10 >= numbers[1] * 9, "{questions}");
@@ -138,11 +152,41 @@ fn assert_it_played(output: &Output) {
     assert!(numbers[0] >= 300 && numbers[0] == numbers[1], "{pings}");
 }
 
+/// The scene of egress, or why this kernel cannot play it.
+///
+/// A gateway's pool has blocks of one address, and its node asks for two at once, one ahead: the gateway gets the address of
+/// the block that comes first.
+fn assert_it_left_by_a_gateway(narrow: &str, shown: &str) {
+    if narrow.contains("Left out: this node cannot serve egress: ") {
+        return;
+    }
+    let (_, said) =
+        narrow.split_once("Its gateway nat-1 has ").unwrap_or_else(|| panic!("no gateway: {shown}"));
+    let (gateway, _) = said.split_once("; datapath: ").unwrap_or_else(|| panic!("no datapath: {shown}"));
+    let (v4, v6) = gateway.split_once(", ").unwrap_or_else(|| panic!("one address of two: {gateway}"));
+    assert!(v4.starts_with("203.0.113.") && v6.starts_with("2001:db8:f::"), "{gateway}");
+    // Pod, annotation, whether it has egress.
+    for (pod, annotation, leaves) in [
+        ("client", "has it", true),
+        ("plain", "does not have it", false),
+        ("plain", "gets it while it runs", true),
+    ] {
+        let begins = format!("{pod} ┆ {annotation} ┆ 10.64.0.");
+        let row = narrow.lines().find(|line| line.contains(&begins));
+        let row = row.unwrap_or_else(|| panic!("{begins:?} is missing in {shown}"));
+        let seen = row.trim_end_matches([' ', '│']).rsplit(" ┆ ").next().unwrap();
+        assert!(if leaves { seen == gateway } else { seen.starts_with("10.64.0.") }, "{row:?}: {shown}");
+    }
+    let serves = format!("1 of 1 gateways serve, as {gateway}.");
+    assert!(narrow.contains(&serves), "{serves:?} is missing in {shown}");
+}
+
 #[test]
 fn it_plays_every_scene_and_leaves_nothing() {
     let (installed, before) = (Installed::new(), Machine::look());
     let output = installed.demo().output().unwrap();
     assert_it_played(&output);
+    assert!(!text(&output.stdout).contains("Left out"), "root may load programs: {}", text(&output.stdout));
     installed.assert_nothing_is_left(&before);
 }
 

@@ -204,7 +204,7 @@ fn programs_that_run_while_etcd_is_restored_from_a_backup_go_on_with_what_it_say
     assert!(lost.contains(&"lost-in-later".to_owned()), "{lost:?}");
     for machine in &bed.machines {
         machine.until("lost blocks to be fenced", || {
-            machine.log().contains("nothing is handed out of this block any more").then_some(())
+            machine.log().contains("this block assigns no more addresses").then_some(())
         });
     }
     // Whoever reads that starts the pods anew.

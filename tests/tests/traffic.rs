@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::hosts::{Host, NetworkNamespace, Packet, Segment};
-use tenure_testbed::traffic::{Answerer, Asker, Bytes, Frozen, Pace, Talker, TrafficError};
+use tenure_testbed::traffic::{Answerer, Asker, Bytes, Frozen, Pace, Talker, TrafficError, limit_rate};
 use tenure_testbed::wait::PATIENCE;
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
@@ -125,6 +125,39 @@ fn what_is_in_full_queues_goes_along() -> Result {
         client.read_to_end(&mut heard)?;
         assert!(heard == [&to_client.next(said), b"the end".as_slice()].concat(), "{} bytes", heard.len());
         assert!(writing.join().unwrap()? == to_server.next(50_000));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_kernel_sends_until_a_connection_is_frozen_counts_as_sent() -> Result {
+    let mut bed = Places::new()?;
+    for address in bed.addresses {
+        let at = SocketAddr::new(address, 8080);
+        let listener = bed.hosts[0].run(|| TcpListener::bind(at))??;
+        let mut client = bed.client.run(|| TcpStream::connect(at))??;
+        client.set_read_timeout(Some(PATIENCE))?;
+        let reading = std::thread::spawn(move || -> std::io::Result<Vec<u8>> {
+            let mut heard = Vec::new();
+            client.read_to_end(&mut heard)?;
+            Ok(heard)
+        });
+        let (mut server, _) = listener.accept()?;
+        // The port is needed where the connection comes back to.
+        drop(listener);
+        let mut says = Bytes::new(2);
+        for _ in 0..20 {
+            // More than is sent in the meantime: something is always left for the kernel's timer.
+            limit_rate(&server, 5_000_000)?;
+            (&server).write_all(&says.next(250_000))?;
+            says.advance(250_000);
+            let frozen = Frozen::freeze(server)?;
+            server = bed.swap(|there| frozen.image().thaw(there))?;
+        }
+        server.shutdown(Shutdown::Write)?;
+        let heard = reading.join().unwrap()?;
+        Bytes::new(2).expect(&heard).map_err(|strange| strange.to_string())?;
+        assert_eq!(heard.len() as u64, says.place());
     }
     Ok(())
 }

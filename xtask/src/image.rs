@@ -9,16 +9,17 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::nmstate;
 use crate::step::{cargo_with, root, target_directory, timed};
 
 /// Long-running programs, and the command line.
-const DAEMONS: [&str; 3] = ["tenured", "tenure-controller", "tenure"];
+const DAEMONS: [&str; 4] = ["tenured", "tenure-controller", "tenure-egress", "tenure"];
 /// The plugin runs for a millisecond, and has a profile of its own.
 const PLUGIN: &str = "tenure-cni";
 /// A program at a fixed address has no relocations at its start: that saves an eighth of its running time.
 const FIXED: &str = "-Crelocation-model=static";
 /// Long-running programs stay relocatable, with compact relocations: that saves a megabyte of memory.
-const TERSE: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
+pub(crate) const TERSE: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
 /// The form to which the kubelet completes `tenure:VERSION`.
 const NAME: &str = concat!("docker.io/library/tenure:", env!("CARGO_PKG_VERSION"));
 
@@ -34,11 +35,12 @@ pub(crate) struct Built {
 pub(crate) fn image(profile: &str) -> Result<()> {
     timed("make the image", || {
         let built = programs(profile)?;
+        let helper = nmstate::build(profile)?;
         let daemons = DAEMONS.iter().map(|daemon| built.daemons.join(daemon));
         let output = target_directory().join(format!("image/tenure-{}.tar", env!("CARGO_PKG_VERSION")));
         let mut arguments: Vec<String> =
             ["--name", NAME, "--entrypoint", DAEMONS[0], "--output"].map(str::to_owned).into();
-        let files = std::iter::once(output).chain(daemons).chain([built.plugin]);
+        let files = std::iter::once(output).chain(daemons).chain([built.plugin, helper]);
         arguments.extend(files.map(|path| path.display().to_string()));
         let run = ["run", "--quiet", "--package", "tenure-image", "--"];
         cargo_with("write the image", &run, &arguments, &[])
@@ -61,7 +63,7 @@ pub(crate) fn programs(profile: &str) -> Result<Built> {
 }
 
 /// Makes sure that Rust's own libraries for the target are there; rustup installs them if they are missing.
-fn have_target(target: &str) -> Result<()> {
+pub(crate) fn have_target(target: &str) -> Result<()> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let asked = Command::new(rustc)
         .args(["--print", "target-libdir", "--target", target])
@@ -85,7 +87,7 @@ fn have_target(target: &str) -> Result<()> {
 }
 
 /// The C compiler for musl, paths that do not depend on the machine, and further compiler flags.
-fn variables(target: &str, more: &[&str]) -> Vec<(String, String)> {
+pub(crate) fn variables(target: &str, more: &[&str]) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     let compiler = format!("CC_{}", target.replace('-', "_"));
     let has_musl_gcc =

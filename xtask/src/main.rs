@@ -5,6 +5,8 @@
 mod fuzz;
 mod image;
 mod lanes;
+mod nmstate;
+mod sdk;
 mod step;
 mod verbs;
 
@@ -67,6 +69,14 @@ enum Verb {
         #[arg(long, default_value = "daemons")]
         profile: String,
     },
+    /// Build the helper of NetworkManager as the image has it, and say where it is
+    Nmstate {
+        /// The profile, as of `image`
+        #[arg(long, default_value = "daemons")]
+        profile: String,
+    },
+    /// Test the fake of Google's cloud with Google's own SDK, which takes long to build
+    Sdk,
     /// Start a real cluster of three nodes with Tenure installed, to try things on; Ctrl-C ends it (needs root)
     Cluster,
     /// Install and build what the real API server and cluster of the tests are made of
@@ -83,6 +93,8 @@ fn main() -> ExitCode {
         Verb::Fuzz { targets, seconds } => fuzz::fuzz(&targets, seconds),
         Verb::Crds { check } => verbs::crds(check),
         Verb::Image { profile } => image::image(&profile),
+        Verb::Nmstate { profile } => verbs::nmstate(&profile),
+        Verb::Sdk => sdk::test(),
         Verb::Cluster => verbs::cluster(),
         Verb::Setup => verbs::setup(),
     };

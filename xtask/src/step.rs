@@ -37,6 +37,19 @@ pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T
     outcome
 }
 
+/// Cargo, without the variables by which it describes this program to it. Build scripts read such variables: they would
+/// run again, and everything that depends on them would be built again, whenever somebody calls cargo directly in between.
+pub(crate) fn cargo_command() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 /// Runs cargo with `arguments` in the workspace's root as one timed step.
 pub(crate) fn cargo(what: &str, arguments: &[&str], passed_on: &[String]) -> Result<()> {
     cargo_with(what, arguments, passed_on, &[])
@@ -50,8 +63,7 @@ pub(crate) fn cargo_with(
     variables: &[(String, String)],
 ) -> Result<()> {
     timed(what, || {
-        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(program)
+        let status = cargo_command()
             .args(arguments)
             .args(passed_on)
             .envs(variables.iter().map(|(key, value)| (key, value)))

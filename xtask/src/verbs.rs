@@ -1,18 +1,20 @@
 //! The steps of each command.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::image::{Built, image, programs};
 use crate::lanes;
+use crate::nmstate;
 use crate::step::{cargo, cargo_with, root, target_directory, timed};
 
 /// The recorded answers of peers that every test run compares with.
 const CASES: &str = "crates/conformance/cases";
 
 /// The programs of the demo: the first finds the others beside it.
-const PROGRAMS: [&str; 4] = ["tenure", "tenured", "tenure-controller", "tenure-cni"];
+const PROGRAMS: [&str; 5] = ["tenure", "tenured", "tenure-controller", "tenure-cni", "tenure-egress"];
 
 pub(crate) fn demo(arguments: &[String]) -> Result<()> {
     let mut build = vec!["build", "--quiet"];
@@ -46,6 +48,7 @@ pub(crate) fn test(filter: &[String]) -> Result<()> {
         setup()?;
         cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
         image("quick")?;
+        nmstate::test()?;
         lanes::test("test on the real API server and cluster", "tenure-tests", filter)
     })
 }
@@ -55,19 +58,45 @@ pub(crate) fn ci() -> Result<()> {
         cargo("check the format", &["fmt", "--all", "--check"], &[])?;
         let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"];
         cargo("check the lints", &clippy, &[])?;
+        nmstate::check()?;
         crds(true)?;
         test(&[])
     })
+}
+
+/// Builds the helper of NetworkManager, and writes its path to standard output.
+pub(crate) fn nmstate(profile: &str) -> Result<()> {
+    let path = nmstate::build(profile)?;
+    writeln!(std::io::stdout(), "{}", path.display()).context("cannot say where the helper is")
 }
 
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let has = |words: &[&str]| arguments.iter().any(|argument| words.contains(&argument.as_str()));
     let mut variables = Vec::new();
     // The measured programs are the installed ones.
-    if has(&["pods", "whereabouts", "claims"]) || !has(&["engine", "server", "plan", "--help", "-h"]) {
+    if has(&["pods", "whereabouts", "claims", "egress"])
+        || !has(&["engine", "server", "plan", "nodes", "cloud", "--help", "-h"])
+    {
         let Built { daemons, plugin } = programs("daemons")?;
         let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
         variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));
+    }
+    if has(&["nodes"])
+        || !has(&[
+            "engine",
+            "server",
+            "plan",
+            "pods",
+            "whereabouts",
+            "claims",
+            "egress",
+            "cloud",
+            "--help",
+            "-h",
+        ])
+    {
+        let peer = nmstate::build_peer()?;
+        variables.push(("TENURE_NMSTATE_KERNEL".to_owned(), peer.display().to_string()));
     }
     let run = ["run", "--quiet", "--release", "--package", "tenure-bench", "--"];
     cargo_with("measure", &run, arguments, &variables)

@@ -10,8 +10,8 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Crates that exist for tests and measurements only: no program may be built on them.
-const FOR_TESTS: [&str; 7] =
-    ["testbed", "controller-testbed", "sim", "conformance", "bench", "tests", "xtask"];
+const FOR_TESTS: [&str; 8] =
+    ["testbed", "controller-testbed", "sim", "conformance", "bench", "sdk", "tests", "xtask"];
 
 fn architecture() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
@@ -52,10 +52,17 @@ fn used() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
         .collect()
 }
 
-/// The crates of the workspace.
+/// The crates of the workspace, and those that are workspaces of their own.
 fn packages() -> Vec<Value> {
+    ["../Cargo.toml", "../crates/nmstate/Cargo.toml", "../crates/sdk/Cargo.toml"]
+        .into_iter()
+        .flat_map(packages_of)
+        .collect()
+}
+
+fn packages_of(manifest: &str) -> Vec<Value> {
     let said = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path", manifest])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo starts");

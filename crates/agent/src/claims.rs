@@ -53,7 +53,8 @@ use tracing::{info, warn};
 
 use crate::drive::Handle;
 use crate::objects::watch::{Watching, watch};
-use crate::objects::{Objects, lock, watched};
+use crate::objects::{Objects, lock};
+use crate::part::Inspect;
 use crate::pods::Pods;
 use known::Known;
 use networks::{Definition, Networks};
@@ -62,6 +63,11 @@ use proof::Proofs;
 pub(crate) use claim_use::Interface;
 pub(crate) use refusal::failure;
 pub(crate) use source::{Claimed, addresses_of, lacks, not_of};
+
+/// All claims.
+const CLAIMS: &str = "IPAMClaims";
+/// All networks that pods may name.
+const NETWORKS: &str = "NetworkAttachmentDefinitions";
 
 /// How claims are looked for.
 #[derive(Clone, Debug)]
@@ -157,7 +163,7 @@ impl Claims {
         let routed = routes.is_some();
         let name = format!("claims of {}", pods.node());
         let connection = Connection::named(client, Arc::new(clock), &name);
-        connection.health().expect(watched::NETWORKS);
+        connection.health().expect(NETWORKS);
         let shared = Arc::new(Shared {
             connection,
             options,
@@ -227,6 +233,12 @@ impl Reason {
     }
 }
 
+impl Inspect for Claims {
+    fn health(&self) -> Option<ApiHealth> {
+        Some(Self::health(self))
+    }
+}
+
 impl Watching for Shared {
     /// Every node looks, and few clusters have claims.
     const MAY_BE_MISSING: Option<Duration> = Some(Duration::from_secs(10));
@@ -246,17 +258,17 @@ impl Shared {
             shared.tell_waiting();
         };
         let all = watcher::Config::default();
-        self.spawn(watch(Arc::clone(self), watched::NETWORKS, networks, all, keep, hear));
+        self.spawn(watch(Arc::clone(self), NETWORKS, networks, all, keep, hear));
     }
 
     fn watch_claims(self: &Arc<Self>, reason: Reason) {
         info!(reason = reason.as_str(), "watching IPAMClaims from now on");
-        self.connection.health().expect(watched::CLAIMS);
+        self.connection.health().expect(CLAIMS);
         let claims: Api<Read<IPAMClaim>> = Api::all(self.connection.client());
         let keep = |claim: &IPAMClaim| Some(ClaimFacts::of(claim));
         let hear = |shared: &Arc<Self>, heard| shared.hear_claim(heard);
         let all = watcher::Config::default();
-        self.spawn(watch(Arc::clone(self), watched::CLAIMS, claims, all, keep, hear));
+        self.spawn(watch(Arc::clone(self), CLAIMS, claims, all, keep, hear));
     }
 
     /// Those who wait look again.

@@ -17,6 +17,7 @@ pub(crate) use refusal::{failure, unavailable};
 pub use request::{Asked, Resolve};
 
 use crate::claims::Claims;
+use crate::egress::{Attachment, Egress};
 use crate::key::Pod;
 use crate::node::{Event, Node};
 use crate::serve::{Answered, Call, Deleted, Dialect};
@@ -30,13 +31,14 @@ pub struct Coil<R> {
     resolve: R,
     gateways: Gateways,
     claims: Option<Claims>,
+    egress: Option<Egress>,
 }
 
 impl<R: Resolve> Coil<R> {
     /// Serves pods from the pools that `resolve` returns. The pods use these addresses as their gateways.
     pub fn new(resolve: R, (gateway_v4, gateway_v6): (Ipv4Addr, Ipv6Addr)) -> Self {
         let gateways = Gateways { v4: IpAddr::V4(gateway_v4), v6: IpAddr::V6(gateway_v6) };
-        Self { resolve, gateways, claims: None }
+        Self { resolve, gateways, claims: None, egress: None }
     }
 
     /// Pods may also refer to claims.
@@ -45,10 +47,21 @@ impl<R: Resolve> Coil<R> {
         Self { claims, ..self }
     }
 
+    /// Pods may also use Egresses.
+    #[must_use]
+    pub fn with_egress(self, egress: Option<Egress>) -> Self {
+        Self { egress, ..self }
+    }
+
     async fn attach_pod(&self, call: &Call<'_>) -> Result<CniResult, Failure> {
         let request = Request::read(call);
         request.refuse_chain()?;
         let asked = request.asked()?;
+        // What is refused is refused before anything is held.
+        let leaves = match self.egress.as_ref().filter(|_| !request.addresses_only) {
+            Some(egress) => Some((egress, egress.wanted(asked.pod.as_ref()).await?)),
+            None => None,
+        };
         let refers = self.claims.as_ref().and_then(|claims| Some((claims, asked.pod.clone()?)));
         let (pool, pod) = self.resolve.resolve(asked).await?;
         let network = if request.addresses_only { Some(self.network(&request, &pool).await?) } else { None };
@@ -59,7 +72,13 @@ impl<R: Resolve> Coil<R> {
                 Box::pin(claimed::attach(claims, &request, &name, (pool, pod))).await?
             }
         };
+        let (key, pod) = (attach.key.clone(), attach.pod.clone());
         let held = call.hold(attach).await?;
+        if let Some((egress, wanted)) = leaves {
+            let addresses = held.addresses.iter().map(tenure_ipam::Address::to_ip);
+            let attachment = Attachment::new(&key, &pod, &call.message.netns, addresses);
+            egress.attach(attachment, &wanted).await?;
+        }
         match (network, held.link) {
             (Some(network), _) => reply::of_addresses(&request, &network, held.addresses, held.subnet),
             (None, Some(link)) => Ok(reply::of_interface(&request, held.addresses, link, self.gateways)),
@@ -91,7 +110,11 @@ impl<R: Resolve> Dialect for Coil<R> {
     fn del<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a, Deleted> {
         Box::pin(async move {
             let (key, interface) = (call.key()?, !Request::read(call).addresses_only);
+            let (container, ifname) = (key.container().to_owned(), key.interface().to_owned());
             call.node.call(move |ticket| Event::Del { ticket, key, interface }).await?;
+            if let Some(egress) = &self.egress {
+                egress.detached(&container, &ifname);
+            }
             Ok(Deleted::Done)
         })
     }
@@ -100,7 +123,16 @@ impl<R: Resolve> Dialect for Coil<R> {
         Box::pin(async move {
             // A hold stays, whatever pool its namespace names by now.
             let attach = Request::read(call).attach(String::new(), Pod::default())?;
-            call.inspect(attach, call.expected()).await
+            let key = attach.key.clone();
+            call.inspect(attach, call.expected()).await?;
+            // Of an interface that another plugin made, egress is not ours.
+            let egress = self.egress.as_ref().filter(|_| !Request::read(call).addresses_only);
+            let Some(egress) = egress else { return Ok(()) };
+            let wanted = egress.wanted(call.pod_name()?.as_ref()).await?;
+            let addresses = call.expected().into_iter().map(tenure_ipam::Address::to_ip);
+            egress
+                .check(&Attachment::new(&key, &Pod::default(), &call.message.netns, addresses), &wanted)
+                .await
         })
     }
 

@@ -286,6 +286,7 @@ mod tests {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
         }));
         node.tell(Event::Journal(Image::default()));
         node.tell(Event::Kernel(Vec::new()));

@@ -15,9 +15,6 @@ mod status;
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
-use kube::{Api, Client};
 use tenure_linux::netns::{NetNs, NetNsId};
 use tenure_linux::survey;
 use tokio_util::sync::CancellationToken;
@@ -48,26 +45,14 @@ impl Default for Sources {
 #[derive(Clone, Debug)]
 pub(crate) struct EvidenceCollector {
     pub(crate) node: Handle,
-    /// The name of the node.
-    pub(crate) name: String,
     pub(crate) sources: Sources,
     /// The namespace of the host, which belongs to no pod.
     pub(crate) host: Option<PathBuf>,
     /// Access to pods; `None` outside Kubernetes.
-    pub(crate) api: Option<(ClientOf, Pods)>,
+    pub(crate) pods: Option<Pods>,
     /// The runtime on which it runs, whoever asks.
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) stop: CancellationToken,
-}
-
-/// A client that prints nothing about itself.
-#[derive(Clone)]
-pub(crate) struct ClientOf(pub(crate) Client);
-
-impl std::fmt::Debug for ClientOf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
-    }
 }
 
 impl EvidenceCollector {
@@ -110,15 +95,12 @@ impl EvidenceCollector {
 
     /// Evidence from the statuses of this node's pods.
     async fn pods(&self) -> Result<Vec<Use>, String> {
-        let Some((client, _)) = &self.api else { return Ok(Vec::new()) };
-        let pods: Api<Pod> = Api::all(client.0.clone());
-        let own = ListParams::default().fields(&format!("spec.nodeName={}", self.name));
-        let listed = pods.list(&own).await.map_err(|error| error.to_string())?;
-        Ok(listed.items.iter().filter_map(status::of_pod).collect())
+        let Some(pods) = &self.pods else { return Ok(Vec::new()) };
+        Ok(pods.list_now().await?.iter().filter_map(status::of_pod).collect())
     }
 
     async fn ask_about_pods(&self, holders: Vec<(HoldKey, PodOf)>) {
-        let Some((_, pods)) = &self.api else { return };
+        let Some(pods) = &self.pods else { return };
         let (mut asked, mut missing) = (Vec::new(), std::collections::BTreeSet::new());
         for (key, pod) in holders {
             let PodOf { namespace, name, uid } = pod;

@@ -29,17 +29,19 @@ pub use api_calls::ApiCalls;
 pub use calls::Calls;
 use kernel::InventoryReader;
 use metrics::Metrics;
+pub(crate) use metrics::float;
 
 use crate::drive::Handle;
 use crate::node::Node;
 use crate::objects::ApiHealth;
+use crate::part::Inspect;
 use crate::run::Stage;
 
 /// How long the node's loop may take to answer before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The parts of an agent that are shown.
-pub struct Parts {
+/// What is shown of an agent.
+pub struct Inspected {
     /// The handle to the node.
     pub node: Handle,
     /// The node's name.
@@ -54,13 +56,15 @@ pub struct Parts {
     pub objects: Box<dyn Fn() -> ApiHealth + Send + Sync>,
     /// How far the agent is.
     pub stage: Box<dyn Fn() -> Stage + Send + Sync>,
+    /// Its parts.
+    pub parts: Vec<Arc<dyn Inspect>>,
     /// The host, to observe the kernel. Without it nothing is shown of the kernel.
     pub kernel: Option<Host>,
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for Inspected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Inspected").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -72,19 +76,19 @@ pub struct Inspector {
 
 #[derive(Debug)]
 struct Inner {
-    parts: Parts,
+    agent: Inspected,
     reader: Option<InventoryReader>,
     metrics: Metrics,
     started: Timestamp,
 }
 
 impl Inspector {
-    /// An inspector of these parts.
-    pub fn new(mut parts: Parts) -> Self {
-        let metrics = Metrics::new(&parts.calls, &parts.api_calls);
-        let reader = parts.kernel.take().map(InventoryReader::new);
-        let started = parts.clock.now();
-        Self { inner: Arc::new(Inner { parts, reader, metrics, started }) }
+    /// An inspector of an agent.
+    pub fn new(mut agent: Inspected) -> Self {
+        let metrics = Metrics::new(&agent.calls, &agent.api_calls, &agent.parts);
+        let reader = agent.kernel.take().map(InventoryReader::new);
+        let started = agent.clock.now();
+        Self { inner: Arc::new(Inner { agent, reader, metrics, started }) }
     }
 
     /// The HTTP pages.
@@ -113,7 +117,7 @@ impl Inspector {
     /// that the API server knows and allows, and for nobody without such a server.
     pub fn pages_for_others(&self, pages: Pages, api: Option<Client>) -> Pages {
         let Some(client) = api else { return pages.without(tenure_view::PATH) };
-        let Parts { name, clock, .. } = &self.inner.parts;
+        let Inspected { name, clock, .. } = &self.inner.agent;
         let right = Right {
             group: tenure_view::GROUP,
             resource: tenure_view::RESOURCE,
@@ -127,10 +131,14 @@ impl Inspector {
     /// The metrics, as text.
     pub async fn metrics(&self) -> Result<String, std::fmt::Error> {
         let seen = self.look(metrics::Seen::of).await.ok();
-        {
-            let (objects, stage) = ((self.inner.parts.objects)(), (self.inner.parts.stage)());
-            self.inner.metrics.text(seen.as_ref(), &objects, stage == Stage::Serving)
-        }
+        let (health, stage) = (self.health(), (self.inner.agent.stage)());
+        self.inner.metrics.text(seen.as_ref(), &self.inner.agent.parts, &health, stage == Stage::Serving)
+    }
+
+    /// How all watches are.
+    fn health(&self) -> ApiHealth {
+        let Inspected { objects, parts, .. } = &self.inner.agent;
+        parts.iter().filter_map(|part| part.health()).fold(objects(), ApiHealth::and)
     }
 
     /// Reads the node's state, within the time that its loop may take.
@@ -138,7 +146,7 @@ impl Inspector {
         &self,
         look: impl FnOnce(&Node) -> R + Send + 'static,
     ) -> Result<R, String> {
-        match tokio::time::timeout(PATIENCE, self.inner.parts.node.look(look)).await {
+        match tokio::time::timeout(PATIENCE, self.inner.agent.node.look(look)).await {
             Ok(Ok(seen)) => Ok(seen),
             Ok(Err(error)) => Err(Failure::from(error).message),
             Err(_) => Err(format!("the node's loop has not answered for {} s", PATIENCE.as_secs())),

@@ -1,17 +1,17 @@
-//! All that the agent does with the API server.
+//! The agent's use of the API server.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `watch`, `watched` | a watch of one kind, as what is kept of its objects, and what it is called |
-//! | `facts` | from Kubernetes objects to what a node is told |
-//! | `asks` | requests for blocks, from the wish to the deletion of the request |
-//! | `returns`, `keeps` | giving blocks back, and keeping those that somebody means to release |
+//! | `watch`, `watched` | a watch of one kind: what is kept of its objects, and its name |
+//! | `facts` | translates Kubernetes objects into the node's events |
+//! | `asks` | block requests, from the node's wish to the deletion of the request |
+//! | `returns`, `keeps` | returning blocks, and keeping those that somebody wants to release |
 //! | `resolver` | which pool a pod's addresses come from |
 //! | `remote` | other nodes' blocks and claims, for hosts without a routing daemon |
-//! | `reports` | what people should know, as log lines and as Kubernetes events |
+//! | `reports` | reports to people, as log lines and as Kubernetes events |
 //!
-//! What is watched is what this node needs: pools, namespaces' annotations, and of blocks and requests its own. Nothing
-//! here grows with the pods of the cluster.
+//! The agent watches only what this node needs: pools, namespaces' annotations, and its own blocks and requests. Nothing here
+//! grows with the pods of the cluster.
 
 mod asks;
 mod facts;
@@ -44,32 +44,33 @@ pub use resolver::Resolver;
 pub use tenure_watch::{ApiHealth, WatchHealth};
 
 use crate::node::{Action, Event, PoolFacts, SeenBlock};
+use crate::sources::BlockSource;
 use asks::{Asks, SeenRequest};
 use remote::{NodeAddresses, Remote, RemoteBlock};
 use watch::{Watching, watch};
 
-/// How many events one agent writes a minute: there are many agents, and events are help for people.
+/// The limit of events per agent and minute: there are many agents, and events are only help for people.
 const EVENTS_A_MINUTE: usize = 40;
 
-/// What of the API server is needed.
+/// How the API server is used.
 #[derive(Clone, Debug)]
 pub struct ObjectsOptions {
     /// The name of this node, as its `Node` object has it.
     pub node: String,
-    /// Also watch the blocks of all nodes and the nodes' addresses: see [`Objects::remote_routes`].
+    /// Also watch all nodes' blocks and addresses: see [`Objects::remote_routes`].
     pub remote_blocks: bool,
-    /// Somebody will say which claims are on which node, and their addresses are among these routes.
+    /// Somebody reports which claims are on which node, and their addresses belong to these routes.
     pub remote_claims: bool,
-    /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist. Pods whose namespace names no
-    /// pool get addresses of `default`.
+    /// There is no Kubernetes: an ADD need not name a pod, and namespaces need not exist. Pods whose namespace names no pool
+    /// get addresses from `default`.
     pub outside_kubernetes: bool,
-    /// How long a call to the API server is insisted on: longer than one takes to hand over to another, shorter than a pod
-    /// waits for its address.
+    /// How long a call to the API server is retried: longer than a failover of the API server, shorter than a pod waits for its
+    /// address.
     pub patience: Duration,
 }
 
 impl ObjectsOptions {
-    /// The usual ones, for a node of a cluster.
+    /// The defaults for a node of a cluster.
     pub fn new(node: impl Into<String>) -> Self {
         let patience = Duration::from_secs(5);
         let node = node.into();
@@ -77,7 +78,7 @@ impl ObjectsOptions {
     }
 }
 
-/// All that the agent does with the API server. Cheap to clone.
+/// The agent's use of the API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Objects {
     shared: Arc<Shared>,
@@ -109,15 +110,15 @@ struct Shared {
     namespaces: Arc<Mutex<Cache<Seen<Option<String>>>>>,
     own_blocks: Mutex<Cache<Seen<SeenBlock>>>,
     requests: Mutex<Cache<Seen<SeenRequest>>>,
-    /// Of this node's object, the UID is all that matters.
+    /// Only the UID of this node's object matters.
     own_node: Mutex<Cache<Seen<()>>>,
     remote: Remote,
     asks: Mutex<Asks>,
 }
 
 impl Objects {
-    /// Begins to watch, until `stop`. Tells `tell` of pools and blocks, each one's changes in order, and once, when all
-    /// first lists are in, [`Event::ApiRead`]. Needs a tokio runtime around it. `tell` must not block.
+    /// Starts watching, until `stop`. Passes changes of pools and blocks to `tell`, those of one object in order, and
+    /// [`Event::ApiRead`] once after all first lists. Needs a tokio runtime. `tell` must not block.
     pub fn start(
         client: Client,
         options: ObjectsOptions,
@@ -158,51 +159,67 @@ impl Objects {
         Self { shared }
     }
 
-    /// Carries out [`Action::AskForBlock`], [`Action::ReturnBlock`], [`Action::KeepBlock`] and [`Action::Report`]; others are
-    /// not for the API server. Returns at once; what becomes of it is told as an event.
+    /// Performs [`Action::AskForBlock`], [`Action::ReturnBlock`], [`Action::KeepBlock`] and [`Action::Report`]; others do not
+    /// concern the API server. Returns at once; the result follows as an event.
     pub fn carry_out(&self, action: Action) {
         match action {
             Action::AskForBlock { ask, pool, urgency } => self.shared.ask(ask, pool, urgency),
-            Action::ReturnBlock { name, uid } => {
+            Action::ReturnBlock { name, uid, .. } => {
                 self.shared.spawn(Arc::clone(&self.shared).give_back(name, uid));
             }
-            Action::KeepBlock { name, uid } => {
+            Action::KeepBlock { name, uid, .. } => {
                 self.shared.spawn(Arc::clone(&self.shared).keep(name, uid));
             }
             Action::Report(report) => self.shared.report(&report),
-            other => tracing::error!(action = ?other, "this is nothing that the API server is for"),
+            other => tracing::error!(action = ?other, "this action does not concern the API server"),
         }
     }
 
-    /// Who knows which pool a pod's addresses come from.
+    /// Publishes an event on a pod.
+    pub(crate) fn warn_pod(&self, pod: &crate::key::Pod, reason: &'static str, message: String) {
+        self.shared.warn_pod(pod, reason, message);
+    }
+
+    /// The resolver of pods' pools.
     pub fn resolver(&self) -> Resolver {
         Resolver::new(&self.shared)
     }
 
-    /// How the watches are, and when the API server last answered. What is owned can be handed out also while it does not.
+    /// The state of the watches, and when the API server last answered. Owned blocks serve pods without it.
     pub fn health(&self) -> ApiHealth {
         self.shared.connection.health().look()
     }
 
-    /// The networks of other nodes' blocks, and the addresses of claims that pods of other nodes have, by gateway: nothing
-    /// until all are known, and for ever if [`ObjectsOptions::remote_blocks`] is off. Each change replaces the whole.
+    /// The networks of other nodes' blocks, and the addresses of claims that pods of other nodes have, by gateway. Empty until
+    /// all are known, and always if [`ObjectsOptions::remote_blocks`] is off. Each change replaces the whole.
     pub fn remote_routes(&self) -> Receiver<Option<RemoteRoutes>> {
         self.shared.remote.routes()
     }
 
-    /// Where claims are, for [`Objects::remote_routes`]: a pod has this one, or none does.
+    /// Which pod has a claim, if any, for [`Objects::remote_routes`].
     pub(crate) fn claim_seen(&self, uid: &str, claim: Option<RemoteClaim>) {
         self.shared.remote.claim_seen(uid, claim);
     }
 
-    /// A claim's object is gone; its pod keeps what it has.
+    /// A claim's object is gone; its pod keeps its addresses.
     pub(crate) fn claim_gone(&self, uid: &str) {
         self.shared.remote.claim_gone(uid);
     }
 
-    /// All claims were told.
+    /// All claims are known.
     pub(crate) fn claims_listed(&self) {
         self.shared.remote.claims_listed();
+    }
+}
+
+impl BlockSource for Objects {
+    /// Whatever no other source has.
+    fn has(&self, _: &str) -> bool {
+        true
+    }
+
+    fn carry_out(&self, action: Action) {
+        Self::carry_out(self, action);
     }
 }
 
@@ -297,7 +314,7 @@ impl Shared {
     }
 
     fn hear_pool(&self, heard: Heard<KnownPool>) {
-        // Told under the lock: what is told in another order than it was heard would be wrong.
+        // Sent under the lock, to keep the order in which it was received.
         let mut pools = lock(&self.pools);
         for change in pools.hear(heard) {
             (self.tell)(match change {
@@ -323,7 +340,7 @@ impl Shared {
         }
     }
 
-    /// A block as it is told, if it is this node's and can be understood.
+    /// The event for a block, if it is this node's and valid.
     fn own_block(&self, block: &AddressBlock) -> Option<SeenBlock> {
         if block.node() != Some(&self.options.node) {
             return None;
@@ -331,13 +348,13 @@ impl Shared {
         match facts::block(block) {
             Ok(seen) => Some(seen),
             Err(why) => {
-                tracing::warn!(block = block.name_any(), why, "a block of this node cannot be understood");
+                tracing::warn!(block = block.name_any(), why, "a block of this node is invalid");
                 None
             }
         }
     }
 
-    /// Makes a call, again and again while it fails for a reason that may pass, until [`ObjectsOptions::patience`] is over.
+    /// Makes a call, and retries transient failures until [`ObjectsOptions::patience`] is over.
     async fn insist<T, F>(&self, act: impl Fn() -> String, call: impl Fn() -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, kube::Error>>,
@@ -345,7 +362,7 @@ impl Shared {
         self.connection.insist(self.options.patience, act, call).await
     }
 
-    /// Runs something beside the rest, until it or the agent ends.
+    /// Spawns a task that ends with the agent.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         tokio::spawn(async move { stop.run_until_cancelled(task).await });

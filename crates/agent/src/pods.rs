@@ -1,24 +1,29 @@
-//! This node's pods, as far as their metadata says what addresses they want: the claims that they refer to, and the address
-//! that they would like.
+//! This node's pods, as far as their metadata says what network they want: the claims that they refer to, the address that they
+//! would like, and the Egresses that they use.
 //!
 //! Asking the API server for each pod would cost an ADD more than its address does. So the metadata of this node's pods are
 //! watched, from the first ADD that needs any on, and what matters is kept. The kubelet learns of a pod in the same way, and
 //! does much before it makes the pod's network, so the pod is known by then. Where the watch is behind, because it does not
 //! work or has not heard of this very pod, the pod is read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PartialObjectMeta;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
+use tenure_api::cloud::annotation;
+use tenure_api::coil::EgressId;
+use tenure_api::coil::egress::{AnnotationError, egresses_of, is_gateway};
 use tenure_api::read::Read;
 use tenure_claims::PodFacts;
 use tenure_handles::Clock;
 use tenure_watch::{ApiHealth, Cache, Connection, Heard, Identity, Seen, place};
 use tenure_whereabouts::config::PREFERRED_IP;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::objects::watch::{Watching, watch};
@@ -29,6 +34,8 @@ use crate::serve::PodName;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// How long one read may take.
 const LIVE_READ: Duration = Duration::from_secs(1);
+/// How long a list is tried.
+const LIST: Duration = Duration::from_secs(5);
 
 /// This node's pods. Cheap to clone.
 #[derive(Clone)]
@@ -49,6 +56,14 @@ pub(crate) struct KnownPod {
     pub(crate) facts: Arc<PodFacts>,
     /// Its annotation that names the address it would like; empty if it has none.
     preferred: String,
+    /// The Egresses that it uses, or why that cannot be read.
+    pub(crate) egresses: Arc<Result<BTreeSet<EgressId>, AnnotationError>>,
+    /// Whether it is a gateway of an Egress.
+    pub(crate) gateway: bool,
+    /// The address that it must have, if its annotations name one.
+    pub(crate) address: Option<String>,
+    /// Whether it is marked as moving out: its address stays when it ends.
+    pub(crate) leaving: bool,
     /// Of a pod that the kubelet has from elsewhere, and only shows here: the UID that the kubelet knows it by.
     shown_for: Option<String>,
 }
@@ -60,6 +75,8 @@ struct Shared {
     runtime: Handle,
     stop: CancellationToken,
     begun: OnceLock<()>,
+    /// Who is told of changes.
+    told: Mutex<Vec<Arc<Notify>>>,
     state: Mutex<State>,
 }
 
@@ -90,6 +107,7 @@ impl Pods {
             runtime: Handle::current(),
             stop,
             begun: OnceLock::new(),
+            told: Mutex::default(),
             state: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -134,9 +152,44 @@ impl Pods {
         }
     }
 
+    /// The pod of this name, as the watch said last. Read only if the watch is behind and has never heard of it: then the agent has just
+    /// started.
+    pub(crate) async fn last_known(&self, pod: &PodName) -> Option<KnownPod> {
+        match self.shared.glance(pod) {
+            Sight::Known(known) | Sight::Behind(Some(known)) => Some(known),
+            Sight::Nothing => None,
+            Sight::Behind(None) => self.shared.read(pod).await.ok().flatten(),
+        }
+    }
+
     /// The pod of this name, as the API server says now.
     pub(crate) async fn find_now(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
         self.shared.read(pod).await
+    }
+
+    /// All pods of this node with their statuses, as the API server says now.
+    pub(crate) async fn list_now(&self) -> Result<Vec<Pod>, String> {
+        let pods: Api<Pod> = Api::all(self.shared.connection.client());
+        let own = ListParams::default().fields(&format!("spec.nodeName={}", self.shared.node));
+        let act = || format!("listing Pods of {}", self.shared.node);
+        let listed = self.shared.connection.insist(LIST, act, || pods.list(&own)).await;
+        listed.map(|pods| pods.items).map_err(|error| error.to_string())
+    }
+
+    /// Watches from now on, and tells of changes.
+    pub(crate) fn tell(&self, changed: Arc<Notify>) {
+        lock(&self.shared.told).push(changed);
+        self.shared.begun.get_or_init(|| self.shared.begin());
+    }
+
+    /// All pods, by namespace and name; nothing while the watch is behind.
+    pub(crate) fn all(&self) -> Option<BTreeMap<(String, String), KnownPod>> {
+        let state = lock(&self.shared.state);
+        let named = |(key, pod): (&str, &KnownPod)| {
+            let (namespace, name) = key.split_once('/')?;
+            Some(((namespace.to_owned(), name.to_owned()), pod.clone()))
+        };
+        state.works.then(|| state.pods.all_facts().filter_map(named).collect())
     }
 
     /// How the watch is, if there is one.
@@ -146,18 +199,27 @@ impl Pods {
 }
 
 impl KnownPod {
-    fn of(pod: &PartialObjectMeta<Pod>) -> Self {
+    pub(crate) fn of(pod: &PartialObjectMeta<Pod>) -> Self {
         let preferred = pod.annotations().get(PREFERRED_IP).filter(|wish| !wish.trim().is_empty());
         Self {
             facts: Arc::new(PodFacts::of(&pod.metadata)),
             preferred: preferred.cloned().unwrap_or_default(),
+            egresses: Arc::new(egresses_of(pod.annotations())),
+            gateway: is_gateway(pod.labels()),
+            address: pod.annotations().get(annotation::ADDRESS).cloned(),
+            leaving: pod.annotations().contains_key(annotation::MOVE_OUT),
             shown_for: pod.annotations().get(MIRROR).cloned(),
         }
     }
 
     /// Whether it is the pod that is meant; where nobody says which, any of its name is.
     pub(crate) fn is(&self, pod: &PodName) -> bool {
-        pod.uid.is_empty() || pod.uid == self.facts.uid || self.shown_for.as_ref() == Some(&pod.uid)
+        pod.uid.is_empty() || self.has_uid(&pod.uid)
+    }
+
+    /// Whether it has this UID, or the kubelet knows it by it.
+    pub(crate) fn has_uid(&self, uid: &str) -> bool {
+        self.facts.uid == uid || self.shown_for.as_deref() == Some(uid)
     }
 }
 
@@ -182,8 +244,12 @@ impl Shared {
         let hear = |shared: &Arc<Self>, heard: Heard<KnownPod>| {
             let mut state = lock(&shared.state);
             let begins = matches!(heard, Heard::Begin | Heard::Listed(..));
-            drop(state.pods.hear(heard));
+            let changes = state.pods.hear(heard);
+            let worked = state.works;
             state.works |= !begins;
+            if !changes.is_empty() || worked != state.works {
+                lock(&shared.told).iter().for_each(|told| told.notify_one());
+            }
         };
         let watching = watch(Arc::clone(self), watched::OWN_PODS, pods, own, keep, hear);
         let stop = self.stop.clone();
@@ -194,13 +260,14 @@ impl Shared {
     async fn read(&self, pod: &PodName) -> Result<Option<KnownPod>, String> {
         let api: Api<Pod> = Api::namespaced(self.connection.client(), &pod.namespace);
         let act = || format!("reading Pod {}/{}", pod.namespace, pod.name);
+        let call = lock(&self.state).pods.epoch();
         let found = self.connection.once(LIVE_READ, act, api.get_metadata_opt(&pod.name)).await;
         let Some(found) = found.map_err(|error| error.to_string())? else { return Ok(None) };
         let known = KnownPod::of(&found);
         let mut state = lock(&self.state);
         // Nobody would say when it goes, while the watch does not work.
         if state.works {
-            let heard = Heard::Applied(Identity::placed(&found.metadata), Some(known.clone()));
+            let heard = Heard::Answered(call, Identity::placed(&found.metadata), Some(known.clone()));
             drop(state.pods.hear(heard));
         }
         drop(state);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::drive::{Executor, Handle};
 use crate::journal::{Image, Record};
 use crate::node::{Action, Event};
+use crate::sources::BlockSource as _;
 use crate::whereabouts::slices::Slices;
 
 /// Much longer than anything takes, even on a busy machine.
@@ -43,7 +44,7 @@ impl Executor for Obedient {
         for record in records {
             let uid = record.block().to_owned();
             self.journal.lock().unwrap().apply(record);
-            self.slices.dirty(&uid);
+            self.slices.recorded(&uid);
         }
         self.node.tell(Event::Committed { up_to: self.position });
     }

@@ -12,12 +12,12 @@ mod reaping;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::{error, io};
 
 use tenure_handles::Clock;
 use tenure_ipam::Cidr;
@@ -132,15 +132,4 @@ impl Drop for Wirer {
             let _ = thread.join();
         }
     }
-}
-
-/// An error with all its causes.
-fn chain(error: &dyn error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }

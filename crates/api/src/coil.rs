@@ -1,4 +1,4 @@
-//! Coil's kinds, `coil.cybozu.com/v2`: pools cut into blocks that nodes own.
+//! Coil's kinds, `coil.cybozu.com/v2`: pools cut into blocks that nodes own, and gateways out of the cluster ([`egress`]).
 //!
 //! ```text
 //!  AddressPool ──carved into──▶ AddressBlock ──owned by──▶ Node
@@ -13,7 +13,8 @@
 
 mod block;
 mod carving;
-mod conversion;
+pub(crate) mod conversion;
+pub mod egress;
 mod engine;
 pub mod names;
 mod pool;
@@ -22,8 +23,10 @@ pub mod rules;
 
 pub use block::{AddressBlock, AddressBlockSpec, ClaimRecord};
 pub use conversion::ConversionError;
+pub use egress::{Egress, EgressClients, EgressId};
 pub use engine::EnginePool;
 pub use names::{block_name, request_name, split_block_name};
+pub(crate) use pool::set_condition;
 pub use pool::{AddressPool, AddressPoolSpec, AddressPoolStatus, PoolUsage, SubnetSet};
 pub use request::{
     BlockRequest, BlockRequestCondition, BlockRequestSpec, BlockRequestStatus, RequestOutcome,

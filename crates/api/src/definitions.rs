@@ -1,9 +1,9 @@
 //! The definitions of all kinds, finished: what is installed into a cluster or the embedded server.
 //!
-//! The derived definitions need three corrections. Optional fields are not `nullable`: the API server then drops a
+//! The derived definitions need four corrections. Optional fields are not `nullable`: the API server then drops a
 //! null before any rule sees it, as it does for the definitions of Coil and Whereabouts. And `NodeSlicePool` has
 //! a status but no status subresource, because Whereabouts writes both together. And `IPAMClaim`, which others install as
-//! well, accepts and refuses what theirs does.
+//! well, accepts and refuses what theirs does. And the two kinds of `nmstate` that others have, too, are served in two versions.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{claims, coil, whereabouts};
+use crate::{claims, cloud, coil, nmstate, whereabouts};
 
 mod files;
 
@@ -23,10 +23,18 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         crd_of::<coil::AddressPool>(),
         crd_of::<coil::AddressBlock>(),
         crd_of::<coil::BlockRequest>(),
+        crd_of::<coil::Egress>(),
+        crd_of::<coil::EgressClients>(),
         crd_of::<whereabouts::IPPool>(),
         crd_of::<whereabouts::NodeSlicePool>(),
         crd_of::<whereabouts::OverlappingRangeIPReservation>(),
         claims::crd(),
+        crd_of::<nmstate::NodeIPPool>(),
+        crd_of::<nmstate::NodeNetworkConfigurationPolicy>(),
+        crd_of::<nmstate::NodeNetworkConfigurationEnactment>(),
+        crd_of::<cloud::AliasPool>(),
+        crd_of::<cloud::IPLedger>(),
+        crd_of::<cloud::NodeAliases>(),
     ]
 }
 
@@ -45,6 +53,11 @@ pub fn crd_of<K: CustomResourceExt>() -> CustomResourceDefinition {
                 claims::finish(schema);
             }
         }
+    }
+    match crd.spec.names.kind.as_str() {
+        "NodeNetworkConfigurationPolicy" => nmstate::finish_policy(&mut crd),
+        "NodeNetworkConfigurationEnactment" => nmstate::finish_enactment(&mut crd),
+        _ => {}
     }
     crd
 }

@@ -18,7 +18,7 @@ const RULES: &str = include_str!("../fixtures/rules.yaml");
 pub struct Example {
     /// The behaviour, as a sentence.
     pub name: String,
-    /// The kind that is written.
+    /// The kind that is written; with its group, as `IPPool.ipam.gcp-cni.cast.ai`, where the first group of that kind is not meant.
     pub kind: String,
     /// The object before an update.
     pub old: Option<Value>,
@@ -66,7 +66,10 @@ impl Example {
         static DEFINITIONS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(crate::crds);
         DEFINITIONS
             .iter()
-            .find(|crd| crd.spec.names.kind == self.kind)
+            .find(|crd| {
+                let kind = &crd.spec.names.kind;
+                *kind == self.kind || format!("{kind}.{}", crd.spec.group) == self.kind
+            })
             .ok_or_else(|| ExampleError::Kind { example: self.name.clone(), kind: self.kind.clone() })
     }
 }

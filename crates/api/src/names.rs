@@ -25,7 +25,8 @@ pub fn is_object_name(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-fn is_label(part: &str) -> bool {
+/// Whether it is a part of a name between dots.
+pub(crate) fn is_label(part: &str) -> bool {
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let bytes = part.as_bytes();
     match (bytes.first(), bytes.last()) {

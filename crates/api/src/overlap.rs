@@ -66,7 +66,7 @@ pub fn overlaps<'a>(pools: impl IntoIterator<Item = &'a AddressPool>) -> Overlap
             Err(error) => _ = found.invalid.insert(pool.name_any(), error),
         }
     }
-    valid.sort_by_key(|(pool, _)| age(pool));
+    valid.sort_by_key(|(pool, _)| age(*pool));
     for family in [Family::V4, Family::V6] {
         let networks = valid.iter().enumerate().flat_map(|(rank, (_, pool))| {
             let network = move |subnet: Subnet| match family {
@@ -90,20 +90,23 @@ pub fn overlaps<'a>(pools: impl IntoIterator<Item = &'a AddressPool>) -> Overlap
     found
 }
 
+/// Whether there is no time of creation, that time in seconds, and the name.
+pub type Age = (bool, Option<i64>, String);
+
 /// Whether the first of two pools is older: that one may carve what both have and nobody has carved.
 pub fn is_older(pool: &AddressPool, than: &AddressPool) -> bool {
     age(pool) < age(than)
 }
 
 /// The sort key of a pool's age. One that was never stored is the youngest.
-fn age(pool: &AddressPool) -> (bool, Option<i64>, String) {
+pub fn age(pool: &impl ResourceExt) -> Age {
     let created = pool.creation_timestamp().map(|time| time.0.as_second());
     (created.is_none(), created, pool.name_any())
 }
 
 /// Every network that two owners have, with the lower and the higher owner. Networks are nested or disjoint,
 /// so in sorted order those that contain the next one form a stack.
-fn shared_networks(mut networks: Vec<(Cidr, usize)>) -> Vec<(Cidr, usize, usize)> {
+pub fn shared_networks(mut networks: Vec<(Cidr, usize)>) -> Vec<(Cidr, usize, usize)> {
     networks.sort_unstable();
     let mut around: Vec<(Cidr, usize)> = Vec::new();
     let mut shared = Vec::new();

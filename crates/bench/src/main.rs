@@ -7,9 +7,12 @@
 
 mod baseline;
 mod claims;
+mod cloud;
+mod egress;
 mod engine;
 mod host;
 mod measure;
+mod nodes;
 mod plan;
 mod pods;
 mod report;
@@ -24,10 +27,12 @@ use anyhow::bail;
 use clap::{Parser, ValueEnum};
 
 use host::programs::Programs;
+use report::Measured;
 
 /// Measure Tenure beside its peers.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag that people give")]
 struct BenchOptions {
     /// What to measure; everything when nothing is named
     #[arg(value_enum)]
@@ -48,15 +53,21 @@ struct BenchOptions {
     /// 2.15. For whereabouts: the file of Whereabouts' CNI plugin
     #[arg(long)]
     peer: Option<PathBuf>,
-    /// For pods, whereabouts and claims: the directory of `tenured` and `tenure-controller`; `cargo xtask` says it
+    /// For pods, whereabouts, claims and egress: the directory of `tenured` and `tenure-controller`; `cargo xtask` says it
     #[arg(long, env = "TENURE_DAEMONS")]
     daemons: Option<PathBuf>,
-    /// For pods, whereabouts and claims: the file of `tenure-cni`; `cargo xtask` says it
+    /// For pods, whereabouts, claims and egress: the file of `tenure-cni`; `cargo xtask` says it
     #[arg(long, env = "TENURE_PLUGIN")]
     plugin: Option<PathBuf>,
+    /// For nodes: a program with nmstate's own kernel mode; `cargo xtask` says it
+    #[arg(long, env = "TENURE_NMSTATE_KERNEL")]
+    nmstate: Option<PathBuf>,
     /// Be the container runtime on a host
     #[arg(long, hide = true)]
     runtime: bool,
+    /// Measure egress in a virtual machine, from inside
+    #[arg(long, hide = true)]
+    in_machine: bool,
 }
 
 impl BenchOptions {
@@ -97,6 +108,12 @@ enum What {
     Whereabouts,
     /// Claims and their moves, beside what the API server can do and beside pods without claims; needs root
     Claims,
+    /// Connections through egress gateways, beside plain routing; needs root
+    Egress,
+    /// Addresses of nodes, beside plain writes and nmstate's own kernel mode; needs root
+    Nodes,
+    /// Alias addresses on a fake of Google's cloud, beside the prototype's sequence; needs root
+    Cloud,
 }
 
 fn main() -> ExitCode {
@@ -104,8 +121,11 @@ fn main() -> ExitCode {
     if options.runtime {
         return ended(host::runtime::serve());
     }
-    let wanted = |what| options.what.is_empty() || options.what.contains(&what);
     let effort = if options.quick { measure::Effort::Quick } else { measure::Effort::Full };
+    if options.in_machine {
+        return ended(egress::measure_inside(effort));
+    }
+    let wanted = |what| options.what.is_empty() || options.what.contains(&what);
     let mut out = std::io::stdout().lock();
     let outcome = (|| -> anyhow::Result<()> {
         if wanted(What::Engine) {
@@ -119,21 +139,36 @@ fn main() -> ExitCode {
         }
         if wanted(What::Pods) {
             let peer = options.peer_of(What::Pods);
-            let reports = pods::measure(effort, options.long, &options.programs()?, peer)?;
-            reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
+            show(&mut out, pods::measure(effort, options.long, &options.programs()?, peer)?)?;
         }
         if wanted(What::Whereabouts) {
             let peer = options.peer_of(What::Whereabouts);
-            let reports = whereabouts::measure(effort, &options.programs()?, peer)?;
-            reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
+            show(&mut out, whereabouts::measure(effort, &options.programs()?, peer)?)?;
         }
         if wanted(What::Claims) {
             let reports = claims::measure(effort, options.claims, &options.programs()?)?;
             reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
         }
+        if wanted(What::Egress) {
+            let reports = egress::measure(effort, &options.programs()?)?;
+            reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
+        }
+        if wanted(What::Nodes) {
+            let reports = nodes::measure(effort, options.nmstate.as_deref())?;
+            reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
+        }
+        if wanted(What::Cloud) {
+            writeln!(out, "{}", cloud::measure(effort)?)?;
+        }
         Ok(())
     })();
     ended(outcome)
+}
+
+/// Prints what was measured, also if something failed after it.
+fn show(out: &mut impl Write, measured: Measured) -> anyhow::Result<()> {
+    measured.reports.iter().try_for_each(|report| writeln!(out, "{report}"))?;
+    measured.failure.map_or(Ok(()), Err)
 }
 
 fn ended(outcome: anyhow::Result<()>) -> ExitCode {

@@ -22,7 +22,7 @@ use crate::host::programs::Programs;
 use crate::host::sampled::{count, nanoseconds};
 use crate::host::say;
 use crate::measure::Effort;
-use crate::report::Report;
+use crate::report::{Measured, Report};
 use cluster::{crowd, single};
 use coil::Coil;
 use figures::Figures;
@@ -45,18 +45,24 @@ pub(crate) fn measure(
     long: bool,
     programs: &Programs,
     peer: Option<&Path>,
-) -> Result<Vec<Report>> {
+) -> Result<Measured> {
     let runtime = tokio::runtime::Runtime::new()?;
     let mut run = Run::start(runtime.handle(), Size::of(effort, long), programs, peer)?;
     let measured = run.measure();
-    measured.with_context(|| format!("the agent said last:\n{}", run.ours.tail()))?;
-    run.reports(programs)
+    let failure = measured.with_context(|| format!("the agent said last:\n{}", run.ours.tail())).err();
+    Ok(Measured { reports: run.reports(programs)?, failure })
+}
+
+/// A peer, and why it was not measured further.
+struct Peer {
+    party: Box<dyn Party>,
+    gave_up: Option<String>,
 }
 
 /// Those who are measured, and what came of it so far.
 struct Run {
     ours: Ours,
-    peers: Vec<Box<dyn Party>>,
+    peers: Vec<Peer>,
     /// Ours, then the peers'.
     figures: Vec<Figures>,
     size: Size,
@@ -78,6 +84,7 @@ impl Run {
         if let Some(peer) = peer {
             peers.push(Box::new(Coil::start(runtime, peer, size.pools())?));
         }
+        let peers: Vec<Peer> = peers.into_iter().map(|party| Peer { party, gave_up: None }).collect();
         let figures = (0..=peers.len()).map(|_| Figures::default()).collect();
         let mut run =
             Self { ours, peers, figures, size, calls_per_add: f64::NAN, inside: Default::default() };
@@ -103,6 +110,7 @@ impl Run {
             sizes: programs.sizes()?,
             said: self.ours.side.last_failure.take(),
             calls: (self.ours.side.calls, self.ours.side.failed),
+            left: self.ours.side.left,
         };
         let (ours, theirs) = self.figures.split_at(1);
         let (Some(ours), size) = (ours.first(), &self.size) else { return Ok(Vec::new()) };
@@ -110,17 +118,27 @@ impl Run {
             .peers
             .iter_mut()
             .zip(theirs)
-            .map(|(peer, figures)| rows::report(size, &own, ours, peer.as_mut(), figures))
+            .map(|(peer, figures)| {
+                let mut report = rows::report(size, &own, ours, peer.party.as_mut(), figures);
+                if let Some(why) = &peer.gave_up {
+                    report.note(&format!("{} was not measured further: {why}", peer.party.side().name));
+                }
+                report
+            })
             .collect())
     }
 
-    /// Lets everybody do something in turn.
+    /// Lets everybody do something in turn. What a peer fails at ends its measurement and not ours.
     fn each(&mut self, mut act: impl FnMut(&mut dyn Party, &mut Figures) -> Result<()>) -> Result<()> {
-        let parties = std::iter::once(&mut self.ours as &mut dyn Party)
-            .chain(self.peers.iter_mut().map(|peer| peer.as_mut() as &mut dyn Party));
-        for (party, figures) in parties.zip(&mut self.figures) {
-            let name = party.side().name;
-            act(party, figures).with_context(|| format!("measuring {name}"))?;
+        let Some((ours, theirs)) = self.figures.split_first_mut() else { return Ok(()) };
+        act(&mut self.ours, ours).context("measuring Tenure")?;
+        for (peer, figures) in self.peers.iter_mut().zip(theirs) {
+            if peer.gave_up.is_none()
+                && let Err(error) = act(peer.party.as_mut(), figures)
+            {
+                say(&format!("{} is not measured further: {error:#}", peer.party.side().name));
+                peer.gave_up = Some(format!("{error:#}"));
+            }
         }
         Ok(())
     }

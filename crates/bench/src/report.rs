@@ -5,6 +5,12 @@ use std::fmt;
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 
+/// What was measured, and why no more.
+pub(crate) struct Measured {
+    pub(crate) reports: Vec<Report>,
+    pub(crate) failure: Option<anyhow::Error>,
+}
+
 /// Rows of figures, each with its peer's and the ratio; shown as a Markdown table.
 pub(crate) struct Report {
     title: String,
@@ -71,7 +77,11 @@ impl Report {
     }
 
     fn row(&mut self, what: &str, ours: f64, peer: f64, ratio: f64, unit: Unit, target: &str) {
-        let ratio = format!("{ratio:.1}×");
+        // What was not measured, because something failed before, is no row.
+        if ours.is_nan() && peer.is_nan() {
+            return;
+        }
+        let ratio = if ratio.is_nan() { String::new() } else { format!("{ratio:.1}×") };
         self.table.add_row([what, &unit.show(ours), &unit.show(peer), &ratio, target]);
     }
 }
@@ -88,24 +98,31 @@ impl fmt::Display for Report {
 pub(crate) enum Unit {
     /// Nanoseconds an operation.
     Nanoseconds,
+    /// Things.
+    Count,
     /// Bytes.
     Bytes,
     /// Millions of bytes.
     Megabytes,
     /// Operations a second.
     PerSecond,
+    /// Bytes a second.
+    BytesPerSecond,
 }
 
 impl Unit {
     pub(crate) fn show(self, value: f64) -> String {
         match self {
+            _ if value.is_nan() => String::new(),
             Self::Nanoseconds if value >= 1e9 => format!("{:.2} s", value / 1e9),
             Self::Nanoseconds if value >= 1e6 => format!("{:.2} ms", value / 1e6),
             Self::Nanoseconds if value >= 1e4 => format!("{:.1} µs", value / 1e3),
             Self::Nanoseconds => format!("{value:.0} ns"),
+            Self::Count => format!("{value:.0}"),
             Self::Megabytes => format!("{:.1} MB", value / 1e6),
             Self::Bytes => format!("{value:.1} B"),
             Self::PerSecond => format!("{value:.0}/s"),
+            Self::BytesPerSecond => format!("{:.0} MB/s", value / 1e6),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::host::programs::Programs;
 use crate::host::sampled::{count, nanoseconds};
 use crate::host::say;
 use crate::measure::Effort;
-use crate::report::Report;
+use crate::report::{Measured, Report};
 use cluster::Cluster;
 use figures::{Figures, Kind};
 use ours::Ours;
@@ -38,12 +38,12 @@ const SHARED: (&str, &str) = ("shared", "10.1.0.0/16");
 const SLICED: (&str, &str) = ("sliced", "10.128.0.0/12");
 
 /// All figures: a table beside plain creates, and one beside a peer if there is one.
-pub(crate) fn measure(effort: Effort, programs: &Programs, peer: Option<&Path>) -> Result<Vec<Report>> {
+pub(crate) fn measure(effort: Effort, programs: &Programs, peer: Option<&Path>) -> Result<Measured> {
     let runtime = tokio::runtime::Runtime::new()?;
     let mut run = Run::start(runtime.handle(), Size::of(effort), programs, peer)?;
     let measured = run.measure();
-    measured.with_context(|| format!("the agent said last:\n{}", run.ours.tail()))?;
-    Ok(run.reports())
+    let failure = measured.with_context(|| format!("the agent said last:\n{}", run.ours.tail())).err();
+    Ok(Measured { reports: run.reports(), failure })
 }
 
 /// Those who are measured, and what came of it so far.
@@ -51,6 +51,8 @@ struct Run {
     cluster: Cluster,
     ours: Ours,
     peer: Option<Peer>,
+    /// Why the peer was not measured further.
+    gave_up: Option<String>,
     size: Size,
     figures: Figures,
     creates: Figures,
@@ -70,7 +72,7 @@ impl Run {
         let peer = peer.map(|program| Peer::start(&cluster, program)).transpose()?;
         let ours = Ours::start(&cluster, programs)?;
         let (figures, creates, theirs) = (Figures::default(), Figures::default(), Figures::default());
-        Ok(Self { cluster, ours, peer, size, figures, creates, theirs })
+        Ok(Self { cluster, ours, peer, gave_up: None, size, figures, creates, theirs })
     }
 
     fn measure(&mut self) -> Result<()> {
@@ -96,7 +98,11 @@ impl Run {
         let own = rows::Own { size: &self.size, figures: &self.figures, caller: &self.ours.caller };
         let mut reports = vec![rows::beside_creates(&own, &self.creates)];
         if let Some(peer) = &self.peer {
-            reports.push(rows::beside_peer(&own, &self.theirs, &peer.caller));
+            let mut report = rows::beside_peer(&own, &self.theirs, &peer.caller);
+            if let Some(why) = &self.gave_up {
+                report.note(&format!("{} was not measured further: {why}", peer.caller.name));
+            }
+            reports.push(report);
         }
         reports
     }
@@ -129,7 +135,7 @@ impl Run {
             let creating = self.cluster.create_plainly(pace.calls, pace.callers)?;
             self.creates.pace(kind, pace.callers).add.take(&creating);
             if kind == Kind::Shared && round < self.size.peer_rounds {
-                self.peer_at_once(pace)?;
+                self.peer(|run, peer| run.peer_at_once(peer, pace));
             }
         }
         let figures = self.figures.pace(kind, pace.callers);
@@ -137,8 +143,19 @@ impl Run {
         Ok(())
     }
 
-    fn peer_at_once(&mut self, pace: size::Pace) -> Result<()> {
-        let Some(peer) = &mut self.peer else { return Ok(()) };
+    /// Measures the peer, if there is one. What it fails at ends its measurement and not ours.
+    fn peer(&mut self, measure: impl FnOnce(&mut Self, &mut Peer) -> Result<()>) {
+        let Some(mut peer) = self.peer.take() else { return };
+        if self.gave_up.is_none()
+            && let Err(error) = measure(self, &mut peer)
+        {
+            say(&format!("{} is not measured further: {error:#}", peer.caller.name));
+            self.gave_up = Some(format!("{error:#}"));
+        }
+        self.peer = Some(peer);
+    }
+
+    fn peer_at_once(&mut self, peer: &mut Peer, pace: size::Pace) -> Result<()> {
         let config = peer.network(&self.cluster, "peer", network(SHARED, None))?;
         let figures = self.theirs.pace(Kind::Shared, pace.callers);
         let before = self.cluster.whereabouts_calls()?;
@@ -175,11 +192,24 @@ impl Run {
             figures.add_at_once.take(&adding);
             figures.del_at_once.take(&self.ours.caller.del(&config, &added, many.callers)?);
         }
-        let (Some(peer), true) = (&mut self.peer, level <= Peer::MOST_HELD) else { return Ok(()) };
-        let config = peer.network(&self.cluster, &format!("peer-{name}"), config)?;
-        self.cluster.hold_in_one(&format!("peer-{name}"), held, level)?;
-        let calls = self.size.beside.peer_calls;
-        let (added, adding) = peer.caller.add(&config, calls, 1)?;
+        if level <= Peer::MOST_HELD {
+            self.peer(|run, peer| run.peer_beside(peer, held, &config, level));
+        }
+        Ok(())
+    }
+
+    /// The same by the peer.
+    fn peer_beside(
+        &mut self,
+        peer: &mut Peer,
+        held: (&str, &str),
+        config: &Value,
+        level: usize,
+    ) -> Result<()> {
+        let namespace = format!("peer-{}", held.0);
+        let config = peer.network(&self.cluster, &namespace, config.clone())?;
+        self.cluster.hold_in_one(&namespace, held, level)?;
+        let (added, adding) = peer.caller.add(&config, self.size.beside.peer_calls, 1)?;
         let figures = self.theirs.held.entry(level).or_default();
         figures.add.take(&adding);
         figures.del.take(&peer.caller.del(&config, &added, 1)?);

@@ -22,7 +22,6 @@
 
 mod attached;
 mod claim;
-mod digest;
 mod mac;
 pub mod names;
 pub mod opt_in;
@@ -38,7 +37,7 @@ pub mod status;
 pub use attached::{Attached, elder_interfaces, selection_of};
 pub use claim::ClaimFacts;
 pub use mac::mac_of;
-pub use opt_in::{opted_in_networks, opts_in};
+pub use opt_in::opts_in;
 pub use pod::{DefaultNetwork, Launcher, PodFacts};
 pub use record::{OnRecord, Trace, in_block, trace};
 pub use reference::{CLUSTER_NETWORK, Reference, Refusal, Wanted, reference, references};

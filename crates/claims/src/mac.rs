@@ -2,7 +2,7 @@
 
 use tenure_ipam::{Address, Family};
 
-use crate::digest::sha256;
+use tenure_api::digest::sha256;
 
 /// The hardware address that belongs to addresses: `0a:58` and the IPv4 address, or else the first four bytes of the SHA-256
 /// of the IPv6 address (its 16 bytes). The first of each family counts. OVN-Kubernetes and others form theirs alike. `None`

@@ -6,7 +6,7 @@
 
 use tenure_api::names::{MAX_NAME, is_object_name};
 
-use crate::digest;
+use tenure_api::digest;
 
 /// How many digits of a hash tell apart what was mangled into one name.
 const HASH: usize = 8;

@@ -57,12 +57,6 @@ fn boolean(value: Option<&Value>, place: impl Fn() -> String) -> Result<bool, Op
     }
 }
 
-/// The name of the network of an attachment definition's `spec.config`, if it opts in. An unreadable one does
-/// not; [`network_of_definition`] says why.
-pub fn opted_in_networks(nad_config: &str, nad_name: &str) -> Option<String> {
-    network_of_definition(nad_config, nad_name).ok().flatten()
-}
-
 /// The name of the network of an attachment definition's `spec.config`, if it opts in; `nad_name` if it names
 /// none.
 pub fn network_of_definition(nad_config: &str, nad_name: &str) -> Result<Option<String>, OptInError> {
@@ -157,7 +151,6 @@ mod tests {
         for bad in ["", "{", "[]", "7", r#"{"name": 7, "allowPersistentIPs": true}"#] {
             let error = network_of_definition(bad, "nad").unwrap_err().to_string();
             assert!(error.contains("\"nad\"") && error.contains("accepted is"), "{error}");
-            assert_eq!(opted_in_networks(bad, "nad"), None);
         }
     }
 

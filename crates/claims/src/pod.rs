@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_api::claims::annotation;
+use tenure_api::cloud::annotation as alias;
 use tenure_handles::Timestamp;
+use tenure_ipam::{Address, Family, Notation};
 
 use crate::selection::{self, Selection, SelectionError};
 use crate::stamp::Stamp;
@@ -17,6 +19,10 @@ const MULTUS_NAMESPACE: &str = "kube-system";
 
 /// The facts about a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts, each of which is so or not whatever the others are"
+)]
 pub struct PodFacts {
     /// Its namespace.
     pub namespace: String,
@@ -32,18 +38,28 @@ pub struct PodFacts {
     pub deleting: bool,
     /// Whether it has succeeded or failed. Not metadata: the caller fills it in if known.
     pub finished: bool,
+    /// Whether it uses its node's own network. Not metadata: the caller fills it in if known.
+    pub host_network: bool,
     /// Facts about it as a KubeVirt launcher pod.
     pub launcher: Option<Launcher>,
     /// The StatefulSet that it belongs to, if that opts in.
     pub stateful_set: Option<String>,
     /// When another mover said that it should be active.
     pub mover_stamp: Option<Stamp>,
+    /// It names an alias address and no mover says when it should be active: that it is there is the signal.
+    pub arrives: bool,
     /// Its additional networks; also empty if they cannot be read.
     pub selections: Vec<Selection>,
     /// The network that replaces the cluster's default network, if it names one.
     pub default_network: Option<DefaultNetwork>,
     /// The claim for its interface on the cluster's default network, by our annotation.
     pub default_claim: Option<String>,
+    /// The alias address that it is to have, if it names one.
+    pub alias: Option<Address>,
+    /// The instance that this address is attached to, as it says.
+    pub original_instance: Option<String>,
+    /// Whether it is marked as moving out: its alias address stays when it ends.
+    pub moves_out: bool,
     /// What could not be read, as text, by annotation.
     pub problems: BTreeMap<&'static str, String>,
 }
@@ -88,6 +104,7 @@ impl PodFacts {
         facts.default_network = facts.default_network(annotations);
         facts.default_claim = facts.claim(annotations);
         facts.mover_stamp = facts.stamp(annotations, annotation::ACTIVE);
+        facts.aliases(annotations);
         let owner = |kind: &str, group: &str| {
             let owners = meta.owner_references.iter().flatten();
             let mut ours = owners.filter(|owner| {
@@ -141,6 +158,40 @@ impl PodFacts {
         };
         self.problems.insert(annotation::CLAIM, error.to_string());
         None
+    }
+
+    /// What is said about alias addresses. A pod that names one is to have it as soon as it is there: its creation is the signal.
+    fn aliases(&mut self, annotations: &BTreeMap<String, String>) {
+        // Any value marks, as in the prototype; an explicit refusal does not.
+        self.moves_out = annotations.get(alias::MOVE_OUT).is_some_and(|value| value.trim() != "false");
+        self.original_instance = annotations
+            .get(alias::ORIGINAL_INSTANCE)
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty());
+        let Some(text) = annotations.get(alias::ADDRESS) else { return };
+        match Notation::Strict.address(text.trim()) {
+            Ok(address) if address.family() == Family::V4 => {
+                self.alias = Some(address);
+                if self.mover_stamp.is_none() && !annotations.contains_key(annotation::ACTIVE) {
+                    let created = i128::from(self.created.as_millis()) * 1_000_000;
+                    self.mover_stamp = Some(Stamp::new(created));
+                    self.arrives = true;
+                }
+            }
+            _ => {
+                let problem = SelectionError {
+                    annotation: alias::ADDRESS,
+                    problem: format!("\"{}\" is no address", text.chars().take(64).collect::<String>()),
+                    accepted: "an IPv4 address of an IPPool such as 10.111.0.5",
+                };
+                self.problems.insert(alias::ADDRESS, problem.to_string());
+            }
+        }
+    }
+
+    /// Whether it names an alias address, or is marked to leave one.
+    pub fn moves_an_alias(&self) -> bool {
+        self.alias.is_some() || self.moves_out || self.problems.contains_key(alias::ADDRESS)
     }
 
     fn stamp(&mut self, annotations: &BTreeMap<String, String>, name: &'static str) -> Option<Stamp> {

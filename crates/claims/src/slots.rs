@@ -16,7 +16,8 @@
 //! The slots are one annotation of the claim, written with its resource version, so a swap is one write and there are never two
 //! active pods. [`Slots::next`] looks at the present state, not at what happened: any leader may call it again at any time, and
 //! it repeats nothing. A signal is a stamp that grows; one that is not newer than that of the last commit does nothing, however
-//! often it comes and goes.
+//! often it comes and goes. A pod whose arrival is the signal ([`PodFacts::arrives`]) gives it once, when it has not been active yet:
+//! times of creation are whole seconds of several clocks, so they do not say which of two pods came later.
 
 use serde::{Deserialize, Serialize};
 
@@ -149,10 +150,14 @@ impl Slots {
         };
         let source = self.active.as_ref().map(|slot| (slot, find(users, slot)));
         let leaving = source.as_ref().is_none_or(|(_, pod)| pod.is_none_or(PodFacts::is_leaving));
+        let arrived = source.as_ref().is_some_and(|(_, pod)| pod.is_some_and(|pod| pod.arrives));
+        let arrivals = target.arrives || arrived;
         let of_source = source.and_then(|(slot, pod)| slot.stamp.max(pod.and_then(signal)));
         let of_target = signal(target);
         let newer = of_target.is_some() && of_target > of_source.max(self.last);
-        if !newer && !leaving {
+        // Only a pod that was active has a stamp in its slot.
+        let arrives = target.arrives && self.incoming.as_ref().is_some_and(|slot| slot.stamp.is_none());
+        if !newer && !leaving && !arrives {
             return;
         }
         std::mem::swap(&mut self.active, &mut self.incoming);
@@ -160,6 +165,10 @@ impl Slots {
             active.stamp = active.stamp.max(of_target);
         }
         self.last = self.last.max(of_target);
+        // The arrival of the previous one is over, too.
+        if let Some(previous) = self.incoming.as_mut().filter(|_| arrivals) {
+            previous.stamp = previous.stamp.max(self.last);
+        }
         self.abort(users);
     }
 

@@ -39,6 +39,9 @@ pub struct Interface {
     /// The namespace it is in; empty on the host.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sandbox: String,
+    /// Other fields: socketPath, pciID.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 /// An assigned address.
@@ -183,6 +186,7 @@ mod tests {
                 mac: "0a:58:0a:40:00:01".into(),
                 mtu: Some(1500),
                 sandbox: "/run/netns/x".into(),
+                more: Map::new(),
             }],
             ips: vec![address("10.64.0.1/32", "169.254.1.1"), address("fd64::1/128", "fe80::1")],
             routes: vec![route("0.0.0.0/0"), route("::/0")],

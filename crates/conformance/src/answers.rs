@@ -5,6 +5,7 @@ mod arithmetic;
 mod binary;
 mod config;
 mod names;
+mod node_pools;
 mod node_slices;
 mod reconcile;
 mod records;
@@ -41,6 +42,9 @@ pub(crate) fn answer(kind: &str, input: &Value, expect: &Value) -> Option<Answer
         "encode_allocations" => records::encode(&input),
         "config" => config::config(&input),
         "node_slices" => node_slices::node_slices(&input),
+        "node_pool_offset" => node_pools::offset(&input),
+        "node_pool_taken" => node_pools::taken(&input),
+        "node_pool_capture" => node_pools::capture(&input),
         "reconcile" => reconcile::reconcile(&input),
         "cni_sequence" | "cni_multi_network" => sequence::sequence(&input, expect),
         "cni_preloaded" => sequence::preloaded(&input),

@@ -27,8 +27,23 @@ pub(crate) fn decide(kind: &str, input: &Value) -> Option<Value> {
         "config" => config(input),
         "node_slices" => node_slices(input),
         "reconcile" => Some(reconcile(input)),
+        "node_pool_offset" => Some(node_pool_offset(input)),
+        "node_pool_taken" => node_pool_taken(text("start"), text("end")),
         _ => None,
     }
+}
+
+/// An offset is the distance from the start, excluded addresses and those that end in 0 or 255 counted.
+fn node_pool_offset(input: &Value) -> Value {
+    let text = |key: &str| input.get(key).and_then(Value::as_str).unwrap_or_default();
+    let Some((address, start)) = number(text("address")).zip(number(text("start"))) else { return refusal() };
+    let excluded = strings(input, "exclude").iter().filter_map(|it| number(it)).any(|it| it == address);
+    json!({"offset": u64::try_from(address.0 - start.0).unwrap_or_default(), "excluded": excluded})
+}
+
+/// A pool between what are no addresses is none.
+fn node_pool_taken(start: &str, end: &str) -> Option<Value> {
+    (number(start).is_none() || number(end).is_none()).then(refusal)
 }
 
 /// Distances are exact over all 128 bits; a distance below zero or between families is refused.

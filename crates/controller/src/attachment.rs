@@ -19,9 +19,9 @@ pub struct Attachment {
     pub definition: AttachmentDefinition,
     /// The name of its network, as far as it can be read.
     pub network: Option<String>,
-    /// The name of its network if that lets addresses outlive pods; words if nobody can say.
+    /// The name of its network, if that network opts in to persistent addresses; an error if its configuration cannot be read.
     pub opted_in: Result<Option<String>, OptInError>,
-    /// Whether it takes the place of its namespace's pods' own network, as OVN-Kubernetes' user-defined networks do.
+    /// Whether it replaces the default network of its namespace's pods, as a primary user-defined network of OVN-Kubernetes does.
     pub primary: bool,
     version: u128,
 }
@@ -30,7 +30,7 @@ impl Cached for NetworkAttachmentDefinition {
     type Kept = Attachment;
 
     fn cache(world: &mut World) -> &mut Cache<Attachment> {
-        &mut world.ledgers.attachments
+        &mut world.ledgers_mut().attachments
     }
 
     fn kept(self) -> Attachment {

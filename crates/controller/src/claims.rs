@@ -26,14 +26,15 @@ use prometheus_client::registry::Registry;
 use tenure_api::claims::IPAMClaim;
 use tenure_api::read::Unreadable;
 
-use crate::cache::Cache;
-use crate::kind::{Cached, cached_kind};
+use crate::kind::{cached_in, cached_kind};
 use crate::part::{Count, Part, Perform, Plan};
+use crate::release::MissingNodeRest;
 use crate::watch::{Watch, Watches};
 use crate::world::World;
 #[cfg(test)]
 pub(crate) use known::namespace_seen;
 pub use known::{Claim, Claims, NamespaceFacts, NamespaceSeen};
+pub(crate) use owners::CLAIM;
 pub use owners::{
     MachineSeen, Owners, StatefulSeen, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec,
     VirtualMachineSpec, WebhookFacts, WebhookSeen,
@@ -55,6 +56,10 @@ pub struct ClaimsPart {
     pub namespace: String,
     /// Whether pods are in this API. Where they are not, none can use a claim.
     pub pods_are_known: bool,
+    /// The name of the cluster's default network, if it lets addresses outlive pods.
+    pub cluster_network: Option<String>,
+    /// How long a pod has to be gone together with its Node object before it counts as ended.
+    pub missing_node_rest: MissingNodeRest,
 }
 
 impl Part for ClaimsPart {
@@ -62,7 +67,7 @@ impl Part for ClaimsPart {
         let client = watches.client();
         let optional = || Watch { may_be_missing: true, ..Watch::default() };
         watches.add::<IPAMClaim>(Api::all(client.clone()), optional());
-        let needed = |world: &World| world.claims.needs_namespaces();
+        let needed = |world: &World| world.claims().needs_namespaces();
         let namespaces = Watch { needed: Some(Box::new(needed)), ..optional() };
         watches.add::<PartialObjectMeta<Namespace>>(Api::all(client.clone()), namespaces);
         // KubeVirt's kinds may be missing.
@@ -71,6 +76,12 @@ impl Part for ClaimsPart {
         watches.add::<VirtualMachineInstance>(Api::all(client.clone()), of_owners());
         watches.add::<StatefulSet>(Api::all(client.clone()), of_owners());
         watches.add::<MutatingWebhookConfiguration>(Api::all(client), of_owners());
+    }
+
+    fn prepare(&self, world: &mut World) {
+        let claims = world.claims_mut();
+        claims.cluster_network.clone_from(&self.cluster_network);
+        claims.missing_node_rest = self.missing_node_rest;
     }
 
     fn planner(&self) -> Box<dyn Plan> {
@@ -86,40 +97,16 @@ impl Part for ClaimsPart {
     }
 }
 
-/// Implements [`Cached`] for a kind of which one function says what is kept.
-macro_rules! cached_as {
-    ($kind:ty, $kept:ty, $($field:ident).+, $seen:path) => {
-        impl Cached for $kind {
-            type Kept = $kept;
-
-            fn cache(world: &mut World) -> &mut Cache<Self::Kept> {
-                &mut world.$($field).+
-            }
-
-            fn kept(self) -> Self::Kept {
-                $seen(&self)
-            }
-        }
-    };
-}
-
-cached_as!(PartialObjectMeta<Namespace>, NamespaceSeen, claims.namespaces, known::namespace_seen);
-cached_as!(VirtualMachine, MachineSeen, owners.machines, owners::machine_seen);
-cached_as!(VirtualMachineInstance, MachineSeen, owners.instances, owners::instance_seen);
-cached_as!(StatefulSet, StatefulSeen, owners.stateful_sets, owners::stateful_seen);
-cached_as!(MutatingWebhookConfiguration, WebhookSeen, owners.webhooks, owners::webhook_seen);
-
-impl Cached for IPAMClaim {
-    type Kept = Claim;
-
-    fn cache(world: &mut World) -> &mut Cache<Claim> {
-        &mut world.claims.all
-    }
-
-    fn kept(self) -> Claim {
-        Claim::of(self)
-    }
-}
+cached_in!(PartialObjectMeta<Namespace>, NamespaceSeen, claims_mut.namespaces, |seen| known::namespace_seen(
+    &seen
+));
+cached_in!(VirtualMachine, MachineSeen, owners_mut.machines, |seen| owners::machine_seen(&seen));
+cached_in!(VirtualMachineInstance, MachineSeen, owners_mut.instances, |seen| owners::instance_seen(&seen));
+cached_in!(StatefulSet, StatefulSeen, owners_mut.stateful_sets, |seen| owners::stateful_seen(&seen));
+cached_in!(MutatingWebhookConfiguration, WebhookSeen, owners_mut.webhooks, |seen| owners::webhook_seen(
+    &seen
+));
+cached_in!(IPAMClaim, Claim, claims_mut.all, Claim::of);
 
 cached_kind!(
     IPAMClaim,

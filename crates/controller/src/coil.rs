@@ -1,10 +1,12 @@
 //! Coil's dialect: pools are cut into blocks, and nodes ask for them.
 
+mod addresses;
 mod carved;
 mod create;
 mod events;
 mod facts;
 mod index;
+mod known;
 mod locks;
 mod metrics;
 mod missing_nodes;
@@ -18,6 +20,7 @@ mod subnets;
 mod write;
 
 use std::collections::BTreeSet;
+use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,9 +31,8 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, split_block_name
 use tenure_api::overlap::Overlaps;
 use tenure_handles::Timestamp;
 
-use crate::cache::Cache;
 use crate::changes::Changed;
-use crate::kind::{Cached, cached_kind};
+use crate::kind::{cached_in, cached_kind};
 use crate::part::{Board, Count, Part, Perform, Plan};
 use crate::release::MISSING_NODE_REST;
 use crate::suspicions::Suspicions;
@@ -39,6 +41,7 @@ use crate::world::World;
 use crate::write::Write;
 pub(crate) use carved::{Carved, belongs_to};
 use index::Index;
+pub use known::CoilObjects;
 #[cfg(test)]
 pub(crate) use locks::locks;
 use missing_nodes::MissingNodes;
@@ -115,7 +118,7 @@ pub(crate) struct CoilPlanner {
     pub(crate) planted: Option<crate::plan::Planted>,
     /// How many objects the last plan has read or looked at.
     #[cfg(test)]
-    looked_at: usize,
+    pub(crate) looked_at: usize,
 }
 
 impl CoilPlanner {
@@ -180,6 +183,10 @@ impl Plan for CoilPlanner {
         writes.into_iter().map(Write::from).collect()
     }
 
+    fn is_ready(&self, world: &World) -> bool {
+        world.coil().is_complete()
+    }
+
     fn look_at_all(&mut self) {
         self.index = Index::default();
     }
@@ -189,42 +196,9 @@ impl Plan for CoilPlanner {
     }
 }
 
-impl Cached for AddressPool {
-    type Kept = Self;
-
-    fn cache(world: &mut World) -> &mut Cache<Self> {
-        &mut world.pools
-    }
-
-    fn kept(self) -> Self {
-        self
-    }
-}
-
-impl Cached for AddressBlock {
-    type Kept = Self;
-
-    fn cache(world: &mut World) -> &mut Cache<Self> {
-        &mut world.blocks
-    }
-
-    fn kept(self) -> Self {
-        self
-    }
-}
-
-impl Cached for BlockRequest {
-    type Kept = Self;
-
-    fn cache(world: &mut World) -> &mut Cache<Self> {
-        &mut world.requests
-    }
-
-    fn kept(self) -> Self {
-        self
-    }
-}
-
+cached_in!(AddressPool, Self, coil_mut.pools, identity);
+cached_in!(AddressBlock, Self, coil_mut.blocks, identity);
+cached_in!(BlockRequest, Self, coil_mut.requests, identity);
 cached_kind!(AddressPool, "AddressPool");
 cached_kind!(AddressBlock, "AddressBlock");
 cached_kind!(BlockRequest, "BlockRequest");

@@ -1,9 +1,10 @@
 //! The control loop: observe, plan, write, observe what came of it, and again.
 //!
 //! Writes are in flight for each object by itself ([`Executor`]). Usually all answers come within milliseconds, and the next
-//! plan is made when the last one is written: it is made of all that is known. When some are slow, the next plan is made
-//! [`STRAGGLERS`] later without them, and leaves out the objects that they are about. So that a new request does not wait for a
-//! thousand others, one plan writes at most [`Settings::round`].
+//! plan is made when the last one is written: it is made of all that is known, and the API server is not asked for what it is
+//! about to answer. A write that takes longer than [`STRAGGLERS`] is not waited for: from then on plans leave out its object, and
+//! nothing else is delayed. So that a new request does not wait for a thousand others, one plan writes at most
+//! [`Settings::round`].
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -28,10 +29,10 @@ use crate::part::Part;
 use crate::plan::Planner;
 use crate::run::Settings;
 use crate::watch::Needs;
-use crate::world::World;
+use crate::world::{Lists, World};
 use crate::write::Write;
 
-/// How long a plan waits for the last answers to the writes of the one before.
+/// How long a plan waits for the answer to a write.
 const STRAGGLERS: Duration = Duration::from_millis(250);
 /// In a large world a plan takes its time: so many times as long is left for writing before the next.
 const PLANNING: u32 = 4;
@@ -135,15 +136,15 @@ impl ControlLoop {
             }
             self.observe(&mut observations);
             self.lead();
-            let due = !answered || self.executor.is_idle() && self.planned.is_empty();
             let now = self.clock.elapsed();
-            let busy = !self.executor.is_idle() || !self.planned.is_empty();
+            let busy = self.executor.expects_answers(now, STRAGGLERS) || !self.planned.is_empty();
+            let due = !answered || !busy;
             let patient = busy && now.saturating_sub(last_plan) < self.stragglers;
             if patient || !due {
                 self.planned_at.get_or_insert(last_plan);
             } else {
                 self.needs.tell(&self.world);
-                self.health.beat(self.world.is_complete());
+                self.health.beat(self.planner.is_ready(&self.world));
                 self.plan();
                 last_plan = self.clock.elapsed();
                 self.stragglers = STRAGGLERS.max(last_plan.saturating_sub(now) * PLANNING);
@@ -258,29 +259,35 @@ impl ControlLoop {
             }
             // Notes are about what is different now, so they are made before anything else is observed.
             let notes = write.notes(&self.world);
-            let begun = InFlight { write, known: self.world.changes(), notes };
+            let (known, lists) = (self.world.changes(), self.world.lists());
+            let begun = InFlight { write, known, lists, notes };
             self.executor.begin(begun, self.plan, now);
         }
     }
 
     /// Takes in what became of a write.
     fn take_answer(&mut self, answer: Answered, observations: &mut Observations) {
-        let Answered { of: InFlight { write, known, notes }, outcome, observed } = answer;
+        let Answered { of: InFlight { write, known, lists, notes }, outcome, observed } = answer;
         if matches!(outcome, Ok(Outcome::Done)) {
             self.tell(notes);
         }
-        // First what was observed meanwhile: a list that began before an object was made does not mention it, and one of which
-        // the answer tells only afterwards is not taken for vanished.
+        // First what was observed meanwhile: whether a list came between decides whether the answer counts.
         self.observe(observations);
         let superseded = matches!((&outcome, &observed), (Ok(Outcome::Superseded), Some(_)));
-        self.settle(&write, &outcome, observed);
-        // Without news the next plan would be the same: wait for some.
+        self.settle(&write, &outcome, observed, lists);
+        // Without a change the next plan would be the same: wait for one.
         if superseded && self.world.changes() == known {
             self.retry.failed(write.subject(), self.clock.now(), Duration::ZERO);
         }
     }
 
-    fn settle(&mut self, write: &Write, outcome: &Result<Outcome, CallError>, observed: Option<Observation>) {
+    fn settle(
+        &mut self,
+        write: &Write,
+        outcome: &Result<Outcome, CallError>,
+        observed: Option<Observation>,
+        sent: Lists,
+    ) {
         let now = self.clock.now();
         let (verb, subject) = (write.verb(), write.subject());
         let word = match outcome {
@@ -311,7 +318,7 @@ impl ControlLoop {
         self.metrics.wrote(verb, word);
         if let Some(observed) = observed {
             self.metrics.answered(write, &observed);
-            observed.tell(&mut self.world);
+            self.world.answer(observed, sent);
         }
         if matches!(outcome, Ok(Outcome::Done)) {
             self.tell(write.notes_after(&self.world));

@@ -20,8 +20,9 @@ use tokio::time::timeout;
 use crate::events::Note;
 use crate::kind::Observation;
 use crate::part::Perform;
+use crate::world::Lists;
 use crate::write::Write;
-pub(crate) use requests::all_of;
+pub(crate) use requests::{all_of, discard};
 pub use requests::{create, delete, every, exactly, finalize, settle};
 pub(crate) use tenure_watch::unread;
 pub use tenure_watch::{Every, json_patch};
@@ -50,6 +51,8 @@ pub(crate) struct InFlight {
     pub(crate) write: Write,
     /// How often the world had changed when it began.
     pub(crate) known: u64,
+    /// The lists that there had been.
+    pub(crate) lists: Lists,
     /// What people are told once it is done.
     pub(crate) notes: Vec<Note>,
 }
@@ -94,6 +97,11 @@ impl Executor {
     /// Whether nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
+    }
+
+    /// Whether something is in flight that began so short a time ago.
+    pub(crate) fn expects_answers(&self, now: Duration, young: Duration) -> bool {
+        self.in_flight.values().any(|it| now.saturating_sub(it.since) < young)
     }
 
     /// Whether one more may begin.

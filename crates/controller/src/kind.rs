@@ -96,6 +96,37 @@ pub(crate) fn cache_unreadable<K: Cached>(world: &mut World, stub: &Stub, gone: 
     }
 }
 
+/// Implements [`Cached`] for a kind that a part keeps in a field of its state; a function says what is kept of an object. With `by name`,
+/// all objects are in one namespace, and their names are the keys.
+macro_rules! cached_in {
+    ($kind:ty, $kept:ty, $state:ident.$field:ident, $of:expr) => {
+        impl $crate::kind::Cached for $kind {
+            $crate::kind::cached_in!(@kept $kept, $state.$field, $of);
+        }
+    };
+    ($kind:ty, $kept:ty, $state:ident.$field:ident, $of:expr, by name) => {
+        impl $crate::kind::Cached for $kind {
+            $crate::kind::cached_in!(@kept $kept, $state.$field, $of);
+
+            fn key(_: &str, name: &str) -> String {
+                name.to_owned()
+            }
+        }
+    };
+    (@kept $kept:ty, $state:ident.$field:ident, $of:expr) => {
+        type Kept = $kept;
+
+        fn cache(world: &mut $crate::World) -> &mut $crate::cache::Cache<Self::Kept> {
+            &mut world.$state().$field
+        }
+
+        fn kept(self) -> Self::Kept {
+            $of(self)
+        }
+    };
+}
+pub(crate) use cached_in;
+
 /// Implements [`Kind`] for a kind that is [`Cached`].
 macro_rules! cached_kind {
     ($kind:ty, $name:literal $(, $more:item)*) => {
@@ -124,6 +155,24 @@ macro_rules! cached_kind {
 }
 pub(crate) use cached_kind;
 
+/// Implements [`Cached`] and [`Kind`] for a kind that a part keeps in a field of its state, and that may be missing. The last
+/// argument does what else there is to do then.
+macro_rules! kept_kind {
+    ($kind:ty, $name:literal, $kept:ty, $state:ident.$field:ident, $of:path $(, $lack:expr)?) => {
+        $crate::kind::cached_in!($kind, $kept, $state.$field, $of);
+
+        $crate::kind::cached_kind!(
+            $kind,
+            $name,
+            fn observe_lack(world: &mut $crate::World) {
+                Self::forget(world);
+                $($lack(world);)?
+            }
+        );
+    };
+}
+pub(crate) use kept_kind;
+
 /// Something that was observed, and is still to be told to the world.
 pub struct Observation {
     tell: Box<dyn FnOnce(&mut World) + Send>,
@@ -139,7 +188,11 @@ impl Observation {
 
     /// An object as it is.
     pub fn is<K: Kind>(object: K) -> Self {
-        Self::new(move |world| K::observe(world, Event::Apply(object)))
+        Self::new(move |world| {
+            if world.counts(K::NAME) {
+                K::observe(world, Event::Apply(object));
+            }
+        })
     }
 
     /// An object without a namespace, or one of the only namespace that is watched, is gone.
@@ -150,7 +203,11 @@ impl Observation {
     /// An object of a namespace is gone.
     pub fn gone_from<K: Kind>(namespace: &str, at: At) -> Self {
         let namespace = namespace.to_owned();
-        Self::new(move |world| K::observe_gone(world, &namespace, &at.name, &at.uid))
+        Self::new(move |world| {
+            if world.counts(K::NAME) {
+                K::observe_gone(world, &namespace, &at.name, &at.uid);
+            }
+        })
     }
 
     /// Several, if there are any.

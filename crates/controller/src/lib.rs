@@ -6,9 +6,9 @@
 //!                       └────────── responses ─────────┘
 //! ```
 //!
-//! [`World`] is what is known, [`Planner::plan`] says what to write next, both without I/O; [`Controller::run`] hears,
-//! plans, writes, tells the world what came of it, and plans again, for as long as the [`Elector`] says that it leads. Nothing is remembered that a restart could lose but how long a
-//! suspicion has lasted.
+//! [`World`] is what is known, and [`Planner::plan`] decides what to write next; both do no I/O. [`Controller::run`] observes,
+//! plans, writes and takes the responses into the world, as long as the [`Elector`] says that it leads. A restart loses
+//! only how long a suspicion has lasted.
 //!
 //! A deposed leader does no harm: every write is a compare-and-swap on the object that the decision was based on, or
 //! completes, idempotently, what such a write has decided. See [`Write`].
@@ -21,25 +21,31 @@ mod cache {
 /// Which objects have changed.
 mod changes {
     pub(crate) use tenure_watch::ChangeLog;
+    pub(crate) use tenure_watch::Cursors;
     pub use tenure_watch::{Changed, Cursor};
 }
 mod claims;
+mod cloud;
 mod coil;
 mod control_loop;
+mod egress;
 mod election;
 mod events;
 mod executor;
 mod health;
+mod index;
 mod kind;
 mod lead;
 mod live;
 mod metrics;
+mod node_addresses;
 mod nodes;
 mod part;
 mod plan;
 mod pods;
 mod release;
 mod run;
+mod shared;
 mod sightings;
 mod suspicions;
 mod unreadable;
@@ -56,7 +62,14 @@ pub use claims::{
     NamespaceFacts, NamespaceSeen, Owner, OwnerWrite, Owners, PodId, Renamed, StatefulSeen, VirtualMachine,
     VirtualMachineInstance, VirtualMachineInstanceSpec, VirtualMachineSpec, WebhookFacts, WebhookSeen,
 };
-pub use coil::{Because, BlockWrite, Coil};
+pub use cloud::{
+    Aliases, CloudPart, CloudSettings, CloudWrite, Clouds, Machine, MachineError, MachineView, Wanted,
+};
+pub use coil::{Because, BlockWrite, Coil, CoilObjects};
+pub use egress::{
+    Child, ChildKind, ClientsFacts, DeploymentFacts, EgressFacts, EgressPart, EgressWrite, Egresses,
+    GatewayFacts, GatewayPod, ImageError, Of, Refusal, image_of_pod,
+};
 pub use election::{Elector, Role, Step, Term, Timing, TimingError};
 pub use events::Note;
 pub use executor::{Answer, Every, Outcome, create, delete, every, exactly, finalize, json_patch, settle};
@@ -64,13 +77,16 @@ pub use health::Health;
 pub use kind::{Kind, Observation};
 pub use live::{is_in_use_out_of_service, node_is_in_use};
 pub use metrics::Metrics;
+pub use node_addresses::{
+    EnactmentFacts, Mode, NodeAddressWrite, NodeAddresses, NodeAddressesPart, PolicyFacts, PoolFacts,
+};
 pub use part::{Board, Count, Part, Perform, Plan};
 pub use plan::Planner;
 pub use pods::{PodBrief, PodSeen, Pods};
 pub use release::{MISSING_NODE_REST, MissingNodeRest};
 pub use run::{Controller, RunError, Settings};
 pub use unreadable::Stub;
-pub use watch::{Needed, Watch, Watches};
+pub use watch::{Lead, Needed, Watch, Watches};
 pub use whereabouts::{Ledger, LedgerWrite, Ledgers, Rest, Whereabouts};
-pub use world::World;
+pub use world::{State, World};
 pub use write::{At, Operation, Rank, Write, of};

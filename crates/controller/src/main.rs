@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use tenure_controller::{ClaimSettings, Controller, Settings, Timing, Whereabouts};
+use kube::Client;
+use tenure_controller::{
+    ClaimSettings, CloudSettings, Controller, Settings, Timing, Whereabouts, image_of_pod,
+};
 use tenure_daemon::{
     LogFormat, connect, connect_unix, duration, hostname, listen, serve, start_logging, stop_on_signals,
 };
@@ -63,12 +66,40 @@ struct Flags {
     /// takes to end the containers of pods that are gone.
     #[arg(long, default_value = "2m", value_parser = duration)]
     missing_node_rest: Duration,
+    /// Look after egress gateways, if their image is known; `--enable-egress=false` for addresses alone.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    enable_egress: bool,
+    /// Image of egress gateways; that of this controller's own pod if not given.
+    #[arg(long, value_name = "IMAGE")]
+    egress_image: Option<String>,
+    /// Attach alias addresses of this cloud to the machines of nodes, as `IPPool`s (ipam.gcp-cni.cast.ai) say; off if not given.
+    #[arg(long, value_enum, value_name = "CLOUD")]
+    cloud: Option<CloudName>,
+    /// Address of the cloud's Compute API, if it is not Google's own.
+    #[arg(long, value_name = "URL", requires = "cloud")]
+    cloud_endpoint: Option<String>,
+    /// File with a token for the cloud, which somebody else keeps fresh; without it tokens come from the metadata server.
+    #[arg(long, value_name = "PATH", requires = "cloud")]
+    cloud_token_file: Option<PathBuf>,
+    /// Host of the metadata server.
+    #[arg(long, env = "GCE_METADATA_HOST", value_name = "HOST", default_value = "metadata.google.internal")]
+    metadata_host: String,
+    /// Name of this controller's own pod, in the namespace of the lease: by this it finds its image.
+    #[arg(long, env = "POD_NAME")]
+    pod_name: Option<String>,
     /// Where /metrics, /healthz and /readyz are served; on port 9386 of all addresses if not given.
     #[arg(long)]
     metrics_address: Option<SocketAddr>,
     /// How log lines look; `RUST_LOG` says which there are.
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
+}
+
+/// A cloud whose machines can have alias addresses.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum CloudName {
+    /// Google's.
+    Gcp,
 }
 
 #[tokio::main]
@@ -86,7 +117,14 @@ async fn main() -> Result<()> {
         None => connect(flags.kubeconfig.as_deref(), None).await?,
     };
     let entropy = SystemEntropy::new().context("asking the system for randomness")?;
+    let egress_image = egress_image(&flags, &client).await?;
+    let cloud = flags.cloud.map(|CloudName::Gcp| {
+        let endpoint = flags.cloud_endpoint.as_deref();
+        CloudSettings::google(endpoint, flags.cloud_token_file.clone(), &flags.metadata_host)
+    });
     let settings = Settings {
+        cloud,
+        egress_image,
         lease_namespace: flags.lease_namespace,
         lease_name: flags.lease_name,
         timing,
@@ -109,4 +147,14 @@ async fn main() -> Result<()> {
     let ended = controller.run(stop).await;
     serving.abort();
     Ok(ended?)
+}
+
+/// The image of egress gateways, if they are looked after.
+async fn egress_image(flags: &Flags, client: &Client) -> Result<Option<String>> {
+    match (&flags.egress_image, &flags.pod_name) {
+        _ if !flags.enable_egress => Ok(None),
+        (Some(image), _) => Ok(Some(image.clone())),
+        (None, Some(pod)) => Ok(Some(image_of_pod(client, SystemClock, &flags.lease_namespace, pod).await?)),
+        (None, None) => Ok(None),
+    }
 }

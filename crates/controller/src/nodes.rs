@@ -1,6 +1,7 @@
-//! Nodes: of each only that it exists, its taints, and how many pods it may run.
+//! Nodes: of each only that it exists, its labels and taints, whether it is ready, its addresses, which start of its machine it is, and how
+//! many pods it may run.
 
-use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, NodeSystemInfo};
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use tenure_api::read::Unreadable;
@@ -28,7 +29,16 @@ impl Kind for Node {
             all.retain(|resource, _| resource == "pods");
             all
         });
-        *status = NodeStatus { allocatable, ..Default::default() };
+        // Heartbeats come every few minutes and say nothing new.
+        let ready = status.conditions.take().into_iter().flatten().filter(|it| it.type_ == "Ready");
+        let ready =
+            ready.map(|it| NodeCondition { type_: it.type_, status: it.status, ..Default::default() });
+        let conditions = Some(ready.collect());
+        let addresses = status.addresses.take();
+        // When the machine was started.
+        let boot_id = status.node_info.take().map(|info| info.boot_id);
+        let node_info = boot_id.map(|boot_id| NodeSystemInfo { boot_id, ..Default::default() });
+        *status = NodeStatus { allocatable, addresses, conditions, node_info, ..Default::default() };
     }
 
     /// It exists, and keeps what it has.

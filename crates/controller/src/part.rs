@@ -26,6 +26,9 @@ pub trait Part: Debug + Send + Sync {
     /// Watches what it needs.
     fn watch(&self, watches: &mut Watches<'_>);
 
+    /// Writes into the world what the settings say, before anything is observed.
+    fn prepare(&self, _: &mut World) {}
+
     /// A planner that has seen nothing yet: each term begins with a new one.
     fn planner(&self) -> Box<dyn Plan>;
 
@@ -44,6 +47,11 @@ pub trait Part: Debug + Send + Sync {
 pub trait Plan: Debug + Send {
     /// The writes that bring the world closer to what it should be, those of earlier plans that are not done included.
     fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write>;
+
+    /// Whether enough is known to plan. Nothing is planned before every part says so.
+    fn is_ready(&self, _: &World) -> bool {
+        true
+    }
 
     /// The next plan looks at everything, and relies on nothing that was remembered to spare a look.
     fn look_at_all(&mut self) {}

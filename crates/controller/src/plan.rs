@@ -54,7 +54,7 @@ impl Planner {
     /// A plan looks at what has changed since the last one, at what was not done then, and at what is due. Every [`CHECK`] it
     /// looks at everything, and counts what it would have overlooked.
     pub fn plan(&mut self, world: &World, now: Timestamp) -> Vec<Write> {
-        if !world.is_complete() {
+        if !self.is_ready(world) {
             return Vec::new();
         }
         #[cfg(test)]
@@ -77,6 +77,11 @@ impl Planner {
             writes = all;
         }
         writes
+    }
+
+    /// Whether enough is known to plan: nodes, and what each part needs.
+    pub(crate) fn is_ready(&self, world: &World) -> bool {
+        world.nodes().is_complete() && self.parts.iter().all(|part| part.is_ready(world))
     }
 
     fn plan_parts(&mut self, world: &World, now: Timestamp) -> Vec<Write> {

@@ -1,18 +1,17 @@
 //! Pods, as little as possible of each: that it is there, and what its network status says.
 //!
-//! There may be a hundred thousand, so nothing else of them is kept but of *claim users*: pods that refer to a claim, or may. Pods
-//! that have ended are not among them: they are not even listed, so an ended pod is gone.
+//! There may be a hundred thousand, so nothing else of them is kept but of *claim users*: pods that refer to a claim, or may, and those
+//! that take an alias address along. Pods that have ended are not among them: they are not even listed, so an ended pod is gone.
 //!
 //! A watch of anything but bare metadata sends whole pods, so [`PodBrief`] reads the node out of them as well, and nobody has to
-//! ask for it when a move begins or commits.
+//! ask for it when a move begins or commits. It also reads which addresses the kubelet says that the pod has: evidence of use.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::NamespaceResourceScope;
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
@@ -35,8 +34,19 @@ pub struct PodSeen {
     pub uid: String,
     /// The addresses of its network status; `None` while it says nothing.
     pub addresses: Option<Box<[Address]>>,
+    /// Where it is, and the addresses that its kubelet says that it has.
+    pub report: Option<Report>,
     /// What matters of it if it refers to a claim, or may; kept only then.
     pub facts: Option<Box<PodFacts>>,
+}
+
+/// What the kubelet says of a pod that has a network of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The node.
+    pub node: Arc<str>,
+    /// `status.podIPs`; at least one.
+    pub addresses: Box<[Address]>,
 }
 
 /// What is kept of every pod.
@@ -44,14 +54,31 @@ pub struct PodSeen {
 struct Seen {
     uid: Box<str>,
     addresses: Option<Box<[Address]>>,
+    report: Option<Report>,
 }
 
-/// What is read of a pod: the metadata, and the node.
+/// What is read of a pod: the metadata, the node, and the addresses.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodBrief {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: Placement,
+    #[serde(default)]
+    status: Reported,
+}
+
+/// What the kubelet says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reported {
+    #[serde(default, rename = "podIPs")]
+    pod_ips: Option<Vec<PodIp>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct PodIp {
+    #[serde(default)]
+    ip: String,
 }
 
 /// Where a pod is.
@@ -60,6 +87,8 @@ pub struct PodBrief {
 struct Placement {
     #[serde(default)]
     node_name: Option<String>,
+    #[serde(default)]
+    host_network: Option<bool>,
 }
 
 /// All pods that have not ended.
@@ -75,6 +104,10 @@ pub struct Pods {
     changes: ChangeLog,
     /// What changed about claim users.
     claim_user_changes: ChangeLog,
+    /// Which pods have other addresses by their kubelet, or are elsewhere.
+    report_changes: ChangeLog,
+    /// The nodes of reports, so that each name is there once.
+    nodes: BTreeSet<Arc<str>>,
 }
 
 impl Pods {
@@ -91,20 +124,35 @@ impl Pods {
         let podref = pod.podref.into_boxed_str();
         // A pod that was a claim user stays one while it lives, whatever becomes of its annotations: it may have the address.
         let known = self.claim_users.remove(&podref);
-        let user = pod
-            .facts
-            .filter(|facts| facts.may_refer() || known.as_ref().is_some_and(|known| known.uid == facts.uid));
+        let user = pod.facts.filter(|facts| {
+            facts.may_refer()
+                || facts.moves_an_alias()
+                || known.as_ref().is_some_and(|known| known.uid == facts.uid)
+        });
         if known.as_ref() != user.as_deref() {
             self.claim_user_changes.note(&podref);
         }
         if let Some(facts) = user {
             self.claim_users.insert(podref.clone(), *facts);
         }
-        let seen = Seen { uid: pod.uid.into_boxed_str(), addresses: pod.addresses };
-        if self.seen.get(&podref) != Some(&seen) {
-            self.changes.note(&podref);
-            self.seen.insert(podref, seen);
+        let report = pod.report.map(|report| Report { node: self.node(report.node), ..report });
+        let seen = Seen { uid: pod.uid.into_boxed_str(), addresses: pod.addresses, report };
+        let known = self.seen.get(&podref);
+        if known.and_then(|known| known.report.as_ref()) != seen.report.as_ref() {
+            self.report_changes.note(&podref);
         }
+        if known.is_none_or(|known| (&known.uid, &known.addresses) != (&seen.uid, &seen.addresses)) {
+            self.changes.note(&podref);
+        }
+        self.seen.insert(podref, seen);
+    }
+
+    fn node(&mut self, name: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.nodes.get(&name) {
+            return Arc::clone(known);
+        }
+        self.nodes.insert(Arc::clone(&name));
+        name
     }
 
     /// The list is complete.
@@ -116,14 +164,18 @@ impl Pods {
             // Absence means something from now on.
             self.changes.note_all();
             self.claim_user_changes.note_all();
+            self.report_changes.note_all();
         }
         self.complete = true;
     }
 
     /// A pod is gone, or has ended.
     pub fn remove(&mut self, podref: &str) {
-        if self.seen.remove(podref).is_some() {
+        if let Some(seen) = self.seen.remove(podref) {
             self.changes.note(podref);
+            if seen.report.is_some() {
+                self.report_changes.note(podref);
+            }
         }
         if self.claim_users.remove(podref).is_some() {
             self.claim_user_changes.note(podref);
@@ -134,9 +186,11 @@ impl Pods {
     pub fn forget(&mut self) {
         let mut changes = mem::take(&mut self.changes);
         let mut claim_user_changes = mem::take(&mut self.claim_user_changes);
+        let mut report_changes = mem::take(&mut self.report_changes);
         changes.note_all();
         claim_user_changes.note_all();
-        *self = Self { changes, claim_user_changes, ..Self::default() };
+        report_changes.note_all();
+        *self = Self { changes, claim_user_changes, report_changes, ..Self::default() };
     }
 
     /// How often something changed about pods that refer to a claim, or may.
@@ -154,6 +208,22 @@ impl Pods {
         self.claim_user_changes.since(cursor)
     }
 
+    /// Which pods have other addresses by their kubelet, or are elsewhere, since `cursor` was here.
+    pub fn changed_reports(&self, cursor: &mut Cursor) -> Changed {
+        self.report_changes.since(cursor)
+    }
+
+    /// What the kubelets say, by `namespace/name` of the pods.
+    pub fn reports(&self) -> impl Iterator<Item = (&str, &Report)> {
+        self.seen.iter().filter_map(|(podref, seen)| Some((podref.as_ref(), seen.report.as_ref()?)))
+    }
+
+    /// What the kubelet says of a pod that lives, and the pod's UID.
+    pub fn report(&self, podref: &str) -> Option<(&Report, &str)> {
+        let seen = self.seen.get(podref)?;
+        Some((seen.report.as_ref()?, &seen.uid))
+    }
+
     /// Whether a list has come in completely. Before, absence means nothing.
     pub fn is_complete(&self) -> bool {
         self.complete
@@ -161,7 +231,7 @@ impl Pods {
 
     /// A pod that lives.
     pub fn get(&self, podref: &str) -> Option<LivingPod> {
-        let Seen { uid, addresses } = self.seen.get(podref)?;
+        let Seen { uid, addresses, .. } = self.seen.get(podref)?;
         let addresses = addresses.as_ref().map(|all| all.iter().copied().collect());
         Some(LivingPod { uid: uid.to_string(), finished: false, addresses })
     }
@@ -188,45 +258,66 @@ impl PodSeen {
         let addresses = status_of(pod).map(|all| all.into_iter().collect());
         let mut facts = PodFacts::of(&pod.metadata);
         facts.node = pod.spec.node_name.clone().filter(|node| !node.is_empty());
-        Self { podref: podref(pod), uid: facts.uid.clone(), addresses, facts: Some(Box::new(facts)) }
+        facts.host_network = pod.spec.host_network.unwrap_or_default();
+        let report = Report::of(pod);
+        Self { podref: podref(pod), uid: facts.uid.clone(), addresses, report, facts: Some(Box::new(facts)) }
+    }
+}
+
+impl Report {
+    /// What can be read of it. The addresses of the host are the node's.
+    fn of(pod: &PodBrief) -> Option<Self> {
+        let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty())?;
+        let all = pod.status.pod_ips.iter().flatten().filter_map(|it| it.ip.parse().ok());
+        let addresses: Box<[Address]> = all.collect();
+        (!addresses.is_empty() && pod.spec.host_network != Some(true))
+            .then(|| Self { node: node.into(), addresses })
     }
 }
 
 impl PodBrief {
     /// A pod of which nothing else is known.
     pub(crate) fn somewhere(metadata: ObjectMeta) -> Self {
-        Self { metadata, spec: Placement::default() }
+        Self { metadata, ..Self::default() }
     }
 }
 
-impl Resource for PodBrief {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
+/// Lets a type with a part of a pod's fields be watched as a pod.
+macro_rules! view_of_pods {
+    ($view:ty) => {
+        impl kube::Resource for $view {
+            type DynamicType = ();
+            type Scope = kube::core::NamespaceResourceScope;
 
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                <k8s_openapi::api::core::v1::Pod as kube::Resource>::kind(&())
+            }
 
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                <k8s_openapi::api::core::v1::Pod as kube::Resource>::group(&())
+            }
 
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                <k8s_openapi::api::core::v1::Pod as kube::Resource>::version(&())
+            }
 
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                <k8s_openapi::api::core::v1::Pod as kube::Resource>::plural(&())
+            }
 
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
+            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &self.metadata
+            }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
 }
+pub(crate) use view_of_pods;
+
+view_of_pods!(PodBrief);
 
 impl Kind for PodBrief {
     const NAME: &'static str = "Pod";
@@ -237,7 +328,7 @@ impl Kind for PodBrief {
     }
 
     fn observe(world: &mut World, event: Event<Self>) {
-        let pods = &mut world.ledgers.pods;
+        let pods = &mut world.ledgers_mut().pods;
         match event {
             Event::Init => pods.begin(),
             Event::InitApply(pod) | Event::Apply(pod) => pods.apply(PodSeen::of(&pod)),
@@ -247,13 +338,13 @@ impl Kind for PodBrief {
     }
 
     fn observe_gone(world: &mut World, namespace: &str, name: &str, _: &str) {
-        world.ledgers.pods.remove(&format!("{namespace}/{name}"));
+        world.ledgers_mut().pods.remove(&format!("{namespace}/{name}"));
     }
 
     fn observe_unreadable(_: &mut World, _: &Stub, _: bool) {}
 
     fn forget(world: &mut World) {
-        world.ledgers.pods.forget();
+        world.ledgers_mut().pods.forget();
     }
 }
 
@@ -278,7 +369,7 @@ mod tests {
 
     fn seen(podref: &str, addresses: Option<&[&str]>) -> PodSeen {
         let addresses = addresses.map(|all| all.iter().map(|text| text.parse().unwrap()).collect());
-        PodSeen { podref: podref.to_owned(), uid: "u".to_owned(), addresses, facts: None }
+        PodSeen { podref: podref.to_owned(), uid: "u".to_owned(), addresses, report: None, facts: None }
     }
 
     fn claim_user(name: &str, uid: &str, node: Option<&str>) -> PodSeen {

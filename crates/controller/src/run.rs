@@ -13,12 +13,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::{ClaimSettings, ClaimsPart};
+use crate::cloud::{CloudPart, CloudSettings};
 use crate::coil::Coil;
 use crate::control_loop::ControlLoop;
+use crate::egress::EgressPart;
 use crate::election::{Role, Timing};
 use crate::health::Health;
 use crate::lead::Campaign;
 use crate::metrics::Metrics;
+use crate::node_addresses::NodeAddressesPart;
 use crate::part::Part;
 use crate::release::MissingNodeRest;
 use crate::watch::Watches;
@@ -54,6 +57,10 @@ pub struct Settings {
     pub claims: ClaimSettings,
     /// The name of the cluster's default network, as in its configuration, if it lets addresses outlive pods.
     pub cluster_network: Option<String>,
+    /// The image of egress gateways. Without one nobody looks after egress.
+    pub egress_image: Option<String>,
+    /// The cloud whose alias addresses are attached. Without it nobody looks after alias pools.
+    pub cloud: Option<CloudSettings>,
     /// Further dialects.
     pub parts: Vec<Arc<dyn Part>>,
 }
@@ -75,6 +82,8 @@ impl Settings {
             whereabouts: Whereabouts::default(),
             claims: ClaimSettings::default(),
             cluster_network: None,
+            egress_image: None,
+            cloud: None,
             parts: Vec::new(),
         }
     }
@@ -86,10 +95,22 @@ impl Settings {
             settings: self.claims.clone(),
             namespace: self.whereabouts.namespace.clone(),
             pods_are_known: self.whereabouts.release_after.is_some(),
+            cluster_network: self.cluster_network.clone(),
+            missing_node_rest: MissingNodeRest(self.missing_node_rest),
         };
         let whereabouts = Whereabouts { cooling: self.claims.cooling, ..self.whereabouts.clone() };
-        let own: [Arc<dyn Part>; 3] = [Arc::new(coil), Arc::new(claims), Arc::new(whereabouts)];
-        own.into_iter().chain(self.parts.iter().cloned()).collect()
+        let egress = self.egress_image.clone().map(|image| -> Arc<dyn Part> {
+            Arc::new(EgressPart { image, missing_node_rest: self.missing_node_rest })
+        });
+        let nodes =
+            NodeAddressesPart { cooling: self.claims.cooling, missing_node_rest: self.missing_node_rest };
+        let cloud = self
+            .cloud
+            .clone()
+            .map(|cloud| -> Arc<dyn Part> { Arc::new(CloudPart::new(cloud, self.missing_node_rest)) });
+        let own: [Arc<dyn Part>; 4] =
+            [Arc::new(coil), Arc::new(claims), Arc::new(whereabouts), Arc::new(nodes)];
+        egress.into_iter().chain(own).chain(cloud).chain(self.parts.iter().cloned()).collect()
     }
 }
 
@@ -149,7 +170,9 @@ impl Controller {
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let mut tasks = JoinSet::new();
         let (sender, observations) = mpsc::unbounded_channel();
-        let mut watches = Watches::new(&self.connection, &sender, &mut tasks);
+        let (role, heard_role) = watch::channel(Role::Standby);
+        let lead = (heard_role.clone(), self.clock.clone());
+        let mut watches = Watches::new(&self.connection, lead, &sender, &mut tasks);
         self.parts.iter().for_each(|part| part.watch(&mut watches));
         let needs = watches.into_needs();
         // Watches keep their own: when all of them have ended, so has this.
@@ -162,7 +185,6 @@ impl Controller {
             at_most: usize::MAX,
         };
         tasks.spawn(publisher.publish(self.connection.clone(), self.clock.clone(), noted));
-        let (role, heard_role) = watch::channel(Role::Standby);
         let campaign = Campaign {
             leases: Campaign::leases(&self.connection.client(), &self.settings.lease_namespace),
             name: self.settings.lease_name.clone(),
@@ -173,8 +195,8 @@ impl Controller {
         };
         let resign = CancellationToken::new();
         let mut campaign = JoinSet::from_iter([campaign.run(self.settings.identity.clone(), resign.clone())]);
-        let mut world = World::of_cluster_network(self.settings.cluster_network.clone());
-        world.missing_node_rest = MissingNodeRest(self.settings.missing_node_rest);
+        let mut world = World::default();
+        self.parts.iter().for_each(|part| part.prepare(&mut world));
         let mut control_loop = ControlLoop::new(
             &self.connection,
             self.clock.clone(),

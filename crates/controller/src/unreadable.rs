@@ -14,6 +14,9 @@
 //! | AddressPool | what was last read of it; if nothing was, requests for it are refused with the reason |
 //! | BlockRequest, OverlappingRangeIPReservation | what was last read of it; if nothing was, nothing is done about it |
 //! | IPPool, NodeSlicePool | what was last read of it; while nothing was, no slice is given or withdrawn: nobody knows what is held |
+//! | NodeIPPool | what was last read of it; if nothing was, its nodes wait |
+//! | NodeNetworkConfigurationPolicy, NodeNetworkConfigurationEnactment | fields that nodes and others write count as absent if they cannot be read; otherwise what was last read of it, and no pool of node addresses gives or frees anything: it may have any address |
+//! | Egress, EgressClients, and what runs gateways | what was last read of it; if nothing was, nothing is done about it |
 //! | VirtualMachine, VirtualMachineInstance, StatefulSet | what was last read of it; if nothing was, its claims stay as they are |
 
 use std::collections::{BTreeMap, BTreeSet};

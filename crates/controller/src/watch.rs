@@ -1,15 +1,18 @@
 //! Watches: one for each kind, into one queue of observations ([`tenure_watch`]).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tenure_api::read::Read;
+use tenure_handles::{Clock, Entropy};
 use tenure_watch::{Connection, LOOK_FOR_KIND, Listener};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::election::{Role, Term};
 use crate::kind::{Kind, Observation};
 use crate::unreadable::{Sorted, sort};
 use crate::world::World;
@@ -19,6 +22,8 @@ use crate::world::World;
 pub struct Watch {
     /// Only objects that these fields select.
     pub fields: Option<&'static str>,
+    /// Only objects that these labels select.
+    pub labels: Option<&'static str>,
     /// Whether its definition may be missing: it is looked for every now and then, and nobody complains.
     pub may_be_missing: bool,
     /// Watched only while this is so.
@@ -28,9 +33,48 @@ pub struct Watch {
 /// Whether a kind is worth watching at present.
 pub type Needed = Box<dyn Fn(&World) -> bool + Send>;
 
+/// What a task of a part needs that does something beside writing objects.
+#[derive(Clone)]
+pub struct Lead {
+    /// Whether this process leads.
+    pub role: watch::Receiver<Role>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    observations: UnboundedSender<Observation>,
+}
+
+impl Lead {
+    /// One for a test, which hears what is observed.
+    #[cfg(test)]
+    pub(crate) fn of_a_test(
+        role: watch::Receiver<Role>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        observations: UnboundedSender<Observation>,
+    ) -> Self {
+        Self { role, clock, entropy, observations }
+    }
+
+    /// The end of the term, while this process leads; and the number of the term.
+    pub fn term(&self) -> Option<Term> {
+        match *self.role.borrow() {
+            Role::Leader(term) if self.clock.now() < term.until => Some(term),
+            _ => None,
+        }
+    }
+
+    /// Tells the world. Says whether anyone listens.
+    pub fn tell(&self, tell: impl FnOnce(&mut World) + Send + 'static) -> bool {
+        self.observations.send(Observation::new(tell)).is_ok()
+    }
+}
+
 /// Starts watches, and says which of them are needed.
 pub struct Watches<'a> {
     connection: &'a Connection,
+    lead: Lead,
     observations: &'a UnboundedSender<Observation>,
     tasks: &'a mut JoinSet<()>,
     started: BTreeSet<&'static str>,
@@ -54,10 +98,22 @@ impl Needs {
 impl<'a> Watches<'a> {
     pub(crate) fn new(
         connection: &'a Connection,
+        (role, clock): (watch::Receiver<Role>, Arc<dyn Clock>),
         observations: &'a UnboundedSender<Observation>,
         tasks: &'a mut JoinSet<()>,
     ) -> Self {
-        Self { connection, observations, tasks, started: BTreeSet::new(), needs: Needs::default() }
+        let entropy = Arc::clone(connection.entropy());
+        let lead = Lead { role, clock, entropy, observations: observations.clone() };
+        Self { connection, lead, observations, tasks, started: BTreeSet::new(), needs: Needs::default() }
+    }
+
+    /// Runs a task of a part that does something beside writing objects. It looks itself at whether this process leads, and must not
+    /// end.
+    pub fn run<F>(&mut self, task: impl FnOnce(Lead) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(task(self.lead.clone()));
     }
 
     /// The client to watch with.
@@ -75,8 +131,12 @@ impl<'a> Watches<'a> {
         if !self.started.insert(K::NAME) {
             return;
         }
-        let Watch { fields, may_be_missing, needed } = watch;
-        let config = watcher::Config { field_selector: fields.map(str::to_owned), ..Default::default() };
+        let Watch { fields, labels, may_be_missing, needed } = watch;
+        let config = watcher::Config {
+            field_selector: fields.map(str::to_owned),
+            label_selector: labels.map(str::to_owned),
+            ..Default::default()
+        };
         let (connection, observer) = (self.connection.clone(), Observer(self.observations.clone()));
         let following = move || {
             let (connection, observer) = (connection.clone(), observer.clone());
@@ -142,7 +202,7 @@ impl<K: Kind> Listener<K> for Observer {
         match sorted {
             Sorted::Is(event) => {
                 let event = event.modify(K::trim);
-                self.send(move |world| K::observe(world, event))
+                self.send(move |world| world.observe(event))
             }
             Sorted::Unread => true,
         }

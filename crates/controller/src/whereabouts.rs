@@ -10,6 +10,7 @@ mod unused;
 mod write;
 
 use std::collections::BTreeMap;
+use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +22,8 @@ use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservati
 use tenure_handles::Timestamp;
 use tenure_whereabouts::slices::Floating;
 
-use crate::cache::Cache;
 use crate::events::Note;
-use crate::kind::{Cached, Kind, cached_kind};
+use crate::kind::{Kind, cached_in, cached_kind};
 use crate::part::{Board, Count, Part, Perform, Plan};
 use crate::pods::PodBrief;
 use crate::release::MISSING_NODE_REST;
@@ -31,12 +31,12 @@ use crate::unreadable::Stub;
 use crate::watch::{Watch, Watches};
 use crate::world::World;
 use crate::write::Write;
-use index::Index;
+use index::{Index, Inputs};
 pub use ledgers::{Ledger, Ledgers};
 pub(crate) use perform::LedgerApi;
 use slices::SlicePlanner;
 use unused::UnusedPlanner;
-pub(crate) use write::CUTS;
+pub(crate) use write::DIVISIONS;
 pub use write::{LedgerWrite, Rest};
 
 /// Pods that have ended are not even sent.
@@ -119,6 +119,8 @@ enum Deaf {
     Nodes,
     Ledgers,
     Definitions,
+    /// The tables of slices do not hear of nodes.
+    Tables,
 }
 
 impl WhereaboutsPlanner {
@@ -139,12 +141,13 @@ impl Plan for WhereaboutsPlanner {
         if let Some(SliceNeeds(needs)) = board.get() {
             self.slices.need(needs);
         }
-        let news = self.index.update(world);
+        let changes = self.index.update(world);
         #[cfg(test)]
-        let news = news.without(self.deaf);
-        let mut writes = self.slices.plan(world, &self.index, &news, now);
+        let changes = changes.without(self.deaf);
+        let inputs = Inputs { world, index: &self.index, changes: &changes, now };
+        let mut writes = self.slices.plan(inputs);
         if let Some(unused) = &mut self.unused {
-            writes.extend(unused.plan(world, &self.index, &news, now));
+            writes.extend(unused.plan(inputs));
         }
         writes.into_iter().map(Write::from).collect()
     }
@@ -167,38 +170,8 @@ impl Plan for WhereaboutsPlanner {
     }
 }
 
-impl Cached for NodeSlicePool {
-    type Kept = Self;
-
-    fn cache(world: &mut World) -> &mut Cache<Self> {
-        &mut world.ledgers.slices
-    }
-
-    fn kept(self) -> Self {
-        self
-    }
-
-    fn key(_: &str, name: &str) -> String {
-        name.to_owned()
-    }
-}
-
-impl Cached for OverlappingRangeIPReservation {
-    type Kept = Self;
-
-    fn cache(world: &mut World) -> &mut Cache<Self> {
-        &mut world.ledgers.reservations
-    }
-
-    fn kept(self) -> Self {
-        self
-    }
-
-    fn key(_: &str, name: &str) -> String {
-        name.to_owned()
-    }
-}
-
+cached_in!(NodeSlicePool, Self, ledgers_mut.slices, identity, by name);
+cached_in!(OverlappingRangeIPReservation, Self, ledgers_mut.reservations, identity, by name);
 cached_kind!(NodeSlicePool, "NodeSlicePool");
 cached_kind!(OverlappingRangeIPReservation, "OverlappingRangeIPReservation");
 
@@ -209,8 +182,8 @@ impl Kind for IPPool {
         match event {
             Event::InitApply(pool) => world.list_ledger(pool),
             Event::Apply(pool) => world.apply_ledger(pool),
-            Event::Init => world.ledgers.pools.begin(),
-            Event::InitDone => world.ledgers.pools.finish(),
+            Event::Init => world.ledgers_mut().pools.begin(),
+            Event::InitDone => world.ledgers_mut().pools.finish(),
             Event::Delete(pool) => {
                 Self::observe_gone(world, "", &pool.name_any(), &pool.uid().unwrap_or_default());
             }
@@ -218,14 +191,14 @@ impl Kind for IPPool {
     }
 
     fn observe_gone(world: &mut World, _: &str, name: &str, uid: &str) {
-        world.ledgers.pools.remove(name, uid);
+        world.ledgers_mut().pools.remove(name, uid);
     }
 
     fn observe_unreadable(world: &mut World, stub: &Stub, gone: bool) {
         if gone {
-            world.ledgers.pools.remove(&stub.name, &stub.uid);
+            world.ledgers_mut().pools.remove(&stub.name, &stub.uid);
         } else {
-            world.ledgers.pools.keep(&stub.name, &stub.uid);
+            world.ledgers_mut().pools.keep(&stub.name, &stub.uid);
         }
     }
 }

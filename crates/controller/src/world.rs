@@ -1,59 +1,42 @@
-//! What the controller knows.
+//! What the controller knows: nodes, writes in flight, and what each part keeps of the objects that it watches ([`State`]).
 
-use std::any::{Any, TypeId};
-use std::collections::{BTreeSet, HashMap};
+mod lists;
+mod states;
+
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
-use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
-use tenure_api::whereabouts::IPPool;
 
 use crate::cache::Cache;
-use crate::claims::{Claims, Owners, Persistence};
-use crate::kind::Kind;
+use crate::kind::{Kind, Observation};
 use crate::nodes::is_out_of_service;
-use crate::release::MissingNodeRest;
 use crate::unreadable::{Stub, Unreadables};
-use crate::whereabouts::Ledgers;
 use crate::write::Write;
+pub(crate) use lists::Lists;
+pub use states::State;
+use states::States;
 
 /// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
 const MANY: usize = 1024;
 
-/// Pools, blocks, requests and nodes, as far as they are known.
+/// Nodes and the states of all parts.
 #[derive(Debug, Default)]
 pub struct World {
-    /// Pools.
-    pub pools: Cache<AddressPool>,
-    /// Blocks.
-    pub blocks: Cache<AddressBlock>,
-    /// Requests.
-    pub requests: Cache<BlockRequest>,
-    /// Whereabouts' ranges.
-    pub ledgers: Ledgers,
-    /// Claims.
-    pub claims: Claims,
-    /// Owners of claims.
-    pub owners: Owners,
-    /// The name of the cluster's default network, if it lets addresses outlive pods.
-    pub cluster_network: Option<String>,
-    /// How long a pod has to be gone together with its Node object before it counts as ended.
-    pub missing_node_rest: MissingNodeRest,
     /// Writes that are in flight.
     pub in_flight: Vec<Write>,
-    /// What lets addresses outlive pods.
-    pub(crate) persistence: Persistence,
-    /// What parts keep of objects that only they watch.
+    /// What parts know.
     states: States,
     /// Objects that are there and cannot be read.
     pub(crate) unreadable: Unreadables,
-    /// A bug that a test plants, to see that checkers find it.
-    #[cfg(test)]
-    pub(crate) planted: Option<crate::claims::Planted>,
     /// Tells the worlds of tests apart.
     #[cfg(test)]
     pub(crate) identity: crate::plan::WorldIdentity,
+    /// Lists that began and ended.
+    lists: Lists,
+    /// While the answer to a write is observed: the lists when it was sent.
+    answered: Option<Lists>,
     /// Kinds that the API server does not know.
     lacking: BTreeSet<&'static str>,
     nodes: Cache<Node>,
@@ -63,44 +46,43 @@ pub struct World {
     deleted_that_matter: usize,
 }
 
-/// What parts keep, by its type.
-#[derive(Debug, Default)]
-struct States(HashMap<TypeId, Box<dyn Any + Send>>);
-
 impl World {
-    /// What a part keeps of objects that only it watches; nothing if nothing was observed yet.
-    pub fn state<T: Any>(&self) -> Option<&T> {
-        self.states.0.get(&TypeId::of::<T>())?.downcast_ref()
+    /// What a part knows; an empty state if nothing was observed yet.
+    pub fn state<T: State + Default>(&self) -> &T {
+        self.states.get()
     }
 
     /// The same, to be changed.
-    pub fn state_mut<T: Any + Default + Send>(&mut self) -> Option<&mut T> {
-        self.states.0.entry(TypeId::of::<T>()).or_insert_with(|| Box::<T>::default()).downcast_mut()
-    }
-
-    /// Nothing is known yet but the name of the cluster's default network, if it lets addresses outlive pods.
-    pub fn of_cluster_network(cluster_network: Option<String>) -> Self {
-        Self { cluster_network, ..Self::default() }
-    }
-
-    /// Whether everything that blocks depend on has come in at least once. Before, absence means nothing.
-    pub fn is_complete(&self) -> bool {
-        self.pools.is_complete()
-            && self.blocks.is_complete()
-            && self.requests.is_complete()
-            && self.nodes.is_complete()
+    pub fn state_mut<T: State + Default>(&mut self) -> &mut T {
+        self.states.get_mut()
     }
 
     /// How often something has changed, all in all.
     pub fn changes(&self) -> u64 {
-        let Self { pools, blocks, requests, ledgers, claims, owners, nodes, .. } = self;
-        let of_blocks = pools.changes() + blocks.changes() + requests.changes() + nodes.changes();
-        let of_ranges = ledgers.attachments.changes() + ledgers.slices.changes() + ledgers.pools.changes();
-        let of_use = ledgers.reservations.changes() + ledgers.pods.changes();
-        let of_claims = claims.all.changes() + claims.namespaces.changes();
-        let of_machines = owners.machines.changes() + owners.instances.changes();
-        let of_others = owners.stateful_sets.changes() + owners.webhooks.changes();
-        of_blocks + of_ranges + of_use + of_claims + of_machines + of_others
+        self.nodes.changes() + self.states.iter().map(State::changes).sum::<u64>()
+    }
+
+    /// Takes in what a watch says.
+    pub(crate) fn observe<K: Kind>(&mut self, event: Event<K>) {
+        self.lists.note(&event);
+        K::observe(self, event);
+    }
+
+    /// The lists that began and ended so far.
+    pub(crate) fn lists(&self) -> Lists {
+        self.lists.clone()
+    }
+
+    /// Takes in the answer to a write that was sent at `sent`.
+    pub(crate) fn answer(&mut self, observed: Observation, sent: Lists) {
+        self.answered = Some(sent);
+        observed.tell(self);
+        self.answered = None;
+    }
+
+    /// Whether what is observed now of a kind counts: not in an answer that may be older than a list ([`tenure_watch::Epoch`]).
+    pub(crate) fn counts(&self, kind: &str) -> bool {
+        self.answered.as_ref().is_none_or(|sent| self.lists.are_quiet_since(sent, kind))
     }
 
     /// Whether the API server does not know this kind.
@@ -170,24 +152,10 @@ impl World {
         }
         // Each look is at everything, so the next is when there are twice as many.
         if self.deleted_nodes.len() > MANY.max(self.deleted_that_matter * 2) {
-            let of_blocks = self.blocks.iter().filter_map(AddressBlock::node);
-            let of_requests = self.requests.iter().map(|request| request.spec.node_name.as_str());
-            let matter: BTreeSet<&str> = of_blocks.chain(of_requests).collect();
+            let matter: BTreeSet<&str> = self.states.iter().flat_map(State::nodes).collect();
             self.deleted_nodes.retain(|node| matter.contains(node.as_str()));
             self.deleted_that_matter = self.deleted_nodes.len();
         }
-    }
-
-    /// An `IPPool` as it is.
-    pub fn apply_ledger(&mut self, pool: IPPool) {
-        let ledger = Ledgers::kept(pool, |node| self.lives(node));
-        self.ledgers.pools.apply(ledger);
-    }
-
-    /// An `IPPool` as a list shows it.
-    pub fn list_ledger(&mut self, pool: IPPool) {
-        let ledger = Ledgers::kept(pool, |node| self.lives(node));
-        self.ledgers.pools.list(ledger);
     }
 
     /// Whether there is such a node, and nobody has declared it out of service. One that cannot be read is there.

@@ -11,6 +11,7 @@ use bed::*;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
+use tenure_api::coil::{AddressBlock, ClaimRecord};
 use tenure_controller_testbed as bed;
 use tenure_handles::Clock;
 use tenure_testbed::clock::RuntimeClock;
@@ -183,5 +184,30 @@ async fn a_definition_with_the_cluster_networks_name_is_refused_and_changes_noth
     assert_eq!(given(&client, "c").await, ["10.2.0.0/32"]);
     claim(&client, "d", "blue").await;
     assert_eq!(given(&client, "d").await, ["10.2.0.1/32"]);
+    controller.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_record_that_a_late_write_makes_goes_while_a_pod_uses_the_claim() {
+    let (client, controller) = started(126).await;
+    let made = claim(&client, "c", CLUSTER).await;
+    assert_eq!(given(&client, "c").await, ["10.2.0.0/32"]);
+    use_claim(&client, "pod", "c", None).await;
+    let pod = has(&client, "c", "pod").await;
+    // What a controller of before has sent arrives.
+    let of = pools(&client).get("default").await.unwrap();
+    let mut late = AddressBlock::carve_floating(&of, 7).unwrap();
+    let (namespace, uid) = (made.namespace().unwrap(), made.uid().unwrap());
+    let record = ClaimRecord { namespace, name: "c".to_owned(), uid, ..ClaimRecord::default() };
+    late.spec.claims.insert("1".to_owned(), record);
+    blocks(&client).create(&PostParams::default(), &late).await.unwrap();
+    until("the second record to be freed", async || {
+        let late = blocks(&client).get(&late.name_any()).await.unwrap();
+        late.spec.claims.get("1").is_none_or(|record| record.freed.is_some()).then_some(())
+    })
+    .await;
+    assert_eq!(given(&client, "c").await, ["10.2.0.0/32"]);
+    assert_eq!(named(&client, "10.2.0.0").await, [pod]);
+    assert_eq!(named(&client, "10.2.0.29").await, [""; 0], "nobody was given it");
     controller.stop().await;
 }

@@ -259,7 +259,7 @@ async fn a_slice_waits_for_the_other_range_of_a_claim_and_its_ledger_is_made_onc
     slices(&client, "dual", &["node1"]).await;
     let second = "dual-fd04---120";
     slices(&client, second, &["node1"]).await;
-    let writes = Calls::of(Verb::Update).to("nodeslicepools").named(second);
+    let writes = Calls::of(Verb::Patch).to("nodeslicepools").named(second);
     let failing = faults.add(Rule::fail(StatusCode::INTERNAL_SERVER_ERROR).on(writes).times(6));
     faults.reset_tallies();
     claim(&client, "one", "dual").await;

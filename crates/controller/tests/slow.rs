@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use bed::*;
 use http::StatusCode;
-use tenure_controller::{Settings, Timing};
+use tenure_controller::Settings;
 use tenure_controller_testbed as bed;
+use tenure_handles::Clock as _;
+use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule};
 
+/// How long the controller waits for an answer before it goes on without.
+const STRAGGLERS: Duration = Duration::from_millis(250);
 const FOREVER: Duration = Duration::from_hours(1);
 
 #[tokio::test(start_paused = true)]
@@ -26,11 +30,18 @@ async fn a_write_without_an_answer_delays_its_own_object_and_nothing_else() {
     let controller = start_with(faults.client(api.clone(), "default"), settings);
     ask(&client, "slow", "node1", "default").await;
     until("the slow write to begin", async || (faults.struck(slow) > 0).then_some(())).await;
-    for number in 0..20 {
+    let (begun, requests) = (RuntimeClock.elapsed(), 20);
+    for number in 0..requests {
         let name = format!("r{number}");
         ask(&client, &name, "node1", "default").await;
         answer(&client, &name).await.unwrap();
     }
+    // Time is paused: it passes only while everybody waits for it.
+    let waited = RuntimeClock.elapsed().saturating_sub(begun);
+    assert!(
+        waited < STRAGGLERS * requests,
+        "each of {requests} requests waited for another's write: {waited:?}"
+    );
     assert_eq!(check_blocks(&client).await, 20);
     assert_eq!(faults.struck(slow), 1, "it was waited for, and not tried again");
     faults.clear();
@@ -44,16 +55,10 @@ async fn an_api_server_that_takes_long_for_every_write_is_served_in_its_own_time
     pool(&client, "default", 5, "10.2.0.0/16").await;
     node(&client, "node1").await;
     let faults = Faults::seeded(82);
-    // A tenth of what a controller has to bear, with a tenth of its times.
-    let second = Duration::from_secs(1);
-    faults.add(Rule::delay(second..=second).on(Calls::writes()));
-    let usual = Settings::new("a");
-    let timing = Timing {
-        duration: usual.timing.duration / 10,
-        renew_deadline: usual.timing.renew_deadline / 10,
-        retry: usual.timing.retry / 10,
-    };
-    let settings = Settings { timing, patience: usual.patience / 10, ..settings("a") };
+    let delay = Duration::from_secs(10);
+    faults.add(Rule::delay(delay..=delay).on(Calls::writes()));
+    let Settings { timing, patience, .. } = Settings::new("a");
+    let settings = Settings { timing, patience, ..settings("a") };
     let controller = start_with(faults.client(api.clone(), "default"), settings);
     for number in 0..40 {
         ask(&client, &format!("r{number}"), "node1", "default").await;

@@ -76,6 +76,7 @@ pub(crate) fn with_service<T>(ask: impl AsyncFnOnce(Service<SystemClock>) -> T) 
         reserved: false,
         deleting: false,
         releasing: false,
+        pod: None,
     }));
     node.tell(Event::Journal(Image::default()));
     node.tell(Event::Kernel(Vec::new()));

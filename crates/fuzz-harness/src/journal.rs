@@ -78,6 +78,7 @@ pub(crate) fn replay(image: Image) -> Result<(), Violation> {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
         }));
     }
     let pools: Vec<String> =

@@ -17,8 +17,10 @@ mod answer;
 mod change;
 mod claims;
 mod connection;
+mod egress;
 mod journal;
 mod message;
+mod node_addresses;
 mod objects;
 mod plugin;
 mod records;
@@ -50,6 +52,10 @@ pub enum Target {
     Whereabouts,
     /// Claims: the annotations of pods and claims, statuses, networks that opt in, virtual machines.
     Claims,
+    /// What people write about egress: a pod's annotations, and an Egress's destinations.
+    Egress,
+    /// A policy for node addresses: its captures, and its desired state with references.
+    NodeAddresses,
 }
 
 /// Which promise was broken, and how.
@@ -57,7 +63,7 @@ pub type Violation = String;
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Plugin,
         Self::Agent,
         Self::Connection,
@@ -68,6 +74,8 @@ impl Target {
         Self::Objects,
         Self::Whereabouts,
         Self::Claims,
+        Self::Egress,
+        Self::NodeAddresses,
     ];
 
     /// Its name: of its fuzz target, and of the directory with its corpus.
@@ -83,6 +91,8 @@ impl Target {
             Self::Objects => "objects",
             Self::Whereabouts => "whereabouts",
             Self::Claims => "claims",
+            Self::Egress => "egress",
+            Self::NodeAddresses => "node_addresses",
         }
     }
 
@@ -99,6 +109,8 @@ impl Target {
             Self::Objects => objects::run(input),
             Self::Whereabouts => whereabouts::run(input),
             Self::Claims => claims::run(input),
+            Self::Egress => egress::run(input),
+            Self::NodeAddresses => node_addresses::run(input),
         }
     }
 }

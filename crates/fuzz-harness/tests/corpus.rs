@@ -25,7 +25,9 @@ fn changes(target: Target) -> usize {
         | Target::Records
         | Target::Objects
         | Target::Whereabouts
-        | Target::Claims => 3_000,
+        | Target::Claims
+        | Target::Egress
+        | Target::NodeAddresses => 3_000,
     }
 }
 
@@ -138,9 +140,19 @@ fn invariant_10_nothing_that_people_write_about_claims_makes_a_program_panic_or_
 }
 
 #[test]
+fn invariant_10_nothing_that_people_write_about_egress_makes_a_program_panic_or_is_refused_without_words() {
+    replay(Target::Egress);
+}
+
+#[test]
 fn every_door_has_a_fuzz_target() {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     for target in Target::ALL {
         assert!(targets.join(format!("{}.rs", target.name())).is_file(), "{target:?}");
     }
+}
+
+#[test]
+fn invariant_10_no_policy_for_node_addresses_makes_a_program_panic_or_is_refused_without_words() {
+    replay(Target::NodeAddresses);
 }

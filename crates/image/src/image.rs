@@ -103,7 +103,10 @@ impl Image {
     pub fn save(&self, path: &Path) -> Result<Saved, ImageError> {
         let (bytes, digest) =
             self.layout().map_err(|source| self.file_error("making the archive", path, source))?;
-        fs::write(path, &bytes).map_err(|source| self.file_error("writing", path, source))?;
+        // Others may be reading the file that was there before.
+        let new = path.with_extension(format!("{}.new", std::process::id()));
+        fs::write(&new, &bytes).map_err(|source| self.file_error("writing", &new, source))?;
+        fs::rename(&new, path).map_err(|source| self.file_error("writing", path, source))?;
         Ok(Saved { size: bytes.len(), digest })
     }
 

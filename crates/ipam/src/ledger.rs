@@ -2,7 +2,7 @@
 //!
 //! There are three formats, each a codec and not an allocator: a map of decimal offsets (`{"1": holder}`,
 //! Whereabouts' `IPPool`), a sorted list of offsets (`NodeIPPool`), and that list as a base64 bitmap
-//! ([`bitmap`]). List and bitmap are for node addresses; no program uses them yet. All share [`Offsets`]:
+//! ([`bitmap`]). List and bitmap are for node addresses. All share [`Offsets`]:
 //! which address offset zero stands for.
 //!
 //! Anyone can write a record, so unreadable entries are reported beside the readable ones. If an entry were

@@ -1,4 +1,4 @@
-//! Addresses of links: the requests that add them, and the list of what a link has.
+//! Addresses of links: requests that add them, and lists.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -22,13 +22,13 @@ const IFA_F_NODAD: u8 = 2;
 pub struct LinkAddress {
     /// The address with the length of its network's prefix.
     pub address: IpNet,
-    /// Whether it means the same beyond this link.
+    /// Whether it is unique beyond this link.
     pub global: bool,
-    /// Whether it can be used: it did not turn out to be in use elsewhere and is not being checked for that.
+    /// Whether it is usable: duplicate address detection is over and found nobody else.
     pub usable: bool,
 }
 
-/// The family of an address, as messages have it.
+/// The address family as used in messages.
 pub(crate) fn family(address: IpAddr) -> AddressFamily {
     match address {
         IpAddr::V4(_) => AddressFamily::Inet,
@@ -36,8 +36,8 @@ pub(crate) fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-/// Gives `address` to a link, or leaves it there. IPv6 duplicate address detection is skipped: it is for addresses
-/// that were decided to be unique, or links with nobody else on them.
+/// Adds `address` to a link; does nothing if the link has it. Skips IPv6 duplicate address detection: callers pass addresses
+/// that are known to be unique, or links without other hosts.
 pub(crate) fn add(index: u32, address: IpNet, scope: AddressScope) -> Request {
     let flags = if address.addr().is_ipv6() { IFA_F_NODAD } else { 0 };
     let [i0, i1, i2, i3] = index.to_ne_bytes();
@@ -54,10 +54,10 @@ pub(crate) fn add(index: u32, address: IpNet, scope: AddressScope) -> Request {
     })
 }
 
-/// Makes the kernel accept packets for a new IPv6 address from this moment on.
+/// Makes the kernel accept packets for a new IPv6 address immediately.
 ///
-/// It would begin to by itself when its address worker gets to run, which under load is milliseconds later, even though
-/// there is no duplicate address detection to wait for. Until then this route does it, and then goes away.
+/// The kernel accepts them only after its address worker has run. Under load that takes milliseconds, even without duplicate
+/// address detection. A local route that expires by itself bridges the gap.
 pub(crate) fn accept_now(index: u32, address: Ipv6Addr) -> Request {
     const LOCAL_TABLE: u8 = 255;
     const SECONDS: u32 = 60;
@@ -75,7 +75,7 @@ pub(crate) fn accept_now(index: u32, address: Ipv6Addr) -> Request {
     Request::put(RouteNetlinkMessage::NewRoute(message))
 }
 
-/// All addresses of one link; of every link if it is none.
+/// All addresses of one link, or of every link if `None`.
 pub fn of_link(socket: &mut Socket, index: u32) -> Result<Vec<LinkAddress>, Error> {
     let mut message = AddressMessage::default();
     message.header.index = index;

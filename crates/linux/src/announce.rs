@@ -1,6 +1,6 @@
-//! Telling everyone on an Ethernet segment that an address is here now: what a moved address needs where nobody routes.
+//! Announces on an Ethernet segment that an address is here now. A moved address needs this where no router is involved.
 //!
-//! IPv4: an ARP announcement (RFC 5227, section 2.3) and the same as a reply, because some listen only to one of them.
+//! IPv4: an ARP announcement (RFC 5227, section 2.3), sent as request and as reply, because some hosts accept only one of them.
 //! IPv6: an unsolicited neighbour advertisement with the override flag (RFC 4861, section 7.2.6).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ pub enum Error {
     Namespace {
         /// On which link.
         link: String,
-        /// Why.
+        /// The cause.
         source: netns::Error,
     },
     /// There is no such link.
@@ -33,23 +33,23 @@ pub enum Error {
     /// The kernel refused.
     #[error("{act} to announce addresses on {link}: {errno}")]
     Kernel {
-        /// What was being done.
+        /// The step that failed.
         act: &'static str,
         /// On which link.
         link: String,
-        /// Why not.
+        /// The cause.
         errno: Errno,
     },
 }
 
 impl Error {
-    /// Whether it may work a little later: the link is not there yet, or not up.
+    /// Whether a retry may succeed: the link does not exist yet, or is not up.
     pub fn is_early(&self) -> bool {
         matches!(self, Self::NoLink { .. } | Self::Kernel { errno: Errno::ENETDOWN | Errno::ENXIO, .. })
     }
 }
 
-/// Says on `link` of `namespace` that each of `addresses` is at `mac`, once.
+/// Announces once on `link` of `namespace` that each of `addresses` is at `mac`.
 pub fn announce(namespace: &NetNs, link: &str, mac: Mac, addresses: &[IpAddr]) -> Result<(), Error> {
     namespace
         .run(|| send_all(link, addresses.iter().flat_map(|address| frames(*address, mac))))
@@ -60,7 +60,7 @@ fn send_all(link: &str, frames: impl Iterator<Item = Vec<u8>>) -> Result<(), Err
     let fail = |act| move |errno| Error::Kernel { act, link: link.to_owned(), errno };
     let place = place_of(link).map_err(fail("list links"))?;
     let place = place.ok_or_else(|| Error::NoLink { link: link.to_owned() })?;
-    // Of no protocol: it only sends.
+    // Protocol 0: this socket only sends.
     let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)
         .map_err(fail("open a socket"))?;
     bind(socket.as_raw_fd(), &place).map_err(fail("bind a socket"))?;
@@ -70,35 +70,38 @@ fn send_all(link: &str, frames: impl Iterator<Item = Vec<u8>>) -> Result<(), Err
     Ok(())
 }
 
-/// The address by which a packet socket knows a link.
-fn place_of(link: &str) -> Result<Option<LinkAddr>, Errno> {
+/// The packet socket address of a link.
+pub(crate) fn place_of(link: &str) -> Result<Option<LinkAddr>, Errno> {
     Ok(getifaddrs()?
         .filter(|entry| entry.interface_name == link)
         .find_map(|entry| entry.address?.as_link_addr().copied()))
 }
 
-/// What has to be sent for one address.
+/// The frames to send for one address.
 fn frames(address: IpAddr, mac: Mac) -> Vec<Vec<u8>> {
     const REQUEST: u8 = 1;
     const REPLY: u8 = 2;
     match address {
-        IpAddr::V4(address) => vec![arp(REQUEST, address, mac), arp(REPLY, address, mac)],
+        IpAddr::V4(address) => {
+            let (here, everyone) = ((mac, address), Mac([0xff; 6]));
+            vec![arp(REQUEST, here, (Mac([0; 6]), address)), arp(REPLY, here, (everyone, address))]
+        }
         IpAddr::V6(address) => vec![advertisement(address, mac)],
     }
 }
 
-fn arp(operation: u8, address: Ipv4Addr, mac: Mac) -> Vec<u8> {
-    let everyone = [0xff; 6];
+/// An ARP message to everybody.
+pub(crate) fn arp(operation: u8, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Addr)) -> Vec<u8> {
     let mut frame = Vec::with_capacity(42);
-    frame.extend(everyone);
-    frame.extend(mac.0);
+    frame.extend([0xff; 6]);
+    frame.extend(sender.0.0);
     frame.extend([0x08, 0x06]);
     // Ethernet and IPv4, with the lengths of their addresses.
     frame.extend([0, 1, 0x08, 0, 6, 4, 0, operation]);
-    frame.extend(mac.0);
-    frame.extend(address.octets());
-    frame.extend(if operation == 1 { [0; 6] } else { everyone });
-    frame.extend(address.octets());
+    for (mac, address) in [sender, target] {
+        frame.extend(mac.0);
+        frame.extend(address.octets());
+    }
     frame
 }
 
@@ -106,7 +109,7 @@ fn advertisement(address: Ipv6Addr, mac: Mac) -> Vec<u8> {
     const ICMPV6: u8 = 58;
     let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
     let mut message = Vec::with_capacity(32);
-    // Type 136, code 0, the sum, and of the flags only override: not a router, not asked for.
+    // Type 136, code 0, checksum; of the flags only override: not a router, not solicited.
     message.extend([136, 0, 0, 0, 0x20, 0, 0, 0]);
     message.extend(address.octets());
     // Option 2 of eight bytes: the target's link-layer address.
@@ -123,7 +126,7 @@ fn advertisement(address: Ipv6Addr, mac: Mac) -> Vec<u8> {
     frame.extend([0x33, 0x33, 0, 0, 0, 1]);
     frame.extend(mac.0);
     frame.extend([0x86, 0xdd]);
-    // Version 6; 32 bytes follow; the hop limit proves that no router passed it on.
+    // Version 6; a payload of 32 bytes; hop limit 255 proves that no router forwarded it.
     frame.extend([0x60, 0, 0, 0, 0, 32, ICMPV6, 255]);
     frame.extend(address.octets());
     frame.extend(all_nodes.octets());
@@ -171,7 +174,7 @@ mod tests {
         assert_eq!(frame[..14], [0x33, 0x33, 0, 0, 0, 1, 0x0a, 1, 2, 3, 4, 5, 0x86, 0xdd]);
         assert_eq!(frame[21], 255, "hop limit");
         assert_eq!((frame[54], frame[58]), (136, 0x20));
-        // Addresses, length and protocol, and the message with its sum: together they add up to nothing.
+        // Addresses, length, protocol, and the message with its checksum must add up to zero.
         let summed = [&frame[22..54], &[0, 0, 0, 32, 0, 0, 0, 58], &frame[54..]].concat();
         assert_eq!(checksum(&summed), 0);
     }

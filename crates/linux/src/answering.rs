@@ -1,12 +1,11 @@
-//! Whether an interface that somebody else made answers for its addresses on its segment: while an address is on two of
-//! them, one does.
+//! Controls whether an interface of another plugin answers for its addresses on its segment. While two interfaces have the same
+//! address, only one of them answers.
 //!
-//! An interface that does not answer is not quiet yet: its own questions for neighbours, which the kernel repeats seconds
-//! after the last packet, tell its address, too, and whoever hears them believes the latest. So it is told to do without
-//! neighbours (`NOARP`, for IPv6 as well), which takes back all that it knew of them. That must wait until it has its
-//! addresses, because the kernel takes no note of who asks for an IPv6 address that comes later. What can be done before is
-//! done before: not to answer over IPv4 (`arp_ignore`), and not to ask over IPv6 whether somebody has the address, because
-//! somebody does, and would lose it.
+//! An interface that does not answer can still reveal its address: its own neighbour solicitations, which the kernel repeats
+//! seconds after the last packet, contain it, and hosts believe the latest message. So the interface is set to `NOARP` (for
+//! IPv6 as well), which also clears its neighbour cache. This must wait until the interface has its addresses: the kernel does
+//! not apply it to IPv6 addresses that are added later. Two things are done earlier: the interface stops answering ARP
+//! (`arp_ignore`), and skips IPv6 duplicate address detection, because the other interface has the address and would lose it.
 
 use std::net::IpAddr;
 
@@ -15,20 +14,20 @@ use crate::netns::{self, NetNs};
 use crate::socket::{self, Socket};
 use crate::{Mac, address, announce, sysctl};
 
-/// Answers nobody, whatever is asked for.
+/// Answers no ARP request.
 const IGNORE_ALL: &str = "8";
 /// The kernel's default: answers for every address of the host.
 const ANSWER: &str = "0";
 
-/// An interface that does not do as it is told.
+/// Why the change failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such interface (yet).
+    /// The interface does not exist (yet).
     #[error("there is no interface {link:?} in {namespace}")]
     NoLink {
         /// Its name.
         link: String,
-        /// Where it was looked for.
+        /// The namespace that was searched.
         namespace: String,
     },
     /// It has no Ethernet address.
@@ -44,27 +43,27 @@ pub enum Error {
     Namespace {
         /// The interface.
         link: String,
-        /// Why.
+        /// The cause.
         source: netns::Error,
     },
-    /// The kernel does not tell.
+    /// The kernel cannot list the interface.
     #[error("look at interface {link:?}")]
     Kernel {
         /// The interface.
         link: String,
-        /// Why.
+        /// The cause.
         source: socket::Error,
     },
     /// A parameter cannot be set.
     #[error(transparent)]
     Parameter(#[from] sysctl::Error),
-    /// It could not be announced.
+    /// The announcement failed.
     #[error(transparent)]
     Announce(#[from] announce::Error),
 }
 
 impl Error {
-    /// Whether it may work a little later: the interface is not there yet, or not up.
+    /// Whether a retry may succeed: the interface does not exist yet, or is not up.
     pub fn is_early(&self) -> bool {
         match self {
             Self::NoLink { .. } => true,
@@ -73,13 +72,13 @@ impl Error {
         }
     }
 
-    /// Whether there is nobody left to answer or to be quiet.
+    /// Whether the interface or its namespace is gone.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Namespace { source, .. } if source.is_gone())
     }
 }
 
-/// Lets the interface `link` of `namespace` answer nobody who asks for its addresses. Says whether that was different.
+/// Stops the interface `link` of `namespace` from answering for its addresses. Returns whether this changed anything.
 pub fn stop_answering(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     within(namespace, link, || {
         let changed = sysctl::set_of_link("ipv4", link, "arp_ignore", IGNORE_ALL)?;
@@ -90,7 +89,8 @@ pub fn stop_answering(namespace: &NetNs, link: &str) -> Result<bool, Error> {
     })
 }
 
-/// Makes a [silenced](stop_answering) interface say nothing at all of itself any more, if it has these addresses. Says whether it has.
+/// Makes a [silenced](stop_answering) interface send nothing about itself, if it has these addresses. Returns whether it has
+/// them.
 pub fn mute(namespace: &NetNs, link: &str, addresses: &[IpAddr]) -> Result<bool, Error> {
     let (mut socket, found) = find(namespace, link)?;
     let failed = |source| Error::Kernel { link: link.to_owned(), source };
@@ -102,9 +102,9 @@ pub fn mute(namespace: &NetNs, link: &str, addresses: &[IpAddr]) -> Result<bool,
     Ok(complete)
 }
 
-/// Lets the interface answer again, if it was [silenced](stop_answering) or [muted](mute). Says whether that was different.
+/// Lets an interface answer again that was [silenced](stop_answering) or [muted](mute). Returns whether this changed anything.
 pub fn start_answering(namespace: &NetNs, link: &str) -> Result<bool, Error> {
-    // Whatever else somebody set is theirs.
+    // Values that somebody else set stay.
     let silenced =
         within(namespace, link, || Ok(sysctl::read_of_link("ipv4", link, "arp_ignore")? == IGNORE_ALL))?;
     if !silenced {

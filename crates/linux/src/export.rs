@@ -1,7 +1,6 @@
-//! The export table: what this node tells a routing daemon (BIRD, FRR) to announce.
+//! The export table: routes that a routing daemon (BIRD, FRR) reads and announces.
 //!
-//! The table is never used to forward a packet. It belongs to Tenure alone and is exactly the wanted set: whatever else
-//! is found in it is removed.
+//! The kernel never forwards by this table. It belongs to Tenure alone: routes of others in it are removed.
 
 use std::collections::BTreeSet;
 
@@ -21,17 +20,17 @@ pub fn sync(host: &mut Host, wanted: &BTreeSet<IpNet>) -> Result<Changes, Error>
     reconcile::converge(&mut host.socket, &wanted, |socket| route::list(socket, all), same)
 }
 
-/// Exports one more destination, without looking at the others.
+/// Exports one more destination. Does not read the others.
 pub fn add(host: &mut Host, destination: IpNet) -> Result<(), Error> {
     host.socket.apply(&[exported(&host.settings, destination).put()])
 }
 
-/// Exports one destination less; it may be gone already.
+/// Stops exporting a destination; it may be gone already.
 pub fn remove(host: &mut Host, destination: IpNet) -> Result<(), Error> {
     host.socket.apply(&[exported(&host.settings, destination).remove()])
 }
 
-/// What is exported now, whoever put it there.
+/// All routes in the export table, whoever added them.
 pub fn list(host: &mut Host) -> Result<BTreeSet<IpNet>, Error> {
     let routes = route::list(&mut host.socket, Filter::table(host.settings.export_table))?;
     Ok(routes.into_iter().map(|route| route.destination).collect())

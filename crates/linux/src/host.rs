@@ -1,4 +1,4 @@
-//! The node's own network namespace, with what is needed to work in it.
+//! The node's own network namespace, with the settings and the socket for it.
 
 use crate::netns::{self, NetNs};
 use crate::rule;
@@ -9,17 +9,17 @@ use crate::uplink;
 
 /// A host's network namespace, the settings that apply in it, and a socket to it.
 ///
-/// One thread uses it at a time. More of them would not be faster: the kernel changes links one after the other.
+/// One thread uses it at a time. More threads would not be faster: the kernel changes links one after the other.
 #[derive(Debug)]
 pub struct Host {
     pub(crate) namespace: NetNs,
     pub(crate) settings: Settings,
     pub(crate) socket: Socket,
-    /// Of sockets to pods' namespaces, one after the other.
+    /// Reused by sockets to pods' namespaces, one after the other.
     pub(crate) memory: Memory,
 }
 
-/// Why there is no host to work with, or it could not be prepared.
+/// Why the host cannot be used or prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The settings cannot be used.
@@ -31,24 +31,24 @@ pub enum HostError {
     /// A kernel parameter cannot be set.
     #[error("switch on forwarding")]
     Forwarding(#[from] sysctl::Error),
-    /// The kernel refused something.
+    /// The kernel refused a request.
     #[error("{act}")]
     Kernel {
-        /// What was being done.
+        /// The step that failed.
         act: &'static str,
-        /// Why not.
+        /// The cause.
         source: socket::Error,
     },
 }
 
-/// What `prepare` had to change; empty if the host was ready.
+/// What `prepare` changed; empty if the host was ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
     /// Kernel parameters that were set.
     pub parameters: Vec<&'static str>,
-    /// Whether the IPv4 rule was made.
+    /// Whether the IPv4 rule was added.
     pub rule_v4: bool,
-    /// Whether the IPv6 rule was made.
+    /// Whether the IPv6 rule was added.
     pub rule_v6: bool,
 }
 
@@ -65,8 +65,7 @@ impl Host {
         Ok(Self { namespace, settings, socket, memory: Memory::default() })
     }
 
-    /// Makes the host able to carry pods' traffic: forwarding, and the rule to the pod table. Changes only what is
-    /// not so already.
+    /// Prepares the host for pods' traffic: turns on forwarding and adds the rule to the pod table. Changes only what differs.
     pub fn prepare(&mut self) -> Result<Prepared, HostError> {
         let uplink = uplink::find(self)
             .map_err(|source| HostError::Kernel { act: "find the default route", source })?;

@@ -1,7 +1,7 @@
-//! What the kernel has of ours: for the replay after a restart, for `check`, and for repair.
+//! Lists our objects in the kernel: for the replay after a restart, for `check`, and for repair.
 //!
-//! The links and the routes are two lists, taken one after the other; what changes in between may look like a fault. So
-//! whoever acts on a fault looks twice. Setting up and destroying pods never need any of this.
+//! Links and routes are two lists, taken one after the other. A change between them can look like a fault, so a caller acts
+//! only on a fault that it sees twice. Setup and teardown of pods never list anything.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,23 +13,23 @@ use crate::route::Route;
 use crate::routes;
 use crate::socket::Error;
 
-/// All that is ours in the host's namespace.
+/// All of our objects in the host's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// Links in service, with their owners.
     pub pods: Vec<PodLink>,
-    /// Links of our group that do not say whose they are: attempts that were cut short.
+    /// Links of our group without an owner: setups that were interrupted.
     pub unmarked: Vec<Link>,
     /// Links that wait for the reaper.
     pub trash: Vec<Link>,
-    /// Routes of ours in the pod table that lead to none of the above.
+    /// Our routes in the pod table that lead to no link above.
     pub strays: Vec<Route>,
 }
 
 /// The host end of a pod's link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodLink {
-    /// Who it belongs to; of the pod's name as much as the link could keep.
+    /// The owner; the pod's name may be truncated by the alias.
     pub owner: Identity,
     /// The link itself.
     pub link: Link,
@@ -96,7 +96,7 @@ mod tests {
             link(4, 7, None),
             link(5, 8, ours),
             link(6, 0, Some("somebody else's")),
-            // Ours still, though somebody changed its group.
+            // Still ours, although somebody changed its group.
             link(7, 0, Some("tenure/decade/eth0/k8s//")),
         ];
         let routes = [

@@ -1,4 +1,4 @@
-//! Links as the kernel describes them, reduced to what Tenure looks at, and the requests that look, change and delete.
+//! Links, reduced to the attributes that Tenure reads, and requests that read, change and delete them.
 
 use netlink_packet_core::{DecodeError, parse_i32, parse_string, parse_u32, parse_u64};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -7,27 +7,34 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkExtentMask, LinkFl
 use crate::Mac;
 use crate::socket::{Answer, Error, Message, Request, Socket};
 
-// The parts of a link's description that are read; see rtnetlink(7).
+// The attributes that are read; see rtnetlink(7).
 const HEADER: usize = 16;
 /// The lowest byte of the flags, on a machine of either byte order.
 const FLAGS: usize = if cfg!(target_endian = "little") { 8 } else { 11 };
 const IFF_UP: u8 = 1;
+/// Another byte of the flags, with `IFF_LOWER_UP`.
+const HIGHER_FLAGS: usize = if cfg!(target_endian = "little") { 10 } else { 9 };
+const IFF_LOWER_UP: u8 = 1;
 const RTM_GETLINK: u16 = 18;
 const RTM_SETLINK: u16 = 19;
 /// Length and kind of an attribute.
 const ATTRIBUTE_HEAD: usize = 4;
-/// Without the bits that say how the value is built.
+/// Without the flag bits of an attribute type.
 const KIND: u16 = 0x3fff;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
+const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_STATS64: u16 = 23;
 const IFLA_GROUP: u16 = 27;
 const IFLA_EXT_MASK: u16 = 29;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_TARGET_NETNSID: u16 = 46;
+
+/// In `IFLA_LINKINFO`: the name of the driver.
+const IFLA_INFO_KIND: u16 = 1;
 
 /// The loopback interface, in every namespace.
 pub const LOOPBACK: u32 = 1;
@@ -39,25 +46,65 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// The text that leads back to its owner.
+    /// The alias, which names the owner.
     pub alias: Option<String>,
     /// Its interface group.
     pub group: u32,
-    /// Whether it is set up; traffic also needs the other end.
+    /// Whether it is set up; traffic also needs the other end to be up.
     pub up: bool,
-    /// The largest packet that it takes.
+    /// Whether the other end of the wire is there.
+    pub carrier: bool,
+    /// Its MTU.
     pub mtu: u32,
     /// Its Ethernet address.
     pub mac: Option<Mac>,
     /// The number of a veth's other end, in that one's namespace.
     pub peer: Option<u32>,
-    /// By which number the namespace of a veth's other end is known in this one's, if it is another.
+    /// The number of the other end's namespace as seen from this one, if it is another.
     pub peer_namespace: Option<i32>,
-    /// What went through it.
+    /// What it is.
+    pub kind: LinkKind,
+    /// Its traffic counters.
     pub counters: Counters,
 }
 
-/// What went through a link, as the link itself counts: what a pod sends is received by its host end.
+/// What a link is, by the name of its driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A device without such a name, as network cards are.
+    #[default]
+    Device,
+    /// One end of a pair.
+    Veth,
+    /// A bridge.
+    Bridge,
+    /// A bond.
+    Bond,
+    /// A VLAN.
+    Vlan,
+    /// Anything else.
+    Other,
+}
+
+impl LinkKind {
+    fn parse(info: &[u8]) -> Result<Self, DecodeError> {
+        let mut attributes = Attributes(info);
+        while let Some((kind, value)) = attributes.next()? {
+            if kind == IFLA_INFO_KIND {
+                return Ok(match value.strip_suffix(&[0]).unwrap_or(value) {
+                    b"veth" => Self::Veth,
+                    b"bridge" => Self::Bridge,
+                    b"bond" => Self::Bond,
+                    b"vlan" => Self::Vlan,
+                    _ => Self::Other,
+                });
+            }
+        }
+        Ok(Self::Device)
+    }
+}
+
+/// Traffic counters as the link itself counts: the host end receives what the pod sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets and bytes received.
@@ -66,7 +113,7 @@ pub struct Counters {
     pub sent: Traffic,
     /// Packets that were received and dropped.
     pub receive_drops: u64,
-    /// Packets that were to be sent and dropped.
+    /// Packets dropped before they were sent.
     pub send_drops: u64,
 }
 
@@ -80,12 +127,16 @@ pub struct Traffic {
 }
 
 impl Link {
-    /// Reads the kernel's description.
+    /// Decodes the kernel's description.
     pub fn parse(description: &[u8]) -> Result<Self, DecodeError> {
         let short = || DecodeError::invalid_buffer("link", description.len(), HEADER);
         let (header, attributes) = description.split_at_checked(HEADER).ok_or_else(short)?;
-        let mut link =
-            Self { index: parse_u32(&header[4..8])?, up: header[FLAGS] & IFF_UP != 0, ..Self::default() };
+        let mut link = Self {
+            index: parse_u32(&header[4..8])?,
+            up: header[FLAGS] & IFF_UP != 0,
+            carrier: header[HIGHER_FLAGS] & IFF_LOWER_UP != 0,
+            ..Self::default()
+        };
         let mut attributes = Attributes(attributes);
         while let Some((kind, value)) = attributes.next()? {
             match kind {
@@ -94,6 +145,7 @@ impl Link {
                 IFLA_MTU => link.mtu = parse_u32(value)?,
                 IFLA_LINK => link.peer = Some(parse_u32(value)?),
                 IFLA_LINK_NETNSID => link.peer_namespace = Some(parse_i32(value)?),
+                IFLA_LINKINFO => link.kind = LinkKind::parse(value)?,
                 IFLA_IFALIAS => link.alias = Some(parse_string(value)?),
                 IFLA_STATS64 => link.counters = Counters::parse(value)?,
                 IFLA_GROUP => link.group = parse_u32(value)?,
@@ -103,7 +155,7 @@ impl Link {
         Ok(link)
     }
 
-    /// The number of a veth's other end. Kernels may leave it out where it is the same as this end's.
+    /// The number of a veth's other end. Kernels may omit it if it equals this end's.
     pub fn peer_index(&self) -> u32 {
         self.peer.unwrap_or(self.index)
     }
@@ -120,9 +172,17 @@ impl Link {
         Ok(socket.get(&request)?.and_then(Self::of_answer))
     }
 
+    /// All links of the socket's namespace.
+    pub fn all(socket: &mut Socket) -> Result<Vec<Self>, Error> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        let found = socket.dump(&RouteNetlinkMessage::GetLink(message))?;
+        Ok(found.into_iter().filter_map(Self::of_answer).collect())
+    }
+
     /// All veth links of the socket's namespace.
     ///
-    /// The kernel filters a dump of links by kind; by group it refuses to.
+    /// The kernel can filter a dump of links by kind, but not by group.
     pub fn all_veths(socket: &mut Socket) -> Result<Vec<Self>, Error> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth)]));
@@ -131,7 +191,7 @@ impl Link {
         Ok(found.into_iter().filter_map(Self::of_answer).collect())
     }
 
-    /// Reads an answer; `None` if it is about something else.
+    /// Decodes an answer; `None` if it is about something else.
     pub fn of_answer(answer: Answer) -> Option<Self> {
         match answer {
             Answer::Link(link) => Some(link),
@@ -140,7 +200,7 @@ impl Link {
     }
 }
 
-/// The attributes of a description. There are fifty of them, most of which nobody looks at, and every pod waits for that.
+/// The attributes of a description. There are about fifty, most of them unused here, and every ADD waits for this.
 struct Attributes<'a>(&'a [u8]);
 
 impl<'a> Attributes<'a> {
@@ -172,13 +232,13 @@ impl Counters {
     }
 }
 
-/// Asks for the link of this name.
+/// Requests the link of this name.
 pub fn look_up(name: &str) -> Request {
     let message = Message::new(RTM_GETLINK, header(0, 0, 0)).with_text(IFLA_IFNAME, name);
     Request::get(message.with_number(IFLA_EXT_MASK, SKIP_STATS))
 }
 
-/// Asks for the link of this number in the namespace that is known here by another.
+/// Requests the link of this number in another namespace, given by its number here.
 pub fn look_into(namespace: i32, index: u32) -> Request {
     let message = Message::new(RTM_GETLINK, header(index, 0, 0));
     let message = message.with(IFLA_TARGET_NETNSID, &namespace.to_ne_bytes());
@@ -190,7 +250,17 @@ pub fn up(index: u32) -> Request {
     Request::change(Message::new(RTM_SETLINK, header(index, IFF_UP.into(), IFF_UP.into())))
 }
 
-/// Lets a link ask for and tell neighbours' addresses, or not: then it sends nothing to them either.
+/// Sets a link up or down and changes its MTU, as far as is asked for.
+pub(crate) fn change(index: u32, up: Option<bool>, mtu: Option<u32>) -> Request {
+    let (flags, mask) = up.map_or((0, 0), |up| (u32::from(up), u32::from(IFF_UP)));
+    let message = Message::new(RTM_SETLINK, header(index, flags, mask));
+    Request::change(match mtu {
+        Some(mtu) => message.with_number(IFLA_MTU, mtu),
+        None => message,
+    })
+}
+
+/// Turns neighbour resolution (ARP and ND) of a link on or off.
 pub fn neighbours(index: u32, known: bool) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -199,15 +269,15 @@ pub fn neighbours(index: u32, known: bool) -> Request {
     Request::change(RouteNetlinkMessage::SetLink(message))
 }
 
-/// Deletes a link and waits until it is gone, which takes the kernel 15 ms and more: only for what cannot wait for the
-/// reaper.
+/// Deletes a link and waits until it is gone. This takes the kernel 15 ms or more, so it is only for links that cannot wait for
+/// the reaper.
 pub fn delete(index: u32) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
     Request::remove(RouteNetlinkMessage::DelLink(message))
 }
 
-/// What every message about a link begins with: which one, and flags with those of them that are to change.
+/// The fixed part of every message about a link: its number, and which flags to change.
 pub(crate) fn header(index: u32, flags: u32, change: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     let (_, words) = header.split_at_mut(4);
@@ -217,7 +287,7 @@ pub(crate) fn header(index: u32, flags: u32, change: u32) -> [u8; HEADER] {
     header
 }
 
-/// Without the statistics of IPv6, which make up most of a link's description; its traffic counters are still there.
+/// Omits IPv6 statistics, which are most of a link's description. The traffic counters stay.
 const SKIP_STATS: u32 = 8;
 
 #[cfg(test)]
@@ -232,7 +302,7 @@ mod tests {
     fn what_matters_is_read_and_the_rest_is_passed_over() {
         let mut message = LinkMessage::default();
         message.header.index = 7;
-        message.header.flags = LinkFlags::Up | LinkFlags::Broadcast;
+        message.header.flags = LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Broadcast;
         let mut stats = Stats64::default();
         (stats.rx_packets, stats.tx_packets, stats.rx_bytes, stats.tx_bytes) = (1, 2, 3, 4);
         (stats.rx_dropped, stats.tx_dropped) = (5, 6);
@@ -242,6 +312,7 @@ mod tests {
             LinkAttribute::Mtu(1450),
             LinkAttribute::Group(11_600),
             LinkAttribute::Address(vec![0x0a, 1, 2, 3, 4, 5]),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth)]),
             LinkAttribute::IfAlias("tenure/c0ffee/eth0/k8s//".into()),
             LinkAttribute::Link(2),
             LinkAttribute::LinkNetNsId(3),
@@ -255,10 +326,12 @@ mod tests {
             alias: Some("tenure/c0ffee/eth0/k8s//".into()),
             group: 11_600,
             up: true,
+            carrier: true,
             mtu: 1450,
             mac: Some(Mac([0x0a, 1, 2, 3, 4, 5])),
             peer: Some(2),
             peer_namespace: Some(3),
+            kind: LinkKind::Veth,
             counters: Counters {
                 received: Traffic { packets: 1, bytes: 3 },
                 sent: Traffic { packets: 2, bytes: 4 },

@@ -37,7 +37,7 @@ impl fmt::Display for Mac {
             pair[0] = DIGITS[usize::from(byte >> 4)];
             pair[1] = DIGITS[usize::from(byte & 15)];
         }
-        // In one piece: every pod's has two of them.
+        // One write: every pod formats two of them.
         f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }

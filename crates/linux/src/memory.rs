@@ -1,10 +1,10 @@
-//! Whether a file is in memory, so that writing to it waits for no disk.
+//! Tells whether a file is in memory, so that writing it never waits for a disk.
 
 use std::os::fd::AsFd;
 
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 
-/// Whether an open file is on a file system in memory, as those in `/run` are. False also where that cannot be told.
+/// Whether an open file is on an in-memory file system, such as `/run`. False if unknown.
 pub fn holds(file: impl AsFd) -> bool {
     fstatfs(file).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }

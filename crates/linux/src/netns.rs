@@ -1,8 +1,8 @@
-//! Network namespaces: opened by path, told apart, entered.
+//! Network namespaces: opens, compares and enters them.
 //!
-//! It promises that no thread of the caller is ever left in another namespace: what happens inside one happens on a thread
-//! of its own that ends there, and a thread that goes inside itself, to open a socket, is back before it does anything else.
-//! Where that is it remembers from the first time: whoever moves a thread by other means does so before.
+//! No thread of a caller is ever left in another namespace. Work inside a namespace runs on its own thread, which ends there. A
+//! thread that enters one itself, to open a socket, returns before it does anything else. Each thread remembers its own
+//! namespace from the first use, so a caller that moves a thread by other means must do so before.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -15,12 +15,12 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 
-use crate::socket::{self, Memory, Socket};
+use crate::socket::{self, Memory, Raw, Socket};
 
-/// The namespace of the thread that asks.
+/// The namespace of the calling thread.
 const CURRENT: &str = "/proc/thread-self/ns/net";
 
-/// An open network namespace; it stays in being at least as long as this does.
+/// An open network namespace; it exists at least as long as this value.
 #[derive(Debug)]
 pub struct NetNs {
     fd: OwnedFd,
@@ -28,25 +28,25 @@ pub struct NetNs {
     id: NetNsId,
 }
 
-/// Which namespace it is, whatever path led to it.
+/// Identifies a namespace, whatever path leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NetNsId {
     device: u64,
     inode: u64,
 }
 
-/// A namespace that could not be opened, made or entered.
+/// Why a namespace could not be opened, created or entered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is nothing at the path, or it may not be read.
+    /// The path does not exist or is not readable.
     #[error("open network namespace {}", path.display())]
     Open {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The path leads to something else, for example to the file that a namespace was mounted on and is no more.
+    /// The path leads to something else, for example to a file whose namespace was unmounted.
     #[error("{} is not a network namespace; accepted: a file such as /var/run/netns/NAME or /proc/PID/ns/net", path.display())]
     Foreign {
         /// The path.
@@ -57,27 +57,27 @@ pub enum Error {
     Enter {
         /// Which.
         namespace: String,
-        /// Why.
+        /// The cause.
         errno: Errno,
     },
     /// A new namespace cannot be made.
     #[error("make a network namespace: {0}")]
     Make(Errno),
-    /// There is no thread to enter with, or it panicked.
+    /// The thread for the namespace could not start, or panicked.
     #[error("run a thread in another network namespace: {0}")]
     Thread(std::io::Error),
-    /// No netlink socket inside.
+    /// No netlink socket could be opened inside.
     #[error("in {namespace}")]
     Socket {
         /// Which namespace.
         namespace: String,
-        /// Why.
+        /// The cause.
         source: socket::Error,
     },
 }
 
 impl Error {
-    /// Whether the namespace is not there (any more): for whoever tears down, the same as done.
+    /// Whether the namespace does not exist (any more): teardown treats this as success.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Open { source, .. } => {
@@ -110,7 +110,7 @@ impl NetNs {
         Self::open(CURRENT)
     }
 
-    /// Makes a new, empty namespace that lives as long as something holds it open.
+    /// Creates an empty namespace that exists as long as something holds it open.
     pub fn make() -> Result<Self, Error> {
         on_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(Error::Make)?;
@@ -123,40 +123,48 @@ impl NetNs {
         Ok(Self { fd, path, id: NetNsId { device: stat.st_dev, inode: stat.st_ino } })
     }
 
-    /// Which namespace it is.
+    /// The identity of the namespace.
     pub fn id(&self) -> NetNsId {
         self.id
     }
 
-    /// The path it was opened by.
+    /// The path by which it was opened.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Runs `work` inside, on a thread of its own, and waits for it.
+    /// Runs `work` inside, on its own thread, and waits for it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         on_thread(|| {
-            setns(&self.fd, CloneFlags::CLONE_NEWNET)
-                .map_err(|errno| Error::Enter { namespace: self.to_string(), errno })?;
+            // No rights are needed to stay in the current namespace.
+            if Self::current()?.id() != self.id() {
+                setns(&self.fd, CloneFlags::CLONE_NEWNET)
+                    .map_err(|errno| Error::Enter { namespace: self.to_string(), errno })?;
+            }
             Ok(work())
         })?
     }
 
-    /// Opens a netlink socket that acts inside, from whichever thread it is used later.
+    /// Opens a netlink socket inside; any thread may use it later.
     pub fn socket(&self) -> Result<Socket, Error> {
         self.visit(Socket::open)?.map_err(|source| self.without_socket(source))
     }
 
-    /// Opens one for some changes, with the memory of a socket that is not needed any more.
+    /// Opens a socket for a few changes that reuses the buffers of a closed one.
     pub(crate) fn socket_for_changes(&self, memory: Memory) -> Result<Socket, Error> {
         self.visit(|| Socket::open_for_changes(memory))?.map_err(|source| self.without_socket(source))
+    }
+
+    /// Opens a netlink socket of another family (`NETLINK_…`) inside.
+    pub(crate) fn raw_socket(&self, protocol: isize) -> Result<Socket<Raw>, Error> {
+        self.visit(|| Socket::open_raw(protocol))?.map_err(|source| self.without_socket(source))
     }
 
     fn without_socket(&self, source: socket::Error) -> Error {
         Error::Socket { namespace: self.to_string(), source }
     }
 
-    /// Runs `work` inside, on the calling thread if that can come back, which is many times as fast as a thread of its own.
+    /// Runs `work` inside: on the calling thread if it can return, which is many times faster than a new thread.
     fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         HOME.with(|home| {
             let home = if let Some(home) = home.get() {
@@ -178,27 +186,27 @@ impl NetNs {
 }
 
 thread_local! {
-    /// Looking for it anew for every pod would take longer than the way there and back.
+    /// Cached: opening it for every pod would take longer than entering and leaving.
     static HOME: OnceCell<Home> = const { OnceCell::new() };
 }
 
-/// The namespace that a thread is in when it does not visit another.
+/// The namespace of a thread while it visits no other.
 enum Home {
     Open(NetNs),
-    /// The thread could leave and not come back.
+    /// The thread could enter another namespace and not return.
     Closed,
 }
 
 impl Home {
     fn find() -> Result<Self, Error> {
         let here = NetNs::current()?;
-        // Going where one is takes the same right as coming back.
+        // Entering the current namespace needs the same right as returning to it.
         let back = setns(&here.fd, CloneFlags::CLONE_NEWNET);
         Ok(if back.is_ok() { Self::Open(here) } else { Self::Closed })
     }
 }
 
-/// A thread that is away, until this is dropped.
+/// A thread in another namespace; dropping this returns it.
 struct Away<'a> {
     home: &'a NetNs,
 }
@@ -206,7 +214,7 @@ struct Away<'a> {
 impl Drop for Away<'_> {
     fn drop(&mut self) {
         if let Err(errno) = setns(&self.home.fd, CloneFlags::CLONE_NEWNET) {
-            // Whatever this thread did next, it would do to the wrong network, and nobody would notice.
+            // Whatever this thread did next would change the wrong network without any error.
             let _ = writeln!(
                 std::io::stderr(),
                 "cannot come back to the thread's own network namespace: {errno}"
@@ -216,7 +224,7 @@ impl Drop for Away<'_> {
     }
 }
 
-/// Runs `work` on a thread that ends with it, so that what it does to itself ends too.
+/// Runs `work` on a thread that ends with it, so that changes to the thread end too.
 fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         std::thread::Builder::new()

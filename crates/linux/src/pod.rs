@@ -1,4 +1,4 @@
-//! A pod's interface: from a plan, which is a plain value, to a link with addresses and routes, and away again.
+//! A pod's interface: set up from a plan, which is a plain value, and taken out of service again.
 //!
 //! ```text
 //!  host namespace                                 │ pod namespace
@@ -10,9 +10,8 @@
 //!  tnr5e…: 169.254.1.1/32, fe80::1/64 ────────────┼─ eth0
 //! ```
 //!
-//! Neither side asks who has which address before the first packet: both know it from the start. IPv6 addresses are
-//! usable at once, because duplicate address detection cannot find anything on a link with two ends that both got
-//! their addresses from us.
+//! Both sides have neighbour entries from the start, so the first packet needs no resolution. IPv6 addresses are usable at
+//! once: we assign the addresses of both ends, so duplicate address detection is not needed.
 
 mod check;
 mod destroy;

@@ -1,8 +1,8 @@
-//! Deleting links that are out of service, many at once.
+//! Deletes links that are out of service, many at once.
 //!
-//! The kernel waits for every processor to have looked away before a link is gone. Deleting a whole group shares that
-//! wait: 100 links take hardly longer than two one by one. So links are collected for a moment, and the moment ends early
-//! when there are many.
+//! Before a link is gone, the kernel waits for a grace period of all processors. Deleting a whole group shares that wait: 100
+//! links take hardly longer than two one by one. So the reaper collects links for a short time, which ends early when there are
+//! many.
 //!
 //! ```text
 //!            trashed                    delay over, or enough collected
@@ -21,7 +21,7 @@ use tenure_handles::Timestamp;
 use crate::host::Host;
 use crate::socket::{Error, Kind, Request};
 
-/// Decides when to delete. Knows neither the kernel nor the clock.
+/// Decides when to delete. Uses neither the kernel nor a clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reaper {
     policy: Policy,
@@ -32,9 +32,9 @@ pub struct Reaper {
 /// How long links are collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How long the first link waits at most for others to join it.
+    /// How long the first link waits for others at most.
     pub delay: Duration,
-    /// How many links are enough not to wait any longer.
+    /// This many links are deleted without further delay.
     pub enough: usize,
 }
 
@@ -44,19 +44,19 @@ impl Default for Policy {
     }
 }
 
-/// What the reaper wants.
+/// The reaper's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing, until a link goes to the trash.
     Idle,
-    /// To be asked again then.
+    /// Ask again at this time.
     WaitUntil(Timestamp),
-    /// [`reap`] to be called now, between [`Reaper::begin`] and [`Reaper::failed`] if it failed.
+    /// Call [`reap`] now, between [`Reaper::begin`] and, if it fails, [`Reaper::failed`].
     Reap,
 }
 
 impl Reaper {
-    /// A reaper that starts at `now`. It assumes that links were left by whoever was here before.
+    /// A reaper that starts at `now`. It assumes that a previous process left links in the trash.
     pub fn new(policy: Policy, now: Timestamp) -> Self {
         Self { policy, collected: 1, since: Some(now) }
     }
@@ -67,11 +67,11 @@ impl Reaper {
         self.since.get_or_insert(now);
     }
 
-    /// What is to be done.
+    /// The next step.
     pub fn next(&self, now: Timestamp) -> Next {
         let Some(since) = self.since else { return Next::Idle };
         let due = since.plus(self.policy.delay);
-        // A clock that was set back must not make links wait for ever.
+        // A clock that was set back must not delay links forever.
         let back = now < since;
         if self.collected >= self.policy.enough || now >= due || back {
             Next::Reap
@@ -80,20 +80,20 @@ impl Reaper {
         }
     }
 
-    /// Deleting begins: what goes to the trash from here on may miss it and counts for the next time.
+    /// Deletion starts: links that go to the trash from now on may miss it and count for the next time.
     pub fn begin(&mut self) {
         self.collected = 0;
         self.since = None;
     }
 
-    /// Deleting failed; it is tried again after the usual delay.
+    /// Deletion failed; it is retried after the usual delay.
     pub fn failed(&mut self, now: Timestamp) {
         self.collected = self.collected.max(1);
         self.since = Some(now);
     }
 }
 
-/// Deletes all links in the trash with one message, and waits until they are gone. Says whether there were any.
+/// Deletes all links in the trash with one message, and waits until they are gone. Returns whether there were any.
 pub fn reap(host: &mut Host) -> Result<bool, Error> {
     match host.socket.apply(&[delete_group(host.settings.trash_group)]) {
         Ok(()) => Ok(true),

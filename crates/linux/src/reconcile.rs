@@ -1,6 +1,6 @@
-//! From the routes that are to the routes that should be, with the fewest changes.
+//! Brings existing routes to the wanted set with the fewest changes.
 //!
-//! Used by everything that owns a set of routes: the pod table, the export table, the routes to other nodes.
+//! Everything that owns a set of routes uses it: the pod table, the export table, the routes to other nodes.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,25 @@ use ipnet::IpNet;
 use crate::route::Route;
 use crate::socket::{Error, Refusal, Request, Socket};
 
-/// What bringing routes into order came to.
+/// The result of a reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Routes that were made.
+    /// Routes that were added.
     pub added: Vec<Route>,
     /// Routes that were removed.
     pub removed: Vec<Route>,
-    /// Routes that the kernel would not make or remove; all others were dealt with nevertheless.
+    /// Routes that the kernel refused to add or remove; the others were still processed.
     pub refused: Vec<(Route, Refusal)>,
 }
 
 impl Changes {
-    /// Whether all was in order already.
+    /// Whether nothing had to change.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.refused.is_empty()
     }
 }
 
-/// The routes to make and those to remove: `same` says of two routes whether one does for the other.
+/// The routes to add and to remove; `same` tells whether one route can serve as another.
 pub(crate) fn difference(
     wanted: &BTreeSet<Route>,
     actual: &[Route],
@@ -36,7 +36,7 @@ pub(crate) fn difference(
     let mut missing = wanted.clone();
     let mut surplus = Vec::new();
     for route in actual {
-        // Every comparison that is in use wants the same destination, and of one destination there are few.
+        // Every comparison in use requires the same destination, and few routes share one.
         let mut candidates = missing.range(first(route)..);
         let kept = candidates
             .by_ref()
@@ -63,13 +63,14 @@ fn first(route: &Route) -> Route {
         gateway: None,
         metric: 0,
         source: None,
+        mtu: 0,
     }
 }
 
-/// Compares with what `list` finds and puts it right.
+/// Compares with the routes that `list` returns, and corrects them.
 ///
-/// A route that only changes is replaced by its new version, in one step, and then there is no old one left to remove.
-/// Whether it was so, a second look tells; removing it blindly could hit the new version.
+/// A changed route is replaced in one step, and then there is no old one to remove. Only a second list can tell: removing the
+/// old one blindly could remove its replacement.
 pub(crate) fn converge(
     socket: &mut Socket,
     wanted: &BTreeSet<Route>,
@@ -91,7 +92,7 @@ pub(crate) fn converge(
     Ok(changes)
 }
 
-/// Two do, unless someone else writes to the same routes at the same time.
+/// Two passes suffice, unless someone else changes the same routes at the same time.
 const PASSES: usize = 4;
 
 fn carry_out(
@@ -132,12 +133,13 @@ mod tests {
                 gateway: gateway.map(|last| [192, 0, 2, last].into()),
                 metric,
                 source: None,
+                mtu: 0,
             },
         )
     }
 
     proptest! {
-        /// Whatever is there: after removing the surplus and adding the missing, exactly the wanted set is there.
+        /// From any state: removing the surplus and adding the missing routes results in exactly the wanted set.
         #[test]
         fn the_difference_leads_from_any_state_to_the_wanted_one(
             wanted in prop::collection::btree_set(arbitrary_route(), 0..8),

@@ -1,9 +1,11 @@
-//! Routes: the value, the requests that put and remove one, and lists that the kernel filters.
+//! Routes: the value, requests that add and remove one, and lists that the kernel filters.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteScope, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::address::family;
@@ -17,6 +19,8 @@ const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTAX_MTU: u16 = 2;
 const RTA_TABLE: u16 = 15;
 
 /// Both families, in the order in which we list.
@@ -25,53 +29,89 @@ pub(crate) const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFam
 /// One route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Route {
-    /// Where packets go.
+    /// The destination.
     pub destination: IpNet,
     /// The table it is in.
     pub table: u32,
-    /// Who made it.
+    /// The protocol number of its creator.
     pub protocol: u8,
-    /// The link that leads there.
+    /// The output link.
     pub link: Option<u32>,
-    /// The router that leads there.
+    /// The gateway.
     pub gateway: Option<IpAddr>,
-    /// Of several routes to one destination the smallest metric counts; 0 leaves it to the kernel.
+    /// Of several routes to one destination, the smallest metric wins; 0 leaves it to the kernel.
     pub metric: u32,
-    /// The address that this host uses as its own towards the destination.
+    /// The host's source address towards the destination.
     pub source: Option<IpAddr>,
+    /// The largest packet that it takes; 0 for as large as its link does.
+    pub mtu: u32,
 }
 
 impl Route {
-    /// A route to what is on a link.
+    /// A route to a directly connected destination.
     pub fn on_link(destination: IpNet, link: u32, table: u32, protocol: u8) -> Self {
-        Self { destination, table, protocol, link: Some(link), gateway: None, metric: 0, source: None }
+        Self {
+            destination,
+            table,
+            protocol,
+            link: Some(link),
+            gateway: None,
+            metric: 0,
+            source: None,
+            mtu: 0,
+        }
     }
 
-    /// A route through a router.
+    /// A route through a gateway.
     pub fn through(destination: IpNet, gateway: IpAddr, table: u32, protocol: u8) -> Self {
-        Self { destination, table, protocol, link: None, gateway: Some(gateway), metric: 0, source: None }
+        Self {
+            destination,
+            table,
+            protocol,
+            link: None,
+            gateway: Some(gateway),
+            metric: 0,
+            source: None,
+            mtu: 0,
+        }
     }
 
-    /// Makes the route, in place of one with the same destination and metric.
+    /// Adds the route, or replaces one with the same destination and metric.
     pub fn put(&self) -> Request {
         Request::put(self.message(RTM_NEWROUTE, RouteScope::Universe, RouteType::Unicast))
     }
 
-    /// The same for a route that leads to a router: IPv4 wants those to be of link scope. Other routes are of wide scope
-    /// even if they end on a link, or the kernel would take an address of that link, which may be the pods' gateway's,
-    /// for the host's own.
+    /// The same for a route to a gateway: IPv4 requires link scope. Other routes have universe scope even if they end on a
+    /// link; otherwise the kernel would use an address of that link, possibly the pods' gateway, as the host's source address.
     pub fn put_to_router(&self) -> Request {
         Request::put(self.message(RTM_NEWROUTE, RouteScope::Link, RouteType::Unicast))
     }
 
+    /// The same for a gateway that is on the route's link (`onlink`), whatever other routes say.
+    pub fn put_on_link(&self) -> Request {
+        const RTNH_F_ONLINK: u32 = 4;
+        Request::put(self.flagged(RTM_NEWROUTE, RouteScope::Universe, RouteType::Unicast, RTNH_F_ONLINK))
+    }
+
+    /// Makes the route, and is refused if there is one with the same destination and metric, whoever made it.
+    pub(crate) fn create(&self) -> Request {
+        let direct = self.gateway.is_none() && self.destination.addr().is_ipv4();
+        let scope = if direct { RouteScope::Link } else { RouteScope::Universe };
+        Request::create(self.message(RTM_NEWROUTE, scope, RouteType::Unicast))
+    }
+
     /// Removes exactly this route; it may be gone already.
     pub fn remove(&self) -> Request {
-        // Any kind and any scope: IPv6 routes to the loopback interface turn into "unreachable", for one.
-        let route = Self { source: None, ..*self };
+        // Any type and scope: for example, IPv6 routes to the loopback interface become "unreachable".
+        let route = Self { source: None, mtu: 0, ..*self };
         Request::remove(route.message(RTM_DELROUTE, RouteScope::NoWhere, RouteType::Unspec))
     }
 
     fn message(&self, kind: u16, scope: RouteScope, of: RouteType) -> Message {
+        self.flagged(kind, scope, of, 0)
+    }
+
+    fn flagged(&self, kind: u16, scope: RouteScope, of: RouteType, flags: u32) -> Message {
         let with = |message: Message, kind, address| match address {
             IpAddr::V4(address) => message.with(kind, &address.octets()),
             IpAddr::V6(address) => message.with(kind, &address.octets()),
@@ -79,7 +119,8 @@ impl Route {
         // The header has room for 255 tables; the attribute is what counts.
         let table = u8::try_from(self.table).unwrap_or(0);
         let (family, length) = (family(self.destination.addr()).into(), self.destination.prefix_len());
-        let start = [family, length, 0, 0, table, self.protocol, scope.into(), of.into(), 0, 0, 0, 0];
+        let [f0, f1, f2, f3] = flags.to_ne_bytes();
+        let start = [family, length, 0, 0, table, self.protocol, scope.into(), of.into(), f0, f1, f2, f3];
         let mut message = Message::new(kind, start);
         if length > 0 {
             message = with(message, RTA_DST, self.destination.network());
@@ -96,12 +137,15 @@ impl Route {
         if let Some(source) = self.source {
             message = with(message, RTA_PREFSRC, source);
         }
+        if self.mtu != 0 {
+            message = message.with_nested(RTA_METRICS, &[], |it| it.with_number(RTAX_MTU, self.mtu));
+        }
         message.with_number(RTA_TABLE, self.table)
     }
 
-    /// Reads the kernel's description; `None` for what is not an IP route.
+    /// Decodes the kernel's description; `None` for what is not an IP route.
     ///
-    /// Of a route with several next hops, neither link nor gateway is told.
+    /// A route with several next hops has neither link nor gateway.
     pub fn read(message: &RouteMessage) -> Option<Self> {
         let unspecified = match message.header.address_family {
             AddressFamily::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -117,6 +161,7 @@ impl Route {
             gateway: None,
             metric: 0,
             source: None,
+            mtu: 0,
         };
         for attribute in &message.attributes {
             match attribute {
@@ -126,6 +171,12 @@ impl Route {
                 RouteAttribute::Gateway(address) => route.gateway = ip(address),
                 RouteAttribute::Priority(metric) => route.metric = *metric,
                 RouteAttribute::PrefSource(address) => route.source = ip(address),
+                RouteAttribute::Metrics(metrics) => {
+                    let mtu = |metric: &RouteMetric| {
+                        if let RouteMetric::Mtu(mtu) = metric { Some(*mtu) } else { None }
+                    };
+                    route.mtu = metrics.iter().find_map(mtu).unwrap_or(0);
+                }
                 _ => {}
             }
         }
@@ -135,7 +186,7 @@ impl Route {
 }
 
 impl std::fmt::Display for Route {
-    /// As `ip route` shows it, with the link's number.
+    /// As `ip route` prints it, with the link's number.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.destination)?;
         if let Some(gateway) = self.gateway {
@@ -156,14 +207,14 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// Which routes are asked for. The kernel filters, so that a full routing table elsewhere costs nothing here.
+/// A filter that the kernel applies, so that a large routing table elsewhere costs nothing here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Only those of this table.
     pub table: u32,
-    /// Only those made by this one.
+    /// Only those of this protocol.
     pub protocol: Option<u8>,
-    /// Only those to this link.
+    /// Only those with this link.
     pub link: Option<u32>,
 }
 
@@ -189,7 +240,7 @@ pub(crate) fn messages(socket: &mut Socket, filter: Filter) -> Result<Vec<RouteM
     let mut found = Vec::new();
     for family in FAMILIES {
         for message in socket.dump(&filter.message(family))? {
-            // A kernel without IPv6 answers the question for it with all that it has.
+            // A kernel without IPv6 answers an IPv6 request with everything it has.
             if let Answer::Other(RouteNetlinkMessage::NewRoute(message)) = message
                 && message.header.address_family == family
             {
@@ -222,6 +273,7 @@ mod tests {
             gateway in prop::option::of(any::<u32>()),
             metric in any::<u32>(),
             source in prop::option::of(any::<u32>()),
+            mtu in any::<u32>(),
         ) -> Route {
             let address = |bits: u128| if v4 {
                 IpAddr::V4(Ipv4Addr::from(bits.to_be_bytes().last_chunk::<4>().copied().unwrap()))
@@ -237,6 +289,7 @@ mod tests {
                 gateway: gateway.map(|bits| address(bits.into())),
                 metric,
                 source: source.map(|bits| address(bits.into())),
+                mtu,
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The pod table: one host route for each address that a pod of this node holds.
+//! The pod table: one host route for each address of a pod on this node.
 //!
-//! Setting up and destroying a pod keep the table by themselves. This module is for looking at it as a whole: after a
-//! restart, for `check`, and to repair what something else broke. Routes of other protocols are left alone.
+//! Setup and teardown of pods maintain the table. This module handles it as a whole: after a restart, for `check`, and to
+//! repair damage. Routes of other protocols stay unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,21 +19,21 @@ use crate::socket::{Error, Socket};
 pub struct PodRoute {
     /// The host end of the pod's link.
     pub link: u32,
-    /// The address that the host uses as its own towards the pod.
+    /// The host's source address towards the pod.
     pub source: Option<IpAddr>,
 }
 
-/// What differs between the pod table and what it should be.
+/// The difference between the pod table and the wanted routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Routes that should be there.
+    /// Routes that are missing.
     pub missing: Vec<Route>,
-    /// Routes of ours that should not.
+    /// Routes of ours that are too many.
     pub surplus: Vec<Route>,
 }
 
 impl Difference {
-    /// Whether the table is as it should be.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.surplus.is_empty()
     }

@@ -1,7 +1,6 @@
-//! An Ethernet segment for hosts that are made of network namespaces: a bridge, and a cable to each host.
+//! An Ethernet segment between hosts that are network namespaces: a bridge, and a veth pair to each host.
 //!
-//! No node needs one. It is here because whoever shows or tries nodes on one machine needs one, and only this crate
-//! speaks to the kernel.
+//! Nodes do not need it. The demo and tests run several nodes on one machine with it, and only this crate talks to the kernel.
 
 use std::os::fd::AsRawFd;
 
@@ -19,7 +18,7 @@ use crate::{address, sysctl};
 
 const BRIDGE: &str = "bridge";
 
-/// A switch in a namespace of its own; it goes with this and the hosts that are connected to it.
+/// A bridge in its own namespace; it exists as long as this value or a connected host.
 #[derive(Debug)]
 pub struct Segment {
     switch: NetNs,
@@ -28,7 +27,7 @@ pub struct Segment {
     ports: u32,
 }
 
-/// Why there is no segment, or a host is not connected to it.
+/// Why a segment could not be created, or a host not connected.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
     /// A namespace cannot be made or entered.
@@ -37,24 +36,24 @@ pub enum SegmentError {
     /// A kernel parameter cannot be set.
     #[error("make an Ethernet segment")]
     Parameter(#[from] sysctl::Error),
-    /// The kernel refused something.
+    /// The kernel refused a request.
     #[error("{act}")]
     Kernel {
-        /// What was being done.
+        /// The step that failed.
         act: &'static str,
-        /// Why not.
+        /// The cause.
         source: socket::Error,
     },
-    /// A link is not there though the kernel has just made it.
-    #[error("{0} is gone, and was made only now")]
+    /// A link is missing right after the kernel created it.
+    #[error("{0} is gone, although it was created a moment ago")]
     Lost(String),
 }
 
 impl Segment {
-    /// A segment that nobody is connected to.
+    /// A segment without hosts.
     pub fn make() -> Result<Self, SegmentError> {
         let switch = NetNs::make()?;
-        // A switch neither has addresses nor takes part in what it carries.
+        // The bridge has no addresses and only forwards.
         switch.run(|| set("ipv6/conf/default/disable_ipv6", "1"))??;
         let mut socket = switch.socket()?;
         let kernel = |source| SegmentError::Kernel { act: "make a bridge", source };
@@ -64,25 +63,25 @@ impl Segment {
         Ok(Self { switch, socket, bridge, ports: 0 })
     }
 
-    /// The switch's own namespace.
+    /// The bridge's namespace.
     pub fn switch(&self) -> &NetNs {
         &self.switch
     }
 
-    /// Connects a host by a new interface with these addresses, which can be used at once.
+    /// Connects a host by a new interface with these addresses, usable at once.
     pub fn connect(
         &mut self,
         host: &NetNs,
         interface: &str,
         addresses: &[IpNet],
     ) -> Result<(), SegmentError> {
-        // Also its link-local address: a host cannot ask for its neighbours without one.
+        // Includes its link-local address: without one, a host cannot resolve neighbours.
         host.run(|| set("ipv6/conf/default/accept_dad", "0"))??;
         let port = format!("port{}", self.ports);
         self.ports += 1;
         let kernel = |source| SegmentError::Kernel { act: "connect a host to a bridge", source };
         self.socket.apply(&[cable(&port, self.bridge, host, interface)]).map_err(kernel)?;
-        // The switch's end first, so that the host's end has a carrier when it comes up.
+        // The bridge's end first, so that the host's end has a carrier when it comes up.
         let index = index_of(&mut self.socket, &port)?;
         self.socket.apply(&[link::up(index)]).map_err(kernel)?;
         let mut inside = host.socket()?;
@@ -93,7 +92,7 @@ impl Segment {
     }
 }
 
-/// Sets a parameter where the kernel has it; one without IPv6 does not.
+/// Sets a parameter if the kernel has it; one without IPv6 does not.
 fn set(name: &str, value: &str) -> Result<(), sysctl::Error> {
     match sysctl::set(name, value) {
         Err(error) if !error.is_missing() => Err(error),
@@ -107,7 +106,7 @@ fn index_of(socket: &mut Socket, name: &str) -> Result<u32, SegmentError> {
     found.map(|link| link.index).ok_or_else(|| SegmentError::Lost(name.to_owned()))
 }
 
-/// A bridge that forwards from the first moment on, and everything.
+/// A bridge that forwards everything immediately.
 fn bridge() -> Request {
     let data = vec![InfoBridge::ForwardDelay(0), InfoBridge::MulticastSnooping(false)];
     let info = vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(InfoData::Bridge(data))];
@@ -116,7 +115,7 @@ fn bridge() -> Request {
     Request::create(RouteNetlinkMessage::NewLink(message))
 }
 
-/// A pair of links: one a port of the bridge, the other in the host.
+/// A veth pair: one end is a port of the bridge, the other is in the host.
 fn cable(port: &str, bridge: u32, host: &NetNs, interface: &str) -> Request {
     let mut inside = LinkMessage::default();
     inside.attributes =

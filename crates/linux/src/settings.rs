@@ -1,4 +1,4 @@
-//! Every number and name that Tenure uses in the kernel, in one place, with the defaults that Coil made known.
+//! All numbers and names that Tenure uses in the kernel, with Coil's well-known defaults.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Mac;
 
-/// What Tenure uses in the kernel of a node.
+/// The numbers and names that Tenure uses in the kernel of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Settings {
     /// Table of the routes to this node's pods. Default 116.
     pub pod_table: u32,
-    /// Priority of the rule that leads to the pod table. Default 2000.
+    /// Priority of the rule to the pod table. Default 2000.
     pub pod_rule_priority: u32,
-    /// Table of what this node exports to a routing daemon; nothing else may write to it. Default 119.
+    /// Table of the routes that this node exports to a routing daemon; nothing else may write to it. Default 119.
     pub export_table: u32,
     /// Protocol number of routes in the pod table and the export table. Default 30.
     pub protocol: u8,
@@ -22,28 +22,27 @@ pub struct Settings {
     pub remote_table: u32,
     /// Protocol number of the routes to other nodes' blocks. Default 31.
     pub remote_protocol: u8,
-    /// Metric of the routes to other nodes' blocks. It is theirs alone, so that changing one can never replace a route
-    /// of someone else to the same destination. Default 131.
+    /// Metric of the routes to other nodes' blocks. No other route may use it, so that a change can never replace somebody
+    /// else's route to the same destination. Default 131.
     pub remote_metric: u32,
     /// Interface group of the host ends of pods' links. Default 11600.
     pub pod_group: u32,
-    /// Interface group of host ends that wait to be deleted; whatever is in it gets deleted. Default 11601.
+    /// Interface group of host ends that wait for deletion; everything in it gets deleted. Default 11601.
     pub trash_group: u32,
     /// The address that pods use as IPv4 gateway, on the host end of every pod's link. Default 169.254.1.1.
     pub gateway_v4: Ipv4Addr,
     /// The address that pods use as IPv6 gateway, on the host end of every pod's link. Default `fe80::1`.
     pub gateway_v6: Ipv6Addr,
-    /// The Ethernet address of every host end. It is the same on all nodes, so that a virtual machine that moved finds
-    /// its gateway where its neighbour cache says, and it is set at creation, so that no other program chooses one
-    /// later. Default `0a:54:65:6e:75:72`.
+    /// The Ethernet address of every host end. It is the same on all nodes, so that the neighbour cache of a migrated virtual
+    /// machine stays valid, and is set at creation, so that no other program assigns one later. Default `0a:54:65:6e:75:72`.
     pub host_mac: Mac,
-    /// How the names of host ends begin; the rest is a hash. Default `tnr`.
+    /// Prefix of the names of host ends; the rest is a hash. Default `tnr`.
     pub port_prefix: String,
-    /// Transmit and receive queues of each end. More than one only helps with XDP or GRO on the link, and the kernel's
-    /// own default of one per processor makes a pair several times as expensive to create. Default 1.
+    /// Transmit and receive queues of each end. More than one only helps with XDP or GRO on the link. The kernel's default of
+    /// one per processor makes a pair several times as expensive to create. Default 1.
     pub queues: u32,
-    /// Length of each end's transmit queue. The links themselves have none; it is what traffic shapers that somebody
-    /// attaches start from, and 0 would make them drop everything. Default 1000.
+    /// Length of each end's transmit queue. The links themselves have no queue, but traffic shapers that somebody attaches
+    /// start from this value, and 0 would make them drop everything. Default 1000.
     pub queue_length: u32,
 }
 
@@ -69,7 +68,7 @@ impl Default for Settings {
     }
 }
 
-/// A setting that cannot be used.
+/// A setting that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value} cannot be used; accepted: {accepted}")]
 pub struct Invalid {
@@ -81,11 +80,11 @@ pub struct Invalid {
     pub accepted: String,
 }
 
-/// Tables from here to 255 belong to the kernel and to everyone: `default`, `main` and `local`.
+/// Tables from here to 255 are reserved by the kernel: `default`, `main` and `local`.
 const SHARED_TABLES: std::ops::RangeInclusive<u32> = 253..=255;
 
 impl Settings {
-    /// Says which setting cannot be used, if any.
+    /// Checks that every setting is valid.
     pub fn validate(&self) -> Result<(), Invalid> {
         let check = |ok: bool, field: &'static str, value: &dyn ToString, accepted: &str| {
             if ok {

@@ -1,12 +1,11 @@
-//! A synchronous route netlink socket.
+//! A synchronous netlink socket: of the route family, and raw ones of the generic and netfilter families.
 //!
-//! It promises: several requests travel in one `sendmsg` and each is answered for by itself; a refusal names the
-//! request, the error and the kernel's own explanation; a dump is filtered in the kernel and is whole, because an
-//! interrupted one is taken again from its start. It belongs to the network namespace in which it was opened, wherever
-//! it is used later.
+//! Several requests travel in one `sendmsg`, and each gets its own result. A refusal names the request, the error and the
+//! kernel's explanation. The kernel filters dumps, and a dump is complete: an interrupted one is repeated from its start. A
+//! socket belongs to the network namespace in which it was opened, whichever thread uses it.
 //!
-//! Of several requests only the last is acknowledged, or answered. The kernel takes them in order and always says what it
-//! refuses, so that whatever it was silent about by then is done.
+//! Of several requests only the last is acknowledged or answered. The kernel processes them in order and always reports
+//! refusals, so requests without a report are done.
 
 mod answer;
 mod describe;
@@ -17,11 +16,12 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{
-    Emitable, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload, Parseable,
+    DecodeError, NLM_F_DUMP_INTR, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
+    Parseable,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{SocketAddr, protocols::NETLINK_ROUTE};
@@ -30,47 +30,49 @@ use nix::libc::MSG_DONTWAIT;
 use nix::sys::socket::{setsockopt, sockopt};
 
 pub use self::answer::Answer;
+pub(crate) use self::answer::Raw;
 pub use self::error::{Error, Kind};
 pub use self::message::Message;
 pub use self::refusal::Refusal;
 pub use self::request::Request;
 
-/// What the kernel said to one request of an exchange: what it answered with, if anything, or its refusal.
-pub type Outcome = Result<Option<Answer>, Refusal>;
+/// The kernel's result for one request of an exchange: its answer, if any, or its refusal.
+pub type Outcome<A = Answer> = Result<Option<A>, Refusal>;
 
-/// Requests of one `sendmsg`. Each acknowledgement takes up to a kilobyte of the receive buffer until it is read, and
-/// one that finds no room there is lost without notice; this many fit many times over.
+/// Requests per `sendmsg`. Each acknowledgement takes up to a kilobyte of the receive buffer until it is read, and is lost
+/// silently if there is no room; this many fit many times over.
 const BATCH: usize = 128;
-/// The kernel writes dumps in pieces of up to 32 KiB, if the reader offers as much room.
+/// The kernel writes dumps in pieces of up to 32 KiB, if the reader offers that much room.
 const READ: usize = 64 * 1024;
-/// Room for what the kernel says before we read it.
+/// Room for messages that we have not read yet.
 const RECEIVE_BUFFER: usize = 4 * 1024 * 1024;
-/// How often a dump is begun again. Links that come and go restart it; a hundred pods set up at once do so for some
-/// tens of milliseconds, and one attempt takes well under one.
+/// How often a dump is repeated. Links that come and go interrupt it. A hundred concurrent pod setups do so for some tens of
+/// milliseconds; one attempt takes well under one.
 const DUMP_ATTEMPTS: usize = 1_000;
 
-/// A route netlink socket of one network namespace.
-pub struct Socket {
+/// A netlink socket in one network namespace: of the route family, unless its answers are [`Raw`].
+pub struct Socket<A = Answer> {
     inner: netlink_sys::Socket,
     sequence: u32,
     memory: Memory,
     interruptions: u64,
+    answers: PhantomData<fn() -> A>,
 }
 
-/// The memory of a socket, for the next one.
+/// The buffers of a socket, for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     sent: Vec<u8>,
     received: Vec<u8>,
 }
 
-impl std::fmt::Debug for Socket {
+impl<A> std::fmt::Debug for Socket<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Socket").field("fd", &self.inner.as_raw_fd()).finish_non_exhaustive()
     }
 }
 
-impl AsFd for Socket {
+impl<A> AsFd for Socket<A> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner.as_fd()
     }
@@ -79,48 +81,79 @@ impl AsFd for Socket {
 impl Socket {
     /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> Result<Self, Error> {
-        Self::connect(Memory::default()).and_then(Self::widen).map_err(Error::Open)
+        Self::connect(NETLINK_ROUTE, Memory::default()).and_then(Self::widen).map_err(Error::Open)
     }
 
-    /// Opens one in the calling thread's network namespace that is good for some changes, and neither for lists nor for
-    /// hundreds of requests: it is ready in half the time, and every pod waits for one.
+    /// Opens a socket in the calling thread's network namespace for a few changes, not for lists or hundreds of requests. It
+    /// opens in half the time, and every ADD waits for one.
     pub(crate) fn open_for_changes(memory: Memory) -> Result<Self, Error> {
-        Self::connect(memory).map_err(Error::Open)
+        Self::connect(NETLINK_ROUTE, memory).map_err(Error::Open)
     }
 
-    /// Closes it, and leaves its memory.
+    /// All objects that match `filter`, as of one moment: a dump is repeated if something changed meanwhile.
+    ///
+    /// A filter for something that does not exist (a table without routes) matches nothing.
+    pub fn dump(&mut self, filter: &RouteNetlinkMessage) -> Result<Vec<Answer>, Error> {
+        self.list(&Request::list(filter.clone()))
+    }
+}
+
+impl Socket<Raw> {
+    /// Opens a socket of another family (`NETLINK_…`) in the calling thread's network namespace.
+    pub(crate) fn open_raw(protocol: isize) -> Result<Self, Error> {
+        Self::connect(protocol, Memory::default()).and_then(Self::widen).map_err(Error::Open)
+    }
+}
+
+impl<A: NetlinkDeserializable<Error = DecodeError>> Socket<A> {
+    /// Closes it and returns its buffers.
     pub(crate) fn into_memory(self) -> Memory {
         self.memory
     }
 
-    fn connect(mut memory: Memory) -> std::io::Result<Self> {
-        let inner = netlink_sys::Socket::new(NETLINK_ROUTE)?;
-        // To the kernel, so that nobody else can answer. It gets an address of its own in passing.
+    fn connect(protocol: isize, mut memory: Memory) -> std::io::Result<Self> {
+        let inner = netlink_sys::Socket::new(protocol)?;
+        // Connected to the kernel, so that nobody else can answer. This also assigns the socket its address.
         inner.connect(&SocketAddr::new(0, 0))?;
-        // Refusals explain themselves.
+        // Extended acknowledgements explain refusals.
         inner.set_ext_ack(true)?;
         memory.received.clear();
         memory.received.reserve(READ);
-        Ok(Self { inner, sequence: 0, memory, interruptions: 0 })
+        Ok(Self { inner, sequence: 0, memory, interruptions: 0, answers: PhantomData })
     }
 
     fn widen(self) -> std::io::Result<Self> {
-        // Refusals do not carry the request back, and a dump obeys its filter or is refused: without strict checking the
-        // kernel ignores what it does not filter by and sends everything.
+        // Acknowledgements do not repeat the request, and a dump with an unsupported filter is refused: without strict checking
+        // the kernel ignores the filter and sends everything.
         self.inner.set_cap_ack(true)?;
         self.inner.set_netlink_get_strict_chk(true)?;
-        // The limit for everyone is 208 KiB; whoever may configure the network may pass it, and others make do.
+        // The common limit is 208 KiB. A process that may configure the network may exceed it; others use the limit.
         if setsockopt(&self.inner, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&self.inner, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
         Ok(self)
     }
 
-    /// Carries out all `requests`; fails with the first refusal that its request does not tolerate.
+    /// Performs all `requests`; fails with the first refusal that its request does not tolerate.
     ///
-    /// The kernel goes on after a refusal: later requests of the same call may have been carried out.
+    /// The kernel continues after a refusal: later requests of the same call may have been performed.
     pub fn apply(&mut self, requests: &[Request]) -> Result<(), Error> {
         let outcomes = self.exchange(requests)?;
+        Self::judge(requests, outcomes)
+    }
+
+    /// The same in one message, however many there are: a transaction must not be split.
+    pub(crate) fn apply_at_once(&mut self, requests: &[Request]) -> Result<(), Error> {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        let result = self.exchange_batch(requests, 0, requests.len(), &mut outcomes);
+        if result.is_err() {
+            self.drain();
+        }
+        result?;
+        Self::judge(requests, outcomes)
+    }
+
+    fn judge(requests: &[Request], outcomes: Vec<Outcome<A>>) -> Result<(), Error> {
         for (request, outcome) in requests.iter().zip(outcomes) {
             if let Err(refusal) = outcome
                 && !request.tolerates(refusal.errno)
@@ -131,8 +164,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends all `requests`, in as few messages as is safe, and says of each what came of it.
-    pub fn exchange(&mut self, requests: &[Request]) -> Result<Vec<Outcome>, Error> {
+    /// Sends all `requests`, in as few messages as is safe, and returns the result of each.
+    pub fn exchange(&mut self, requests: &[Request]) -> Result<Vec<Outcome<A>>, Error> {
         let mut outcomes = Vec::with_capacity(requests.len());
         for batch in requests.chunks(BATCH) {
             let start = outcomes.len();
@@ -145,8 +178,8 @@ impl Socket {
         Ok(outcomes)
     }
 
-    /// Asks for one object; `None` if the kernel does not have it.
-    pub fn get(&mut self, request: &Request) -> Result<Option<Answer>, Error> {
+    /// Requests one object; `None` if it does not exist.
+    pub fn get(&mut self, request: &Request) -> Result<Option<A>, Error> {
         match self.exchange(std::slice::from_ref(request))?.pop() {
             Some(Ok(Some(answer))) => Ok(Some(answer)),
             Some(Err(refusal)) if refusal.kind() == Kind::Gone => Ok(None),
@@ -155,24 +188,32 @@ impl Socket {
         }
     }
 
-    /// All objects that match `filter`, as of one moment: a dump during which something changed is taken again.
-    ///
-    /// A filter that names what does not exist (a table without routes) matches nothing.
-    pub fn dump(&mut self, filter: &RouteNetlinkMessage) -> Result<Vec<Answer>, Error> {
+    /// All objects that answer a list request, like [`dump`](Socket::dump).
+    pub(crate) fn list(&mut self, filter: &Request) -> Result<Vec<A>, Error> {
         for _ in 0..DUMP_ATTEMPTS {
-            let attempt = self.dump_once(filter);
-            if !matches!(attempt, Ok(Some(_))) {
+            let mut found = Vec::new();
+            let attempt = self.dump_once(filter, |answer| found.push(answer));
+            if !matches!(attempt, Ok(true)) {
                 self.drain();
             }
-            if let Some(found) = attempt? {
+            if attempt? {
                 return Ok(found);
             }
             self.interruptions += 1;
         }
-        Err(Error::Interrupted { act: describe::message(filter), attempts: DUMP_ATTEMPTS })
+        Err(Error::Interrupted { act: filter.describe(), attempts: DUMP_ATTEMPTS })
     }
 
-    /// How often a dump was taken again because something changed meanwhile.
+    /// Passes all objects that answer a list request to a callback, one by one: for long lists that need not be of one moment.
+    pub(crate) fn each(&mut self, filter: &Request, show: impl FnMut(A)) -> Result<(), Error> {
+        let attempt = self.dump_once(filter, show);
+        if !matches!(attempt, Ok(true)) {
+            self.drain();
+        }
+        attempt.map(drop)
+    }
+
+    /// How often a dump was repeated because something changed meanwhile.
     pub fn interruptions(&self) -> u64 {
         self.interruptions
     }
@@ -182,23 +223,25 @@ impl Socket {
         batch: &[Request],
         start: usize,
         total: usize,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<Outcome<A>>,
     ) -> Result<(), Error> {
         let first = self.sequence.wrapping_add(1);
         self.memory.sent.clear();
+        let last = batch.iter().rposition(|request| !request.is_frame()).unwrap_or_default();
         for (index, request) in batch.iter().enumerate() {
             self.sequence = self.sequence.wrapping_add(1);
-            let last = index + 1 == batch.len();
-            request.encode(self.sequence, last, &mut self.memory.sent);
+            request.encode(self.sequence, index == last, &mut self.memory.sent);
         }
         self.send(|| batch.first().map_or_else(String::new, Request::describe))?;
         outcomes.resize_with(start + batch.len(), || Ok(None));
-        // The first that is not known to be answered for.
+        // The first request without a known result.
         let mut next = 0;
-        while next < batch.len() {
+        while next <= last {
             match self.receive() {
                 Ok(()) => {}
-                // The kernel answers before `sendmsg` returns; what is not there now will never come.
+                // A transaction that is refused at its beginning gets no further answers.
+                Err(Errno::EAGAIN) if outcomes[start..].iter().any(Result::is_err) => break,
+                // The kernel answers before `sendmsg` returns; what is not there now never comes.
                 Err(Errno::EAGAIN) => {
                     let act = describe::position(start + next, total);
                     return Err(Error::Unanswered { act });
@@ -206,7 +249,7 @@ impl Socket {
                 Err(Errno::ENOBUFS) => return Err(Error::Overrun),
                 Err(errno) => return Err(Error::Receive(errno)),
             }
-            for message in Messages::of(&self.memory.received) {
+            for message in Messages::<A>::of(&self.memory.received) {
                 let message = message?;
                 let index = message.header.sequence_number.wrapping_sub(first) as usize;
                 let (Some(request), Some(outcome)) = (batch.get(index), outcomes.get_mut(start + index))
@@ -235,22 +278,21 @@ impl Socket {
         Ok(())
     }
 
-    /// One attempt at a dump; `None` if it was interrupted.
-    fn dump_once(&mut self, filter: &RouteNetlinkMessage) -> Result<Option<Vec<Answer>>, Error> {
+    /// One attempt at a dump; `false` if it was interrupted.
+    fn dump_once(&mut self, filter: &Request, mut show: impl FnMut(A)) -> Result<bool, Error> {
         self.sequence = self.sequence.wrapping_add(1);
         self.memory.sent.clear();
-        encode(filter, NLM_F_REQUEST | NLM_F_DUMP, self.sequence, &mut self.memory.sent);
-        self.send(|| describe::message(filter))?;
-        let mut found = Vec::new();
+        filter.encode(self.sequence, false, &mut self.memory.sent);
+        self.send(|| filter.describe())?;
         let mut interrupted = false;
         loop {
             match self.receive() {
                 Ok(()) => {}
-                Err(Errno::ENOBUFS) => return Ok(None),
-                Err(Errno::EAGAIN) => return Err(Error::Unanswered { act: describe::message(filter) }),
+                Err(Errno::ENOBUFS) => return Ok(false),
+                Err(Errno::EAGAIN) => return Err(Error::Unanswered { act: filter.describe() }),
                 Err(errno) => return Err(Error::Receive(errno)),
             }
-            for message in Messages::of(&self.memory.received) {
+            for message in Messages::<A>::of(&self.memory.received) {
                 let message = message?;
                 if message.header.sequence_number != self.sequence {
                     continue;
@@ -258,7 +300,7 @@ impl Socket {
                 interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
                 let refusal = match message.payload {
                     NetlinkPayload::InnerMessage(inner) => {
-                        found.push(inner);
+                        show(inner);
                         continue;
                     }
                     NetlinkPayload::Done(done) => Refusal::read_done(&done, filter),
@@ -266,9 +308,9 @@ impl Socket {
                     _ => continue,
                 };
                 return match refusal {
-                    None => Ok((!interrupted).then_some(found)),
-                    Some(refusal) if refusal.errno == Errno::EINTR => Ok(None),
-                    Some(refusal) if refusal.kind() == Kind::Gone => Ok(Some(Vec::new())),
+                    None => Ok(!interrupted),
+                    Some(refusal) if refusal.errno == Errno::EINTR => Ok(false),
+                    Some(refusal) if refusal.kind() == Kind::Gone => Ok(true),
                     Some(refusal) => Err(Error::Refused(refusal)),
                 };
             }
@@ -298,40 +340,26 @@ impl Socket {
         }
     }
 
-    /// Reads what is left of an exchange that cannot be finished, so that the next one starts clean.
+    /// Reads the rest of an exchange that cannot be finished, so that the next one starts clean.
     fn drain(&mut self) {
         while matches!(self.receive(), Ok(()) | Err(Errno::ENOBUFS)) {}
     }
 }
 
-/// Appends `message` with its netlink header to `buffer`.
-fn encode(message: &RouteNetlinkMessage, flags: u16, sequence: u32, buffer: &mut Vec<u8>) {
-    let mut header = NetlinkHeader::default();
-    let length = header.buffer_len() + message.buffer_len();
-    // Every part of a route message is padded to four bytes already, so that the next message starts aligned.
-    header.length = u32::try_from(length).unwrap_or(u32::MAX);
-    header.message_type = message.message_type();
-    header.flags = flags;
-    header.sequence_number = sequence;
-    let start = buffer.len();
-    buffer.resize(start + length, 0);
-    header.emit(&mut buffer[start..]);
-    message.emit(&mut buffer[start + header.buffer_len()..]);
-}
-
 /// The messages of one datagram, in order.
-struct Messages<'a> {
+struct Messages<'a, A> {
     rest: &'a [u8],
+    answers: PhantomData<fn() -> A>,
 }
 
-impl<'a> Messages<'a> {
+impl<'a, A> Messages<'a, A> {
     fn of(datagram: &'a [u8]) -> Self {
-        Self { rest: datagram }
+        Self { rest: datagram, answers: PhantomData }
     }
 }
 
-impl Iterator for Messages<'_> {
-    type Item = Result<NetlinkMessage<Answer>, Error>;
+impl<A: NetlinkDeserializable<Error = DecodeError>> Iterator for Messages<'_, A> {
+    type Item = Result<NetlinkMessage<A>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

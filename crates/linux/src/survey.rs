@@ -1,7 +1,7 @@
-//! Who uses which addresses in the network namespaces of this machine, whoever made the interfaces.
+//! Finds the addresses in use in all network namespaces of this machine, whoever created the interfaces.
 //!
-//! Namespaces are found by the files that runtimes mount them on, and by the processes that can be seen. It takes long where there
-//! are many: nothing on the way of a pod does it.
+//! It finds namespaces by the files that runtimes mount them on, and by visible processes. This is slow on machines with many
+//! of them, so ADD and DEL never do it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use crate::address;
 use crate::netns::{Error, NetNs, NetNsId};
 
-/// Where namespaces are looked for.
+/// Where to search for namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// Directories of files that namespaces are mounted on.
+    /// Directories with mounted namespaces.
     pub directories: Vec<PathBuf>,
-    /// Where processes are seen, if they are to be looked at.
+    /// The directory of processes, if they are to be searched.
     pub processes: Option<PathBuf>,
 }
 
@@ -28,26 +28,26 @@ impl Default for Places {
     }
 }
 
-/// What was found.
+/// The result of a survey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Each namespace with its addresses.
     pub namespaces: Vec<NamespaceUse>,
-    /// What could not be looked at, and why.
+    /// Namespaces that could not be read, and why.
     pub failures: Vec<String>,
 }
 
 /// The addresses of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceUse {
-    /// The path that led to it.
+    /// The path by which it was found.
     pub path: PathBuf,
-    /// Its addresses, without those of its loopback interface and of its links.
+    /// Its addresses, without loopback and link-local ones.
     pub addresses: Vec<IpAddr>,
 }
 
 impl Places {
-    /// Looks at all namespaces but these.
+    /// Surveys all namespaces except these.
     pub fn survey(&self, except: &[NetNsId]) -> Survey {
         let mut survey = Survey::default();
         let mut seen: BTreeSet<NetNsId> = except.iter().copied().collect();
@@ -59,7 +59,7 @@ impl Places {
         }
         let processes = self.processes.iter().flat_map(|processes| files(processes).unwrap_or_default());
         for process in processes.filter(|path| is_process(path)) {
-            // Of a process that cannot be looked at, or that is gone, another tells, or the file that a runtime made.
+            // If a process is gone or not accessible, another process or a runtime's file leads to the same namespace.
             if let Ok(namespace) = NetNs::open(process.join("ns/net"))
                 && seen.insert(namespace.id())
             {
@@ -75,7 +75,7 @@ impl Survey {
         match NetNs::open(path) {
             Ok(namespace) if seen.insert(namespace.id()) => self.read(path.to_owned(), &namespace),
             Ok(_) => {}
-            // A file that is left of a namespace is none.
+            // A file without a mounted namespace is skipped.
             Err(error) if error.is_gone() => {}
             Err(error) => self.failures.push(format!("{}: {error}", path.display())),
         }

@@ -1,12 +1,12 @@
 //! Kernel parameters of the network, by their files under `/proc/sys/net`; every error names the file.
 //!
-//! They belong to the network namespace of the calling thread. Container runtimes show them read-only; where the manifest mounts
-//! the host's beside them, they are written there, and belong to the calling thread's namespace all the same.
+//! They belong to the network namespace of the calling thread. Container runtimes mount them read-only. If the manifest mounts
+//! the host's `/proc/sys` beside them, they are written there, and still apply to the calling thread's namespace.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where a container has the parameters for writing.
+/// Where a container can write the parameters.
 const WRITABLE: &str = "/host/proc/sys/net";
 
 /// A parameter that could not be read or written.
@@ -19,7 +19,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Whether the kernel does not have this parameter (a kernel without IPv6, an interface that is gone).
+    /// Whether the kernel lacks this parameter (a kernel without IPv6, an interface that is gone).
     pub fn is_missing(&self) -> bool {
         self.source.kind() == std::io::ErrorKind::NotFound
     }
@@ -34,8 +34,8 @@ pub fn read(name: &str) -> Result<String, Error> {
     }
 }
 
-/// Sets a parameter; says whether that changed it. A parameter that has the value already is not written, because
-/// writing some of them has effects of its own, and because it may be allowed to read but not to write.
+/// Sets a parameter and returns whether that changed it. A parameter that already has the value is not written: writing some of
+/// them has side effects, and the file may be read-only.
 pub fn set(name: &str, value: &str) -> Result<bool, Error> {
     if read(name)? == value {
         return Ok(false);
@@ -52,15 +52,15 @@ pub fn read_of_link(family: &str, link: &str, name: &str) -> Result<String, Erro
     read(&format!("{family}/conf/{link}/{name}"))
 }
 
-/// Sets a parameter of an interface; says whether that changed it.
+/// Sets a parameter of an interface; returns whether that changed it.
 pub fn set_of_link(family: &str, link: &str, name: &str, value: &str) -> Result<bool, Error> {
     set(&format!("{family}/conf/{link}/{name}"), value)
 }
 
-/// Switches forwarding on, in both families as far as the kernel has them. Says what was changed.
+/// Turns on forwarding in every family that the kernel has. Returns the changes.
 ///
-/// A host that forwards IPv6 stops listening to routers, and would lose its own default route if it came from one. So
-/// `uplink` is told to listen nevertheless, first.
+/// A host that forwards IPv6 ignores router advertisements, and would lose a default route that came from one. So `uplink` is
+/// first configured to accept them anyway.
 pub fn enable_forwarding(uplink: Option<&str>) -> Result<Vec<&'static str>, Error> {
     let mut changed = Vec::new();
     if set("ipv4/ip_forward", "1")? {

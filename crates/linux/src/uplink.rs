@@ -1,4 +1,4 @@
-//! The interface by which the node reaches the world: that of the default route.
+//! The node's uplink: the interface of the default route.
 
 use ipnet::IpNet;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
@@ -19,16 +19,16 @@ pub struct Uplink {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// The largest packet that every default route's interface takes, if there are several.
+    /// The smallest MTU of all default routes' interfaces.
     pub mtu: u32,
     /// Its Ethernet address.
     pub mac: Option<Mac>,
-    /// Its addresses that mean the same elsewhere and can be used.
+    /// Its usable addresses that are unique beyond the link.
     pub addresses: Vec<IpNet>,
 }
 
-/// Finds the uplink: the interface of the best default route of IPv4, else of IPv6; `None` if there is no default
-/// route. With several next hops it is the first one's.
+/// Finds the uplink: the interface of the best IPv4 default route, else of the IPv6 one; `None` without a default route. With
+/// several next hops it is the first one's.
 pub fn find(host: &mut Host) -> Result<Option<Uplink>, Error> {
     let socket = &mut host.socket;
     let routes = route::messages(socket, Filter::table(MAIN_TABLE))?;

@@ -12,7 +12,7 @@ use crate::decode::{self, Strictness};
 use crate::list::{ListOptions, Selection, list, parse_version, uncaught_version};
 use crate::patch::Patch;
 use crate::registry::{Registry, Resource};
-use crate::request::{Form, Place, Query, Target, Verb, content_type};
+use crate::request::{Form, Query, ResourcePath, Target, Verb, content_type};
 use crate::respond::{self, Reply, View};
 use crate::scale::{ScaleChange, scale_of};
 use crate::status::Status;
@@ -93,7 +93,7 @@ enum Sub {
 }
 
 /// Finds the resource and checks that it supports the verb there.
-fn route(registry: &Registry, call: &Call, place: &Place, query: &Query) -> Result<Route, Box<Reply>> {
+fn route(registry: &Registry, call: &Call, place: &ResourcePath, query: &Query) -> Result<Route, Box<Reply>> {
     let nowhere = || Box::new(nothing_at(registry, &place.group));
     let resource = registry.find(&place.group, &place.version, &place.resource).ok_or_else(nowhere)?;
     let custom = resource.custom().is_some();
@@ -152,7 +152,7 @@ impl Route {
         self,
         core: &Arc<Core>,
         call: &Call,
-        place: &Place,
+        place: &ResourcePath,
         query: &Query,
     ) -> Result<Reply, Status> {
         match self.verb {
@@ -169,7 +169,7 @@ impl Route {
         })
     }
 
-    fn get(&self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
+    fn get(&self, core: &Core, call: &Call, place: &ResourcePath, query: &Query) -> Result<Reply, Status> {
         let form = self.form(call)?;
         let wanted = query.text("resourceVersion");
         let version = parse_version(wanted).map_err(|_| uncaught_version(wanted))?;
@@ -196,7 +196,7 @@ impl Route {
         View::new(&self.resource, form, query, core.moment())
     }
 
-    fn list(&self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
+    fn list(&self, core: &Core, call: &Call, place: &ResourcePath, query: &Query) -> Result<Reply, Status> {
         let selection = Selection::parse(&self.resource, &place.namespace, query)?;
         let options = ListOptions::parse(query)?;
         let form = self.form(call)?;
@@ -204,7 +204,7 @@ impl Route {
         self.view(core, form, query)?.page(&page)
     }
 
-    fn watch(self, core: &Core, call: &Call, place: &Place, query: &Query) -> Result<Reply, Status> {
+    fn watch(self, core: &Core, call: &Call, place: &ResourcePath, query: &Query) -> Result<Reply, Status> {
         let selection = Selection::parse(&self.resource, &place.namespace, query)?;
         let options = WatchOptions::parse(query)?;
         let form = self.form(call)?;
@@ -216,7 +216,7 @@ impl Route {
         &self,
         core: &Arc<Core>,
         call: &Call,
-        place: &Place,
+        place: &ResourcePath,
         query: &Query,
     ) -> Result<Reply, Status> {
         let form = self.form(call)?;
@@ -271,7 +271,7 @@ impl Route {
         &self,
         core: &Arc<Core>,
         call: &Call,
-        place: &Place,
+        place: &ResourcePath,
         query: &Query,
     ) -> Result<Reply, Status> {
         check_media(call)?;
@@ -288,7 +288,7 @@ impl Route {
         &self,
         core: &Arc<Core>,
         call: &Call,
-        place: &Place,
+        place: &ResourcePath,
         query: &Query,
         form: Form,
     ) -> Result<Reply, Status> {

@@ -23,13 +23,13 @@ use crate::store::{CollectionName, Key, Object};
 use crate::write::{FOREGROUND, ORPHAN, Propagation};
 
 /// The location of an object.
-pub(crate) type Place = (CollectionName, Key);
+pub(crate) type ObjectKey = (CollectionName, Key);
 
 /// A task for one object, if it still has this UID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
     /// Its location.
-    pub(crate) place: Place,
+    pub(crate) place: ObjectKey,
     /// Its UID.
     pub(crate) uid: String,
     /// The operation.
@@ -60,7 +60,7 @@ pub(crate) struct KindPlace {
 
 #[derive(Clone, Debug)]
 struct Node {
-    place: Place,
+    place: ObjectKey,
     owners: Vec<Owner>,
     terminating: bool,
     foreground: bool,
@@ -80,7 +80,7 @@ struct Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     nodes: BTreeMap<String, Node>,
-    places: BTreeMap<Place, String>,
+    places: BTreeMap<ObjectKey, String>,
     /// Dependents by their owner's UID.
     dependents: BTreeMap<String, BTreeSet<String>>,
     /// Objects to check at the next plan.
@@ -260,7 +260,7 @@ impl Graph {
 }
 
 impl Node {
-    fn of(place: Place, value: &Value) -> Self {
+    fn of(place: ObjectKey, value: &Value) -> Self {
         let finalizers = meta::finalizers(value);
         let text = |owner: &Value, field: &str| owner[field].as_str().unwrap_or_default().to_owned();
         let owners = meta::owners(value).iter().map(|owner| Owner {

@@ -12,12 +12,12 @@ pub(crate) enum Target {
     /// Something that is no resource: discovery, health, `OpenAPI`. Its segments.
     Other(Vec<String>),
     /// A collection, an object or a part of one.
-    Resource(Place),
+    Resource(ResourcePath),
 }
 
 /// A place in the tree of resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ResourcePath {
     /// The API group; empty for the core group.
     pub(crate) group: String,
     /// The API version.
@@ -53,7 +53,7 @@ impl Target {
             namespace = parts.drain(..2).next_back().unwrap_or_default();
         }
         let mut parts = parts.into_iter();
-        Self::Resource(Place {
+        Self::Resource(ResourcePath {
             group,
             version,
             namespace,
@@ -80,7 +80,7 @@ pub(crate) enum Verb {
 
 impl Verb {
     /// The verb of a request; `None` for unknown methods.
-    pub(crate) fn of(method: &Method, place: &Place, query: &Query) -> Option<Self> {
+    pub(crate) fn of(method: &Method, place: &ResourcePath, query: &Query) -> Option<Self> {
         let named = !place.name.is_empty();
         Some(match (method.as_str(), named) {
             ("GET" | "HEAD", true) => Self::Get,
@@ -270,7 +270,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> Place {
+    fn place(path: &str) -> ResourcePath {
         match Target::parse(path) {
             Target::Resource(place) => place,
             Target::Other(other) => panic!("{path} is {other:?}"),
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn paths_name_places() {
-        let at = |group: &str, namespace: &str, resource: &str, name: &str, subresource: &str| Place {
+        let at = |group: &str, namespace: &str, resource: &str, name: &str, subresource: &str| ResourcePath {
             group: group.into(),
             version: "v1".into(),
             namespace: namespace.into(),

@@ -130,7 +130,7 @@ impl FieldLabels {
     /// The labels of a built-in kind: those that we and `kubectl` use.
     pub(crate) fn of(group: &str, kind: &str) -> Self {
         let own: &[&str] = match (group, kind) {
-            ("", "Pod") => &["spec.nodeName", "status.phase", "status.podIP"],
+            ("", "Pod") => &["spec.hostNetwork", "spec.nodeName", "status.phase", "status.podIP"],
             ("", "Event") => &[
                 "involvedObject.kind",
                 "involvedObject.namespace",

@@ -5,6 +5,8 @@
 //! and only differences that were seen both times are reported.
 
 mod agents;
+mod aliases;
+mod nodes;
 mod objects;
 mod pods;
 mod ranges;
@@ -106,6 +108,8 @@ pub(crate) fn compare(snapshot: &Snapshot) -> Findings {
     agents::compare(snapshot, &mut findings);
     pods::compare(snapshot, &mut findings);
     ranges::compare(snapshot, &mut findings);
+    nodes::compare(snapshot, &mut findings);
+    aliases::compare(snapshot, &mut findings);
     findings.differences.sort();
     findings.differences.dedup();
     findings.unseen.sort();

@@ -9,21 +9,29 @@
 //! | `host` | a host with its agent and pods, and calls of the CNI plugin |
 //! | `programs` | finding and starting the programs |
 //! | `moving` | the scene in which an address moves to another host |
+//! | `leaving` | the scene in which pods leave from the address of an egress gateway |
+//! | `second` | the scene in which hosts get static addresses on a second network |
+//! | `alias` | the scene in which an alias address of a cloud moves to another machine |
+//! | `cloud` | the cloud that the hosts are machines of |
 //! | `ping`, `traffic` | echo requests, once and continuously |
 //! | `asking` | which host answers at an address that several have |
 //! | `proof` | the invariants over random operations |
 //! | `screen` | the output |
 
+mod alias;
 mod asking;
+mod cloud;
 mod enclosure;
 mod host;
 mod lab;
+mod leaving;
 mod moving;
 mod ping;
 mod programs;
 mod proof;
 mod scenes;
 mod screen;
+mod second;
 mod traffic;
 
 use std::io;

@@ -5,19 +5,25 @@
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
 //! | `check` | comparing everything with everything |
-//! | `query`, `agents`, `snapshot`, `ranges` | the source, reading agents, and what was read, Whereabouts' ranges too |
+//! | `provision` | making the addresses of alias pools in a cloud |
+//! | `offset` | the offsets in the records of pools of node addresses |
+//! | `query`, `agents`, `snapshot`, `ranges`, `node_pools` | the source, reading agents, and what was read, Whereabouts' ranges and node addresses too |
 //! | `table`, `conditions` | the output |
 //!
-//! The output of a verb is a pure function of a `snapshot::Snapshot`.
+//! The output of a verb is a pure function of a `snapshot::Snapshot`. `provision` is the only verb that changes anything.
 
 mod agents;
+mod aliases;
 mod blocks;
 mod check;
 mod claims;
 mod conditions;
 mod demo;
 mod node;
+mod node_pools;
+mod offset;
 mod pools;
+mod provision;
 mod query;
 mod ranges;
 mod snapshot;
@@ -56,8 +62,12 @@ enum Verb {
     Claims(claims::ClaimsOptions),
     /// Say who has an address, who had it, or why nobody has it
     Who(who::WhoOptions),
+    /// Say which address of a NodeIPPool an offset stands for, or which offset an address has
+    Offset(offset::OffsetOptions),
     /// Show a node: its blocks, who holds what, and what it waits for
     Node(node::NodeOptions),
+    /// Make the addresses of an alias pool in a cloud, and the pool
+    Provision(provision::ProvisionOptions),
     /// Compare pools, blocks, requests, holds, kernels and pods; exit with 1 if anything differs, with 2 if not all could be seen
     Check(check::CheckOptions),
 }
@@ -91,7 +101,9 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Blocks(options) => blocks::run(options).await,
             Verb::Claims(options) => claims::run(options).await,
             Verb::Who(options) => who::run(options).await,
+            Verb::Offset(options) => offset::run(options).await,
             Verb::Node(options) => node::run(options).await,
+            Verb::Provision(options) => provision::run(options).await,
             Verb::Check(options) => check::run(options).await,
         }
     })

@@ -108,6 +108,9 @@ fn text(node: &Node, slices: &[SliceRow], now: Timestamp) -> String {
     if !node.holds.is_empty() {
         section("HOLDS", holds(node, now));
     }
+    if !node.node_addresses.is_empty() {
+        section("NODE ADDRESSES", node_addresses(node));
+    }
     if !node.cooling.is_empty() {
         section("COOLING", cooling(node, now));
     }
@@ -136,13 +139,19 @@ fn head(node: &Node, now: Timestamp) -> String {
     };
     let api = if failing.is_empty() { api } else { format!("{api}; {}", failing.join("; ")) };
     let started = node.started.map(|at| format!(", started {} ago", table::ago(at, now)));
-    table::fields([
+    let egress = node.egress.as_ref().map(|it| {
+        let datapath = if it.datapath.is_empty() { "none" } else { &it.datapath };
+        let pods = format!("{} clients, {} gateways, {} failing", it.clients, it.gateways, it.failing);
+        ("egress", format!("{datapath} ({}); {pods}", it.reason))
+    });
+    let fields = [
         ("node", node.node.clone()),
         ("agent", format!("{}{}", node.version, started.unwrap_or_default())),
         ("state", state),
         ("journal", node.journal.problem.clone().unwrap_or_else(|| "works".to_owned())),
         ("API server", api),
-    ])
+    ];
+    table::fields(fields.into_iter().chain(egress))
 }
 
 fn pools(node: &Node) -> String {
@@ -205,6 +214,18 @@ fn holds(node: &Node, now: Timestamp) -> String {
                 traffic.map_or_else(dash, |it| table::bytes(it.received_bytes)),
                 traffic.map_or_else(dash, |it| table::bytes(it.sent_bytes)),
             ]
+        }),
+    )
+}
+
+fn node_addresses(node: &Node) -> String {
+    let header = ["POLICY", "ADDRESSES", "PROBLEM"];
+    table::columns(
+        header,
+        node.node_addresses.iter().map(|it| {
+            let addresses = it.addresses.iter().map(|it| format!("{} {}", it.interface, it.address));
+            let problem = it.problem.clone().unwrap_or_else(|| "-".to_owned());
+            [it.policy.clone(), table::list(addresses), problem]
         }),
     )
 }

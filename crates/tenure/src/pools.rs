@@ -1,4 +1,5 @@
-//! `tenure pools`: size, use, blocks and conditions of each pool, and of Whereabouts' ranges and slices.
+//! `tenure pools`: size, use, blocks and conditions of each pool, of Whereabouts' ranges and slices, of pools of node addresses, and of
+//! pools of alias addresses.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,7 @@ use clap::Args;
 use kube::ResourceExt;
 use serde::Serialize;
 use tenure_api::coil::{AddressBlock, AddressPool, PoolUsage, condition};
+use tenure_api::nmstate::condition::AVAILABLE;
 use tenure_api::overlap::overlaps;
 use tenure_ipam::IntervalSet;
 
@@ -15,6 +17,8 @@ use crate::query::{QueryOptions, Source};
 use crate::snapshot::{Snapshot, subnet};
 use crate::table::{self, Format, Output};
 
+mod of_aliases;
+mod of_nodes;
 mod of_ranges;
 
 /// The options of the verb.
@@ -32,7 +36,8 @@ pub(crate) struct PoolsOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
-    /// `AddressPool`, `IPPool` (a range that all nodes share, all of its objects together) or `NodeSlicePool`.
+    /// `AddressPool`, `IPPool` (a range that all nodes share, all of its objects together), `NodeSlicePool`, `NodeIPPool` (addresses
+    /// of nodes) or `IPPool.ipam.gcp-cni.cast.ai` (alias addresses, whose blocks are the ranges of each node).
     kind: &'static str,
     name: String,
     subnets: Vec<String>,
@@ -148,6 +153,8 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     };
     let mut rows: Vec<Row> = snapshot.pools.iter().map(row).collect();
     rows.extend(of_ranges::rows(&snapshot.ranges));
+    rows.extend(of_nodes::rows(&snapshot.node_pools, snapshot.now));
+    rows.extend(of_aliases::rows(&snapshot.aliases));
     rows
 }
 
@@ -212,6 +219,8 @@ fn state(row: &Row) -> String {
     }
     let said = row.conditions.iter().filter_map(|it| match (it.type_.as_str(), it.status.as_str()) {
         (condition::READY, "True") => Some(condition::READY.to_owned()),
+        (AVAILABLE, "True") => Some(AVAILABLE.to_owned()),
+        (AVAILABLE, _) => Some(format!("not available ({})", it.reason)),
         (condition::READY, _) => Some(format!("not ready ({})", it.reason)),
         (_, "True") => Some(it.type_.clone()),
         _ => None,

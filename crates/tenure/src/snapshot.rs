@@ -20,6 +20,8 @@ use tenure_ipam::{Address, Cidr, Subnet};
 use tenure_view::Counts;
 
 use crate::agents::Answers;
+use crate::aliases::Aliases;
+use crate::node_pools::NodePools;
 use crate::query::Source;
 use crate::ranges::Ranges;
 
@@ -38,6 +40,10 @@ pub(crate) struct Snapshot {
     pub(crate) requests: Vec<BlockRequest>,
     /// Whereabouts' ranges.
     pub(crate) ranges: Ranges,
+    /// Addresses of nodes.
+    pub(crate) node_pools: NodePools,
+    /// Alias addresses of a cloud.
+    pub(crate) aliases: Aliases,
     /// The names of all nodes.
     pub(crate) nodes: BTreeSet<String>,
     /// Agents' answers, by node.
@@ -74,6 +80,8 @@ impl Snapshot {
             blocks: Vec::new(),
             requests: Vec::new(),
             ranges: Ranges::default(),
+            node_pools: NodePools::default(),
+            aliases: Aliases::default(),
             nodes: BTreeSet::new(),
             agents: Answers::new(),
             pods: None,
@@ -92,6 +100,19 @@ impl Snapshot {
             every_if_known(client, "NodeSlicePools"),
             every_if_known(client, "IPPools"),
         )?;
+        let of_nodes = &mut snapshot.node_pools;
+        *of_nodes = NodePools::read(client).await?;
+        let aliases = &mut snapshot.aliases;
+        (aliases.pools, aliases.ledgers, aliases.nodes) = tokio::try_join!(
+            every_if_known(client, "IPPools of alias addresses"),
+            every_if_known(client, "IPLedgers"),
+            every_if_known(client, "NodeAliases"),
+        )?;
+        aliases.pools.sort_by_key(ResourceExt::name_any);
+        aliases.ledgers.sort_by_key(ResourceExt::name_any);
+        aliases.nodes.sort_by_key(ResourceExt::name_any);
+        of_nodes.pools.sort_by_key(ResourceExt::name_any);
+        of_nodes.enactments.sort_by_key(ResourceExt::name_any);
         ranges.slices.sort_by_key(ResourceExt::name_any);
         ranges.ledgers.sort_by_key(ResourceExt::name_any);
         snapshot.pools.sort_by_key(ResourceExt::name_any);

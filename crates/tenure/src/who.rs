@@ -19,7 +19,9 @@ use crate::query::{QueryOptions, Source};
 use crate::snapshot::{self, PodFacts, Snapshot, has};
 use crate::table::{self, COULD_NOT_LOOK, Format, Output};
 
+mod aliases;
 mod ledgers;
+mod nodes;
 
 /// The options of the verb.
 #[derive(Args, Debug)]
@@ -154,7 +156,9 @@ async fn gather(source: &Source, address: IpAddr) -> Result<Snapshot> {
     let slices: Vec<&str> = slices.map(|slice| slice.node).collect();
     let slots = snapshot.claims.values().flat_map(|slots| slots.active.iter().chain(&slots.incoming));
     let users = slots.map(|slot| slot.node.as_str());
-    let mut asked: Vec<String> = owners.chain(pods).chain(slices).chain(users).map(str::to_owned).collect();
+    let alias = snapshot.aliases.record_of(address.into()).map(|it| it.record.node.as_str());
+    let asked = owners.chain(pods).chain(slices).chain(users).chain(alias);
+    let mut asked: Vec<String> = asked.map(str::to_owned).collect();
     asked.sort();
     asked.dedup();
     if !source.cluster {
@@ -231,7 +235,11 @@ fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
         let user = |slot: &Option<Slot>| slot.as_ref().map(|slot| User::of(claim, slot));
         (answer.active, answer.other) = (user(&slots.active), user(&slots.incoming));
     }
-    if !of_agents(snapshot, ip, &mut answer) && !ledgers::find(snapshot, address, &mut answer) {
+    if !of_agents(snapshot, ip, &mut answer)
+        && !nodes::find(snapshot, address, &mut answer)
+        && !ledgers::find(snapshot, address, &mut answer)
+        && (answer.block.is_some() || !aliases::find(snapshot, address, &mut answer))
+    {
         (answer.state, answer.summary) = of_objects(snapshot, address, &mut answer);
     }
     if answer.holder.is_none() && !answer.pods.is_empty() {

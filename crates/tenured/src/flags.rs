@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
+use tenure_agent::alias::{AliasOptions, PoolChoice};
+use tenure_agent::egress::{DatapathChoice, EgressOptions};
 use tenure_agent::node;
+use tenure_agent::node_addresses::NodeAddressesOptions;
 use tenure_agent::run::{AgentOptions, Paths};
 use tenure_daemon::{LogFormat, duration, hostname};
 
@@ -66,6 +69,38 @@ pub struct Flags {
     #[arg(long)]
     pub whereabouts_reserve_always: bool,
 
+    /// Gives pods alias addresses of this machine, of the IPPool (ipam.gcp-cni.cast.ai) of this name; with `auto`, of the only one there is.
+    /// Networks name it as `"ipam": {"type": "gcp-ipam"}`. Off if not given.
+    #[arg(long, value_name = "NAME|auto", conflicts_with = "standalone")]
+    pub alias_pool: Option<String>,
+    /// With --alias-pool: the host of the machine's metadata server, which says which alias addresses have arrived.
+    #[arg(long, value_name = "HOST", env = "GCE_METADATA_HOST", default_value = "metadata.google.internal")]
+    pub metadata_host: String,
+
+    /// Whether this node gives pods their addresses. If not, it adds egress to pods of another plugin: chain it after that one.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub enable_ipam: bool,
+    /// Whether pods may use Egresses.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub enable_egress: bool,
+    /// What carries egress: the kernel's Foo-over-UDP where it is there (modules fou, ipip, ip6_tunnel) and BPF where not, or the
+    /// one of the two that is named.
+    #[arg(long, value_enum, default_value = "auto", value_name = "DATAPATH")]
+    pub egress_datapath: EgressDatapath,
+
+    /// Whether policies (NodeNetworkConfigurationPolicy) give this node's own interfaces addresses.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub enable_node_addresses: bool,
+    /// After a change of the node's own interfaces: how long the API server may be out of reach before it is taken back.
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    pub node_probe: Duration,
+    /// The program that configures interfaces which NetworkManager manages; tenure-nmstate beside this one if not given.
+    #[arg(long, value_name = "PATH")]
+    pub nmstate_helper: Option<PathBuf>,
+    /// The socket of D-Bus, by which NetworkManager is asked whether it manages an interface.
+    #[arg(long, value_name = "PATH", default_value = "/run/dbus/system_bus_socket")]
+    pub dbus_socket: PathBuf,
+
     /// How long a freed address is not assigned again, where its pool does not say.
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub cooling: Duration,
@@ -82,12 +117,13 @@ pub struct Flags {
     /// In standalone mode: the directory of the pools' YAML files, which is watched.
     #[arg(long, default_value = "/etc/tenure/pools")]
     pub pools_dir: PathBuf,
-    /// What is kept over a reboot: on which boot the agent last ran; in standalone mode also pools and blocks.
+    /// What is kept over a reboot: on which boot the agent last ran, and the node's own addresses; in standalone mode also pools
+    /// and blocks.
     #[arg(long, default_value = "/var/lib/tenure")]
     pub state_dir: PathBuf,
 
-    /// Only prepares the host, and ends: forwarding, the rule to the pod table, and with --install-plugin-to the plugin. An
-    /// agent that finds this done needs fewer rights.
+    /// Only prepares the host, and ends: forwarding, the rule to the pod table, with --install-plugin-to the plugin, and with
+    /// --egress-datapath=kernel its modules. An agent that finds this done needs fewer rights.
     #[arg(long, conflicts_with = "standalone")]
     pub prepare: bool,
     /// Puts the CNI plugin into this directory before it starts, such as /opt/cni/bin.
@@ -99,12 +135,42 @@ pub struct Flags {
     /// Puts the network's configuration into this directory when it is ready, such as /etc/cni/net.d.
     #[arg(long)]
     pub install_config_to: Option<PathBuf>,
-    /// With --install-config-to: the network lets claims keep addresses. The controller needs `--cluster-network=tenure` then.
-    #[arg(long, requires = "install_config_to")]
+    /// The cluster's own network lets claims keep addresses: the one that --install-config-to installs, or else that of
+    /// --cluster-network. The controller needs the same name as `--cluster-network` then.
+    #[arg(long)]
     pub persistent_ips: bool,
+    /// Has the network of the cloud's own agents use alias addresses: keeps a configuration before theirs that differs in the IPAM
+    /// plugin alone. `undo` takes it away, and ends; `none` keeps it away until the program is stopped.
+    #[arg(long, value_enum, value_name = "WHOSE", conflicts_with_all = ["standalone", "install_config_to"])]
+    pub cni_rewrite: Option<CniRewrite>,
+    /// With --cni-rewrite: where the configurations are.
+    #[arg(long, default_value = "/etc/cni/net.d", value_name = "DIRECTORY")]
+    pub cni_config_dir: PathBuf,
     /// The name of the cluster's own network, where its configuration on the nodes was not installed by this program.
     #[arg(long, default_value = "tenure")]
     pub cluster_network: String,
+}
+
+/// Whose network uses alias addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CniRewrite {
+    /// That of Google Kubernetes Engine.
+    Gke,
+    /// None any more.
+    Undo,
+    /// None, for as long as this runs.
+    None,
+}
+
+/// What carries egress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum EgressDatapath {
+    /// The kernel's own where it is there, and BPF where not.
+    Auto,
+    /// The kernel's own.
+    Kernel,
+    /// BPF.
+    Bpf,
 }
 
 impl Flags {
@@ -141,6 +207,22 @@ impl Flags {
             ..tenure_linux::Settings::default()
         };
         kernel.validate()?;
+        if !self.enable_ipam && !self.enable_egress {
+            bail!(
+                "--enable-ipam=false and --enable-egress=false leave nothing to do; accepted is one of them"
+            );
+        }
+        if !self.enable_ipam && self.install_config_to.is_some() {
+            bail!(
+                "--enable-ipam=false and --install-config-to would put a network without addresses before that of the other \
+                 plugin; accepted is one of them: chain the plugin by hand (docs/egress.md)"
+            );
+        }
+        let datapath = match self.egress_datapath {
+            EgressDatapath::Auto => DatapathChoice::Auto,
+            EgressDatapath::Kernel => DatapathChoice::Kernel,
+            EgressDatapath::Bpf => DatapathChoice::Bpf,
+        };
         Ok(AgentOptions {
             node: node::Settings {
                 cooling: self.cooling,
@@ -152,10 +234,35 @@ impl Flags {
             state: Some(self.state_dir.clone()),
             mtu: self.mtu,
             route_blocks: self.route_blocks,
-            persistent_network: self.persistent_ips.then(|| crate::install::NETWORK.to_owned()),
+            persistent_network: self.persistent_ips.then(|| match self.install_config_to {
+                Some(_) => crate::install::NETWORK.to_owned(),
+                None => self.cluster_network.clone(),
+            }),
             whereabouts_namespace: self.whereabouts_namespace.clone(),
             whereabouts_reserves_always: self.whereabouts_reserve_always,
             default_network: self.cluster_network.clone(),
+            alias: self.alias_pool.as_deref().map(|pool| AliasOptions {
+                pool: match pool {
+                    "auto" => PoolChoice::Only,
+                    name => PoolChoice::Named(name.to_owned()),
+                },
+                metadata: self.metadata_host.clone(),
+                ..AliasOptions::default()
+            }),
+            egress: self.enable_egress.then(|| EgressOptions {
+                datapath,
+                chained: !self.enable_ipam,
+                ..EgressOptions::default()
+            }),
+            node_addresses: self.enable_node_addresses.then(|| {
+                let usual = NodeAddressesOptions::default();
+                NodeAddressesOptions {
+                    probe: self.node_probe,
+                    helper: self.nmstate_helper.clone().unwrap_or(usual.helper),
+                    bus: self.dbus_socket.clone(),
+                    verify: usual.verify,
+                }
+            }),
             ..AgentOptions::new(node)
         })
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use futures::TryFutureExt as _;
+use futures::{FutureExt as _, TryFutureExt as _};
 use kube::Client;
 use tenure_agent::Agent;
 use tenure_agent::inspect::Inspector;
@@ -13,7 +13,7 @@ use tenure_daemon::{Pages, listen, listen_unix, serve};
 use tenure_handles::{SystemClock, SystemEntropy};
 use tokio_util::sync::CancellationToken;
 
-use crate::flags::Flags;
+use crate::flags::{CniRewrite, Flags};
 use crate::install;
 
 /// Coil's metrics port.
@@ -37,6 +37,7 @@ pub async fn run(
     let paths = options.paths.clone();
     let listener = listen(flags.metrics_address, PORT).await?;
     let api = (!options.outside_kubernetes).then(|| client.clone());
+    let (node, rewriter) = (options.node.node.clone(), client.clone());
     let agent = Agent::start(client, options, SystemClock, entropy, stop.clone()).await?;
     let inspector = agent.inspector();
     let pages = more(&inspector, inspector.pages());
@@ -48,7 +49,15 @@ pub async fn run(
     let configured =
         install::configuration_once_serving(flags.install_config_to.as_deref(), network, agent.progress());
     let configured = configured.inspect_err(|_| stop.cancel());
-    let (configured, ended) = tokio::join!(configured, agent.wait());
+    let (labels, serving, rewriting) =
+        (install::gke::Labels::new(rewriter, node), agent.progress(), stop.child_token());
+    let rewritten = async {
+        if flags.cni_rewrite == Some(CniRewrite::Gke) {
+            install::gke::keep(&flags.cni_config_dir, labels, serving, rewriting.clone()).await;
+        }
+    };
+    let ended = agent.wait().inspect(|_| rewriting.cancel());
+    let (configured, (), ended) = tokio::join!(configured, rewritten, ended);
     local.abort();
     remote.abort();
     configured?;

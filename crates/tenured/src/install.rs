@@ -5,6 +5,8 @@
 //! watches. Nothing is removed when the agent stops: the plugin answers without the agent as far as possible,
 //! and the next agent finds its node as the last one left it.
 
+pub mod gke;
+
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -23,8 +25,8 @@ const OURS: &str = "tenure";
 const WHEREABOUTS: &str = "whereabouts";
 /// The name of the network whose configuration is installed.
 pub const NETWORK: &str = "tenure";
-/// The names under which runtimes call it: ours, and Coil's and Whereabouts' for existing configurations.
-const PLUGIN_NAMES: [&str; 3] = [OURS, "coil", WHEREABOUTS];
+/// The names under which runtimes call it: ours, and Coil's, Whereabouts' and GCP-CNI's for existing configurations.
+const PLUGIN_NAMES: [&str; 4] = [OURS, "coil", WHEREABOUTS, gke::PLUGIN];
 /// A runtime uses the first file in alphabetical order.
 const CONFIGURATION: &str = "10-tenure.conflist";
 
@@ -50,19 +52,24 @@ pub enum Installed {
 }
 
 /// Installs the plugin from beside this program into `directory`, under each of its names. Whereabouts' own
-/// program keeps its name unless `replace_whereabouts`: from then on two programs write the same objects, so
-/// people must decide that.
-pub fn plugin(directory: &Path, replace_whereabouts: bool) -> Result<(), InstallError> {
+/// program keeps its name unless `replace_whereabouts`, and GCP-CNI's unless `replace_gcp`: from then on two
+/// programs write the same objects, so people must decide that.
+pub fn plugin(directory: &Path, replace_whereabouts: bool, replace_gcp: bool) -> Result<(), InstallError> {
     let failed = |act, path: &Path| error("the CNI plugin", act, path);
     let own = std::env::current_exe().map_err(failed("find", Path::new("/proc/self/exe")))?;
     let from = own.with_file_name(PLUGIN);
     let bytes = fs::read(&from).map_err(failed("read", &from))?;
     for name in PLUGIN_NAMES {
         let path = directory.join(name);
-        match put_plugin(directory, name, &bytes, replace_whereabouts)? {
+        let (replace, flag) = match name {
+            WHEREABOUTS => (replace_whereabouts, "--replace-whereabouts"),
+            gke::PLUGIN => (replace_gcp, "--cni-rewrite=gke"),
+            _ => (true, ""),
+        };
+        match put_plugin(directory, name, &bytes, replace)? {
             Installed::LeftToAnother => tracing::warn!(
                 path = %path.display(),
-                "another program has this name and serves its networks; --replace-whereabouts puts the CNI plugin there"
+                "another program has this name and serves its networks; {flag} puts the CNI plugin there"
             ),
             installed => {
                 tracing::info!(path = %path.display(), ?installed, "the CNI plugin is in place");
@@ -72,14 +79,9 @@ pub fn plugin(directory: &Path, replace_whereabouts: bool) -> Result<(), Install
     Ok(())
 }
 
-fn put_plugin(
-    directory: &Path,
-    name: &str,
-    bytes: &[u8],
-    replace_whereabouts: bool,
-) -> Result<Installed, InstallError> {
+fn put_plugin(directory: &Path, name: &str, bytes: &[u8], replace: bool) -> Result<Installed, InstallError> {
     let path = directory.join(name);
-    if name == WHEREABOUTS && !replace_whereabouts && is_anothers(&path)? {
+    if !replace && is_anothers(&path)? {
         return Ok(Installed::LeftToAnother);
     }
     put("the CNI plugin", &path, bytes, 0o755)

@@ -6,6 +6,7 @@
 //! | [`host`] | the agent and its surroundings: pages for people, the network's configuration |
 //! | [`cluster`] | an agent in a cluster |
 //! | [`install`] | the plugin and the network's configuration, where the container runtime looks for them |
+//! | `watching` | when a directory changes |
 //! | [`standalone`] | one host without Kubernetes: API, controller and pool files beside the agent |
 //!
 //! `tenure-agent` does the work; this crate configures it.
@@ -15,11 +16,13 @@ pub mod flags;
 pub mod host;
 pub mod install;
 pub mod standalone;
+mod watching;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use tenure_daemon::{start_logging, stop_on_signals};
 
+use flags::CniRewrite;
 pub use flags::Flags;
 
 /// The program.
@@ -37,12 +40,26 @@ pub fn main() -> Result<()> {
 /// The whole program, from its flags to its end.
 pub async fn run(flags: Flags) -> Result<()> {
     start_logging(flags.log_format);
+    if flags.cni_rewrite == Some(CniRewrite::Undo) {
+        let undone = install::gke::undo(&flags.cni_config_dir)?;
+        tracing::info!(directory = %flags.cni_config_dir.display(), undone, "the cloud's own network is as its agents write it");
+        return Ok(());
+    }
+    if flags.cni_rewrite == Some(CniRewrite::None) {
+        let stop = stop_on_signals().context("listening for signals")?;
+        install::gke::keep_away(&flags.cni_config_dir, &stop).await;
+        return Ok(());
+    }
     if let Some(directory) = &flags.install_plugin_to {
-        install::plugin(directory, flags.replace_whereabouts)?;
+        let rewrites = flags.cni_rewrite == Some(CniRewrite::Gke);
+        install::plugin(directory, flags.replace_whereabouts, rewrites)?;
     }
     if flags.prepare {
         let prepared = tenure_linux::Host::open(flags.options()?.kernel)?.prepare()?;
         tracing::info!(?prepared, "the host is prepared");
+        if flags.enable_egress && flags.egress_datapath == flags::EgressDatapath::Kernel {
+            tenure_linux::egress::load_modules();
+        }
         return Ok(());
     }
     let stop = stop_on_signals().context("listening for signals")?;

@@ -22,7 +22,6 @@ mod pages;
 mod plan;
 mod pools;
 mod program;
-mod watching;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;

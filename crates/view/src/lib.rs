@@ -13,7 +13,7 @@ mod tests;
 
 pub use block::{Block, Counts, Pool};
 pub use hold::{Claim, Cooling, Hold, Holder, Pod, Traffic, Waiting};
-pub use node::{Api, Difference, Journal, Kernel, Node, Watch};
+pub use node::{Api, Difference, Egress, Journal, Kernel, Node, NodeAddress, NodePolicy, Watch};
 
 /// The path of the page.
 pub const PATH: &str = "/v1/node";

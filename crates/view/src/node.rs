@@ -1,5 +1,6 @@
 //! A whole node: its agent's state, its holds, and known problems.
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -46,9 +47,39 @@ pub struct Node {
     /// Holders that wait for an address.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
+    /// How egress is done; `None` if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
+    /// What policies have given the node's own interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_addresses: Vec<NodePolicy>,
     /// The kernel compared with the holds; `None` if it was not observed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
+}
+
+/// A policy on the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePolicy {
+    /// Its name.
+    pub policy: String,
+    /// What it has given the interfaces.
+    #[serde(default)]
+    pub addresses: Vec<NodeAddress>,
+    /// What is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// An address of one of the node's own interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeAddress {
+    /// The interface.
+    pub interface: String,
+    /// The address with the length of its network's prefix.
+    pub address: IpNet,
 }
 
 /// An agent's view of the API server. The agent works without the server as long as its blocks last.
@@ -81,6 +112,27 @@ pub struct Journal {
     /// Why it cannot be written, if so. Nothing new is assigned then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// How a node does egress.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Egress {
+    /// `kernel` (Foo-over-UDP of the kernel) or `bpf`; empty if the node can do neither.
+    #[serde(default)]
+    pub datapath: String,
+    /// Why it is this one, or why there is none.
+    #[serde(default)]
+    pub reason: String,
+    /// Pods whose egress is in place.
+    #[serde(default)]
+    pub clients: usize,
+    /// Gateways on this node.
+    #[serde(default)]
+    pub gateways: usize,
+    /// Pods whose egress could not be put in place.
+    #[serde(default)]
+    pub failing: usize,
 }
 
 /// The result of comparing the kernel with the holds.

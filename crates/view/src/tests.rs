@@ -66,6 +66,21 @@ fn the_shape_is_what_others_rely_on() {
             pool: "default".into(),
             since: moment("2026-11-15T11:59:59Z"),
         }],
+        egress: Some(Egress {
+            datapath: "bpf".into(),
+            reason: "no module".into(),
+            clients: 2,
+            gateways: 1,
+            failing: 0,
+        }),
+        node_addresses: vec![NodePolicy {
+            policy: "static-ip".into(),
+            addresses: vec![NodeAddress {
+                interface: "eth1".into(),
+                address: "10.10.10.8/24".parse().unwrap(),
+            }],
+            problem: None,
+        }],
         kernel: Some(Kernel {
             looked: moment("2026-11-15T11:59:30Z"),
             differences: vec![Difference { subject: "10.0.0.9".into(), problem: "has no route".into() }],
@@ -102,6 +117,10 @@ fn the_shape_is_what_others_rely_on() {
         "waiting": [{
             "network": "k8s", "container": "c1", "interface": "eth0", "pool": "default", "since": "2026-11-15T11:59:59Z",
         }],
+        "egress": {"datapath": "bpf", "reason": "no module", "clients": 2, "gateways": 1, "failing": 0},
+        "nodeAddresses": [
+            {"policy": "static-ip", "addresses": [{"interface": "eth1", "address": "10.10.10.8/24"}]},
+        ],
         "kernel": {
             "looked": "2026-11-15T11:59:30Z",
             "differences": [{"subject": "10.0.0.9", "problem": "has no route"}],

@@ -1,5 +1,6 @@
 //! The objects of one kind, from a watch and from the answers to our own writes.
 
+mod epoch;
 mod heard;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,6 +10,7 @@ use kube::{Resource, ResourceExt};
 
 use crate::changes::{ChangeLog, Changed, Cursor};
 
+pub use epoch::Epoch;
 pub use heard::{Change, Heard};
 
 /// How many UIDs of deleted objects are remembered: far more than there are writes in flight.
@@ -108,8 +110,8 @@ impl<F> Known for Seen<F> {
 
 /// Objects by key. Of two versions the newer one stays, whichever arrives first. A deleted object stays deleted.
 ///
-/// A list is the truth, also after etcd was restored from a backup: versions may go back, and deleted objects may exist again. Only
-/// answers to writes that arrive during the list can be newer than the list.
+/// A list is the truth, also after etcd was restored from a backup: versions may go back, and deleted objects may exist again. The
+/// answer to a call counts only if no list came between ([`Epoch`]).
 ///
 /// An object that cannot be parsed is not deleted: its last readable state stays, and if there is none, its name is still taken.
 /// Before you free something because an object is absent, ask [`Cache::is_unreadable`], too.
@@ -118,11 +120,9 @@ pub struct Cache<K> {
     objects: BTreeMap<String, K>,
     /// During a list: the keys that it has not mentioned yet.
     unseen: Option<BTreeSet<String>>,
-    /// Keys of objects that were applied during the list.
-    fresh: BTreeSet<String>,
     complete: bool,
-    /// The number of lists so far.
-    lists: u64,
+    /// The lists so far.
+    lists: Epoch,
     /// UIDs of deleted objects, so that the late answer to a write does not bring one back.
     gone: BTreeMap<String, Gone>,
     gone_in_order: VecDeque<String>,
@@ -136,7 +136,7 @@ struct Gone {
     /// Its last version. An object that left a watch's selection can return with a later version.
     version: u128,
     /// The last list that had begun by then. A later list overrides this.
-    list: u64,
+    list: Epoch,
 }
 
 /// What changed when an object was shown.
@@ -155,9 +155,8 @@ impl<K> Default for Cache<K> {
         Self {
             objects: BTreeMap::new(),
             unseen: None,
-            fresh: BTreeSet::new(),
             complete: false,
-            lists: 0,
+            lists: Epoch::default(),
             gone: BTreeMap::new(),
             gone_in_order: VecDeque::new(),
             unreadable: BTreeMap::new(),
@@ -170,8 +169,7 @@ impl<K: Known> Cache<K> {
     /// A list begins. What it does not mention is gone when it ends.
     pub fn begin(&mut self) {
         self.unseen = Some(self.objects.keys().chain(self.unreadable.keys()).cloned().collect());
-        self.fresh.clear();
-        self.lists += 1;
+        self.lists.begin();
     }
 
     /// An object of the list.
@@ -179,7 +177,7 @@ impl<K: Known> Cache<K> {
         self.show_and_note(object, true);
     }
 
-    /// An object from a watch or from the answer to a write.
+    /// An object from a watch, or from the answer to a call if [`Epoch`] lets it count.
     pub fn apply(&mut self, object: K) {
         self.show_and_note(object, false);
     }
@@ -227,9 +225,6 @@ impl<K: Known> Cache<K> {
     /// Keeps an object, unless a newer version is known.
     fn show(&mut self, key: &str, object: K, listed: bool) -> Difference {
         self.mention(key);
-        if !listed && self.unseen.is_some() {
-            self.fresh.insert(key.to_owned());
-        }
         let (uid, version) = (object.known_uid(), object.known_version());
         if uid.as_ref().is_some_and(|uid| self.is_over(uid, version, listed)) {
             return Difference::default();
@@ -238,9 +233,8 @@ impl<K: Known> Cache<K> {
             Difference { changed: self.unreadable.remove(key).is_some(), ..Difference::default() };
         let known = self.objects.get(key).map(|known| (known.known_uid(), known.known_version()));
         if let Some((known_uid, known_version)) = known {
-            // A list is the truth, except for answers to writes that arrived during it.
-            let is_truth = listed && !self.fresh.contains(key);
-            if known_version > version && !is_truth {
+            // A list is the truth.
+            if known_version > version && !listed {
                 return difference;
             }
             difference.ended = known_uid.filter(|known| Some(known) != uid.as_ref());
@@ -276,6 +270,7 @@ impl<K: Known> Cache<K> {
     /// Ends a list. Returns the keys that it did not mention, with the UIDs of objects that could be parsed.
     fn end_list(&mut self) -> Vec<(String, Option<String>)> {
         self.complete = true;
+        self.lists.finish();
         let mut ended = Vec::new();
         for key in self.unseen.take().into_iter().flatten() {
             let known = self.objects.remove(&key);
@@ -339,6 +334,11 @@ impl<K: Known> Cache<K> {
         {
             self.gone.remove(&oldest);
         }
+    }
+
+    /// The lists so far: ask before a call, and give it back with the answer.
+    pub fn epoch(&self) -> Epoch {
+        self.lists
     }
 
     /// Whether a list is complete.

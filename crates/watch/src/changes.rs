@@ -2,7 +2,7 @@
 //!
 //! A reader that has read nothing yet, or that is further behind than is remembered, looks at everything.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// So many changes are remembered. A reader that missed more has as much to do as one that looks at everything.
@@ -27,6 +27,35 @@ pub enum Changed {
     All,
     /// These have, and nothing else.
     Keys(BTreeSet<Arc<str>>),
+}
+
+/// How far one reader has read several logs. If it has missed changes of one log, it looks at everything.
+#[derive(Debug, Default)]
+pub struct Cursors {
+    logs: BTreeMap<&'static str, Cursor>,
+    missed: bool,
+}
+
+impl Cursors {
+    /// What has changed in the log of this name; nothing if anything may have, which [`Self::take_missed`] says.
+    pub fn read(
+        &mut self,
+        log: &'static str,
+        since: impl FnOnce(&mut Cursor) -> Changed,
+    ) -> BTreeSet<Arc<str>> {
+        match since(self.logs.entry(log).or_default()) {
+            Changed::Keys(keys) => keys,
+            Changed::All => {
+                self.missed = true;
+                BTreeSet::new()
+            }
+        }
+    }
+
+    /// Whether anything may have changed in one of the logs since this was last asked.
+    pub fn take_missed(&mut self) -> bool {
+        std::mem::take(&mut self.missed)
+    }
 }
 
 impl ChangeLog {
@@ -116,5 +145,23 @@ mod tests {
         assert!(log.since(&mut cursor).is_nothing());
         log.note_all();
         assert!(log.since(&mut cursor).is_all());
+    }
+
+    #[test]
+    fn a_reader_of_several_logs_that_has_missed_changes_of_one_looks_at_everything() {
+        let [mut one, mut other] = [ChangeLog::default(), ChangeLog::default()];
+        let mut cursors = Cursors::default();
+        let mut read = |one: &ChangeLog, other: &ChangeLog| {
+            let keys = [("one", one), ("other", other)]
+                .map(|(name, log)| cursors.read(name, |at| log.since(at)).len());
+            (keys, cursors.take_missed())
+        };
+        assert_eq!(read(&one, &other), ([0, 0], true), "a new reader");
+        one.note("a");
+        assert_eq!(read(&one, &other), ([1, 0], false));
+        other.note_all();
+        one.note("b");
+        assert_eq!(read(&one, &other), ([1, 0], true));
+        assert_eq!(read(&one, &other), ([0, 0], false));
     }
 }

@@ -21,9 +21,9 @@ mod health;
 mod watch;
 
 pub use backoff::{Backoff, Retry};
-pub use cache::{Cache, Change, Heard, Identity, Known, Seen, place};
+pub use cache::{Cache, Change, Epoch, Heard, Identity, Known, Seen, place};
 pub use calls::{CallError, ErrorKind, Every, every, exactly, json_patch, unread};
-pub use changes::{ChangeLog, Changed, Cursor};
+pub use changes::{ChangeLog, Changed, Cursor, Cursors};
 pub use connection::Connection;
 pub use events::{Note, Publisher, about_node};
 pub use health::{ApiHealth, Health, WatchHealth};

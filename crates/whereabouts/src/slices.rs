@@ -31,6 +31,7 @@
 //! Neither may run beside claims.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Debug;
 
 use serde_json::Value;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
@@ -40,17 +41,21 @@ use tenure_ipam::{Address, Cidr};
 use crate::ledger::{PoolId, State};
 
 mod assign;
+mod change;
 mod desired;
 mod find;
 mod seal;
 mod see;
 mod standing;
+mod table;
 mod write;
 
+pub use change::{SliceChange, SliceEdit};
 pub use desired::{Conflict, Definition, is_asked_for, networks, slice_pools};
 pub use find::{NETWORK, SliceRefusal, network_of, slice_of};
-pub use seal::{is_cut, open_beside};
+pub use seal::{is_sliced, open_beside};
 pub use see::{Seen, identify, network_of_ledger, nodes_meant, see, see_one};
+pub use table::{Difference, Table};
 pub use write::{PoolFacts, SlicePool};
 
 /// What there is.
@@ -89,16 +94,35 @@ pub struct Group<'a> {
     pub nodes: &'a HashSet<String>,
     /// The pools that exist.
     pub pools: &'a [SlicePool<'a>],
-    /// What nodes hold.
-    pub held: &'a [&'a HeldSpan],
+    /// Who holds something in the ranges.
+    pub holders: &'a dyn Holders,
     /// Objects of ranges that all nodes share.
     pub shared: &'a [&'a SharedPool],
-    /// Slices of which nodes' ledgers say that they are handed out of ([`State::Owned`]).
-    pub owned: &'a [&'a PoolId],
     /// What claims need, by the name of the pool.
     pub floating: &'a BTreeMap<String, Floating>,
     /// The present.
     pub now: Timestamp,
+}
+
+/// Knows who holds something. It is asked only where a [`Table`] does not know: there may be a ledger for each node.
+pub trait Holders: Debug {
+    /// All that is held.
+    fn holdings(&self) -> Holdings<'_>;
+}
+
+/// What nodes hold, and the slices of which their ledgers say that they are handed out of ([`State::Owned`]).
+#[derive(Clone, Debug, Default)]
+pub struct Holdings<'a> {
+    /// Addresses that are held.
+    pub held: Vec<&'a HeldSpan>,
+    /// Slices that are handed out of.
+    pub owned: Vec<&'a PoolId>,
+}
+
+impl Holders for Inputs<'_> {
+    fn holdings(&self) -> Holdings<'_> {
+        Holdings { held: self.held.iter().collect(), owned: self.owned.iter().collect() }
+    }
 }
 
 /// Slices of a pool that claims need.
@@ -161,6 +185,8 @@ pub struct SlicePlan {
     pub guards: Vec<IPPool>,
     /// At most one for each pool.
     pub writes: Vec<SliceWrite>,
+    /// Pools of which only some slices change, instead of `writes`; only where the pool has a [`Table`].
+    pub changes: Vec<SliceChange>,
     /// To tell people, when something changed.
     pub events: Vec<Event>,
     /// Attachment definitions that contradict another one of their network.
@@ -229,9 +255,8 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
         definitions: &definitions.iter().collect::<Vec<_>>(),
         nodes: &inputs.nodes.iter().cloned().collect(),
         pools: &pools,
-        held: &inputs.held.iter().collect::<Vec<_>>(),
+        holders: inputs,
         shared: &inputs.shared.iter().collect::<Vec<_>>(),
-        owned: &inputs.owned.iter().collect::<Vec<_>>(),
         floating: inputs.floating,
         now: inputs.now,
     })

@@ -26,8 +26,8 @@ pub struct Cluster {
     /// Before the rest, so that nobody asks a server that is gone.
     stop: CancellationToken,
     pub client: Client,
-    pub(super) kubeconfig: Value,
-    pub(super) server: SocketAddr,
+    kubeconfig: Value,
+    server: SocketAddr,
     /// Nodes are numbered, so that tests which share the cluster do not share them.
     nodes: AtomicU32,
     _serving: Option<Server>,
@@ -55,7 +55,10 @@ impl Cluster {
     }
 
     fn real() -> Self {
-        let cluster = Self::without_controller(ControlPlaneOptions::default().without_controller_manager());
+        let cluster = {
+            let options = ControlPlaneOptions::default().without_controller_manager();
+            Self::without_controller(options.service_range("10.96.0.0/16,fd96::/112"))
+        };
         cluster.control("bed");
         // Room for every test: blocks of 32 addresses of both families.
         cluster.pool("default", 5, json!([{"ipv4": "10.64.0.0/16", "ipv6": "fd64::/112"}]));
@@ -67,7 +70,7 @@ impl Cluster {
         let runtime = Runtime::new().unwrap();
         let (plane, client) = runtime.block_on(async {
             let plane = ControlPlane::start(options).await.unwrap();
-            let client = plane.client().unwrap();
+            let client = plane.patient_client().unwrap();
             install(&client).await;
             (plane, client)
         });
@@ -90,6 +93,20 @@ impl Cluster {
         self.server = proxy;
         self.kubeconfig = plain_kubeconfig(proxy);
         self
+    }
+
+    /// Where programs reach it.
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// What a program needs to ask it by way of this address.
+    pub fn kubeconfig_at(&self, address: SocketAddr) -> Value {
+        let mut kubeconfig = self.kubeconfig.clone();
+        let place = &mut kubeconfig["clusters"][0]["cluster"]["server"];
+        let scheme = place.as_str().unwrap().split("//").next().unwrap();
+        *place = json!(format!("{scheme}//{address}"));
+        kubeconfig
     }
 
     /// A file with what programs need to ask it.
@@ -134,7 +151,10 @@ impl Cluster {
             retry: Duration::from_millis(500),
         };
         let settings = Settings { timing, ..Settings::new(identity) };
-        let controller = Controller::new(self.client.clone(), SystemClock, settings);
+        let _inside = self.runtime.enter();
+        // Not the patient one: the controller under test has to cope with errors by itself.
+        let client = self.plane.as_ref().map_or_else(|| self.client.clone(), |plane| plane.client().unwrap());
+        let controller = Controller::new(client, SystemClock, settings);
         self.runtime.spawn(controller.run(self.stop.clone()));
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure_api::coil::AddressBlock;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::hosts::{Host, HostChild, HostCommand, Mounts, Port, Segment};
@@ -26,7 +26,7 @@ pub struct Machine<'a> {
     pub name: String,
     /// Of both families.
     pub addresses: [IpAddr; 2],
-    pub host: Host,
+    pub host: Arc<Host>,
     pub gate: Gate,
     pub arguments: Vec<String>,
     agent: Option<HostChild>,
@@ -44,16 +44,13 @@ impl<'a> Machine<'a> {
     pub fn on(cluster: &'a Cluster, wire: &Arc<Segment>, number: u8) -> Self {
         let addresses = [format!("192.0.2.{number}"), format!("2001:db8::{number}")];
         let name = cluster.node(&addresses);
-        let host = Host::new(&name).unwrap();
+        let host = Arc::new(Host::new(&name).unwrap());
         let nets = [format!("{}/24", addresses[0]), format!("{}/64", addresses[1])];
         let port = wire.connect(&host, "uplink", &[&nets[0], &nets[1]]).unwrap();
         host.route("default", "192.0.2.254".parse().unwrap()).unwrap();
-        let gate = Gate::open(cluster.runtime.handle(), &host, cluster.server);
+        let gate = Gate::open(cluster.runtime.handle(), &host, cluster.server());
         let directory = tempfile::tempdir().unwrap();
-        let mut kubeconfig = cluster.kubeconfig.clone();
-        let place = &mut kubeconfig["clusters"][0]["cluster"]["server"];
-        let scheme = place.as_str().unwrap().split("//").next().unwrap();
-        *place = json!(format!("{scheme}//{}", gate.address()));
+        let kubeconfig = cluster.kubeconfig_at(gate.address());
         std::fs::write(directory.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
         let uplink = (Arc::clone(wire), port);
         let addresses = addresses.map(|address| address.parse().unwrap());

@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use tenure_testbed::control_plane::Part;
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::process::{Process, Program};
+use tenure_testbed::wait::PATIENCE;
 
 use super::clock::Clock;
 use super::course::{now, say};
@@ -27,8 +28,6 @@ const STOPS: Duration = Duration::from_secs(30);
 
 /// How far clocks are set, in seconds.
 const HOURS: i64 = 5 * 3600;
-/// Programs ask something within this.
-const NOTICED: Duration = Duration::from_secs(10);
 
 /// What settings of clocks are counted as.
 pub const CLOCKS_SET: [&str; 4] = [
@@ -256,20 +255,21 @@ impl Programs<'_> {
         }
     }
 
-    /// Lets the API server be in one mood after the other, each when so many steps are done, and until that was noticed; none
-    /// when all are.
+    /// Lets the API server be in one mood after the other, each when so many steps are done, and until somebody met it. Moods whose
+    /// turn has not come when all steps are done follow then: programs renew leases and watches whatever workers do.
     pub fn spells(&self, spells: &[Spell], done: &AtomicUsize, over: &AtomicBool) {
         for spell in spells {
             while done.load(Ordering::SeqCst) < spell.after && !over.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(10));
             }
-            if over.load(Ordering::SeqCst) {
-                return;
+            let met = self.struck.counted().get(spell.mood.name()).is_some_and(|count| *count > 0);
+            if met && over.load(Ordering::SeqCst) {
+                continue;
             }
             let under_way = self.proxy.begin(spell.mood);
             sleep(spell.lasts);
             let began = now();
-            while self.proxy.struck(under_way) == 0 && now().saturating_sub(began) < NOTICED {
+            while self.proxy.struck(under_way) == 0 && now().saturating_sub(began) < PATIENCE {
                 sleep(Duration::from_millis(10));
             }
             self.struck.count_all(spell.mood.name(), self.proxy.struck(under_way));

@@ -82,10 +82,10 @@ pub fn spells(steps: usize, dice: &mut Dice) -> Vec<Spell> {
 
 /// So many things that go wrong with somebody, in the course of so many steps.
 pub fn faults(kinds: &[Kind], count: usize, longest: u64, steps: usize, dice: &mut Dice) -> Vec<Fault> {
-    // One is of the first kind whatever the dice say: nothing is spared.
+    // One is of the first kind, and in the first half, whatever the dice say: nothing is spared, and all of it while others work.
     let mut faults: Vec<Fault> = (0..count)
         .map(|number| Fault {
-            after: steps / 50 + dice.below(steps * 9 / 10),
+            after: steps / 50 + dice.below(if number == 0 { steps / 2 } else { steps * 9 / 10 }),
             kind: if number == 0 { kinds[0] } else { kinds[dice.below(kinds.len())] },
             lasts: dice.up_to(longest),
         })

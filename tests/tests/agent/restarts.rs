@@ -160,7 +160,7 @@ fn a_call_that_is_under_way_at_the_end_is_told_to_try_again_and_the_end_is_not_p
     let pod = machine.pod("web");
     // There is no controller: nobody will ever answer.
     let waits = machine.plugin("ADD", &pod);
-    machine.until("the ADD to wait", || machine.log().contains("asking for a block").then_some(()));
+    machine.until("the ADD to wait", || machine.log().contains("requesting a block").then_some(()));
     machine.stop();
     assert_eq!(waits.join().refused(), 11);
     // The next one finds nothing half done.

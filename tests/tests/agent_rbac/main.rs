@@ -1,8 +1,11 @@
 //! The rights of a node's agent on the real kube-apiserver, with `deploy/` as it is applied: all that it needs for its own
 //! node, by the token that it has there, and nothing for any other. Needs etcd and kube-apiserver.
 
+mod aliases;
 mod attacks;
 mod bed;
+mod clients;
+mod enactments;
 mod everything;
 mod viewers;
 

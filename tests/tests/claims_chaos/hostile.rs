@@ -119,11 +119,10 @@ fn steal(place: &ChaosBed<'_>, victim: &Living, name: &str) -> bool {
         "metadata": {"name": name, "annotations": found.annotations()}, "spec": found.spec,
     });
     let object: IPAMClaim = serde_json::from_value(object).unwrap();
-    let Some(made) =
-        ask(place.cluster, &[409], async || forged.create(&PostParams::default(), &object).await)
-    else {
-        return false;
-    };
+    let made = ask(place.cluster, &[409], async || forged.create(&PostParams::default(), &object).await);
+    // It is there already if the answer to an earlier attempt was lost.
+    let made = made.or_else(|| ask(place.cluster, &[404], async || forged.get(name).await));
+    let Some(made) = made else { return false };
     let own = made.uid().unwrap();
     let status = json!({"status": found.status}).to_string().replace(uid.as_str(), &own);
     let status: Value = serde_json::from_str(&status).unwrap();

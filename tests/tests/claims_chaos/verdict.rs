@@ -252,12 +252,12 @@ fn of_claim_users(
         left.remove(&it.container);
         let Some((addresses, claim, reached)) = claim_uses.get(&it.container) else {
             if !place.is_forgotten(it) {
-                found.push(format!("no guest for {it:?}"));
+                found.push(format!("no claim user for {it:?}"));
             }
             continue;
         };
         if (addresses, claim) != (&it.addresses, uid) {
-            found.push(format!("guest has {addresses:?} of {claim} for {it:?}"));
+            found.push(format!("the claim user has {addresses:?} of {claim} for {it:?}"));
         }
         if let Some((_, facts)) = objects.claims.get(uid)
             && facts.slots.is_active(&it.uid) != *reached
@@ -265,7 +265,8 @@ fn of_claim_users(
             found.push(format!("reached is {reached} for {it:?}, and the claim has {:?}", facts.slots));
         }
     }
-    found.extend(left.into_iter().map(|it| format!("a guest without a pod: {it}: {:?}", claim_uses[it])));
+    found
+        .extend(left.into_iter().map(|it| format!("a claim user without a pod: {it}: {:?}", claim_uses[it])));
 }
 
 /// Exactly those routes are there that lead to pods at which packets are to arrive.

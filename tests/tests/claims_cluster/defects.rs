@@ -32,7 +32,7 @@ async fn define(place: &ScenarioNamespace<'_>, name: &str, config: &str) -> Resu
 }
 
 /// Defect (a): a definition that cannot be read is taken for one that does not opt in.
-pub async fn defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim(
+pub async fn a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim(
     place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     define(place, "own", &network("own-unreadable", 1, &json!("yes")).to_string()).await?;
@@ -54,7 +54,7 @@ pub async fn defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_star
 }
 
 /// The same, of one that comes later than the machine.
-pub async fn defect_a_a_definition_that_comes_late_never_lets_a_machine_start_without_its_claim(
+pub async fn a_definition_that_comes_late_never_lets_a_machine_start_without_its_claim(
     place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let nics = [Nic::on("red", "own")];
@@ -72,9 +72,7 @@ pub async fn defect_a_a_definition_that_comes_late_never_lets_a_machine_start_wi
 }
 
 /// Defect (b): two interfaces on one definition get the same claim.
-pub async fn defect_b_two_interfaces_on_one_network_are_two_claims(
-    place: &ScenarioNamespace<'_>,
-) -> Result<()> {
+pub async fn two_interfaces_on_one_network_are_two_claims(place: &ScenarioNamespace<'_>) -> Result<()> {
     let [shared, sliced] = place.family.networks().map(|name| format!("{NETS}/{name}"));
     let nics = [Nic::on("red", &shared), Nic::on("green", &shared), Nic::on("blue", &sliced)];
     place.create_machine("web", &nics).await?;
@@ -89,7 +87,7 @@ pub async fn defect_b_two_interfaces_on_one_network_are_two_claims(
 
 /// Defect (c): an interface that is unplugged keeps its address until the machine is deleted. Here the claim goes at once and
 /// the address with the pod that had it: its annotations alone do not prove that it uses the address no more.
-pub async fn defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one(
+pub async fn hot_unplug_deletes_the_claim_and_hot_plug_makes_one(
     place: &ScenarioNamespace<'_>,
 ) -> Result<()> {
     let [shared, sliced] = place.family.networks().map(|name| format!("{NETS}/{name}"));
@@ -140,9 +138,7 @@ pub async fn defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one(
 }
 
 /// Defect (d): a pod that is there before its claim gets an address of its own, or none ever.
-pub async fn defect_d_a_pod_that_comes_before_its_claim_waits_for_it(
-    place: &ScenarioNamespace<'_>,
-) -> Result<()> {
+pub async fn a_pod_that_comes_before_its_claim_waits_for_it(place: &ScenarioNamespace<'_>) -> Result<()> {
     let [shared, sliced] = place.family.networks();
     let networks = json!([
         {"name": shared, "namespace": NETS, "ipam-claim-reference": "late-shared"},

@@ -68,11 +68,11 @@ fn scenarios() -> Vec<Scenario> {
         machines::a_stopped_machine_deleted_in_the_background_frees_its_addresses: Both;
         machines::a_stopped_machine_deleted_in_the_foreground_frees_its_addresses: Four;
         machines::a_foreground_deletion_keeps_the_claims_until_an_instance_with_another_finalizer_is_gone: Both;
-        defects::defect_a_a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim: Four;
-        defects::defect_a_a_definition_that_comes_late_never_lets_a_machine_start_without_its_claim: Four;
-        defects::defect_b_two_interfaces_on_one_network_are_two_claims: Both;
-        defects::defect_c_hot_unplug_deletes_the_claim_and_hot_plug_makes_one: Four;
-        defects::defect_d_a_pod_that_comes_before_its_claim_waits_for_it: Six;
+        defects::a_definition_that_cannot_be_read_never_lets_a_machine_start_without_its_claim: Four;
+        defects::a_definition_that_comes_late_never_lets_a_machine_start_without_its_claim: Four;
+        defects::two_interfaces_on_one_network_are_two_claims: Both;
+        defects::hot_unplug_deletes_the_claim_and_hot_plug_makes_one: Four;
+        defects::a_pod_that_comes_before_its_claim_waits_for_it: Six;
         people::a_claim_that_nobody_owns_stays_and_serves_one_pod_after_the_other_on_any_node: Both;
         people::a_pod_that_has_completed_keeps_nothing_and_the_next_one_gets_the_claims: Four;
         people::a_claim_deleted_while_a_pod_uses_it_keeps_the_addresses_until_the_pod_is_gone: Six;

@@ -10,7 +10,8 @@ use tenure_testbed::hosts::{Capture, Direction, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker, Question, answered};
 use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::stage::{NETWORK, Stage, figures, now, routes_to, say};
+use crate::stage::{NETWORK, Stage, routes_to};
+use tenure_tests::moves::{figures, now, say};
 
 const MOVES: usize = 100;
 /// How often somebody asks.

@@ -1,4 +1,4 @@
-//! What happens to a host's routes, and when: `ip monitor` writes it down.
+//! What happens to the routes of a host, in order: `ip monitor` writes it down.
 
 use std::net::IpAddr;
 use std::process::Stdio;
@@ -14,8 +14,6 @@ pub struct RouteLog {
 /// A route that came or went.
 #[derive(Debug)]
 pub struct Change {
-    /// The machine's clock, as text that sorts like time; the same clock for all hosts.
-    pub at: String,
     pub gone: bool,
     pub table: u32,
 }
@@ -24,7 +22,7 @@ impl RouteLog {
     pub fn start(host: &Host) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
         let output = file.reopen().unwrap();
-        let command = host.command("ip").args(["-tshort", "monitor", "route"]);
+        let command = host.command("ip").args(["monitor", "route"]);
         let child = command.stdin(Stdio::null()).stdout(output).spawn().unwrap();
         Self { file, child }
     }
@@ -34,14 +32,13 @@ impl RouteLog {
         let text = std::fs::read_to_string(self.file.path()).unwrap();
         let address = address.to_string();
         let read = |line: &str| {
-            let (at, rest) = line.strip_prefix('[')?.split_once("] ")?;
-            let words: Vec<&str> = rest.split_whitespace().collect();
+            let words: Vec<&str> = line.split_whitespace().collect();
             let table = words
                 .iter()
                 .position(|word| *word == "table")
                 .and_then(|at| words.get(at + 1)?.parse().ok())?;
-            let gone = words[0] == "Deleted";
-            words.contains(&address.as_str()).then(|| Change { at: at.to_owned(), gone, table })
+            let gone = words.first() == Some(&"Deleted");
+            words.contains(&address.as_str()).then_some(Change { gone, table })
         };
         text.lines().filter_map(read).collect()
     }

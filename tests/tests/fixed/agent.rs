@@ -5,21 +5,85 @@
 //! ```
 //!
 //! One container at a time has it. The node's journal knows who, so the dialect remembers nothing itself.
+//!
+//! [`FixedPart`] brings the dialect into an agent, with a source of blocks that has none and a metric.
 
+use std::io;
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tenure_agent::node::view::Who;
-use tenure_agent::node::{Attach, ClaimUse, Node, Wish};
+use tenure_agent::node::{Action, Attach, ClaimUse, Event, Node, Wish};
+use tenure_agent::part::{Core, Inspect, Part, Started};
 use tenure_agent::serve::{Answered, Call, Deleted, Dialect};
+use tenure_agent::sources::BlockSource;
 use tenure_agent::{HoldKey, Pod};
 use tenure_cni::{Address as ResultAddress, CniResult, Code, Failure, NetworkConfig};
 use tenure_ipam::Address;
+use tokio::sync::Notify;
 
 /// The dialect's name, as `ipam.type` has it.
 pub const TYPE: &str = "tenure-fixed";
 
+/// What the node waits for at a start.
+pub const SOURCE: &str = "its fixed blocks";
+
+/// The part.
+#[derive(Debug)]
+pub struct FixedPart {
+    /// Says that the blocks of its source are read.
+    pub read: Arc<Notify>,
+}
+
+impl Part for FixedPart {
+    fn start(&self, core: &Core) -> io::Result<Started> {
+        let (node, read, stop) = (core.node.clone(), Arc::clone(&self.read), core.stop.clone());
+        let reading = async move {
+            read.notified().await;
+            node.tell(Event::SourceRead { source: SOURCE });
+        };
+        tokio::spawn(async move { stop.run_until_cancelled(reading).await });
+        let adds = Counter::default();
+        Ok(Started {
+            dialects: vec![Arc::new(Fixed { adds: adds.clone() })],
+            source: Some(Arc::new(NoBlocks)),
+            inspect: Some(Arc::new(Adds(adds))),
+            ..Started::default()
+        })
+    }
+}
+
+/// A source of blocks that has none: its pool is full from the start.
+struct NoBlocks;
+
+impl BlockSource for NoBlocks {
+    fn has(&self, pool: &str) -> bool {
+        pool == TYPE
+    }
+
+    fn carry_out(&self, _: Action) {}
+
+    fn read_at_start(&self) -> Option<&'static str> {
+        Some(SOURCE)
+    }
+}
+
+/// Shows how many ADDs were answered.
+struct Adds(Counter);
+
+impl Inspect for Adds {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("fixed_adds", "Containers that got the address", self.0.clone());
+    }
+}
+
 /// The dialect.
 #[derive(Debug)]
-pub struct Fixed;
+pub struct Fixed {
+    adds: Counter,
+}
 
 impl Fixed {
     async fn hold(&self, call: &Call<'_>) -> Result<CniResult, Failure> {
@@ -31,6 +95,7 @@ impl Fixed {
             return Err(in_use(address, &other.key));
         }
         call.hold(attach(call, key, (address, prefix))).await?;
+        self.adds.inc();
         let ip = ResultAddress { address: format!("{address}/{prefix}"), gateway: None, interface: None };
         Ok(CniResult { ips: vec![ip], ..CniResult::default() })
     }

@@ -1,7 +1,13 @@
 //! A dialect that is added from outside: `agent.rs` is all of it, and no file of the agent knows it. Needs root.
 
-use crate::bed::{self, ADDRESS, Bed, alive, network};
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tenure_testbed::wait::eventually;
+use tokio::sync::Notify;
+
+use crate::agent::SOURCE;
+use crate::bed::{self, ADDRESS, Bed, alive, network};
 
 /// Whether a network's address is free, by giving it to a container and taking it back.
 async fn is_free(agent: &bed::Running, network: &Value) -> bool {
@@ -20,6 +26,9 @@ async fn one_container_at_a_time_has_the_address_that_the_configuration_names() 
     assert_eq!(added["ips"], json!([{"address": ADDRESS}]), "{added}");
     assert_eq!(agent.call("ADD", "one", &lab).await.unwrap(), added, "an ADD can be repeated");
 
+    let metrics = agent.metrics().await;
+    assert!(metrics.contains("fixed_adds_total 2"), "a part brings its own metrics: {metrics}");
+
     let refused = agent.call("ADD", "two", &lab).await.unwrap_err();
     assert_eq!(refused["code"], 11, "{refused}");
     assert_eq!(refused["msg"], "192.0.2.7 is in use: lab/one/eth0 has it");
@@ -34,6 +43,24 @@ async fn one_container_at_a_time_has_the_address_that_the_configuration_names() 
     agent.call("DEL", "one", &lab).await.unwrap();
     agent.call("DEL", "one", &lab).await.unwrap();
     agent.call("ADD", "two", &lab).await.unwrap();
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_answered_before_the_parts_blocks_are_read() {
+    let (bed, read) = (Bed::new().await, Arc::new(Notify::new()));
+    let agent = bed.begin(Arc::clone(&read)).await;
+    let waits = format!("tenured has just started and has not yet read {SOURCE}\n");
+    eventually("the source to be all that is missing", async || {
+        let (ready, text) = agent.ready().await;
+        assert!(!ready, "{text}");
+        Ok(text.contains(&waits).then_some(()))
+    })
+    .await
+    .unwrap();
+    read.notify_one();
+    agent.serving().await;
+    agent.call("ADD", "one", &network(ADDRESS)).await.unwrap();
     agent.stop().await;
 }
 

@@ -15,9 +15,10 @@ use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Options as ServerOptions};
 use tenure_testbed::hosts::NetworkNamespace;
 use tenure_testbed::wait::PATIENCE;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Fixed, TYPE};
+use crate::agent::{FixedPart, TYPE};
 
 /// The address of the network.
 pub const ADDRESS: &str = "192.0.2.7/32";
@@ -49,12 +50,21 @@ impl Bed {
 
     /// Starts an agent that knows the dialect, and waits until it answers.
     pub async fn start(&self) -> Running {
+        let read = Arc::new(Notify::new());
+        read.notify_one();
+        let running = self.begin(read).await;
+        running.serving().await;
+        running
+    }
+
+    /// Starts an agent that knows the dialect. It answers after `read`.
+    pub async fn begin(&self, read: Arc<Notify>) -> Running {
         let (paths, stop) =
             (Paths::in_directory(self.directory.path().join("run")), CancellationToken::new());
         let options = AgentOptions {
             paths: paths.clone(),
             namespace: Some(self.host.path()),
-            dialects: vec![Arc::new(Fixed)],
+            parts: vec![Arc::new(FixedPart { read })],
             ..AgentOptions::new("node-1")
         };
         let started = async {
@@ -68,12 +78,26 @@ impl Bed {
             }
         };
         let agent = tokio::time::timeout(PATIENCE, started).await.unwrap();
-        assert!(tokio::time::timeout(PATIENCE, agent.progress().serving()).await.unwrap());
         Running { agent, stop, paths }
     }
 }
 
 impl Running {
+    /// Waits until it answers.
+    pub async fn serving(&self) {
+        assert!(tokio::time::timeout(PATIENCE, self.agent.progress().serving()).await.unwrap());
+    }
+
+    /// Whether it is ready, with words.
+    pub async fn ready(&self) -> (bool, String) {
+        self.agent.inspector().ready().await
+    }
+
+    /// Its metrics.
+    pub async fn metrics(&self) -> String {
+        self.agent.inspector().metrics().await.unwrap()
+    }
+
     pub async fn stop(self) {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.agent.wait()).await.unwrap().unwrap();

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tenure_controller::{
     Answer, At, Board, Cache, Count, Kind, Note, Observation, Operation, Outcome, Part, Perform, Plan, Rank,
-    Stub, Watch, Watches, World, Write, of, settle,
+    State, Stub, Watch, Watches, World, Write, of, settle,
 };
 use tenure_handles::Timestamp;
 
@@ -37,14 +37,20 @@ pub struct FixedAddressStatus {
 }
 
 /// What the part keeps in the world.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Known(Cache<FixedAddress>);
+
+impl State for Known {
+    fn changes(&self) -> u64 {
+        self.0.changes()
+    }
+}
 
 impl Kind for FixedAddress {
     const NAME: &'static str = "FixedAddress";
 
     fn observe(world: &mut World, event: Event<Self>) {
-        let Some(Known(cache)) = world.state_mut() else { return };
+        let Known(cache) = world.state_mut();
         match event {
             Event::Init => cache.begin(),
             Event::InitApply(object) => cache.list(object),
@@ -55,13 +61,11 @@ impl Kind for FixedAddress {
     }
 
     fn observe_gone(world: &mut World, _: &str, name: &str, uid: &str) {
-        if let Some(Known(cache)) = world.state_mut() {
-            cache.remove(name, uid);
-        }
+        world.state_mut::<Known>().0.remove(name, uid);
     }
 
     fn observe_unreadable(world: &mut World, stub: &Stub, gone: bool) {
-        let Some(Known(cache)) = world.state_mut() else { return };
+        let Known(cache) = world.state_mut();
         if gone { cache.remove(&stub.name, &stub.uid) } else { cache.keep(&stub.name, &stub.uid) }
     }
 }
@@ -102,9 +106,10 @@ struct Planner;
 
 impl Plan for Planner {
     fn plan(&mut self, world: &World, _: &mut Board, _: Timestamp) -> Vec<Write> {
-        let Some(Known(cache)) = world.state().filter(|Known(cache)| cache.is_complete()) else {
+        let Known(cache) = world.state();
+        if !cache.is_complete() {
             return Vec::new();
-        };
+        }
         let mut oldest: BTreeMap<&str, &FixedAddress> = BTreeMap::new();
         let age = |it: &FixedAddress| (it.creation_timestamp(), it.name_any());
         for object in cache.iter() {
@@ -156,7 +161,7 @@ impl Operation for SetStatus {
     }
 
     fn notes(&self, world: &World) -> Vec<Note> {
-        let known = world.state().and_then(|Known(cache)| cache.get(&self.object.name));
+        let known = world.state::<Known>().0.get(&self.object.name);
         let refused = known.filter(|_| !self.status.held);
         let note =
             |it: &FixedAddress| Note::warning(it.object_ref(&()), "AddressTaken", &self.status.message);
@@ -188,7 +193,7 @@ struct Metrics {
 
 impl Count for Metrics {
     fn count(&self, world: &World, leads: bool, _: usize, _: Timestamp) {
-        let all = world.state().filter(|_| leads).into_iter().flat_map(|Known(cache)| cache.iter());
+        let all = world.state::<Known>().0.iter().filter(|_| leads);
         let refused = all.filter(|it| it.status.as_ref().is_some_and(|status| !status.held)).count();
         self.refused.set(i64::try_from(refused).unwrap_or(i64::MAX));
     }

@@ -76,8 +76,14 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<Times> {
     steps.done("pods and pool are deleted, no block is left");
     nothing_is_left_on_the_nodes(cluster).await?;
     cluster.kubectl(&["delete", "-k", DEPLOY, "--wait", "--timeout=300s"]).await?;
-    // The kind of claims may be somebody else's: it stays until people say otherwise, as the guide has it.
-    cluster.kubectl(&["delete", "crd", "ipamclaims.k8s.cni.cncf.io", "--timeout=300s"]).await?;
+    // These kinds may be somebody else's: they stay until people say otherwise, as the guide has it.
+    let of_others = [
+        "ipamclaims.k8s.cni.cncf.io",
+        "nodenetworkconfigurationpolicies.nmstate.io",
+        "nodenetworkconfigurationenactments.nmstate.io",
+    ];
+    let delete = [&["delete", "crd", "--timeout=300s"], &of_others[..]].concat();
+    cluster.kubectl(&delete).await?;
     let left = cluster.kubectl(&["get", "pods,crd", "-A", "-o", "name"]).await?;
     ensure!(left.trim().is_empty(), "left: {left}");
     steps.done("everything is deleted");

@@ -4,6 +4,7 @@
 mod bed;
 mod crowds;
 mod failures;
+mod interfaces;
 mod pods;
 mod reach;
 mod tables;

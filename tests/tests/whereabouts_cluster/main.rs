@@ -128,12 +128,10 @@ impl<'c> Stage<'c> {
 
 /// The pod: nothing releases what it had.
 async fn a_pod_has_ten_networks_and_goes_without_a_del<'c>(stage: &Stage<'c>) -> Result<Attached<'c>> {
-    // The other one that has something, since before.
+    // The other one that has something, from Whereabouts. (A record without a pod would not be kept for long.)
     let mut before = find(stage.cluster, APPS, "ten-1").await?;
-    let sandbox = json!({"spec": {"allocations": {"7": {"id": before.container}}}}).to_string();
-    let of_whereabouts =
-        ["patch", "ippools.whereabouts.cni.cncf.io", POOL, "-n", "kube-system", "--type=merge", "-p"];
-    stage.cluster.kubectl(&[&of_whereabouts[..], &[&sandbox]].concat()).await?;
+    let left = left_by_whereabouts(&before.container);
+    stage.cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": left}).to_string()).await?;
     let mut forgotten = find(stage.cluster, APPS, "forgotten").await?;
     tokio::task::block_in_place(|| forgotten.add())?;
     forgotten.has_what_was_said()?;
@@ -239,9 +237,6 @@ async fn the_plugin_of_whereabouts_stays_until_the_operator_replaces_it(
     for node in cluster.nodes() {
         ensure!(fs::read_to_string(node.path(PLUGIN)?)? == THEIRS, "of {}", node.name());
     }
-    cluster
-        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": left_by_whereabouts()}).to_string())
-        .await?;
     steps.done("applied; the nodes are ready, and Whereabouts' plugin is where it was");
     let patches = patches()?;
     ensure!(!patches.is_empty(), "the guide has no command");
@@ -254,10 +249,10 @@ async fn the_plugin_of_whereabouts_stays_until_the_operator_replaces_it(
     Ok(())
 }
 
-/// What Whereabouts gave to a pod before: the first network's [`KEPT`]. Which sandbox it is for is said when that is there.
-fn left_by_whereabouts() -> [Value; 2] {
+/// What Whereabouts gave to a pod's sandbox: the first network's [`KEPT`].
+fn left_by_whereabouts(sandbox: &str) -> [Value; 2] {
     let (group, podref) = ("whereabouts.cni.cncf.io/v1alpha1", format!("{APPS}/ten-1"));
-    let record = json!({"id": "unknown", "podref": podref, "ifname": "net1"});
+    let record = json!({"id": sandbox, "podref": podref, "ifname": "net1"});
     let pool = json!({
         "apiVersion": group, "kind": "IPPool", "metadata": {"name": POOL, "namespace": "kube-system"},
         "spec": {"range": "10.81.0.0/24", "allocations": {"7": record}},
@@ -368,7 +363,9 @@ async fn delete(cluster: &Cluster, pods: &[Attached<'_>]) -> Result<()> {
     at_once(&mut others, |pod| {
         pod.del()?;
         let left = pod.interfaces()?;
-        ensure!(left.keys().eq(["eth0", "lo"]), "{} has {left:?} after its DELs", pod.name);
+        // Where the kubelet was faster, the namespace's path is gone, and with it what a DEL could find: the kernel removes the rest.
+        let ended = !left.contains_key("eth0");
+        ensure!(ended || left.keys().eq(["eth0", "lo"]), "{} has {left:?} after its DELs", pod.name);
         // Whoever was not answered in time asks again.
         pod.del()
     })?;

@@ -76,6 +76,7 @@ impl Agent {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
         }));
         node.tell(Event::ApiRead);
         Self { node, kernel, reports, end: Some(end) }
@@ -131,7 +132,7 @@ impl Agent {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), said).await.expect(what)
+        tokio::time::timeout(PATIENCE, said).await.expect(what)
     }
 }
 

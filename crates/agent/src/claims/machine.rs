@@ -5,6 +5,8 @@
 //! at most once per ADD, and only while there is no claim. All additional networks of a launcher pod belong
 //! to its machine.
 
+use std::time::Duration;
+
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
@@ -15,6 +17,9 @@ use tracing::debug;
 
 use super::Claims;
 use super::claim_use::Interface;
+
+/// How long the instance may take to be read.
+const READ: Duration = Duration::from_secs(1);
 
 impl Claims {
     /// Whether an interface's claim will never exist, because its machine does not use the interface. If the
@@ -33,7 +38,8 @@ impl Claims {
         let kind = ApiResource::from_gvk_with_plural(&kind, "virtualmachineinstances");
         let instances: Api<DynamicObject> =
             Api::namespaced_with(self.shared.connection.client(), &interface.pod.namespace, &kind);
-        match instances.get(vmi).await {
+        let act = || format!("reading VirtualMachineInstance {}/{vmi}", interface.pod.namespace);
+        match self.shared.connection.once(READ, act, instances.get(vmi)).await {
             Ok(instance) => !is_on_pods_network(&instance.data),
             Err(error) => {
                 debug!(%error, instance = %vmi, "cannot read whether the machine is on the pods' own network");

@@ -31,7 +31,7 @@ impl Claims {
             Ok(found) => found.filter(|it| it.is(pod) && it.facts.may_refer()).map(|it| it.facts),
             Err(problem) => {
                 let (namespace, name) = (&pod.namespace, &pod.name);
-                warn!(%namespace, pod = %name, network, problem, "nobody knows whether the pod refers to an IPAMClaim");
+                warn!(%namespace, pod = %name, network, problem, "cannot find out whether the pod refers to an IPAMClaim");
                 None
             }
         }

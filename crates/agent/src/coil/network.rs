@@ -24,12 +24,12 @@ pub(super) struct Network {
     subnets: Vec<Subnet>,
     /// The gateways from our part of the configuration.
     configured: Vec<IpAddr>,
-    maker: Maker,
+    plugin: InterfacePlugin,
 }
 
 /// The plugin that creates the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Maker {
+enum InterfacePlugin {
     /// Puts the gateway's address on the host's end of each link. It needs a gateway in the subnet: it
     /// creates the routes through the gateway before the route to it. (The addresses are for a pool that is
     /// gone.)
@@ -55,13 +55,13 @@ impl Network {
         };
         let says =
             |field: &str| request.call.network.json.get(field).and_then(Value::as_bool).unwrap_or_default();
-        let maker = match request.call.network.plugin.as_str() {
-            "ptp" => Maker::Ptp(usual),
-            "bridge" if says("isGateway") || says("isDefaultGateway") => Maker::Gateway,
-            _ => Maker::Other,
+        let plugin = match request.call.network.plugin.as_str() {
+            "ptp" => InterfacePlugin::Ptp(usual),
+            "bridge" if says("isGateway") || says("isDefaultGateway") => InterfacePlugin::Gateway,
+            _ => InterfacePlugin::Other,
         };
         let facts = facts.unwrap_or_default();
-        let network = Self { subnets: facts.subnets.clone(), configured, maker };
+        let network = Self { subnets: facts.subnets.clone(), configured, plugin };
         let wrong: Vec<Address> = network.not_for_pods().filter(|it| facts.assigns(*it)).collect();
         if wrong.is_empty() {
             return Ok(network);
@@ -91,14 +91,14 @@ impl Network {
         let near = |gateway: &&IpAddr| cidr.is_some_and(|cidr| cidr.contains(Address::from(**gateway)));
         let mut configured = self.configured.iter().filter(same);
         let best = configured.clone().find(near).or_else(|| configured.next());
-        match (best, self.maker) {
+        match (best, self.plugin) {
             (Some(gateway), _) => Some(*gateway),
-            (None, Maker::Ptp(usual)) => {
+            (None, InterfacePlugin::Ptp(usual)) => {
                 let usual = if address.family() == Family::V4 { usual.v4 } else { usual.v6 };
                 Some(cidr.and_then(second).map_or(usual, Address::to_ip))
             }
-            (None, Maker::Gateway) => cidr.and_then(second).map(Address::to_ip),
-            (None, Maker::Other) => None,
+            (None, InterfacePlugin::Gateway) => cidr.and_then(second).map(Address::to_ip),
+            (None, InterfacePlugin::Other) => None,
         }
     }
 
@@ -106,7 +106,7 @@ impl Network {
     fn not_for_pods(&self) -> impl Iterator<Item = Address> {
         self.cidrs().flat_map(|cidr| {
             let mut addresses = Vec::new();
-            let on_a_link = !matches!(self.maker, Maker::Ptp(_));
+            let on_a_link = !matches!(self.plugin, InterfacePlugin::Ptp(_));
             // A network of one or two addresses has no first and last to leave out.
             if on_a_link && cidr.host_bits() > 1 {
                 addresses.push(cidr.first());

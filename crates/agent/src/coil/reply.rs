@@ -30,9 +30,15 @@ pub(super) fn of_interface(
         mac: link.pod_mac,
         mtu: Some(link.mtu),
         sandbox: request.call.message.netns.clone(),
+        more: Map::new(),
     };
-    let outside =
-        Interface { name: link.host_name, mac: link.host_mac, mtu: Some(link.mtu), sandbox: String::new() };
+    let outside = Interface {
+        name: link.host_name,
+        mac: link.host_mac,
+        mtu: Some(link.mtu),
+        sandbox: String::new(),
+        more: Map::new(),
+    };
     let mut result = CniResult { interfaces: vec![inside, outside], ..CniResult::default() };
     for address in addresses.iter() {
         let ip = address.to_ip();

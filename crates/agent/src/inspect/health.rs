@@ -19,7 +19,7 @@ impl Inspector {
     /// Whether the agent answers the plugin and can record new holds, with a text for people. An unreachable
     /// API server is shown but does not count: addresses of owned blocks are assigned without it.
     pub async fn ready(&self) -> (bool, String) {
-        let stage = (self.inner.parts.stage)();
+        let stage = (self.inner.agent.stage)();
         let mut text = format!("agent: {}\n", said(stage));
         let seen = self.look(|node| (node.journal().broken, node.status().err())).await;
         let works = match seen {
@@ -36,8 +36,8 @@ impl Inspector {
                 false
             }
         };
-        let now = self.inner.parts.clock.now();
-        let objects = (self.inner.parts.objects)();
+        let now = self.inner.agent.clock.now();
+        let objects = self.health();
         let answered = objects.last_answer.map(|at| format!("answered {} s ago", now.since(at).as_secs()));
         _ = writeln!(text, "API server: {}", answered.as_deref().unwrap_or("never answered"));
         for (watched, health) in &objects.watches {

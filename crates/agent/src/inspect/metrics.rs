@@ -1,7 +1,7 @@
 //! Metrics in the text format that Prometheus reads.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
@@ -12,6 +12,7 @@ use super::{ApiCalls, Calls};
 use crate::node::Node;
 use crate::node::view::{JournalView, PoolView};
 use crate::objects::ApiHealth;
+use crate::part::Inspect;
 
 type Labels = Vec<(&'static str, String)>;
 type Numbers = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -68,7 +69,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(calls: &Calls, api_calls: &ApiCalls) -> Self {
+    pub(super) fn new(calls: &Calls, api_calls: &ApiCalls, parts: &[Arc<dyn Inspect>]) -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
             whole: Mutex::default(),
@@ -136,6 +137,9 @@ impl Metrics {
         for (name, help, family) in families {
             registry.register(name, help, family.clone());
         }
+        for part in parts {
+            part.register(registry);
+        }
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         let info = Family::<Vec<(&'static str, &'static str)>, Gauge>::default();
         info.get_or_create(&version).set(1);
@@ -147,6 +151,7 @@ impl Metrics {
     pub(super) fn text(
         &self,
         seen: Option<&Seen>,
+        parts: &[Arc<dyn Inspect>],
         objects: &ApiHealth,
         serving: bool,
     ) -> Result<String, std::fmt::Error> {
@@ -170,6 +175,9 @@ impl Metrics {
         }
         if let Some(seen) = seen {
             self.set(seen);
+        }
+        for part in parts {
+            part.count();
         }
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
@@ -219,7 +227,7 @@ fn count(number: usize) -> i64 {
 
 /// Metrics are floating-point numbers; large ones lose their last digits.
 #[expect(clippy::cast_precision_loss, reason = "that is what metrics are")]
-fn float(number: usize) -> f64 {
+pub(crate) fn float(number: usize) -> f64 {
     number as f64
 }
 

@@ -49,10 +49,15 @@ fn block(index: u8) -> SeenBlock {
         reserved: false,
         deleting: false,
         releasing: false,
+        pod: None,
     }
 }
 
 fn rig() -> Rig {
+    rig_of(Vec::new())
+}
+
+fn rig_of(parts: Vec<Arc<dyn Inspect>>) -> Rig {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     let channel = NodeChannel::new();
     let node = channel.handle();
@@ -64,7 +69,7 @@ fn rig() -> Rig {
     let objects = Arc::new(Mutex::new(ApiHealth::default()));
     let (said, heard) = (Arc::clone(&stage), Arc::clone(&objects));
     let calls = Calls::default();
-    let inspector = Inspector::new(Parts {
+    let inspector = Inspector::new(Inspected {
         node: node.clone(),
         name: "node1".into(),
         clock: clock.clone(),
@@ -72,6 +77,7 @@ fn rig() -> Rig {
         api_calls: ApiCalls::default(),
         objects: Box::new(move || heard.lock().unwrap().clone()),
         stage: Box::new(move || *said.lock().unwrap()),
+        parts,
         kernel: None,
     });
     Rig { node, inspector, calls, clock, stage, objects, end, driven }
@@ -300,4 +306,41 @@ async fn pods_and_addresses_are_told_to_nobody_whom_the_api_server_does_not_know
             assert_eq!(ask(pages, path, None).await.0, 200, "{path}");
         }
     }
+}
+
+/// A part with a watch, a metric and something to show.
+#[derive(Default)]
+struct Counting(prometheus_client::metrics::counter::Counter);
+
+impl Inspect for Counting {
+    fn health(&self) -> Option<ApiHealth> {
+        let failing = WatchHealth { failing: Some("forbidden".into()), ..WatchHealth::default() };
+        Some(ApiHealth { watches: BTreeMap::from([("Examples", failing)]), ..ApiHealth::default() })
+    }
+
+    fn register(&self, registry: &mut prometheus_client::registry::Registry) {
+        registry.register("example_reads", "Reads", self.0.clone());
+    }
+
+    fn count(&self) {
+        self.0.inc();
+    }
+
+    fn show(&self, node: &mut tenure_view::Node) {
+        node.egress = Some(tenure_view::Egress { clients: 3, ..tenure_view::Egress::default() });
+    }
+}
+
+#[tokio::test]
+async fn a_part_brings_its_own_health_metrics_and_view() {
+    let rig = rig_of(vec![Arc::new(Counting::default())]);
+    rig.serve();
+    let (ready, text) = rig.inspector.ready().await;
+    assert!(ready && text.contains("watch of Examples: forbidden"), "{text}");
+    rig.inspector.metrics().await.unwrap();
+    let text = rig.inspector.metrics().await.unwrap();
+    assert!(text.contains("example_reads_total 2"), "{text}");
+    let view = rig.inspector.view().await.unwrap();
+    assert_eq!(view.egress.unwrap().clients, 3);
+    assert!(view.api.watches.iter().any(|it| it.kind == "Examples"), "{:?}", view.api);
 }

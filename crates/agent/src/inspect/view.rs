@@ -47,7 +47,7 @@ impl Inspector {
             Some(reader) => Some(reader.look().await),
             None => None,
         };
-        let looked = self.inner.parts.clock.now();
+        let looked = self.inner.agent.clock.now();
         let seen = self.look(Seen::of).await?;
         let (kernel, inventory) = match inventory {
             None => (None, None),
@@ -61,22 +61,28 @@ impl Inspector {
             }
         };
         let broken = "it cannot be written, and nothing new is assigned until it can";
-        Ok(tenure_view::Node {
-            node: self.inner.parts.name.clone(),
+        let mut view = tenure_view::Node {
+            node: self.inner.agent.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             time: looked.to_jiff(),
             started: Some(self.inner.started.to_jiff()),
             ready: seen.ready,
             problem: seen.problem,
-            api: api((self.inner.parts.objects)()),
+            api: api(self.health()),
             journal: tenure_view::Journal { problem: seen.journal_broken.then(|| broken.to_owned()) },
             pools: seen.pools.into_iter().map(pool).collect(),
             blocks: seen.blocks.into_iter().map(block).collect(),
             holds: holds(seen.holds, inventory.as_ref()),
             cooling: seen.cooling.into_iter().map(cooling).collect(),
             waiting: seen.waiting.into_iter().map(waiting).collect(),
+            egress: None,
+            node_addresses: Vec::new(),
             kernel,
-        })
+        };
+        for part in &self.inner.agent.parts {
+            part.show(&mut view);
+        }
+        Ok(view)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::key::HolderId;
 pub struct Image {
     blocks: BTreeMap<String, ImageBlock>,
     /// Where each holder's hold is.
-    places: BTreeMap<HolderId, (String, Place)>,
+    places: BTreeMap<HolderId, (String, AddressPair)>,
     /// Interfaces with addresses of claims.
     claim_uses: BTreeMap<HolderId, ClaimUseRecord>,
     /// The time of the latest record.
@@ -36,7 +36,7 @@ pub struct ImageBlock {
     pub fenced: bool,
     /// Whether its addresses may be in use although no record says so.
     pub doubted: bool,
-    entries: BTreeMap<Place, ImageEntry>,
+    entries: BTreeMap<AddressPair, ImageEntry>,
 }
 
 /// An address that is or was held.
@@ -58,9 +58,9 @@ pub struct Freed {
 }
 
 /// Addresses in a form that can be ordered.
-type Place = (Option<Ipv4Addr>, Option<Ipv6Addr>);
+type AddressPair = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-fn place(addresses: &Addresses) -> Place {
+fn place(addresses: &Addresses) -> AddressPair {
     (addresses.ipv4, addresses.ipv6)
 }
 
@@ -198,7 +198,7 @@ impl Image {
     }
 
     /// Frees the place of a hold that moved to another.
-    fn vacate(&mut self, block: &str, place: Place) {
+    fn vacate(&mut self, block: &str, place: AddressPair) {
         let Some(old) = self.blocks.get_mut(block) else { return };
         old.entries.remove(&place);
         // Nothing is known of it and nothing is in it, so there is nothing to write.

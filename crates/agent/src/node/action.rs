@@ -103,6 +103,8 @@ pub enum Action {
     /// Delete a block's object if it still has this UID and still names this node. The result comes as
     /// [`Event::BlockGone`](super::Event::BlockGone) or [`Event::BlockSeen`](super::Event::BlockSeen).
     ReturnBlock {
+        /// Its pool.
+        pool: String,
         /// Its name.
         name: String,
         /// Its UID.
@@ -112,6 +114,8 @@ pub enum Action {
     /// result comes as [`Event::BlockSeen`](super::Event::BlockSeen) or
     /// [`Event::BlockGone`](super::Event::BlockGone).
     KeepBlock {
+        /// Its pool.
+        pool: String,
         /// Its name.
         name: String,
         /// Its UID.
@@ -121,6 +125,21 @@ pub enum Action {
     Export(BTreeSet<Cidr>),
     /// Publish a report.
     Report(Report),
+}
+
+impl Action {
+    /// The pool that it concerns, if it is one.
+    pub fn pool(&self) -> Option<&str> {
+        match self {
+            Self::AskForBlock { pool, .. }
+            | Self::ReturnBlock { pool, .. }
+            | Self::KeepBlock { pool, .. }
+            | Self::Report(
+                Report::Fenced { pool, .. } | Report::PoolRefused { pool, .. } | Report::PoolHealed { pool },
+            ) => Some(pool),
+            _ => None,
+        }
+    }
 }
 
 /// An interface to create or to check.
@@ -211,6 +230,8 @@ pub enum Report {
     },
     /// Nothing is assigned from a block any more; its holds stay until they are released.
     Fenced {
+        /// The block's pool.
+        pool: String,
         /// The block's name.
         block: String,
         /// Its UID.

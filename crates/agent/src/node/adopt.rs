@@ -56,6 +56,7 @@ impl Node {
         block.reserved = seen.reserved;
         block.deleting = seen.deleting;
         block.see_mark(seen.releasing);
+        block.pod.clone_from(&seen.pod);
         let changed = block.facts != facts_of(again);
         let pool = block.facts.pool.clone();
         self.touch(&pool);
@@ -104,8 +105,15 @@ impl Node {
             return self.report(Report::Invalid { block: seen.name, subnet: seen.subnet });
         };
         self.record(Record::Owned(facts));
-        let block =
-            Owned { reserved: seen.reserved, deleting: seen.deleting, releasing: seen.releasing, ..block };
+        // One that is kept for a pod came because of that pod, and not because somebody asked for a block.
+        let kept_for_pod = seen.pod.is_some();
+        let block = Owned {
+            reserved: seen.reserved,
+            deleting: seen.deleting,
+            releasing: seen.releasing,
+            pod: seen.pod,
+            ..block
+        };
         self.blocks.insert(uid.clone(), block);
         self.clear(&uid);
         if !known {
@@ -114,7 +122,7 @@ impl Node {
         let asked_for = self.asks.values().any(|ask| ask.pool == seen.pool);
         self.granted_is_here(&seen.name);
         let useless = |block: &Owned| !block.is_usable() || block.engine.counts().free == 0;
-        if asked_for && self.blocks.get(&uid).is_some_and(useless) {
+        if asked_for && !kept_for_pod && self.blocks.get(&uid).is_some_and(useless) {
             // Otherwise the node would request the next block at once, and the next.
             self.useless(&seen.pool, &seen.name);
         }

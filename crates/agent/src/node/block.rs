@@ -22,6 +22,8 @@ pub(super) struct Owned {
     pub(super) deleting: bool,
     /// Its object has a release mark: nothing is assigned from it until the mark is gone.
     pub(super) releasing: bool,
+    /// The UID of the only pod that gets an address of it.
+    pub(super) pod: Option<String>,
     /// When the node last asked for the mark's removal.
     pub(super) objected: Option<Timestamp>,
     /// Set for good once nothing is assigned from it any more.
@@ -66,6 +68,7 @@ impl Owned {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
             objected: None,
             fence: None,
             fence_position: 0,
@@ -119,6 +122,11 @@ impl Owned {
     /// Whether it is a slice of a range, which is neither requested nor returned.
     pub(super) fn is_slice(&self) -> bool {
         !self.facts.realm.is_empty()
+    }
+
+    /// Whether it is not this node's to return.
+    pub(super) fn is_kept_back(&self) -> bool {
+        self.reserved || self.pod.is_some() || self.is_slice()
     }
 
     /// Whether nothing is held and nothing cools.

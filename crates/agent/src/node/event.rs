@@ -18,9 +18,12 @@ pub enum Event {
     Kernel(Vec<Found>),
     /// At a start: all pools and blocks of the API were reported.
     ApiRead,
-    /// At a start: this node's slices, if any, were reported. The node waits for this if
-    /// [`Settings::slices`](super::Settings::slices).
-    SlicesRead,
+    /// At a start: another source of blocks has reported what it has. The node waits for this if
+    /// [`Settings::sources`](super::Settings::sources) has the source.
+    SourceRead {
+        /// What was read, as the settings name it.
+        source: &'static str,
+    },
 
     /// A pool appeared or changed.
     PoolChanged {
@@ -28,6 +31,13 @@ pub enum Event {
         name: String,
         /// Its facts.
         facts: PoolFacts,
+    },
+    /// Which pods will ask for an address of a pool soon, by UID; all of them each time.
+    PodsExpected {
+        /// The pool's name.
+        pool: String,
+        /// The UIDs.
+        pods: BTreeSet<String>,
     },
     /// A pool is gone.
     PoolGone {
@@ -243,6 +253,8 @@ pub struct Wish {
     pub preferred: Option<Address>,
     /// The lowest free one; otherwise the next after the last assigned one.
     pub lowest: bool,
+    /// Only from a block that is kept for its pod ([`SeenBlock::pod`]). No block is requested for it.
+    pub kept_for_pod: bool,
 }
 
 /// The interface to create, apart from its addresses.
@@ -293,6 +305,7 @@ pub struct Look {
 
 /// The facts about a pool that a node needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct PoolFacts {
     /// Its subnets.
     pub subnets: Vec<Subnet>,
@@ -309,6 +322,11 @@ pub struct PoolFacts {
     /// Whether its blocks are slices of ranges: [`Event::SliceSeen`] reports them, and they are not
     /// requested, returned or exported. Calls that cannot be served at once are refused.
     pub sliced: bool,
+    /// How many free addresses to keep ready, also before the first pod; otherwise a part of a block. All that is missing is requested
+    /// at once.
+    pub warm: Option<u32>,
+    /// Whether packets for its blocks arrive here without an export.
+    pub unexported: bool,
 }
 
 impl PoolFacts {
@@ -348,6 +366,8 @@ pub struct SeenBlock {
     pub deleting: bool,
     /// Whether it has a release mark, because this node seems to be gone.
     pub releasing: bool,
+    /// The UID of the only pod that gets an address of it; `None` if any pod does.
+    pub pod: Option<String>,
 }
 
 /// A slice of a range, as a block.

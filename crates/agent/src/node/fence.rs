@@ -71,7 +71,9 @@ impl Node {
         self.touch(&pool);
         if fence != Fence::Returned {
             let holds = self.holds_in(uid);
-            self.report(Report::Fenced { block: name.clone(), uid: uid.to_owned(), realm, fence, holds });
+            let block = name.clone();
+            let pool = pool.clone();
+            self.report(Report::Fenced { pool, block, uid: uid.to_owned(), realm, fence, holds });
         }
         self.undo_in(uid, &name);
         self.unshadow(uid);

@@ -8,6 +8,7 @@ use tenure_handles::Timestamp;
 
 use super::block::Owned;
 use super::{Action, Node};
+use crate::journal::BlockFacts;
 
 impl Owned {
     /// Updates the mark from the object. The node asks for the removal of a new mark at once.
@@ -31,8 +32,8 @@ impl Node {
         for block in self.blocks.values_mut().filter(|block| block.facts.pool == pool) {
             if block.is_being_kept() && block.objects_at(patience).is_none_or(|again| again <= now) {
                 block.objected = Some(now);
-                let (name, uid) = (block.facts.name.clone(), block.facts.uid.clone());
-                self.actions.push(Action::KeepBlock { name, uid });
+                let BlockFacts { pool, name, uid, .. } = block.facts.clone();
+                self.actions.push(Action::KeepBlock { pool, name, uid });
             }
         }
     }

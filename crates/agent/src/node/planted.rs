@@ -30,6 +30,8 @@ pub(crate) enum Planted {
     RemovedAtFirstSight,
     /// Packets still arrive at a pod that is gone.
     GonePodReached,
+    /// A block that is kept for a pod serves any.
+    KeptForAnyone,
     /// An unexpected input ends the program.
     PanicsAtSurprise,
 }
@@ -37,7 +39,7 @@ pub(crate) enum Planted {
 impl Planted {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::SameNameSamePod,
         Self::GoneBlockServes,
         Self::KernelUnread,
@@ -50,6 +52,7 @@ impl Planted {
         Self::OneObservation,
         Self::RemovedAtFirstSight,
         Self::GonePodReached,
+        Self::KeptForAnyone,
         Self::PanicsAtSurprise,
     ];
 }

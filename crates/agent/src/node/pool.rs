@@ -1,6 +1,6 @@
 //! A pool as this node uses it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tenure_handles::Timestamp;
@@ -20,6 +20,10 @@ pub(super) struct Pool {
     pub(super) trouble: Option<Trouble>,
     /// The number of refusals in a row.
     pub(super) refusals: u32,
+    /// The UIDs of pods that will ask for an address soon.
+    pub(super) expected: BTreeSet<String>,
+    /// Whether its blocks are not exported, also after it is gone.
+    pub(super) unexported: bool,
 }
 
 /// A refusal.
@@ -41,6 +45,11 @@ impl Pool {
     /// Whether its blocks are slices.
     pub(super) fn is_sliced(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.sliced)
+    }
+
+    /// How many free addresses it wants ready, if it says so.
+    pub(super) fn warm(&self) -> Option<u32> {
+        self.facts.as_ref().and_then(|facts| facts.warm)
     }
 
     /// How many addresses a block has.
@@ -73,6 +82,7 @@ impl Node {
         let pool = self.pools.entry(name.to_owned()).or_default();
         if pool.facts != facts {
             let exhausted = facts.as_ref().is_some_and(|facts| facts.exhausted);
+            pool.unexported = facts.as_ref().map_or(pool.unexported, |facts| facts.unexported);
             pool.facts = facts;
             if !exhausted {
                 // The change may have removed the reason for refusals; the next waiting call finds out.
@@ -91,6 +101,23 @@ impl Node {
             self.reserve(&uid);
         }
         self.touch(name);
+    }
+
+    /// Other pods are expected to ask for an address of a pool.
+    pub(super) fn pods_expected(&mut self, name: &str, pods: BTreeSet<String>) {
+        self.pools.entry(name.to_owned()).or_default().expected = pods;
+        if self.start.is_none() {
+            self.touch(name);
+        }
+    }
+
+    /// How many pods that have not asked for an address of the pool are expected to.
+    pub(super) fn expected(&self, name: &str) -> usize {
+        let Some(pool) = self.pools.get(name).filter(|pool| !pool.expected.is_empty()) else { return 0 };
+        let of_pool = self.attachments.values().filter(|it| it.pool == name);
+        let asked: BTreeSet<&String> =
+            of_pool.map(|it| &it.pod.uid).filter(|uid| pool.expected.contains(*uid)).collect();
+        pool.expected.len() - asked.len()
     }
 
     /// The facts about a pool.

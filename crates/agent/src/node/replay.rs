@@ -5,7 +5,7 @@
 //! wired just before a crash, and what is really in use when a journal was lost. Where they disagree about a
 //! running pod, the kernel is right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Granted};
@@ -14,8 +14,8 @@ use super::adopt::facts_of;
 use super::attachment::{AddressLocation, Attachment, Former, Phase};
 use super::block::{Object, Owned};
 use super::event::{Attach, Found, SeenSlice, Wish};
-use super::{CallError, Fence, Node, Planted, Report};
-use crate::journal::{Held, Image, ImageBlock, Known, Record, Released};
+use super::{CallError, Fence, Node, Planted, Report, Settings};
+use crate::journal::{BlockFacts, Held, Image, ImageBlock, Known, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod};
 
 /// The prefix of block UIDs in the journal for holds that fit no block. No real UID begins like this.
@@ -27,9 +27,17 @@ pub(super) struct Start {
     journal: Option<Image>,
     kernel: Option<Vec<Found>>,
     api: bool,
-    slices: bool,
+    /// Those of [`Settings::sources`] that were read.
+    sources: BTreeSet<&'static str>,
     /// The blocks in the API, by UID.
     pub(super) blocks: BTreeMap<String, SeenSlice>,
+}
+
+impl Start {
+    /// The sources that were not read yet.
+    fn unread<'a>(&'a self, settings: &'a Settings) -> impl Iterator<Item = &'static str> + 'a {
+        settings.sources.iter().copied().filter(|source| !self.sources.contains(source))
+    }
 }
 
 impl Node {
@@ -40,9 +48,9 @@ impl Node {
             ("its journal", start.journal.is_some()),
             ("the kernel's links", start.kernel.is_some()),
             ("its pools and blocks from the API server", start.api),
-            ("its slices from the API server", start.slices || !self.settings.slices),
         ];
-        let missing: Vec<&str> = missing.iter().filter(|(_, read)| !read).map(|(name, _)| *name).collect();
+        let missing = missing.into_iter().filter(|(_, read)| !read).map(|(name, _)| name);
+        let missing: Vec<&str> = missing.chain(start.unread(&self.settings)).collect();
         Err(CallError::NotRead(missing.join(" and ")))
     }
 
@@ -69,9 +77,9 @@ impl Node {
         self.try_replay();
     }
 
-    pub(super) fn read_slices(&mut self) {
+    pub(super) fn read_source(&mut self, source: &'static str) {
         if let Some(start) = &mut self.start {
-            start.slices = true;
+            start.sources.insert(source);
         }
         self.try_replay();
     }
@@ -82,15 +90,15 @@ impl Node {
     }
 
     fn try_replay(&mut self) {
-        let all = |slices: bool| slices || !self.settings.slices;
         if self.has_planted(Planted::KernelUnread)
             && let Some(start) = &mut self.start
         {
             start.kernel.get_or_insert_default();
         }
+        let sources = self.start.as_ref().is_some_and(|start| start.unread(&self.settings).next().is_none());
         match self.start.take() {
-            Some(Start { journal: Some(journal), kernel: Some(kernel), api: true, slices, blocks })
-                if all(slices) =>
+            Some(Start { journal: Some(journal), kernel: Some(kernel), api: true, blocks, .. })
+                if sources =>
             {
                 self.replay(&journal, kernel, blocks);
             }
@@ -203,13 +211,14 @@ impl Node {
         };
         if let Some(seen) = seen {
             (block.reserved, block.deleting) = (seen.block.reserved, seen.block.deleting);
+            block.pod.clone_from(&seen.block.pod);
             block.see_mark(seen.block.releasing);
         }
         if let Some((object, _)) = &fence {
             block.object = *object;
         }
         let before = block.fence.is_some();
-        let (name, realm) = (block.facts.name.clone(), block.facts.realm.clone());
+        let BlockFacts { pool, name, realm, .. } = block.facts.clone();
         self.blocks.insert(uid.to_owned(), block);
         for held in image.holds() {
             self.index_slice_holder(held.key.id());
@@ -220,6 +229,7 @@ impl Node {
         let holds = if before { self.holds_in(uid) } else { Vec::new() };
         if !holds.is_empty() {
             self.report(Report::Fenced {
+                pool,
                 block: name,
                 uid: uid.to_owned(),
                 realm,

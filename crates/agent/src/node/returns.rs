@@ -2,7 +2,8 @@
 //!
 //! An empty block is returned after a delay, so that a burst of short-lived pods does not move blocks back
 //! and forth, and a pool's last block stays. A block also stays while anything cools in it, because the next
-//! owner does not know of that, or if the node would have to request another one at once.
+//! owner does not know of that, if the node would have to request another one at once, or if it is kept for a
+//! pod. A pool that says how many addresses to keep ready keeps these, and no last block.
 
 use tenure_handles::Timestamp;
 
@@ -18,7 +19,7 @@ impl Node {
         let draining = !self.pools.get(name).is_some_and(Pool::is_giving);
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && is_kept(block));
         let mut empty: Vec<(bool, Timestamp, String)> = kept
-            .filter(|block| block.engine.is_empty() && !block.reserved && !block.is_slice() && !block.doubted)
+            .filter(|block| block.engine.is_empty() && !block.is_kept_back() && !block.doubted)
             .map(|block| (draining || block.deleting, block.empty_since, block.facts.uid.clone()))
             .collect();
         // Those that have been empty longest come first.
@@ -45,12 +46,15 @@ impl Node {
             return false;
         }
         let others = || self.blocks.values().filter(|it| it.facts.pool == name && it.facts.uid != uid);
-        if others().filter(|block| is_kept(block) && block.is_usable()).count() < self.settings.keep {
+        let usable = || others().filter(|block| block.is_usable() && block.pod.is_none());
+        if pool.warm().is_none() && usable().filter(|block| is_kept(block)).count() < self.settings.keep {
             return false;
         }
-        let idle = pool.queue.is_empty() && others().all(|block| block.engine.is_empty());
-        let free = others().filter(|block| block.is_usable()).map(|block| block.engine.counts().free);
-        let needed = (pool.queue.len() as u128).saturating_add(2 * self.low_water(name));
+        let idle =
+            pool.warm().is_none() && pool.queue.is_empty() && others().all(|block| block.engine.is_empty());
+        let free = usable().map(|block| block.engine.counts().free);
+        let needed =
+            ((pool.queue.len() + self.expected(name)) as u128).saturating_add(2 * self.low_water(name));
         (idle || free.fold(0, u128::saturating_add) >= needed) && self.is_clear(uid)
     }
 
@@ -72,8 +76,8 @@ impl Node {
     fn send_back(&mut self, uid: &str) {
         let Some(block) = self.blocks.get_mut(uid) else { return };
         block.sent = Some(self.now);
-        let (name, uid) = (block.facts.name.clone(), uid.to_owned());
-        self.actions.push(Action::ReturnBlock { name, uid });
+        let (pool, name, uid) = (block.facts.pool.clone(), block.facts.name.clone(), uid.to_owned());
+        self.actions.push(Action::ReturnBlock { pool, name, uid });
     }
 
     /// Continues with a fenced block: returns its object, or forgets it. Called whenever either may have
@@ -90,7 +94,7 @@ impl Node {
             Object::Ours => {
                 let patience = self.settings.return_patience;
                 let waits = block.sent.is_some_and(|sent| sent.plus(patience) > now);
-                if !waits && !block.reserved && !block.is_slice() && self.is_clear(uid) {
+                if !waits && !block.is_kept_back() && self.is_clear(uid) {
                     self.send_back(uid);
                 }
             }

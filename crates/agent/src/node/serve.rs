@@ -2,6 +2,7 @@
 
 use tenure_ipam::{Choice, Hold};
 
+use super::block::Owned;
 use super::event::Wish;
 use super::{CallError, Node, Planted, PoolError};
 use crate::key::HolderId;
@@ -25,10 +26,11 @@ impl Node {
         {
             let wish =
                 self.attachments.get_mut(&id).map(|it| std::mem::take(&mut it.wish)).unwrap_or_default();
-            let given = if wish == Wish::default() {
-                self.hand_out(name, id)
-            } else {
-                self.assign_wished(name, id, &wish)
+            let given = match self.hand_out_kept(name, id, &wish) {
+                Some(given) => Some(given),
+                None if wish.kept_for_pod => None,
+                None if wish == Wish::default() => self.hand_out(name, id),
+                None => self.assign_wished(name, id, &wish),
             };
             match given {
                 Some((uid, hold)) => {
@@ -37,8 +39,8 @@ impl Node {
                     }
                     self.set_up(id, uid, hold);
                 }
-                // A request without a preference could have got any address.
-                None if wish == Wish::default() => return,
+                // A request without a preference could have got any address, and so could those after it.
+                None if wish == Wish::default() && !self.keeps_for_pods(name) => return,
                 None => {
                     if let Some(attachment) = self.attachments.get_mut(&id) {
                         attachment.wish = wish;
@@ -87,9 +89,28 @@ impl Node {
             || since.plus(self.settings.cooling_gives_way_after) <= self.now
     }
 
-    /// A pool's blocks that addresses may be assigned from.
-    pub(super) fn usable_blocks(&self, pool: &str) -> impl Iterator<Item = &super::block::Owned> {
-        self.blocks.values().filter(move |block| block.facts.pool == pool && block.is_usable())
+    /// A pool's blocks that addresses may be assigned from, to any pod.
+    pub(super) fn usable_blocks(&self, pool: &str) -> impl Iterator<Item = &Owned> {
+        let usable = move |block: &&Owned| block.facts.pool == pool && block.is_usable();
+        let for_any = self.has_planted(Planted::KeptForAnyone);
+        self.blocks.values().filter(usable).filter(move |block| for_any || block.pod.is_none())
+    }
+
+    /// Whether a block of the pool is kept for a pod, which may not be the first that waits.
+    fn keeps_for_pods(&self, pool: &str) -> bool {
+        self.blocks.values().any(|block| block.facts.pool == pool && block.pod.is_some())
+    }
+
+    /// Assigns an address of a block that is kept for the holder's pod, also one that cools: cooling protects
+    /// only from other pods.
+    fn hand_out_kept(&mut self, name: &str, id: HolderId, wish: &Wish) -> Option<(String, Hold)> {
+        let pod = self.attachments.get(&id).map(|it| it.pod.uid.as_str()).filter(|uid| !uid.is_empty())?;
+        let kept = |block: &&Owned| block.facts.pool == name && block.pod.as_deref() == Some(pod);
+        let kept = self.blocks.values().filter(kept).filter(|block| block.is_usable());
+        let (uid, address) = kept.into_iter().find_map(|block| wish.in_kept(block))?;
+        let block = self.blocks.get_mut(&uid)?;
+        let hold = block.engine.hold(id, Choice::Named(address), self.now).ok()?.hold();
+        Some((uid, hold))
     }
 
     /// Fails the calls that will get no address, as far as the node can know, latest first.
@@ -108,10 +129,16 @@ impl Node {
             },
         };
         let coming = if pool.is_giving() { self.coming(name) } else { 0 };
-        while let Some(pool) = self.pools.get_mut(name)
-            && pool.queue.len() as u128 > coming
-            && let Some(id) = pool.queue.pop_back()
-        {
+        let hopeless = |id: &&HolderId| {
+            // A block that is kept for a pod does not come because somebody asks for one.
+            !pool.is_giving() || self.attachments.get(id).is_none_or(|it| !it.wish.kept_for_pod)
+        };
+        let waiting: Vec<HolderId> = pool.queue.iter().filter(hopeless).copied().collect();
+        let served = usize::try_from(coming).unwrap_or(usize::MAX).min(waiting.len());
+        for id in waiting.into_iter().skip(served).rev() {
+            if let Some(pool) = self.pools.get_mut(name) {
+                pool.queue.retain(|waiting| *waiting != id);
+            }
             self.fail_adds(id, &error);
             self.attachments.remove(&id);
         }

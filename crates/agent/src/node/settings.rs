@@ -7,8 +7,9 @@ use std::time::Duration;
 pub struct Settings {
     /// The node's name, as in the label of its blocks.
     pub node: String,
-    /// Whether to wait for slices at a start.
-    pub slices: bool,
+    /// What to wait for at a start, beside journal, kernel and the API's own blocks: each completes the sentence "tenured has
+    /// not yet read …", and is read when [`Event::SourceRead`](super::Event::SourceRead) names it.
+    pub sources: Vec<&'static str>,
     /// How long a freed address cools, unless its pool says otherwise.
     pub cooling: Duration,
     /// How long an ADD waits for an address before it fails.
@@ -55,7 +56,7 @@ impl Settings {
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
-            slices: false,
+            sources: Vec::new(),
             cooling: Duration::from_secs(30),
             patience: Duration::from_secs(10),
             cooling_gives_way_after: Duration::from_secs(2),

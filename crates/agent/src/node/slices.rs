@@ -290,11 +290,6 @@ impl Node {
         found.min().map(|(.., id)| id)
     }
 
-    /// Whether an ADD would be answered with an existing hold, even under another key.
-    pub fn has_for(&self, attach: &Attach) -> bool {
-        self.attachments.contains_key(&attach.key.id()) || self.former_self(attach).is_some()
-    }
-
     /// Moves a hold from another key to the caller's. The address stays the same.
     pub(super) fn take_over(&mut self, former: HolderId, ticket: Ticket, attach: Attach) {
         let (id, now) = (attach.key.id(), self.now);

@@ -8,6 +8,11 @@ use tenure_handles::Timestamp;
 use super::event::{Refusal, RefusalKind};
 use super::pool::Trouble;
 use super::{Action, AskId, Node, PoolError, Report, Urgency};
+use crate::key::HolderId;
+
+/// How many blocks of a pool with [`PoolFacts::warm`](super::PoolFacts::warm) are requested at a time: these requests are one number in
+/// one object.
+const TOGETHER: u32 = 1024;
 
 /// A request for a block in progress.
 #[derive(Debug)]
@@ -28,9 +33,14 @@ impl Node {
         if pool.ask_again_at().is_some_and(|at| at > self.now) {
             return;
         }
-        let (waiting, size) = (pool.queue.len(), pool.block_size());
-        // A pool that nobody uses here needs no blocks.
-        let used = waiting > 0 || self.usable_blocks(name).any(|block| !block.engine.is_empty());
+        let size = pool.block_size();
+        let kept_for_pod = |id: &&HolderId| self.attachments.get(id).is_some_and(|it| it.wish.kept_for_pod);
+        let waiting = pool.queue.len() - pool.queue.iter().filter(kept_for_pod).count();
+        let soon = self.expected(name);
+        // A pool that nobody uses here needs no blocks, unless it says so.
+        let used = pool.warm().is_some()
+            || waiting + soon > 0
+            || self.usable_blocks(name).any(|block| !block.engine.is_empty());
         if !used {
             return;
         }
@@ -38,10 +48,11 @@ impl Node {
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && block.is_being_kept());
         let free = self.usable_blocks(name).chain(kept).map(|block| block.engine.counts().free);
         let expected = free.fold(0, u128::saturating_add).saturating_add(self.coming(name));
-        let wanted = (waiting as u128).saturating_add(self.low_water(name));
+        let wanted = ((waiting + soon) as u128).saturating_add(self.low_water(name));
         let missing = wanted.saturating_sub(expected).div_ceil(size);
         let under_way = self.asks.values().filter(|ask| ask.pool == name).count() as u128;
-        let room = u128::from(self.settings.asks_at_once).saturating_sub(under_way);
+        let at_once = if pool.warm().is_some() { TOGETHER } else { self.settings.asks_at_once };
+        let room = u128::from(at_once).saturating_sub(under_way);
         let urgency = if waiting > 0 { Urgency::Waiting(waiting) } else { Urgency::Ahead };
         for _ in 0..missing.min(room) {
             let ask = AskId(self.number());
@@ -52,6 +63,9 @@ impl Node {
 
     /// How many free addresses there should be, not counting those that calls wait for.
     pub(super) fn low_water(&self, name: &str) -> u128 {
+        if let Some(warm) = self.pools.get(name).and_then(super::pool::Pool::warm) {
+            return warm.into();
+        }
         let size = self.pools.get(name).map_or(1, super::pool::Pool::block_size);
         let part = size / u128::from(self.settings.low_water_divisor.max(1));
         part.clamp(1, u128::from(self.settings.low_water_most.max(1)))
@@ -93,7 +107,7 @@ impl Node {
 
     /// A block without assignable addresses arrived.
     pub(super) fn useless(&mut self, pool: &str, block: &str) {
-        let message = format!("AddressBlock {block:?} has no address to assign");
+        let message = format!("block {block:?} has no address to assign");
         self.refuse(pool, Refusal { kind: RefusalKind::Unreachable, message });
     }
 

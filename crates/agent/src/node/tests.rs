@@ -5,6 +5,7 @@ mod claim_uses;
 mod defects;
 mod doubt;
 mod fences;
+mod kept;
 mod leaks;
 mod reach;
 mod returns;

@@ -86,7 +86,7 @@ impl Node {
         if someone_waits && block.is_usable() {
             return block.engine.cooling().next().map(|cooling| cooling.until);
         }
-        if !block.engine.is_empty() || block.reserved {
+        if !block.engine.is_empty() || block.reserved || block.pod.is_some() {
             return None;
         }
         let due = match (&block.fence, block.object) {

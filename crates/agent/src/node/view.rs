@@ -80,6 +80,19 @@ pub struct ClaimView {
     pub routed: bool,
 }
 
+/// An interface of ours that a pod has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceView {
+    /// The network, container and interface.
+    pub key: HoldKey,
+    /// The pod.
+    pub pod: Pod,
+    /// The path of the pod's network namespace.
+    pub netns: String,
+    /// Its addresses.
+    pub addresses: Addresses,
+}
+
 /// A cooling address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoolingView {
@@ -209,6 +222,21 @@ impl Node {
         holds
     }
 
+    /// The interfaces of ours that pods have; nothing before all is known.
+    pub fn interfaces(&self) -> Option<Vec<InterfaceView>> {
+        if self.start.is_some() {
+            return None;
+        }
+        let whole = |it: &&super::attachment::Attachment| it.phase == Phase::Held && it.interface;
+        let interfaces = self.attachments.values().filter(whole).map(|it| InterfaceView {
+            key: it.key.clone(),
+            pod: it.pod.clone(),
+            netns: it.netns.clone(),
+            addresses: it.addresses(),
+        });
+        Some(interfaces.collect())
+    }
+
     /// All cooling addresses, ordered by block and address.
     pub fn what_cools(&self) -> Vec<CoolingView> {
         let mut views = Vec::new();
@@ -275,16 +303,23 @@ impl Node {
     pub fn pools(&self) -> Vec<PoolView> {
         let view = |(name, pool): (&String, &Pool)| {
             let mut counts = Counts::default();
-            for block in self.usable_blocks(name).map(|block| block.engine.counts()) {
-                counts.capacity = counts.capacity.saturating_add(block.capacity);
-                counts.held += block.held;
-                counts.cooling += block.cooling;
-                counts.reserved = counts.reserved.saturating_add(block.reserved);
-                counts.free = counts.free.saturating_add(block.free);
+            let usable = || self.blocks.values().filter(|it| it.facts.pool == *name && it.is_usable());
+            for block in usable() {
+                let of = block.engine.counts();
+                counts.capacity = counts.capacity.saturating_add(of.capacity);
+                counts.held += of.held;
+                counts.reserved = counts.reserved.saturating_add(of.reserved);
+                if block.pod.is_some() {
+                    // Nobody else can have it.
+                    counts.reserved = counts.reserved.saturating_add(of.free).saturating_add(of.cooling);
+                } else {
+                    counts.cooling += of.cooling;
+                    counts.free = counts.free.saturating_add(of.free);
+                }
             }
             PoolView {
                 name: name.clone(),
-                blocks: self.usable_blocks(name).count(),
+                blocks: usable().count(),
                 counts,
                 waiting: pool.queue.len(),
                 asked: self.asks.values().filter(|ask| ask.pool == *name).count(),
@@ -307,7 +342,11 @@ impl Node {
 
     /// Exports the blocks whose objects name this node, if that changed.
     pub(super) fn export(&mut self) {
-        let ours = self.blocks.values().filter(|block| block.object == Object::Ours && !block.is_slice());
+        let exported = |block: &&super::block::Owned| {
+            let unexported = self.pools.get(&block.facts.pool).is_some_and(|pool| pool.unexported);
+            block.object == Object::Ours && !block.is_slice() && !unexported
+        };
+        let ours = self.blocks.values().filter(exported);
         let blocks = ours.flat_map(super::block::Owned::networks);
         let mut networks: Vec<Cidr> = blocks.chain(self.exported_for_claim_users()).collect();
         networks.sort_unstable();

@@ -33,6 +33,12 @@ impl Wish {
         }
     }
 
+    /// An accepted address of a block that is kept for the pod, free or cooling, and the block's UID.
+    pub(super) fn in_kept(&self, block: &Owned) -> Option<(String, Address)> {
+        let address = self.free_in(block).or_else(|| self.coolest_in(block).map(|(_, address)| address))?;
+        Some((block.facts.uid.clone(), address))
+    }
+
     /// The accepted address of a block that has cooled longest, and until when it would cool.
     fn coolest_in(&self, block: &Owned) -> Option<(tenure_handles::Timestamp, Address)> {
         let reserved = block.engine.reserved();

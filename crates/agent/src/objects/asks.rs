@@ -1,4 +1,4 @@
-//! Wishes for blocks, as requests that the controller answers.
+//! Block requests: the node's wishes as objects that the controller answers.
 //!
 //! ```text
 //!   AskForBlock ──▶ open ──create──▶ the request exists ──answered──▶ told ──delete──▶ nothing is left
@@ -7,10 +7,9 @@
 //!                    └──────▶ refused ◀─────┘
 //! ```
 //!
-//! A wish is open before its request exists, so that no answer can come too early: every answer meets the wish, whether a
-//! watch, a list or our own look brings it. A request of this node that belongs to no open wish is deleted wherever it
-//! comes from: an earlier life of this agent, or a call whose answer got lost. Should it have been answered meanwhile, the
-//! block is seen as any other.
+//! A wish is registered before its request exists, so no answer can come too early: every answer finds the wish, whether a
+//! watch, a list or our own read brings it. A request of this node without a wish is deleted: it comes from an earlier run of
+//! this agent, or from a call whose answer was lost. If it was answered meanwhile, its block is used like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,14 +20,14 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_handles::Timestamp;
-use tenure_watch::{CallError, Change, Heard, Identity, exactly};
+use tenure_watch::{CallError, Change, Epoch, Heard, Identity, exactly};
 
 use super::{Shared, facts, lock};
 use crate::node::{AskId, Event, Refusal, RefusalKind, Urgency};
 
-/// A request that is not answered for so long is looked at, in case its answer was missed.
+/// A request without an answer for this long is read, in case the watch missed it.
 const LOOK: Duration = Duration::from_secs(10);
-/// A block that was granted is looked at if the watch has not shown it after this time.
+/// A granted block is read if the watch has not shown it after this time.
 const SHOWN: Duration = Duration::from_secs(1);
 
 /// What is kept of a request.
@@ -50,12 +49,12 @@ pub(super) struct Asks {
 struct Open {
     ask: AskId,
     pool: String,
-    /// When the request was there, if it is.
+    /// When the request was created, if it was.
     created: Option<Timestamp>,
 }
 
 impl SeenRequest {
-    /// What is kept of a request, if it is the node's.
+    /// What is kept of a request, if it is this node's.
     pub(super) fn of(request: &BlockRequest, node: &str) -> Option<Self> {
         let deleting = request.metadata.deletion_timestamp.is_some();
         (request.spec.node_name == node).then(|| Self { answer: facts::answer(request), deleting })
@@ -63,18 +62,18 @@ impl SeenRequest {
 }
 
 impl Shared {
-    /// Asks for a block.
+    /// Requests a block.
     pub(super) fn ask(self: &Arc<Self>, ask: AskId, pool: String, urgency: Urgency) {
         let node = &self.options.node;
         let name = match tenure_api::coil::request_name(&pool, node) {
-            // Each wish has a name of its own: an answer cannot be taken for another one's.
+            // Each wish has its own name, so answers cannot be mixed up.
             Ok(name) => format!("{name}-{:016x}", self.connection.entropy().next_u64()),
             Err(error) => {
                 let refusal = Refusal { kind: RefusalKind::Unusable, message: error.to_string() };
                 return (self.tell)(Event::BlockRefused { ask, refusal });
             }
         };
-        tracing::info!(request = name, pool, ?urgency, "asking for a block");
+        tracing::info!(request = name, pool, ?urgency, "requesting a block");
         let open = Open { ask, pool: pool.clone(), created: None };
         self.asks().open.insert(name.clone(), open);
         let shared = Arc::clone(self);
@@ -83,6 +82,7 @@ impl Shared {
 
     async fn create(self: &Arc<Self>, name: String, pool: &str) {
         let requests: Api<BlockRequest> = Api::all(self.connection.client());
+        let call = lock(&self.requests).epoch();
         let made = async {
             let node = self.owner().await?;
             let mut request = BlockRequest::of(&node, pool)
@@ -92,7 +92,7 @@ impl Shared {
                 || format!("creating BlockRequest {name:?}"),
                 || async {
                     match requests.create(&PostParams::default(), &request).await {
-                        // The answer to an earlier try got lost.
+                        // The answer to an earlier attempt was lost.
                         Err(kube::Error::Api(status)) if status.code == 409 => requests.get(&name).await,
                         other => other,
                     }
@@ -106,13 +106,13 @@ impl Shared {
                 if let Some(open) = self.asks().open.get_mut(&name) {
                     open.created = Some(now);
                 }
-                self.show_request(&request);
+                self.show_request(call, &request);
             }
             Err(refusal) => self.give_up(&name, refusal),
         }
     }
 
-    /// The node, as the owner of its requests: they go with it.
+    /// The owner reference to the node: its requests are deleted with it.
     async fn owner(&self) -> Result<Node, Refusal> {
         let name = &self.options.node;
         let known = lock(&self.own_node).uid(name).map(str::to_owned);
@@ -134,13 +134,13 @@ impl Shared {
         Ok(node)
     }
 
-    /// Takes in a request that was read.
-    fn show_request(self: &Arc<Self>, request: &BlockRequest) {
+    /// Processes a request from the answer to a call of this epoch.
+    fn show_request(self: &Arc<Self>, call: Epoch, request: &BlockRequest) {
         let seen = SeenRequest::of(request, &self.options.node);
-        self.hear_request(Heard::Applied(Identity::named(&request.metadata), seen));
+        self.hear_request(Heard::Answered(call, Identity::named(&request.metadata), seen));
     }
 
-    /// Takes in what is heard of this node's requests.
+    /// Processes events of this node's requests.
     pub(super) fn hear_request(self: &Arc<Self>, heard: Heard<SeenRequest>) {
         let mut requests = lock(&self.requests);
         for change in requests.hear(heard) {
@@ -156,7 +156,7 @@ impl Shared {
         if !asks.open.contains_key(&name) {
             drop(asks);
             if !seen.deleting {
-                tracing::info!(request = name, "deleting a request that nobody waits for");
+                tracing::info!(request = name, "deleting an abandoned block request");
                 self.close(name, uid);
             }
             return;
@@ -190,16 +190,16 @@ impl Shared {
     /// Refuses a wish whose request may or may not exist.
     fn give_up(self: &Arc<Self>, name: &str, refusal: Refusal) {
         let Some(Open { ask, pool, .. }) = self.asks().open.remove(name) else { return };
-        tracing::warn!(request = name, pool, refusal = refusal.message, "no block could be asked for");
+        tracing::warn!(request = name, pool, refusal = refusal.message, "requesting a block failed");
         (self.tell)(Event::BlockRefused { ask, refusal });
-        // One that is seen from now on is deleted because nobody waits for it; this one was seen before.
+        // If it appears from now on, it is deleted because it has no wish; this one was seen before.
         let seen = lock(&self.requests).uid(name).map(str::to_owned);
         if let Some(uid) = seen {
             self.close(name.to_owned(), uid);
         }
     }
 
-    /// Deletes a request, however long it takes.
+    /// Deletes a request, and retries until it succeeds.
     fn close(self: &Arc<Self>, name: String, uid: String) {
         if !self.asks().closing.insert(uid.clone()) {
             return;
@@ -212,7 +212,7 @@ impl Shared {
             loop {
                 match shared.insist(act, || requests.delete(&name, &exactly)).await {
                     Ok(_) => break,
-                    // Not found, or another one by now.
+                    // Not found, or replaced by another one.
                     Err(error) if error.is_stale() => break,
                     Err(error) => tracing::warn!(%error, "a request cannot be deleted yet"),
                 }
@@ -223,21 +223,22 @@ impl Shared {
         });
     }
 
-    /// A block that was granted is there; if the watch is behind, it is read.
+    /// A granted block exists; if the watch is behind, it is read.
     async fn look_for_block(self: &Arc<Self>, name: &str) {
         tokio::time::sleep(SHOWN).await;
         let shown = lock(&self.own_blocks).facts(name).is_some();
         if shown {
             return;
         }
+        let call = lock(&self.own_blocks).epoch();
         let blocks: Api<AddressBlock> = Api::all(self.connection.client());
         let act = || format!("reading AddressBlock {name:?}");
         if let Ok(Some(block)) = self.insist(act, || blocks.get_opt(name)).await {
-            self.show_block(&block);
+            self.show_block(call, &block);
         }
     }
 
-    /// Looks at requests that have not been answered for long, in case that was missed.
+    /// Reads requests without an answer for long, in case the watch missed it.
     pub(super) async fn patrol(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -260,13 +261,14 @@ impl Shared {
         }
         let requests: Api<BlockRequest> = Api::all(self.connection.client());
         let of_node = ListParams::default().fields(&of_node(&self.options.node));
+        let call = lock(&self.requests).epoch();
         match self.insist(|| "listing BlockRequests".to_owned(), || requests.list(&of_node)).await {
             Ok(list) => {
                 let there: BTreeMap<String, BlockRequest> =
                     list.items.into_iter().map(|request| (request.name_any(), request)).collect();
                 for name in old {
                     match there.get(&name) {
-                        Some(request) => self.show_request(request),
+                        Some(request) => self.show_request(call, request),
                         None => self.request_gone(&name),
                     }
                 }
@@ -286,7 +288,7 @@ pub(super) fn of_node(node: &str) -> String {
 }
 
 fn refusal(error: &CallError) -> Refusal {
-    // What the API server does not accept, it will not accept later either.
+    // If the API server refuses a request, a retry would be refused too.
     let kind = match error.code() {
         Some(400 | 422) => RefusalKind::Unusable,
         _ => RefusalKind::Unreachable,

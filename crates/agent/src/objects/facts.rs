@@ -1,4 +1,4 @@
-//! From Kubernetes objects to what a node is told.
+//! Translates Kubernetes objects into the node's events.
 
 use kube::ResourceExt;
 use tenure_api::coil::{
@@ -8,7 +8,7 @@ use tenure_api::release::mark_of;
 
 use crate::node::{PoolFacts, Refusal, RefusalKind, SeenBlock};
 
-/// A pool as far as a node is concerned, or why it cannot be used.
+/// A pool as the node uses it, or why it cannot be used.
 pub(super) fn pool(pool: &AddressPool) -> Result<PoolFacts, String> {
     let engine = EnginePool::try_from(&pool.spec).map_err(|error| error.to_string())?;
     let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -22,13 +22,15 @@ pub(super) fn pool(pool: &AddressPool) -> Result<PoolFacts, String> {
         deleting: pool.metadata.deletion_timestamp.is_some(),
         exhausted,
         sliced: false,
+        warm: None,
+        unexported: false,
     })
 }
 
-/// A block as a node sees it, or why it cannot be understood.
+/// A block as the node uses it, or why it is invalid.
 pub(super) fn block(block: &AddressBlock) -> Result<SeenBlock, String> {
     let name = block.name_any();
-    // Labels are no part of what the schema checks.
+    // The schema does not check labels.
     let by_name = || split_block_name(&name).map(|(pool, _)| pool);
     let pool = block.pool().or_else(by_name).unwrap_or_default().to_owned();
     Ok(SeenBlock {
@@ -39,18 +41,19 @@ pub(super) fn block(block: &AddressBlock) -> Result<SeenBlock, String> {
         reserved: block.is_reserved(),
         deleting: block.metadata.deletion_timestamp.is_some(),
         releasing: mark_of(block).is_some(),
+        pod: None,
         name,
     })
 }
 
-/// The answer to a request, if there is one: the block's name, or why there is none.
+/// The answer to a request, if there is one: the block's name, or the refusal.
 pub(super) fn answer(request: &BlockRequest) -> Option<Result<String, Refusal>> {
     match request.outcome() {
         RequestOutcome::Pending => None,
         RequestOutcome::Block(name) => Some(Ok(name.to_owned())),
         RequestOutcome::Failed { reason, message } => {
             let out_of_blocks = reason == condition::reason::OUT_OF_BLOCKS
-                // Coil's controller has no words for reasons.
+                // Coil's controller gives no reason.
                 || [reason, message].iter().any(|text| text.contains("out of blocks"));
             let kind = if out_of_blocks { RefusalKind::Exhausted } else { RefusalKind::Unusable };
             let message = if message.is_empty() { reason } else { message };

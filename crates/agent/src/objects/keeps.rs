@@ -1,5 +1,5 @@
-//! Keeping a block that somebody means to release: the mark is removed on the version that was read, so that either this or
-//! the release fails.
+//! Keeps a block that somebody wants to release. The mark is removed on the version that was read, so either this or the
+//! release fails.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use tenure_api::coil::AddressBlock;
 use tenure_api::release::{RELEASING, mark_of};
 use tenure_watch::CallError;
 
-use super::Shared;
+use super::{Shared, lock};
 
-/// How often somebody else may change a block while its mark is being removed. The node tries again later.
+/// How many concurrent changes of a block are tolerated while its mark is removed. The node tries again later.
 const TRIES: usize = 5;
 
 impl Shared {
-    /// Takes the mark off a block. What is found in the end is told.
+    /// Removes the mark from a block, and reports the resulting block.
     pub(super) async fn keep(self: Arc<Self>, name: String, uid: String) {
         for _ in 0..TRIES {
             match self.try_to_keep(&name, &uid).await {
@@ -36,6 +36,7 @@ impl Shared {
     /// Whether there is nothing left to do.
     async fn try_to_keep(self: &Arc<Self>, name: &str, uid: &str) -> Result<bool, CallError> {
         let blocks: Api<AddressBlock> = Api::all(self.connection.client());
+        let call = lock(&self.own_blocks).epoch();
         let act = || format!("reading AddressBlock {name:?}");
         let Some(block) = self.insist(act, || blocks.get_opt(name)).await? else {
             self.block_is_gone(name, uid);
@@ -43,7 +44,7 @@ impl Shared {
         };
         if block.uid().as_deref() != Some(uid) {
             self.block_is_gone(name, uid);
-            self.show_block(&block);
+            self.show_block(call, &block);
             return Ok(true);
         }
         if block.node() != Some(&self.options.node) {
@@ -51,7 +52,7 @@ impl Shared {
             return Ok(true);
         }
         if mark_of(&block).is_none() {
-            self.show_block(&block);
+            self.show_block(call, &block);
             return Ok(true);
         }
         let metadata = json!({"resourceVersion": block.resource_version(), "annotations": {RELEASING: null}});
@@ -60,7 +61,7 @@ impl Shared {
         match self.insist(act, || blocks.patch(name, &plain, &patch)).await {
             Ok(kept) => {
                 tracing::info!(block = name, "this node is alive and keeps a block that was to be released");
-                self.show_block(&kept);
+                self.show_block(call, &kept);
                 Ok(true)
             }
             Err(error) if error.is_stale() => Ok(false),

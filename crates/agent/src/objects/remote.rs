@@ -1,13 +1,12 @@
-//! Other nodes' blocks and claims, for hosts on a flat network without a routing daemon: which networks lie behind which
-//! node's address.
+//! Routes to other nodes' blocks and claims, for hosts on a flat network without a routing daemon: which networks are behind
+//! which node's address.
 //!
-//! A block is reached through the first internal address of its family that its node has; so is each routed address of a
-//! claim, through the node of the pod that has the claim now, if the record says that the claim has it: a status could name any
-//! address. What is of this node, of nodes that nobody knows, and of nodes
-//! without an address of the family is left out, and so are blocks that no node owns.
+//! A block is reached through its node's first internal address of the same family. A routed address of a claim is reached
+//! through the node of the pod that has the claim now, if the record confirms the address: a status could name any address.
+//! This node's own blocks, unknown nodes, nodes without an address of the family, and blocks without a node are left out.
 //!
-//! These routes are looked at after those to this node's own pods. So the node that a claim leaves may have its route to the
-//! next one at once: packets are delivered here for as long as they can be, and forwarded from the moment on that they cannot.
+//! The kernel looks these routes up after those to this node's own pods. So the node that a claim leaves can have its route to
+//! the next node at once: it delivers packets locally as long as it can, and forwards them afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,7 +24,7 @@ use super::lock;
 /// The networks behind each gateway.
 pub type RemoteRoutes = BTreeMap<IpAddr, BTreeSet<Cidr>>;
 
-/// These routes, and those of `before` to networks that they do not lead to.
+/// These routes, and those of `before` to networks that they do not cover.
 pub fn with_lingering(routes: &RemoteRoutes, before: &RemoteRoutes) -> RemoteRoutes {
     let known: BTreeSet<Cidr> = routes.values().flatten().copied().collect();
     let mut all = routes.clone();
@@ -37,13 +36,12 @@ pub fn with_lingering(routes: &RemoteRoutes, before: &RemoteRoutes) -> RemoteRou
     all
 }
 
-/// A block, as far as routes to it are concerned.
+/// A block, as far as its routes are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RemoteBlock {
-    /// A node's.
+    /// A node's block.
     Node { node: String, subnet: Subnet },
-    /// One of claims, which no node owns: the UIDs of those that have addresses of it, also when their object is gone, and
-    /// which.
+    /// A block of claims, which no node owns: the addresses by claim UID, also of claims whose object is gone.
     Claims(Vec<(Box<str>, Vec<Address>)>),
 }
 
@@ -57,7 +55,7 @@ impl RemoteBlock {
         Some(Self::Node { node: block.node()?.to_owned(), subnet: block.spec.to_subnet().ok()? })
     }
 
-    /// Whose it is, and its networks, if it is a node's.
+    /// Its owner and its networks, if a node owns it.
     fn of_node(&self) -> Option<(&str, &Subnet)> {
         match self {
             Self::Node { node, subnet } => Some((node, subnet)),
@@ -65,7 +63,7 @@ impl RemoteBlock {
         }
     }
 
-    /// The claims that have addresses of it.
+    /// The claims with addresses in it.
     fn of_claims(&self) -> &[(Box<str>, Vec<Address>)] {
         match self {
             Self::Node { .. } => &[],
@@ -94,7 +92,7 @@ impl NodeAddresses {
     }
 }
 
-/// A claim that a pod has, as far as routes to it are concerned.
+/// A claim that a pod has, as far as its routes are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteClaim {
     /// The pod's node.
@@ -109,17 +107,17 @@ struct RemoteClaims {
     /// Whether all are known.
     listed: bool,
     living: BTreeMap<String, RemoteClaim>,
-    /// Those whose object is gone. Their pod keeps the addresses until it ends: they are routed for as long as they are on
-    /// record for the claim, and nobody else has them.
+    /// Claims whose object is gone. Their pods keep the addresses until they end: these are routed as long as the record names
+    /// the claim, and nobody else has them.
     gone: BTreeMap<String, RemoteClaim>,
 }
 
-/// How long routes rest after a change: one at a time is told at once, and many at once are told together.
+/// How long to wait after a change: single changes are published at once, and bursts together.
 const REST: Duration = Duration::from_millis(10);
-/// How long the first routes wait for claims. Told without, the kernel would lose those that an agent before has made.
+/// How long the first routes wait for claims. Without them the kernel would lose the routes of a previous agent.
 const CLAIMS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where what is known of other nodes comes together.
+/// Collects what is known of other nodes.
 pub(super) struct Remote {
     own: String,
     pub(super) blocks: Mutex<Cache<Seen<RemoteBlock>>>,
@@ -141,12 +139,12 @@ impl Remote {
         }
     }
 
-    /// The routes, from the moment that all are known.
+    /// The routes, once all are known.
     pub(super) fn routes(&self) -> watch::Receiver<Option<RemoteRoutes>> {
         self.routes.subscribe()
     }
 
-    /// Something is different.
+    /// Something has changed.
     pub(super) fn look(&self) {
         self.changed.notify_one();
     }
@@ -177,7 +175,7 @@ impl Remote {
         self.look();
     }
 
-    /// Keeps the routes as they should be. With `claims`, they wait a while until these are known.
+    /// Keeps the routes up to date. With `claims`, they wait a while until these are known.
     pub(super) async fn keep(&self, claims: bool) {
         if claims {
             let listed = async {
@@ -237,8 +235,8 @@ fn routes(
 }
 
 impl RemoteClaims {
-    /// Where each address is: only of what the record says that the claim has, whatever its status says. What is gone and free
-    /// or somebody else's by now is forgotten.
+    /// Where each address is: only those that the record confirms, whatever the status says. Forgets gone claims whose
+    /// addresses are free or belong to others.
     fn places(&mut self, blocks: &Cache<Seen<RemoteBlock>>) -> BTreeMap<Address, String> {
         let on_record: BTreeSet<(&str, Address)> = blocks
             .iter()

@@ -1,4 +1,4 @@
-//! What people should know: a log line each, and events on the objects that they would look at.
+//! Reports to people: a log line each, and events on the objects that they would look at.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -11,36 +11,36 @@ use super::{Shared, lock};
 use crate::key::Pod;
 use crate::node::{Fence, Leak, Report};
 
-/// How many pods of one report get an event of their own.
+/// How many pods of one report get their own event.
 const PODS: usize = 10;
 
 impl Shared {
-    /// Tells people.
+    /// Publishes a report.
     pub(super) fn report(&self, report: &Report) {
         match report {
-            Report::Replayed { blocks, holds } => info!(blocks, holds, "all that is held is known"),
-            // Somebody has deleted the network's definition, or changed its slices: every node gives up its own, as it should.
+            Report::Replayed { blocks, holds } => info!(blocks, holds, "replayed all holds"),
+            // Somebody deleted the network's definition, or changed its slices: every node returns its own, as it should.
             Report::Fenced { block, realm, fence: Fence::Gone, holds, .. } if !realm.is_empty() => {
                 info!(
                     slice = block,
                     holds = holds.len(),
-                    "nothing is handed out of this slice any more: its network has given it up"
+                    "this slice assigns no more addresses: its network has given it up"
                 );
             }
-            Report::Fenced { block, uid, realm, fence, holds } => {
+            Report::Fenced { block, uid, realm, fence, holds, .. } => {
                 let why = words(fence);
-                warn!(block, uid, why, holds = holds.len(), "nothing is handed out of this block any more");
+                warn!(block, uid, why, holds = holds.len(), "this block assigns no more addresses");
                 let still = if holds.is_empty() {
                     String::new()
                 } else {
-                    format!("; {} pods go on using addresses of it", holds.len())
+                    format!("; {} pods still use addresses of it", holds.len())
                 };
                 let slice = !realm.is_empty();
                 let kind = if slice { "slice" } else { "AddressBlock" };
-                let message = format!("nothing is handed out of {kind} {block:?} any more: {why}{still}");
+                let message = format!("{kind} {block:?} assigns no more addresses: {why}{still}");
                 self.warn(self.node_reference(), "BlockFenced", message.clone());
                 if slice {
-                    // Its addresses are reached as before, and nobody else is given them.
+                    // Its addresses are still reached, and nobody else gets them.
                     return;
                 }
                 if !matches!(fence, Fence::Gone | Fence::Replaced(_)) {
@@ -49,7 +49,7 @@ impl Shared {
                 for held in holds.iter().take(PODS) {
                     let addresses = held.addresses;
                     let message = format!(
-                        "AddressBlock {block:?} of {addresses} is not this node's any more: {why}; start the pod anew"
+                        "AddressBlock {block:?} of {addresses} no longer belongs to this node: {why}; recreate the pod"
                     );
                     self.warn_pod(&held.pod, "BlockFenced", message);
                 }
@@ -57,7 +57,7 @@ impl Shared {
             Report::Stray { key, pod, addresses, problem } => {
                 let list = list(addresses);
                 warn!(%key, %pod, addresses = list, problem, "a link uses addresses that it should not");
-                let message = format!("{list} of {key}: {problem}; not handed out until it is released");
+                let message = format!("{list} of {key}: {problem}; not assigned until it is released");
                 self.warn(self.node_reference(), "StrayAddress", message.clone());
                 self.warn_pod(pod, "StrayAddress", message);
             }
@@ -69,12 +69,12 @@ impl Shared {
             Report::Overlap { block, other } => {
                 warn!(block, other, "a block's networks overlap with another one's");
                 let message =
-                    format!("AddressBlock {block:?} overlaps with {other:?}; nothing is handed out of it");
+                    format!("AddressBlock {block:?} overlaps with {other:?}; it assigns no addresses");
                 self.warn(self.node_reference(), "BlockOverlap", message.clone());
                 self.warn_block(block, "BlockOverlap", message);
             }
             Report::PoolRefused { pool, message } => {
-                warn!(pool, message, "no blocks of this pool");
+                warn!(pool, message, "no block from this pool");
                 let words = format!("no block of AddressPool {pool:?} for this node: {message}");
                 self.warn(self.node_reference(), "NoBlock", words);
                 self.warn_pool(
@@ -84,13 +84,13 @@ impl Shared {
                 );
             }
             Report::PoolHealed { pool } => {
-                info!(pool, "blocks of this pool can be had again");
-                let message = format!("blocks of AddressPool {pool:?} can be had again");
+                info!(pool, "this pool has blocks again");
+                let message = format!("AddressPool {pool:?} has blocks again");
                 self.note(Note::normal(self.node_reference(), "BlocksAgain", message));
             }
             Report::JournalFailed { message } => {
-                warn!(message, "the journal cannot be written; nothing new is handed out until it can");
-                let message = format!("tenured cannot write its journal and hands out nothing: {message}");
+                warn!(message, "the journal cannot be written; no addresses are assigned until it can");
+                let message = format!("tenured cannot write its journal and assigns no addresses: {message}");
                 self.warn(self.node_reference(), "JournalFailed", message);
             }
             Report::JournalHealed => {
@@ -103,22 +103,18 @@ impl Shared {
                 let what = match leak {
                     Leak::NoInterface => "its interface is gone".to_owned(),
                     Leak::NoNamespace(path) => format!("its network namespace {path:?} is gone"),
-                    Leak::NoHold => "its link is there, but nothing is held for it".to_owned(),
+                    Leak::NoHold => "its link exists, but no address is held for it".to_owned(),
                 };
-                warn!(%key, %pod, addresses = list, what, "something was left over and is being put away");
-                let message =
-                    format!("{key} of pod {pod} with {list} was left over and is being put away: {what}");
+                warn!(%key, %pod, addresses = list, what, "removing a leak");
+                let message = format!("{key} of pod {pod} with {list} leaked and is being removed: {what}");
                 self.warn(self.node_reference(), "LeftOver", message);
             }
             Report::Routes { differences } => {
                 let list = differences.join("; ");
-                warn!(
-                    differences = list,
-                    "routes to pods were not as they should be, and are being put right"
-                );
+                warn!(differences = list, "repairing routes to pods");
                 let shown: Vec<&str> = differences.iter().map(String::as_str).take(PODS).collect();
                 let message = format!(
-                    "{} routes to pods were not as they should be, and are being put right: {}",
+                    "{} routes to pods were wrong and are being repaired: {}",
                     differences.len(),
                     shown.join("; ")
                 );
@@ -131,7 +127,7 @@ impl Shared {
         self.note(Note::warning(about, reason, message));
     }
 
-    fn warn_pod(&self, pod: &Pod, reason: &'static str, message: String) {
+    pub(super) fn warn_pod(&self, pod: &Pod, reason: &'static str, message: String) {
         if pod.name.is_empty() {
             return;
         }
@@ -161,7 +157,7 @@ impl Shared {
     }
 
     fn note(&self, note: Note) {
-        // Nobody is held up by a flood of news.
+        // Dropped if the queue is full: a flood of events must not block the agent.
         _ = self.notes.try_send(note);
     }
 
@@ -195,7 +191,7 @@ fn words(fence: &Fence) -> String {
         Fence::OtherNode(node) => format!("it belongs to node {node:?}"),
         Fence::Replaced(uid) => format!("another block has its name, with UID {uid}"),
         Fence::Changed => "its networks have changed".to_owned(),
-        Fence::Returned => "it was given back".to_owned(),
+        Fence::Returned => "it was returned".to_owned(),
         Fence::Before => "it was given up before tenured was started".to_owned(),
     }
 }

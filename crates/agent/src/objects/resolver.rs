@@ -1,6 +1,5 @@
-//! Which pool a pod's addresses come from: the one that the administrator's network configuration names, else the one
-//! that the pod's namespace names, else `default`. The pod itself has no say, so that nobody helps himself to a pool that
-//! is not his.
+//! Resolves a pod's pool: the one that the administrator's network configuration names, else the one that the pod's namespace
+//! names, else `default`. The pod itself cannot choose, so nobody can use somebody else's pool.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,12 +16,12 @@ use super::{KnownPool, Shared, lock};
 use crate::coil::{Asked, Resolve};
 use crate::key::Pod;
 
-/// How long the one live read may take when a namespace is not known yet.
+/// The limit of the one live read if a namespace is not known yet.
 const LIVE_READ: Duration = Duration::from_millis(1_500);
 /// A pool's name is the value of a label of its blocks.
 const LONGEST_POOL_NAME: usize = 63;
 
-/// Knows which pool a pod's addresses come from. Cheap to clone.
+/// Resolves pods' pools. Cheap to clone.
 #[derive(Clone)]
 pub struct Resolver {
     connection: Connection,
@@ -86,7 +85,7 @@ impl Resolver {
             return Ok(pool);
         }
         if self.outside_kubernetes {
-            // A runtime without Kubernetes has its own idea of namespaces.
+            // A runtime without Kubernetes has its own namespaces.
             return Ok(None);
         }
         let namespaces: Api<Namespace> = Api::all(self.connection.client());
@@ -107,7 +106,7 @@ impl Resolver {
             .detail("the namespace is new to this node, and the API server cannot be asked about it now"))
     }
 
-    /// Refuses what cannot be a pool. That there is such a pool, the node knows.
+    /// Refuses invalid pool names. Whether the pool exists, the node knows.
     fn check(&self, pool: String, source: &Source<'_>) -> Result<String, Failure> {
         if !is_object_name(&pool) || pool.len() > LONGEST_POOL_NAME {
             return Err(no_pool_name(&pool, source));

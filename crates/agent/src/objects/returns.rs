@@ -1,4 +1,4 @@
-//! Giving blocks back: the object goes if it is still the one that is meant and still names this node.
+//! Returns blocks: deletes the object if it is still the same one and still names this node.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::{AddressBlock, FINALIZER};
-use tenure_watch::{CallError, Heard, Identity, exactly};
+use tenure_watch::{CallError, Epoch, Heard, Identity, exactly};
 
 use super::{Shared, facts, lock};
 use crate::node::Event;
 
-/// How often somebody else may change a block while it is being given back. The node tries again later.
+/// How many concurrent changes of a block are tolerated while it is returned. The node tries again later.
 const TRIES: usize = 5;
 
-/// Somebody else has changed the block meanwhile.
+/// Somebody else changed the block meanwhile.
 struct Changed;
 
 impl Shared {
-    /// Gives a block back. What is found instead is told.
+    /// Returns a block. If the block is different from what was expected, that is reported.
     pub(super) async fn give_back(self: Arc<Self>, name: String, uid: String) {
         for _ in 0..TRIES {
             match self.try_to_give_back(&name, &uid).await {
                 Ok(Ok(())) => return,
                 Ok(Err(Changed)) => {}
                 Err(error) => {
-                    return tracing::warn!(block = name, %error, "a block cannot be given back yet");
+                    return tracing::warn!(block = name, %error, "a block cannot be returned yet");
                 }
             }
         }
@@ -41,6 +41,7 @@ impl Shared {
         uid: &str,
     ) -> Result<Result<(), Changed>, CallError> {
         let blocks: Api<AddressBlock> = Api::all(self.connection.client());
+        let call = lock(&self.own_blocks).epoch();
         let act = || format!("reading AddressBlock {name:?}");
         let Some(block) = self.insist(act, || blocks.get_opt(name)).await? else {
             self.block_is_gone(name, uid);
@@ -48,7 +49,7 @@ impl Shared {
         };
         if block.uid().as_deref() != Some(uid) {
             self.block_is_gone(name, uid);
-            self.show_block(&block);
+            self.show_block(call, &block);
             return Ok(Ok(()));
         }
         if block.node() != Some(&self.options.node) {
@@ -56,11 +57,11 @@ impl Shared {
             return Ok(Ok(()));
         }
         if block.is_reserved() {
-            // Its addresses belong to others, who alone know when it may go.
-            self.show_block(&block);
+            // It has addresses of claims; only the controller knows when it may go.
+            self.show_block(call, &block);
             return Ok(Ok(()));
         }
-        // Nobody but the one who has read this version strips the finalizer, and what is deleted is what was stripped.
+        // The finalizer is removed on the version that was read, and the deletion names the resulting version.
         let rest: Vec<&String> = block.finalizers().iter().filter(|known| *known != FINALIZER).collect();
         let mut version = block.resource_version();
         if rest.len() != block.finalizers().len() {
@@ -83,11 +84,11 @@ impl Shared {
         match self.insist(act, || blocks.delete(name, &exactly)).await {
             Ok(deleted) => {
                 match deleted.left().filter(|_| !rest.is_empty()) {
-                    // It waits for others.
-                    Some(block) => self.show_block(&block),
+                    // Other finalizers remain.
+                    Some(block) => self.show_block(call, &block),
                     None => self.block_is_gone(name, uid),
                 }
-                tracing::info!(block = name, "a block was given back");
+                tracing::info!(block = name, "a block was returned");
                 Ok(Ok(()))
             }
             Err(error) if error.is_stale() => Ok(Err(Changed)),
@@ -95,20 +96,20 @@ impl Shared {
         }
     }
 
-    /// Takes in a block that was read.
-    pub(super) fn show_block(&self, block: &AddressBlock) {
+    /// Processes a block from the answer to a call of this epoch.
+    pub(super) fn show_block(&self, call: Epoch, block: &AddressBlock) {
         let seen = self.own_block(block);
-        self.hear_block(Heard::Applied(Identity::named(&block.metadata), seen));
+        self.hear_block(Heard::Answered(call, Identity::named(&block.metadata), seen));
     }
 
-    /// Tells that a block is gone, also if nobody here has known it.
+    /// Reports that a block is gone, even if it was unknown here.
     pub(super) fn block_is_gone(&self, name: &str, uid: &str) {
         let mut blocks = lock(&self.own_blocks);
         blocks.hear(Heard::Gone(name.to_owned(), uid.to_owned()));
         (self.tell)(Event::BlockGone { name: name.to_owned(), uid: uid.to_owned() });
     }
 
-    /// Tells that a block is another node's.
+    /// Reports that a block belongs to another node.
     pub(super) fn block_is_elsewhere(&self, block: &AddressBlock) {
         let (name, uid) = (block.name_any(), block.uid().unwrap_or_default());
         let mut blocks = lock(&self.own_blocks);

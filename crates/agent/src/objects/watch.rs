@@ -1,4 +1,4 @@
-//! A watch of one kind ([`tenure_watch`]), as what is kept of its objects.
+//! A watch of one kind ([`tenure_watch`]) that keeps what `keep` returns of each object.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -13,25 +13,25 @@ use tenure_watch::{Connection, Heard, Identity, Listener};
 
 /// Who watches.
 pub(crate) trait Watching: Send + Sync + 'static {
-    /// Whether the kinds that it watches may be unknown to the server, and how often they are looked for then.
+    /// How often to look for kinds that the server does not know, if that is allowed.
     const MAY_BE_MISSING: Option<Duration> = None;
-    /// Whether objects of all namespaces are watched: they are known by namespace and name then.
+    /// Whether it watches all namespaces: then keys are namespace and name.
     const ALL_NAMESPACES: bool = false;
 
     /// The way to the API server.
     fn connection(&self) -> &Connection;
 
-    /// All first lists are in.
+    /// All first lists are complete.
     fn all_listed(self: &Arc<Self>) {}
 
-    /// A watch does not work at present, so that what it said may be behind.
+    /// A watch is broken at present, so its cache may be behind.
     fn faltered(&self) {}
 }
 
-/// Watches until the agent stops. `keep` says what is kept of an object, and `hear` is given what is heard.
+/// Watches until the agent stops. `keep` returns what is kept of an object, and `hear` gets the events.
 ///
-/// An object that does not have the shape of its kind is there all the same, so what was last read of it stays; whoever wrote it is
-/// told by the controller's event on it.
+/// An object that does not have the shape of its kind still exists, so its last readable version stays; the controller
+/// publishes an event on it.
 pub(crate) async fn watch<K, V, S: Watching>(
     shared: Arc<S>,
     watched: &'static str,
@@ -74,7 +74,7 @@ where
         true
     }
 
-    /// Then there are no objects of it.
+    /// The kind is missing, so there are no objects of it.
     fn lacks_kind(&mut self, lacks: bool) {
         if lacks {
             (self.hear)(&self.shared, Heard::Begin);

@@ -9,8 +9,7 @@ use crate::drive::{Executor, Handle};
 use crate::evidence::EvidenceCollector;
 use crate::journal::{Commit, Journal, Record};
 use crate::node::{Action, Event, Report};
-use crate::objects::Objects;
-use crate::whereabouts::slices::Slices;
+use crate::sources::Sources;
 use crate::wire::Wirer;
 
 /// The journal's thread, the kernel's thread and the API server's tasks.
@@ -18,8 +17,7 @@ pub(super) struct NodeExecutor {
     pub(super) node: Handle,
     pub(super) journal: Journal,
     pub(super) kernel: Arc<Wirer>,
-    pub(super) objects: Objects,
-    pub(super) slices: Slices,
+    pub(super) sources: Sources,
     pub(super) evidence: EvidenceCollector,
     pub(super) stages: Stages,
     /// The MTU of interfaces whose configuration has none.
@@ -27,10 +25,10 @@ pub(super) struct NodeExecutor {
 }
 
 impl NodeExecutor {
-    /// Tells the writers of other records that holds changed.
+    /// Tells those who write holds elsewhere, too.
     fn note(&self, records: &[Record]) {
         for record in records {
-            self.slices.dirty(record.block());
+            self.sources.recorded(record);
         }
     }
 }
@@ -63,14 +61,14 @@ impl Executor for NodeExecutor {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::AskForBlock { .. } | Action::ReturnBlock { .. } | Action::KeepBlock { .. } => {
-                self.objects.carry_out(action);
+                self.sources.carry_out(action);
             }
             Action::Consult { .. } | Action::AskAboutPods(_) => self.evidence.carry_out(action),
             Action::Report(ref report) => {
                 if matches!(report, Report::Replayed { .. }) {
                     self.stages.replayed();
                 }
-                self.objects.carry_out(action);
+                self.sources.carry_out(action);
             }
             // The driver handles these itself.
             Action::Record { .. } | Action::Answer { .. } => {}

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::serve::Dialect;
+use crate::alias::AliasOptions;
+use crate::egress::EgressOptions;
+use crate::node_addresses::NodeAddressesOptions;
+use crate::part::Part;
 use crate::{evidence, node};
 
 /// The options of an agent.
@@ -39,8 +42,14 @@ pub struct AgentOptions {
     pub whereabouts_reserves_always: bool,
     /// The name of the cluster's own network in the nodes' configuration.
     pub default_network: String,
-    /// Further dialects. They are asked before the agent's own.
-    pub dialects: Vec<Arc<dyn Dialect>>,
+    /// How alias addresses of the machine are given to pods, if they are.
+    pub alias: Option<AliasOptions>,
+    /// How egress is done, if it is.
+    pub egress: Option<EgressOptions>,
+    /// How the node's own addresses are managed, if they are.
+    pub node_addresses: Option<NodeAddressesOptions>,
+    /// Further parts. Their dialects are asked before the agent's own.
+    pub parts: Vec<Arc<dyn Part>>,
     /// How long calls in progress may take when the agent is told to stop.
     pub stop_patience: Duration,
     /// How often the agent looks for tombstones while it runs: a DEL whose answer was lost leaves one, too.
@@ -64,7 +73,10 @@ impl AgentOptions {
             whereabouts_namespace: "kube-system".to_owned(),
             whereabouts_reserves_always: false,
             default_network: "tenure".to_owned(),
-            dialects: Vec::new(),
+            alias: None,
+            egress: Some(EgressOptions::default()),
+            node_addresses: Some(NodeAddressesOptions::default()),
+            parts: Vec::new(),
             stop_patience: Duration::from_secs(5),
             tombstone_interval: Duration::from_secs(10),
         }
@@ -108,6 +120,11 @@ impl Paths {
     /// The directory that records which containers have something in shared ledgers.
     pub fn ledgers(&self) -> PathBuf {
         self.run.join("ledgers")
+    }
+
+    /// The directory that records attachments of other plugins, for egress.
+    pub fn egress(&self) -> PathBuf {
+        self.run.join("egress")
     }
 
     /// The directory of tombstones.

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::drive::Handle;
 use crate::key::HoldKey;
-use crate::node::{Attach, Done, Event, Link};
+use crate::node::{Attach, CallError, Done, Event, Link};
 use crate::objects::lock;
 
 /// A pod as the runtime names it.
@@ -108,15 +108,21 @@ impl<'c> Call<'c> {
     /// Holds addresses under the call's key, or a part of it. If the ADD fails afterwards, new holds are
     /// released.
     pub async fn hold(&self, attach: Attach) -> Result<Held, Failure> {
+        Ok(self.try_hold(attach).await??)
+    }
+
+    /// The same, for dialects with their own words for the node's errors.
+    pub(crate) async fn try_hold(&self, attach: Attach) -> Result<Result<Held, CallError>, Failure> {
         let given = Given { part: attach.key.part_number(), interface: attach.wiring.is_some() };
-        match self.node.call(move |ticket| Event::Add { ticket, attach }).await? {
-            Done::Added { addresses, subnet, link, new } => {
+        match self.node.call(move |ticket| Event::Add { ticket, attach }).await {
+            Ok(Done::Added { addresses, subnet, link, new }) => {
                 if new {
                     lock(&self.given).push(given);
                 }
-                Ok(Held { addresses, subnet, link })
+                Ok(Ok(Held { addresses, subnet, link }))
             }
-            _ => Err(Failure::new(Code::Internal, "the node answered something else than was asked")),
+            Err(error) => Ok(Err(error)),
+            Ok(_) => Err(Failure::new(Code::Internal, "the node answered something else than was asked")),
         }
     }
 

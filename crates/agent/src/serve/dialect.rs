@@ -2,15 +2,17 @@
 //!
 //! A [`Dialect`] says which configurations are its own, and answers the verbs for them.
 //! [`Service`](super::Service) asks its dialects in order and calls the first one that says yes. A dialect
-//! gets addresses from three sources, all in terms of an opaque [`HoldKey`](crate::HoldKey):
+//! gets addresses from these sources, all in terms of an opaque [`HoldKey`](crate::HoldKey):
 //!
 //! | source | reached by | survives a restart |
 //! |---|---|---|
-//! | blocks of this node | [`Call::hold`] with a pool | in the node's journal |
+//! | blocks of this node, of any [`BlockSource`](crate::sources::BlockSource) | [`Call::hold`] with a pool | in the node's journal |
 //! | claims, and other addresses that are named in advance | [`Call::hold`] with [`Attach::claim_use`](crate::node::Attach::claim_use) | in the node's journal |
 //! | ledgers that nodes share | [`Ledgers`](crate::whereabouts::ledgers::Ledgers) | in the API, and recorded on this node |
 //!
-//! So a dialect itself needs to remember nothing across restarts. A DEL that cannot be done now becomes a
+//! So a dialect itself needs to remember nothing across restarts. Two parts remember what is no address that they gave: egress after
+//! another plugin has a file for each attachment, which a reboot deletes (`egress/attachments.rs`), and node addresses have
+//! `node-addresses.json`, which survives a reboot (`node_addresses/record.rs`). A DEL that cannot be done now becomes a
 //! file until it is done ([`Deleted::Later`]). A failed ADD leaves nothing: the agent releases what
 //! [`Call::hold`] held for it.
 

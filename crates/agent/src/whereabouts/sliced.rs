@@ -79,7 +79,7 @@ fn wish(range: &RangeConfig, slice: &Slice) -> Result<Wish, Failure> {
         return Err(Failure::new(Code::TryAgainLater, message)
             .detail("accepted are pick_addresses of every node's slice, or a network without slices"));
     }
-    Ok(Wish { within: Some(within), only, preferred: None, lowest: true })
+    Ok(Wish { within: Some(within), only, preferred: None, lowest: true, kept_for_pod: false })
 }
 
 fn attach(

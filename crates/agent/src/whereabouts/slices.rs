@@ -42,13 +42,25 @@ use tokio::sync::{Notify, RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Handle;
-use crate::node::Event;
+use crate::node::{Action, Event};
+use crate::objects::lock;
 use crate::objects::watch::{Watching, watch};
-use crate::objects::{lock, watched};
+use crate::part::Inspect;
+use crate::sources::BlockSource;
 use known::{SeenPool, Taken};
 
 /// What the node's pools of slices are called: this, and the name of the `NodeSlicePool`. No `AddressPool` has a slash.
 pub const POOLS: &str = "whereabouts/";
+
+/// All pools of slices.
+const SLICE_POOLS: &str = "NodeSlicePools";
+/// The records of this node's slices.
+const OWN_RECORDS: &str = "IPPools of this node";
+/// No watch, but the writes of those records.
+const RECORD_WRITES: &str = "written IPPools of this node";
+
+/// What the node waits for at a start.
+pub const SOURCE: &str = "its slices from the API server";
 
 /// The options for slices.
 #[derive(Clone, Debug)]
@@ -148,8 +160,8 @@ struct State {
 
 impl Slices {
     /// Begins to watch until `stop`, and tells the node of its slices. After the existing ones it sends
-    /// [`Event::SlicesRead`] once, for which a node with [`Settings::slices`](crate::node::Settings::slices)
-    /// waits. The caller must pass the node its journal: this asks the node which slices it had. Needs a
+    /// [`Event::SourceRead`] once, for which a node waits that has [`SOURCE`] in its
+    /// [`Settings::sources`](crate::node::Settings::sources). The caller must pass the node its journal: this asks the node which slices it had. Needs a
     /// tokio runtime around it.
     pub fn start(
         client: Client,
@@ -161,8 +173,8 @@ impl Slices {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let connection =
             Connection::named(client, Arc::clone(&clock), &format!("slices of {}", options.node));
-        connection.health().expect(watched::SLICE_POOLS);
-        connection.health().expect(watched::OWN_RECORDS);
+        connection.health().expect(SLICE_POOLS);
+        connection.health().expect(OWN_RECORDS);
         let shared = Arc::new(Shared {
             connection,
             options,
@@ -198,17 +210,37 @@ impl Slices {
         found.map_err(|_| self.shared.no_slice(node_slice_pool))
     }
 
-    /// Reports that holds of this block changed. Called for every journal record that names a block, even one
-    /// that is not a slice.
-    pub fn dirty(&self, block_uid: &str) {
+    /// How watches and writes are. What is owned is handed out also while they do not work.
+    pub fn health(&self) -> ApiHealth {
+        self.shared.connection.health().look()
+    }
+}
+
+impl BlockSource for Slices {
+    /// Nobody asks for a slice or returns one: they are divided before anyone needs them. What concerns people is reported like that of other
+    /// pools.
+    fn has(&self, _: &str) -> bool {
+        false
+    }
+
+    fn carry_out(&self, action: Action) {
+        tracing::error!(?action, "this action does not concern slices");
+    }
+
+    fn read_at_start(&self) -> Option<&'static str> {
+        Some(SOURCE)
+    }
+
+    fn recorded(&self, block_uid: &str) {
         if take::is_uid_of_slice(block_uid) {
             self.shared.dirty.notify_one();
         }
     }
+}
 
-    /// How watches and writes are. What is owned is handed out also while they do not work.
-    pub fn health(&self) -> ApiHealth {
-        self.shared.connection.health().look()
+impl Inspect for Slices {
+    fn health(&self) -> Option<ApiHealth> {
+        Some(Self::health(self))
     }
 }
 
@@ -234,7 +266,7 @@ impl Shared {
         let hear = |shared: &Arc<Self>, heard| shared.hear_pool(heard);
         self.spawn(watch(
             Arc::clone(self),
-            watched::SLICE_POOLS,
+            SLICE_POOLS,
             self.api::<Read<NodeSlicePool>>(),
             all(),
             keep,
@@ -250,14 +282,7 @@ impl Shared {
                 shared.dirty.notify_one();
             }
         };
-        self.spawn(watch(
-            Arc::clone(self),
-            watched::OWN_RECORDS,
-            self.api::<Read<IPPool>>(),
-            own,
-            keep,
-            hear,
-        ));
+        self.spawn(watch(Arc::clone(self), OWN_RECORDS, self.api::<Read<IPPool>>(), own, keep, hear));
     }
 
     fn api<K>(&self) -> Api<K>
@@ -324,7 +349,7 @@ impl Shared {
         let waits = state.pools.all_facts().any(|(name, pool)| pool.slice.is_ok() && !known(name));
         if state.listed && !waits && !state.told {
             state.told = true;
-            self.node.tell(Event::SlicesRead);
+            self.node.tell(Event::SourceRead { source: SOURCE });
             self.dirty.notify_one();
         }
     }

@@ -12,11 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use tenure_handles::{Clock, Timestamp};
+use tenure_linux::chain;
 use tenure_linux::netns::NetNs;
 use tenure_linux::{announce, answering};
 use tracing::{info, warn};
 
-use super::chain;
 use crate::key::HoldKey;
 
 /// The delays between announcements. The first one matters; the others are for hosts that missed it.

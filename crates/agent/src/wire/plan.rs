@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
+use tenure_linux::chain;
 use tenure_linux::netns;
 use tenure_linux::pod::{CheckError, Identity, PodPlan, SetupError};
 use tenure_linux::socket::{self, Kind};
 use tenure_linux::uplink::Uplink;
 
-use super::chain;
 use crate::key::{HoldKey, Pod};
 use crate::node::{KernelError, KernelErrorKind, WireJob};
 

@@ -9,10 +9,9 @@ use std::thread;
 
 use tenure_handles::Clock;
 use tenure_linux::Host;
+use tenure_linux::chain;
 use tenure_linux::reaper::{Next, Policy, Reaper, reap};
 use tracing::warn;
-
-use super::chain;
 
 /// The handle to the thread. The thread ends when the last handle is dropped; the next one finds what is
 /// still in the trash.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use tenure_ipam::{Addresses, Cidr};
+use tenure_linux::chain;
 use tenure_linux::inventory::Inventory;
 use tenure_linux::netns::NetNs;
 use tenure_linux::pod::{self, Destroyed, Reached};
@@ -17,7 +18,6 @@ use tenure_linux::{Changes, Host, export, remote, routes, socket, uplink};
 use tracing::{info, warn};
 
 use super::announcer::{Announcement, Announcer};
-use super::chain;
 use super::observer::{KernelObserver, key_of};
 use super::plan::{self, Node};
 use super::reaping::Reaping;

@@ -126,7 +126,7 @@ pub(super) fn cidr(field: &str, text: Option<&str>) -> Result<Option<Cidr>, Conv
 }
 
 /// An entry of `exclude`. The ends of a range may be in either order, because a rule cannot compare them.
-pub(super) fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
+pub(crate) fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
     let Some((one, other)) = text.split_once('-') else {
         return Notation::Strict.cidr_or_address(text).map(Into::into);
     };
@@ -140,7 +140,7 @@ pub(super) fn exclusion(text: &str) -> Result<Exclusion, ParseError> {
 }
 
 /// How long a freed address cools.
-pub(super) fn rest(text: Option<&str>) -> Result<Option<Duration>, ConversionError> {
+pub(crate) fn rest(text: Option<&str>) -> Result<Option<Duration>, ConversionError> {
     const LONGEST: Duration = Duration::from_hours(24);
     let Some(text) = text else { return Ok(None) };
     let rest = duration(text).filter(|rest| *rest <= LONGEST);

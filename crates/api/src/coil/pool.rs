@@ -114,16 +114,21 @@ pub struct AddressPoolStatus {
 impl AddressPoolStatus {
     /// Puts a condition in. Its transition time stays what it was while its status does, so that a repeated write of
     /// the same finding changes nothing.
-    pub fn set_condition(&mut self, mut condition: Condition) {
-        match self.conditions.iter_mut().find(|known| known.type_ == condition.type_) {
-            Some(known) => {
-                if known.status == condition.status {
-                    condition.last_transition_time = known.last_transition_time.clone();
-                }
-                *known = condition;
+    pub fn set_condition(&mut self, condition: Condition) {
+        set_condition(&mut self.conditions, condition);
+    }
+}
+
+/// Puts a condition among others, with the transition time of the one before while the status stays.
+pub(crate) fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition) {
+    match conditions.iter_mut().find(|known| known.type_ == condition.type_) {
+        Some(known) => {
+            if known.status == condition.status {
+                condition.last_transition_time = known.last_transition_time.clone();
             }
-            None => self.conditions.push(condition),
+            *known = condition;
         }
+        None => conditions.push(condition),
     }
 }
 

@@ -4,9 +4,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// The definition of `KIND`, or of `KIND.GROUP` where two groups have a kind of that name.
 fn crd(kind: &str) -> Value {
-    let crd = crds().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
-    serde_json::to_value(crd).unwrap()
+    let is = |crd: &CustomResourceDefinition| {
+        let names = &crd.spec.names;
+        names.kind == kind || format!("{}.{}", names.kind, crd.spec.group) == kind
+    };
+    serde_json::to_value(crds().into_iter().find(is).unwrap()).unwrap()
 }
 
 fn version(kind: &str) -> Value {
@@ -73,24 +77,46 @@ fn the_kinds_have_the_groups_and_scopes_that_people_use() {
             "addresspools.coil.cybozu.com v2 Cluster",
             "addressblocks.coil.cybozu.com v2 Cluster",
             "blockrequests.coil.cybozu.com v2 Cluster",
+            "egresses.coil.cybozu.com v2 Namespaced",
+            "egressclients.coil.cybozu.com v2 Namespaced",
             "ippools.whereabouts.cni.cncf.io v1alpha1 Namespaced",
             "nodeslicepools.whereabouts.cni.cncf.io v1alpha1 Namespaced",
             "overlappingrangeipreservations.whereabouts.cni.cncf.io v1alpha1 Namespaced",
             "ipamclaims.k8s.cni.cncf.io v1alpha1 Namespaced",
+            "nodeippools.nmstate.io v1 Cluster",
+            "nodenetworkconfigurationpolicies.nmstate.io v1 Cluster",
+            "nodenetworkconfigurationenactments.nmstate.io v1beta1 Cluster",
+            "ippools.ipam.gcp-cni.cast.ai v1alpha1 Cluster",
+            "ipledgers.ipam.gcp-cni.cast.ai v1alpha1 Cluster",
+            "nodealiases.ipam.gcp-cni.cast.ai v1alpha1 Cluster",
         ]
     );
 }
 
 #[test]
-fn only_pools_and_requests_of_coil_and_claims_have_a_status_subresource() {
+fn only_some_kinds_have_subresources() {
     for (kind, subresources) in [
         ("AddressPool", json!({"status": {}})),
         ("AddressBlock", Value::Null),
         ("BlockRequest", json!({"status": {}})),
+        (
+            "Egress",
+            json!({"status": {}, "scale": {
+                "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+                "labelSelectorPath": ".status.selector",
+            }}),
+        ),
+        ("EgressClients", Value::Null),
         ("IPPool", Value::Null),
         ("NodeSlicePool", Value::Null),
         ("OverlappingRangeIPReservation", Value::Null),
         ("IPAMClaim", json!({"status": {}})),
+        ("NodeIPPool", json!({"status": {}})),
+        ("NodeNetworkConfigurationPolicy", json!({"status": {}})),
+        ("NodeNetworkConfigurationEnactment", json!({"status": {}})),
+        ("IPPool.ipam.gcp-cni.cast.ai", json!({"status": {}})),
+        ("IPLedger", Value::Null),
+        ("NodeAliases", json!({"status": {}})),
     ] {
         assert_eq!(version(kind)["subresources"], subresources, "{kind}");
     }
@@ -102,10 +128,18 @@ fn printer_columns_are_those_of_the_dialects_and_ours_come_after() {
         ("AddressPool", vec!["BlockSize Bits", "Allocated", "Free", "Ready"]),
         ("AddressBlock", vec!["Node", "Pool", "IPv4", "IPv6"]),
         ("BlockRequest", vec![]),
+        ("Egress", vec!["Replicas", "Serving", "Ready", "Age"]),
+        ("EgressClients", vec!["Egress", "Node", "Age"]),
         ("IPPool", vec![]),
         ("NodeSlicePool", vec![]),
         ("OverlappingRangeIPReservation", vec![]),
         ("IPAMClaim", vec![]),
+        ("NodeIPPool", vec!["CIDR", "Allocated", "Free", "Available", "Reason", "Age"]),
+        ("NodeNetworkConfigurationPolicy", vec!["Status", "Reason"]),
+        ("NodeNetworkConfigurationEnactment", vec!["Status", "Status Age", "Reason"]),
+        ("IPPool.ipam.gcp-cni.cast.ai", vec!["CIDR", "Capacity", "Allocated", "Available", "Age", "Ready"]),
+        ("IPLedger", vec!["Pool", "CIDR"]),
+        ("NodeAliases", vec!["Attached", "Wanted", "Age", "Problem"]),
     ] {
         let found = version(kind)["additionalPrinterColumns"].clone();
         let names: Vec<_> =
@@ -132,7 +166,7 @@ fn nothing_is_nullable_and_everything_is_described() {
         }
     }
     for crd in crds() {
-        let kind = &crd.spec.names.kind;
+        let kind = &format!("{}.{}", crd.spec.names.kind, crd.spec.group);
         let schema = version(kind)["schema"]["openAPIV3Schema"].clone();
         assert!(schema["description"].is_string(), "{kind} is not described");
         visit(kind, &schema);
@@ -204,4 +238,43 @@ fn the_block_size_has_a_default() {
     let schema = &version("AddressPool")["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     assert_eq!(schema["blockSizeBits"]["default"], json!(5));
     assert_eq!(schema["blockSizeBits"]["format"], json!("int32"));
+}
+
+#[test]
+fn kinds_that_nmstate_has_too_are_served_in_both_versions_with_the_same_fields() {
+    for (kind, stored, other) in [
+        ("NodeNetworkConfigurationPolicy", "v1", "v1beta1"),
+        ("NodeNetworkConfigurationEnactment", "v1beta1", "v1"),
+    ] {
+        let versions = crd(kind)["spec"]["versions"].as_array().unwrap().clone();
+        let [first, second] = versions.as_slice() else { panic!("{kind} has two versions") };
+        assert_eq!((&first["name"], &first["storage"]), (&json!(stored), &json!(true)), "{kind}");
+        assert_eq!(
+            (&second["name"], &second["storage"], &second["served"]),
+            (&json!(other), &json!(false), &json!(true))
+        );
+        assert_eq!(first["schema"], second["schema"], "{kind}");
+    }
+}
+
+#[test]
+fn an_enactment_is_read_and_written_as_the_design_document_has_it() {
+    use crate::nmstate::NodeNetworkConfigurationEnactment as Enactment;
+    let object = json!({
+        "apiVersion": "nmstate.io/v1beta1",
+        "kind": "NodeNetworkConfigurationEnactment",
+        "metadata": {"name": "node01.static-ip"},
+        "status": {
+            "ippool": {"traffic-1": {"allocated": ["10.10.10.8"]}},
+            "capturedStates": {"address-from-traffic-1": {"ip": "10.10.10.8", "prefix-length": 24}},
+            "policyGeneration": 1,
+        },
+    });
+    let read: Enactment = serde_json::from_value(object.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), object);
+    let upstream = json!({
+        "apiVersion": "nmstate.io/v1beta1", "kind": "NodeNetworkConfigurationEnactment", "metadata": {"name": "a.b"},
+        "status": {"conditions": [{"type": "Available", "status": "True"}], "capturedStates": {"x": {"state": {"interfaces": []}}}},
+    });
+    assert!(serde_json::from_value::<Enactment>(upstream).unwrap().condition("Available").unwrap().is_true());
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::json;
 use tenure_testbed::hosts::HostChild;
 
@@ -101,7 +101,8 @@ impl Node {
     pub(super) fn del(&mut self, pods: &Pods) -> Result<Timings> {
         let timings = self.call("DEL", pods)?;
         self.attached -= pods.containers.len();
-        self.machine.settle(self.attached)?;
+        let (_, left) = self.machine.settle(self.attached)?;
+        ensure!(left == 0, "{}: {left} interfaces stayed after DEL", self.name);
         Ok(timings)
     }
 

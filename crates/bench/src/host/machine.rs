@@ -14,6 +14,8 @@ use super::runtime::{Order, Timings};
 
 /// Longer than anything takes, also on a machine that is busy with other things.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
+/// How long interfaces may take to disappear after their DELs.
+const SETTLED: Duration = Duration::from_secs(30);
 /// How often is looked at what is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -98,10 +100,18 @@ impl Machine {
         Ok(self.host.path(path)?)
     }
 
-    /// Waits until no more interfaces are left than those of `pods` pods; how long that took.
-    pub(crate) fn settle(&self, pods: usize) -> Result<Duration> {
-        let what = format!("the interfaces of all but {pods} pods to go");
-        until(&what, || Ok((interfaces(&self.host)? <= self.bare + pods).then_some(())))
+    /// Waits until no more interfaces are left than those of `pods` pods; how long that took, and how many are left all the
+    /// same. Those count as the host's own from then on.
+    pub(crate) fn settle(&mut self, pods: usize) -> Result<(Duration, usize)> {
+        let began = Instant::now();
+        loop {
+            let left = interfaces(&self.host)?.saturating_sub(self.bare + pods);
+            if left == 0 || began.elapsed() > SETTLED {
+                self.bare += left;
+                return Ok((began.elapsed(), left));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 }
 

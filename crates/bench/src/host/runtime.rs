@@ -67,10 +67,25 @@ pub(crate) struct Timings {
     pub(crate) wall: Duration,
     /// Of each call.
     pub(crate) each: Vec<Duration>,
-    /// What those said that failed.
-    pub(crate) failures: Vec<String>,
+    /// The calls that failed.
+    pub(crate) failures: Vec<Failure>,
     /// The addresses of ADDs, in no order.
     pub(crate) addresses: Vec<String>,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    /// The container's id.
+    pub(crate) id: String,
+    /// What the plugin printed.
+    pub(crate) said: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.id, self.said)
+    }
 }
 
 /// Does what is told on standard input until that ends.
@@ -146,14 +161,14 @@ fn execute_all(calls: &Calls) -> Vec<Called> {
 struct Called {
     began: Instant,
     ended: Instant,
-    failure: Option<String>,
+    failure: Option<Failure>,
     addresses: Vec<String>,
 }
 
 impl Called {
     fn panicked() -> Self {
         let now = Instant::now();
-        let failure = Some("the thread that called panicked".to_owned());
+        let failure = Some(Failure { id: String::new(), said: "the thread that called panicked".to_owned() });
         Self { began: now, ended: now, failure, addresses: Vec::new() }
     }
 }
@@ -183,7 +198,10 @@ fn execute(calls: &Calls, container: &Container) -> Called {
         outcome.and_then(|said| if calls.verb == "ADD" { addresses(&said) } else { Ok(Vec::new()) });
     let (addresses, failure) = match outcome {
         Ok(addresses) => (addresses, None),
-        Err(error) => (Vec::new(), Some(format!("{} of {}: {error:#}", calls.verb, container.id))),
+        Err(error) => {
+            let said = format!("{}: {error:#}", calls.verb);
+            (Vec::new(), Some(Failure { id: container.id.clone(), said }))
+        }
     };
     Called { began, ended, failure, addresses }
 }

@@ -42,7 +42,19 @@ impl Way {
         std::fs::write(file, config.to_string()).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    fn open(runtime: &Handle, host: &Host, server: SocketAddr) -> Result<Self> {
+    /// Writes a kubeconfig file for programs at this end, for a server that asks nobody who they are.
+    pub(crate) fn plain_kubeconfig(&self, file: &Path) -> Result<()> {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "local",
+            "clusters": [{"name": "local", "cluster": {"server": format!("http://{}", self.address)}}],
+            "users": [{"name": "local", "user": {}}],
+            "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
+        });
+        std::fs::write(file, config.to_string()).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Opens one on `host` to a server at this address of the machine.
+    pub(crate) fn open(runtime: &Handle, host: &Host, server: SocketAddr) -> Result<Self> {
         let listener = host.run(|| std::net::TcpListener::bind("127.0.0.1:0"))??;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

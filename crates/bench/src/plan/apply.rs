@@ -61,13 +61,13 @@ impl Cluster {
     fn write_claim(&mut self, write: &ClaimWrite) -> Result<()> {
         match write {
             ClaimWrite::Records { block, records, finalizers, .. } => {
-                let known = self.world.blocks.get(&block.name).context("there is no such block")?;
+                let known = self.world.coil().blocks.get(&block.name).context("there is no such block")?;
                 let mut block = known.clone();
                 block.spec.claims.clone_from(records);
                 block.metadata.finalizers = Some(finalizers.clone());
                 self.put(block);
             }
-            ClaimWrite::Status { namespace, claim, status } => {
+            ClaimWrite::Status { namespace, claim, status, .. } => {
                 let mut claim = self.claim_named(namespace, &claim.name)?;
                 claim.status = Some((**status).clone());
                 self.put(claim);
@@ -81,26 +81,31 @@ impl Cluster {
         match write {
             LedgerWrite::Guard { pool } => self.put(IPPool::clone(pool)),
             LedgerWrite::Mark { pool, mark } => {
-                let known = self.world.ledgers.pools.get(&pool.name).context("there is no such ledger")?;
+                let known = self.world.ledgers().pools.get(&pool.name).context("there is no such ledger")?;
                 let marked = mark.apply(&known.pool);
                 self.put(marked.context("a mark does not fit")?);
             }
             LedgerWrite::Slices { pool, .. } => self.put((**pool).clone()),
+            LedgerWrite::ChangeSlices { pool, change, .. } => {
+                let known = self.world.ledgers().slices.get(&pool.name).context("there is no such pool")?;
+                let changed = change.apply(known);
+                self.put(changed.context("a change does not fit")?);
+            }
             other => bail!("nothing in this cluster asks for {other:?}"),
         }
         Ok(())
     }
 
     fn request_named(&self, name: &str) -> Result<BlockRequest> {
-        self.world.requests.get(name).cloned().context("there is no such request")
+        self.world.coil().requests.get(name).cloned().context("there is no such request")
     }
 
     fn pool_named(&self, name: &str) -> Result<AddressPool> {
-        self.world.pools.get(name).cloned().context("there is no such pool")
+        self.world.coil().pools.get(name).cloned().context("there is no such pool")
     }
 
     fn claim_named(&self, namespace: &str, name: &str) -> Result<IPAMClaim> {
-        let claim = self.world.claims.get(namespace, name).context("there is no such claim")?;
+        let claim = self.world.claims().get(namespace, name).context("there is no such claim")?;
         Ok(claim.object.clone())
     }
 }

@@ -83,9 +83,9 @@ impl Cluster {
             cluster.node(&node(number))?;
         }
         for number in 0..TEN {
-            cluster.pool(number)?;
+            cluster.pool(&format!("p{number}"), &format!("10.{}.0.0/12", number * 16))?;
             cluster.namespace(number, 0)?;
-            cluster.attachment(number, 0)?;
+            cluster.attachment(number, 0, &[])?;
         }
         for range in 0..nodes.div_ceil(SHARERS) {
             let ipam = json!({"type": "whereabouts", "range": format!("12.{range}.0.0/23")});
@@ -167,10 +167,9 @@ impl Cluster {
         self.put_json::<Node>(json!({"metadata": {"name": name}, "status": status}))
     }
 
-    fn pool(&mut self, number: usize) -> Result<()> {
-        let subnets = json!([{"ipv4": format!("10.{}.0.0/12", number * 16)}]);
-        let spec = json!({"blockSizeBits": 5, "subnets": subnets});
-        self.put_json::<AddressPool>(json!({"metadata": {"name": format!("p{number}")}, "spec": spec}))
+    pub(super) fn pool(&mut self, name: &str, subnet: &str) -> Result<()> {
+        let spec = json!({"blockSizeBits": 5, "subnets": [{"ipv4": subnet}]});
+        self.put_json::<AddressPool>(json!({"metadata": {"name": name}, "spec": spec}))
     }
 
     /// A namespace and its pool; what else its annotations say changes nothing.
@@ -184,10 +183,11 @@ impl Cluster {
     }
 
     /// The definition of a sliced network; every second one has a `network_name`.
-    pub(super) fn attachment(&mut self, number: usize, edit: usize) -> Result<()> {
+    pub(super) fn attachment(&mut self, number: usize, edit: usize, exclude: &[&str]) -> Result<()> {
         let slices = (self.nodes + self.nodes / 4).next_power_of_two().trailing_zeros();
         let range = format!("11.{}.0.0/{}", number * 4, 28 - slices);
-        let mut ipam = json!({"type": "whereabouts", "range": range, "node_slice_size": "/28"});
+        let mut ipam =
+            json!({"type": "whereabouts", "range": range, "node_slice_size": "/28", "exclude": exclude});
         let network = network(number);
         if !network.is_empty() {
             ipam["network_name"] = json!(network);
@@ -248,7 +248,7 @@ impl Cluster {
 
     /// A block of a pool for a node.
     pub(super) fn block(&mut self, pool: usize, index: u128, node: &str) -> Result<()> {
-        let pool = self.world.pools.get(&format!("p{pool}")).context("there is no such pool")?;
+        let pool = self.world.coil().pools.get(&format!("p{pool}")).context("there is no such pool")?;
         let block = AddressBlock::carve(pool, index, node, None)?;
         self.put(block);
         Ok(())
@@ -257,7 +257,7 @@ impl Cluster {
     /// Ledgers of nodes' slices, with a few records each.
     fn ledgers(&mut self) -> Result<()> {
         for of_network in 0..TEN {
-            let pool = self.world.ledgers.slices.get(&format!("net{of_network}"));
+            let pool = self.world.ledgers().slices.get(&format!("net{of_network}"));
             // Where nobody plans slices there are none.
             let Some(status) = pool.and_then(|pool| pool.status.clone()) else { continue };
             for slice in status.allocations.iter().filter(|slice| !slice.node_name.is_empty()) {
@@ -270,14 +270,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node's ledger of its slice, with so many records.
+    /// A node's slice of a network.
+    pub(super) fn slice(&self, of_network: usize, number: usize) -> Option<String> {
+        let pool = self.world.ledgers().slices.get(&format!("net{of_network}"))?;
+        pool.slice_of(&node(number)).map(str::to_owned)
+    }
+
+    /// A node's ledger of its slice, with so many records; its name.
     pub(super) fn ledger(
         &mut self,
         of_network: usize,
         number: usize,
         slice: &str,
         records: usize,
-    ) -> Result<()> {
+    ) -> Result<String> {
         let network = network(of_network);
         let record = |offset: usize| {
             let pod = pod_of(number, CLAIMS + offset);
@@ -291,10 +297,12 @@ impl Cluster {
             labels[label::NETWORK] = json!(network);
         }
         let name = pool_name(&network, &node(number), slice)?;
-        let metadata = json!({"name": name, "uid": name, "labels": labels, "annotations": {STATE: "owned"}});
+        let uid = self.world.ledgers().pools.get(&name).and_then(|known| known.pool.metadata.uid.clone());
+        let metadata = json!({"name": name, "uid": uid, "labels": labels, "annotations": {STATE: "owned"}});
         self.put_json::<IPPool>(
             json!({"metadata": metadata, "spec": {"range": slice, "allocations": allocations}}),
-        )
+        )?;
+        Ok(name)
     }
 
     fn shared(&mut self) -> Result<()> {

@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 use serde_json::json;
-use tenure_api::coil::BlockRequest;
+use tenure_api::coil::{AddressPool, BlockRequest};
+use tenure_api::whereabouts::IPPool;
 use tenure_controller::{At, Kind as _, Observation, PodBrief};
 
 use super::cluster::{CLAIMS, Cluster, PODS, TEN, claim_of, namespace_of, node, pod_of, podref};
@@ -24,19 +25,23 @@ pub(super) enum Happening {
     ClaimCreated,
     ClaimsPodMoved,
     NodesLedgerWritten,
+    SliceTaken,
     SharedLedgerWritten,
     Heartbeat,
     NodeJoined,
     NodeDeleted,
     NamespaceChanged,
     AttachmentChanged,
+    AttachmentEdited,
+    SlicesWritten,
+    PoolCreated,
 }
 
 /// Takes back what would be followed by something else.
 type Undo = Box<dyn FnOnce(&mut Cluster)>;
 
 impl Happening {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::RequestCreated,
         Self::BlockCreated,
         Self::BlockReturned,
@@ -45,12 +50,16 @@ impl Happening {
         Self::ClaimCreated,
         Self::ClaimsPodMoved,
         Self::NodesLedgerWritten,
+        Self::SliceTaken,
         Self::SharedLedgerWritten,
         Self::Heartbeat,
         Self::NodeJoined,
         Self::NodeDeleted,
         Self::NamespaceChanged,
         Self::AttachmentChanged,
+        Self::AttachmentEdited,
+        Self::SlicesWritten,
+        Self::PoolCreated,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -63,12 +72,16 @@ impl Happening {
             Self::ClaimCreated => "a claim is created",
             Self::ClaimsPodMoved => "a claim's pod moves",
             Self::NodesLedgerWritten => "a node writes its ledger",
+            Self::SliceTaken => "a node takes its slice",
             Self::SharedLedgerWritten => "a shared ledger is written",
             Self::Heartbeat => "a node's heartbeat",
             Self::NodeJoined => "a node joins ten networks",
             Self::NodeDeleted => "a node is deleted",
             Self::NamespaceChanged => "a namespace changes",
-            Self::AttachmentChanged => "an attachment definition changes",
+            Self::AttachmentChanged => "an attachment definition's MTU changes",
+            Self::AttachmentEdited => "an attachment definition excludes addresses",
+            Self::SlicesWritten => "a pool of slices is written",
+            Self::PoolCreated => "a pool is created",
         }
     }
 
@@ -90,7 +103,7 @@ impl Happening {
                 cluster.block(pool, index, &node(number))?;
                 cluster.settle()?;
                 let name = tenure_api::coil::block_name(&format!("p{pool}"), index);
-                let known = cluster.world.blocks.get(&name).context("there is no such block")?;
+                let known = cluster.world.coil().blocks.get(&name).context("there is no such block")?;
                 let at = At::of(known);
                 Observation::gone::<tenure_api::coil::AddressBlock>(at).tell(&mut cluster.world);
             }
@@ -99,7 +112,7 @@ impl Happening {
             }
             Self::PodDeleted => {
                 let pod = podref(number, &pod_of(number, CLAIMS));
-                cluster.world.ledgers.pods.remove(&pod);
+                cluster.world.ledgers_mut().pods.remove(&pod);
                 undo = Box::new(move |cluster| _ = cluster.pod(number, CLAIMS));
             }
             Self::ClaimCreated => cluster.claim(number, &format!("new-{turn}"))?,
@@ -112,16 +125,28 @@ impl Happening {
                 undo = Box::new(move |cluster| {
                     let moved = podref(number, &format!("moved-{turn}"));
                     _ = cluster.settle();
-                    cluster.world.ledgers.pods.remove(&moved);
+                    cluster.world.ledgers_mut().pods.remove(&moved);
                     _ = cluster.pod(number, pod);
                 });
             }
             Self::NodesLedgerWritten => {
-                let (of_network, number) = ((TEN - number % TEN) % TEN, number);
-                let pool = cluster.world.ledgers.slices.get(&format!("net{of_network}"));
-                let slice = pool.and_then(|pool| pool.slice_of(&node(number))).map(str::to_owned);
-                if let Some(slice) = slice {
+                let of_network = (TEN - number % TEN) % TEN;
+                if let Some(slice) = cluster.slice(of_network, number) {
                     cluster.ledger(of_network, number, &slice, 3 + turn % (PODS - CLAIMS - 8))?;
+                }
+            }
+            Self::SliceTaken => {
+                // Of this network the node has had no ledger so far.
+                let of_network = (TEN + TEN / 2 - number % TEN) % TEN;
+                if let Some(slice) = cluster.slice(of_network, number) {
+                    let ledger = cluster.ledger(of_network, number, &slice, 1)?;
+                    undo = Box::new(move |cluster| {
+                        let known =
+                            cluster.world.ledgers().pools.get(&ledger).map(|known| At::of(&known.pool));
+                        if let Some(at) = known {
+                            Observation::gone::<IPPool>(at).tell(&mut cluster.world);
+                        }
+                    });
                 }
             }
             Self::SharedLedgerWritten => {
@@ -139,7 +164,29 @@ impl Happening {
                 undo = Box::new(move |cluster| _ = cluster.node(&node(number)));
             }
             Self::NamespaceChanged => cluster.namespace(turn % TEN, turn)?,
-            Self::AttachmentChanged => cluster.attachment(turn % TEN, turn)?,
+            Self::AttachmentChanged => cluster.attachment(turn % TEN, turn, &[])?,
+            Self::AttachmentEdited => {
+                let exclude = format!("11.{}.0.{}/32", turn % TEN * 4, 1 + turn / TEN % 8);
+                cluster.attachment(turn % TEN, turn, &[&exclude])?;
+            }
+            Self::SlicesWritten => {
+                let known = cluster.world.ledgers().slices.get(&format!("net{}", turn % TEN));
+                if let Some(mut pool) = known.cloned() {
+                    pool.labels_mut().insert("turn".to_owned(), turn.to_string());
+                    cluster.put(pool);
+                }
+            }
+            Self::PoolCreated => {
+                let (name, subnet) =
+                    (format!("new-{turn}"), format!("13.{}.{}.0/24", turn / 256, turn % 256));
+                cluster.pool(&name, &subnet)?;
+                undo = Box::new(move |cluster| {
+                    let known = cluster.world.coil().pools.get(&name).map(At::of);
+                    if let Some(at) = known {
+                        Observation::gone::<AddressPool>(at).tell(&mut cluster.world);
+                    }
+                });
+            }
         }
         Ok(undo)
     }

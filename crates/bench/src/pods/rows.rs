@@ -15,6 +15,8 @@ pub(super) struct Own<'a> {
     pub(super) sizes: [f64; 3],
     /// All calls, and those that failed.
     pub(super) calls: (u64, u64),
+    /// Interfaces that stayed after their DELs.
+    pub(super) left: usize,
     /// What the last one said that failed.
     pub(super) said: Option<String>,
 }
@@ -69,6 +71,8 @@ pub(super) fn report(
     let all = |calls: u64, failed: u64| format!("{failed} of {calls}");
     let (our_calls, our_failures) = own.calls;
     report.fact("calls that failed", &all(our_calls, our_failures), &all(side.calls, side.failed), "0");
+    let (our_left, their_left) = (own.left.to_string(), side.left.to_string());
+    report.fact("interfaces that stayed after DEL", &our_left, &their_left, "0");
     for said in [own.said.as_ref(), side.last_failure.as_ref()].into_iter().flatten() {
         report.note(&format!("A call that failed said: {said}"));
     }

@@ -78,7 +78,7 @@ impl Caller {
         self.calls += timings.each.len() as u64;
         self.failed += timings.failures.len() as u64;
         if let Some(failure) = timings.failures.last() {
-            self.last_failure = Some(failure.clone());
+            self.last_failure = Some(failure.to_string());
             if timings.failures.len() == timings.each.len() {
                 bail!("{}: every call failed, such as {failure}", self.name);
             }

@@ -102,7 +102,7 @@ impl Cluster {
         made.with_context(|| format!("cannot make {records} records of {network}"))
     }
 
-    /// The same in one object of a namespace, as Whereabouts keeps it.
+    /// The same in one object of a namespace, as Whereabouts keeps it. Whereabouts has made the object already.
     pub(super) fn hold_in_one(
         &self,
         namespace: &str,
@@ -110,8 +110,10 @@ impl Cluster {
         records: usize,
     ) -> Result<()> {
         let pools: Api<IPPool> = Api::namespaced(self.client.clone(), namespace);
-        let pool = pool(&pool_name(network, "", range)?, range, 1..=records);
-        let made = self.runtime.block_on(pools.create(&PostParams::default(), &pool));
+        let name = pool_name(network, "", range)?;
+        let records_of = json!({"spec": pool(&name, range, 1..=records).spec});
+        let patch = Patch::Merge(&records_of);
+        let made = self.runtime.block_on(pools.patch(&name, &PatchParams::default(), &patch));
         made.with_context(|| format!("cannot make {records} records of {network} in one object"))?;
         Ok(())
     }

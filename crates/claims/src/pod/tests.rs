@@ -131,3 +131,27 @@ proptest! {
         prop_assert_eq!(pod.name, "pod");
     }
 }
+
+#[test]
+fn a_pod_that_names_an_alias_address_says_so_by_its_creation() {
+    use tenure_api::cloud::annotation as alias;
+    let created = Some(Time("2026-11-16T05:31:00Z".parse().unwrap()));
+    let of = |annotations: &[(&str, &str)]| {
+        PodFacts::of(&ObjectMeta { creation_timestamp: created.clone(), ..meta(annotations) })
+    };
+    let pod = of(&[(alias::ADDRESS, "10.111.0.5"), (alias::ORIGINAL_INSTANCE, "node-a")]);
+    assert_eq!(pod.alias, Some("10.111.0.5".parse().unwrap()));
+    assert_eq!(pod.original_instance.as_deref(), Some("node-a"));
+    assert_eq!(pod.mover_stamp, Some("2026-11-16T05:31:00Z".parse().unwrap()));
+    assert!(pod.moves_an_alias() && !pod.moves_out && !pod.may_refer());
+    let said = of(&[(alias::ADDRESS, "10.111.0.5"), (annotation::ACTIVE, "7")]);
+    assert_eq!(said.mover_stamp, Some(Stamp::new(7)), "what a mover says counts before");
+    assert!(of(&[(alias::MOVE_OUT, "")]).moves_out && of(&[(alias::MOVE_OUT, "true")]).moves_out);
+    assert!(!of(&[(alias::MOVE_OUT, "false")]).moves_out);
+    for bad in ["", "ten", "10.111.0.5/32", "fd00::1"] {
+        let pod = of(&[(alias::ADDRESS, bad)]);
+        assert_eq!((pod.alias, pod.mover_stamp), (None, None), "{bad:?}");
+        assert!(pod.problems[alias::ADDRESS].contains("10.111.0.5"), "{:?}", pod.problems);
+        assert!(pod.moves_an_alias(), "it is not given another address");
+    }
+}

@@ -195,3 +195,33 @@ fn the_annotation_is_short_and_stays_as_it_is() {
         slots.has("uid-a") && slots.is_active("uid-b") && !slots.is_active("uid-a") && !slots.has("uid-c")
     );
 }
+
+/// A pod that names an alias address: that it is there is the signal.
+fn arriving(name: &str, second: u64) -> PodFacts {
+    let mover_stamp = Some(Stamp::new(i128::from(second) * 1_000_000_000));
+    PodFacts { mover_stamp, arrives: true, ..pod(name, second) }
+}
+
+#[test]
+fn a_pod_whose_arrival_is_the_signal_takes_over_once_whatever_second_it_was_created_in() {
+    let told = story(&[
+        &[pod("s", 1)],
+        &[pod("s", 1), arriving("d", 7)],
+        // The first try is gone: back to the source.
+        &[pod("s", 1)],
+        // The second is of the same second, or of an API server whose clock is behind.
+        &[pod("s", 1), arriving("e", 7)],
+        &[pod("s", 1)],
+        &[pod("s", 1), arriving("f", 6)],
+        // The one before does not take it back.
+        &[pod("s", 1), arriving("f", 6)],
+    ]);
+    assert_eq!(told, ["s/- 1", "d/s 2", "s/- 3", "e/s 4", "s/- 5", "f/s 6", "f/s 6"]);
+    // Nor does one that arrived itself.
+    let told = story(&[
+        &[arriving("s", 3)],
+        &[arriving("s", 3), arriving("d", 3)],
+        &[arriving("s", 3), arriving("d", 3)],
+    ]);
+    assert_eq!(told, ["s/- 1", "d/s 2", "d/s 2"]);
+}

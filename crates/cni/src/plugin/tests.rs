@@ -20,6 +20,10 @@ impl Node {
     }
 
     fn run(&self, verb: &str, config: &str) -> (Outcome, Value) {
+        self.run_as("tenure", verb, config)
+    }
+
+    fn run_as(&self, plugin: &str, verb: &str, config: &str) -> (Outcome, Value) {
         let (socket, tombstones) =
             (self.directory.path().join("sock"), self.directory.path().join("tombstones"));
         let variables = [
@@ -31,7 +35,7 @@ impl Node {
         let find =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let places = Places { socket: &socket, tombstones: &tombstones };
-        let outcome = run("tenure", find, config.as_bytes().to_vec(), places);
+        let outcome = run(plugin, find, config.as_bytes().to_vec(), places);
         let json = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
         (outcome, json)
     }
@@ -46,6 +50,18 @@ fn version_answers_without_an_agent_and_echoes_what_was_asked() {
     let (outcome, json) = Node::new().run("VERSION", r#"{"cniVersion":"0.4.0"}"#);
     assert_eq!((outcome.code, &json["cniVersion"]), (0, &"0.4.0".into()));
     assert!(json["supportedVersions"].as_array().unwrap().contains(&"1.1.0".into()));
+}
+
+/// As `ptp` calls its IPAM plugin.
+#[test]
+fn under_the_name_gcp_ipam_it_answers_for_itself() {
+    let node = Node::new();
+    let config = r#"{"cniVersion":"0.3.1","name":"gke-pod-network","type":"ptp","ipam":{"type":"gcp-ipam"}}"#;
+    let (outcome, json) = node.run_as("gcp-ipam", "ADD", config);
+    assert_eq!((outcome.code, &json["cniVersion"], &json["code"]), (1, &"0.3.1".into(), &11.into()));
+    assert!(outcome.stderr.starts_with("gcp-ipam: cannot ask tenured for ADD"), "{}", outcome.stderr);
+    let (outcome, _) = node.run_as("gcp-ipam", "DEL", config);
+    assert_eq!((outcome.code, node.tombstones()), (0, 1), "{}", outcome.stderr);
 }
 
 /// A tenant's attachment definition is a network's configuration, and the plugin runs as root.

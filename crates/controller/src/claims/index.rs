@@ -12,7 +12,7 @@ use super::records::Records;
 use super::sets::{Names, Sets};
 use super::users::{Refresh, Users};
 use crate::cache::{Cache, Known};
-use crate::changes::{Changed, Cursor};
+use crate::changes::Cursors;
 use crate::world::World;
 
 /// All indexes.
@@ -25,21 +25,6 @@ pub(super) struct Index {
     pub(super) users: Users,
     pub(super) records: Records,
     pub(super) networks: Networks,
-}
-
-#[derive(Debug, Default)]
-struct Cursors {
-    claims: Cursor,
-    namespaces: Cursor,
-    attachments: Cursor,
-    users: Cursor,
-    pods: Cursor,
-    nodes: Cursor,
-    pools: Cursor,
-    blocks: Cursor,
-    ledgers: Cursor,
-    slices: Cursor,
-    reservations: Cursor,
 }
 
 /// What a plan looks at.
@@ -111,7 +96,7 @@ impl Index {
             look = everything(world);
         }
         #[cfg(test)]
-        if let Some(super::records::Planted::Overlooks(what)) = world.planted.filter(|_| !look.all) {
+        if let Some(super::records::Planted::Overlooks(what)) = world.claims().planted.filter(|_| !look.all) {
             look.overlook(what);
         }
         let came_or_went = |name: &Arc<str>| self.nodes.contains(name) != world.nodes().get(name).is_some();
@@ -126,32 +111,23 @@ impl Index {
     }
 
     fn changed(&mut self, world: &World) -> Look {
-        let cursors = &mut self.cursors;
-        let mut all = false;
-        let mut read = |changed: Changed| match changed {
-            Changed::All => {
-                all = true;
-                Names::new()
-            }
-            Changed::Keys(keys) => keys,
-        };
-        let known = &world.ledgers;
-        let mut users = read(known.pods.changed_claim_users(&mut cursors.users));
-        users.extend(read(known.pods.changed(&mut cursors.pods)));
+        let (cursors, known) = (&mut self.cursors, world.ledgers());
+        let mut users = cursors.read("users", |at| known.pods.changed_claim_users(at));
+        users.extend(cursors.read("pods", |at| known.pods.changed(at)));
         let look = Look {
             users,
-            claims: read(world.claims.all.changed(&mut cursors.claims)),
-            namespaces: read(world.claims.namespaces.changed(&mut cursors.namespaces)),
-            attachments: read(known.attachments.changed(&mut cursors.attachments)),
-            pools: read(world.pools.changed(&mut cursors.pools)),
-            blocks: read(world.blocks.changed(&mut cursors.blocks)),
-            ledgers: read(known.pools.changed(&mut cursors.ledgers)),
-            slices: read(known.slices.changed(&mut cursors.slices)),
-            nodes: read(world.nodes().changed(&mut cursors.nodes)),
-            reservations: !read(known.reservations.changed(&mut cursors.reservations)).is_empty(),
+            claims: cursors.read("claims", |at| world.claims().all.changed(at)),
+            namespaces: cursors.read("namespaces", |at| world.claims().namespaces.changed(at)),
+            attachments: cursors.read("attachments", |at| known.attachments.changed(at)),
+            pools: cursors.read("pools", |at| world.coil().pools.changed(at)),
+            blocks: cursors.read("blocks", |at| world.coil().blocks.changed(at)),
+            ledgers: cursors.read("ledgers", |at| known.pools.changed(at)),
+            slices: cursors.read("slices", |at| known.slices.changed(at)),
+            nodes: cursors.read("nodes", |at| world.nodes().changed(at)),
+            reservations: !cursors.read("reservations", |at| known.reservations.changed(at)).is_empty(),
             ..Look::default()
         };
-        Look { all, ..look }
+        Look { all: cursors.take_missed(), ..look }
     }
 
     /// Takes in what has changed, and adds the names of all claims that it concerns.
@@ -161,7 +137,7 @@ impl Index {
         networks.refresh(world, &look.attachments, &mut changed_networks);
         records.refresh(world, (&look.blocks, &look.ledgers), &mut names, &mut uids);
         for key in &look.claims {
-            claims.refresh(key, world.claims.all.get(key), &mut uids);
+            claims.refresh(key, world.claims().all.get(key), &mut uids);
             names.insert(key.clone());
         }
         for network in &changed_networks {
@@ -247,17 +223,17 @@ fn everything(world: &World) -> Look {
     fn keys<K: Known>(cache: &Cache<K>) -> Names {
         cache.iter().map(|it| it.key().into()).collect()
     }
-    let users = world.ledgers.pods.claim_users();
+    let users = world.ledgers().pods.claim_users();
     Look {
         all: true,
         users: users.map(|pod| format!("{}/{}", pod.namespace, pod.name).into()).collect(),
-        claims: keys(&world.claims.all),
-        namespaces: keys(&world.claims.namespaces),
-        attachments: keys(&world.ledgers.attachments),
-        pools: keys(&world.pools),
-        blocks: keys(&world.blocks),
-        ledgers: keys(&world.ledgers.pools),
-        slices: keys(&world.ledgers.slices),
+        claims: keys(&world.claims().all),
+        namespaces: keys(&world.claims().namespaces),
+        attachments: keys(&world.ledgers().attachments),
+        pools: keys(&world.coil().pools),
+        blocks: keys(&world.coil().blocks),
+        ledgers: keys(&world.ledgers().pools),
+        slices: keys(&world.ledgers().slices),
         nodes: keys(world.nodes()),
         reservations: true,
         ..Look::default()

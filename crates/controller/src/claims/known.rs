@@ -10,7 +10,10 @@ use tenure_api::coil::annotation;
 use tenure_claims::ClaimFacts;
 use tenure_claims::owners::Existing;
 
+use super::Persistence;
 use crate::cache::{Cache, Known, Seen};
+use crate::release::MissingNodeRest;
+use crate::world::{State, World};
 
 /// Claims, as far as they are known.
 #[derive(Debug, Default)]
@@ -19,6 +22,15 @@ pub struct Claims {
     pub all: Cache<Claim>,
     /// Namespaces, watched only while there are claims.
     pub namespaces: Cache<NamespaceSeen>,
+    /// The name of the cluster's default network, if it lets addresses outlive pods.
+    pub cluster_network: Option<String>,
+    /// How long a pod has to be gone together with its Node object before it counts as ended.
+    pub missing_node_rest: MissingNodeRest,
+    /// What lets addresses outlive pods.
+    pub(crate) persistence: Persistence,
+    /// A bug that a test plants, to see that checkers find it.
+    #[cfg(test)]
+    pub(crate) planted: Option<super::Planted>,
 }
 
 /// A claim that was heard of.
@@ -51,6 +63,31 @@ impl Claims {
     /// Whether namespaces matter.
     pub fn needs_namespaces(&self) -> bool {
         !self.all.is_empty()
+    }
+}
+
+impl State for Claims {
+    fn changes(&self) -> u64 {
+        self.all.changes() + self.namespaces.changes()
+    }
+}
+
+impl World {
+    /// Nothing is known yet but the name of the cluster's default network, if it lets addresses outlive pods.
+    pub fn of_cluster_network(cluster_network: Option<String>) -> Self {
+        let mut world = Self::default();
+        world.claims_mut().cluster_network = cluster_network;
+        world
+    }
+
+    /// Claims.
+    pub fn claims(&self) -> &Claims {
+        self.state()
+    }
+
+    /// The same, to be changed.
+    pub fn claims_mut(&mut self) -> &mut Claims {
+        self.state_mut()
     }
 }
 

@@ -51,7 +51,7 @@ impl Count for ClaimMetrics {
             return;
         }
         let mut claims: BTreeMap<(&str, &'static str), u32> = BTreeMap::new();
-        for claim in world.claims.all.iter() {
+        for claim in world.claims().all.iter() {
             let state = if claim.facts.held { "allocated" } else { "waiting" };
             *claims.entry((&claim.facts.network, state)).or_default() += 1;
         }
@@ -60,7 +60,7 @@ impl Count for ClaimMetrics {
             self.claims.get_or_create(&labels).set(count.into());
         }
         let mut pools: BTreeMap<&str, [u32; 3]> = BTreeMap::new();
-        for block in world.blocks.iter().filter(|block| block.is_floating()) {
+        for block in world.coil().blocks.iter().filter(|block| block.is_floating()) {
             let [blocks, held, cooling] = pools.entry(block.pool().unwrap_or_default()).or_default();
             let freed = block.spec.claims.values().filter(|record| record.freed.is_some()).count();
             let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

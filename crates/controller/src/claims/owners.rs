@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tenure_claims::owners::{EXTENSIONS_WEBHOOK, MachineFacts, StatefulFacts};
 
 use crate::cache::{Cache, Seen};
+use crate::world::{State, World};
 
 /// A VirtualMachine as it is.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,6 +60,25 @@ pub struct Owners {
     pub webhooks: Cache<WebhookSeen>,
 }
 
+impl State for Owners {
+    fn changes(&self) -> u64 {
+        let of_machines = self.machines.changes() + self.instances.changes();
+        of_machines + self.stateful_sets.changes() + self.webhooks.changes()
+    }
+}
+
+impl World {
+    /// Owners of claims.
+    pub fn owners(&self) -> &Owners {
+        self.state()
+    }
+
+    /// The same, to be changed.
+    pub fn owners_mut(&mut self) -> &mut Owners {
+        self.state_mut()
+    }
+}
+
 /// A machine, or an instance of one, that was heard of.
 pub type MachineSeen = Seen<MachineFacts>;
 /// A StatefulSet that was heard of.
@@ -74,7 +94,7 @@ pub struct WebhookFacts {
 }
 
 /// The kinds' names, by which watches are told apart.
-pub(super) const CLAIM: &str = "IPAMClaim";
+pub(crate) const CLAIM: &str = "IPAMClaim";
 pub(super) const MACHINE: &str = "VirtualMachine";
 pub(super) const INSTANCE: &str = "VirtualMachineInstance";
 pub(super) const STATEFUL_SET: &str = "StatefulSet";

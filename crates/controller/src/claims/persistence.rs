@@ -30,8 +30,8 @@ impl Persistence {
     pub(crate) fn look(&self, world: &World) -> MutexGuard<'_, Found> {
         // One who panicked meanwhile has left a cursor that is at most too far behind.
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.networks.look(&world.ledgers.attachments, |it| matches!(it.opted_in, Ok(Some(_))));
-        found.blocks.look(&world.blocks, tenure_api::coil::AddressBlock::is_floating);
+        found.networks.look(&world.ledgers().attachments, |it| matches!(it.opted_in, Ok(Some(_))));
+        found.blocks.look(&world.coil().blocks, tenure_api::coil::AddressBlock::is_floating);
         found
     }
 }

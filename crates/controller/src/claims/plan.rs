@@ -17,6 +17,7 @@
 //!   add to that.
 
 mod blocks;
+mod coming;
 mod freed;
 mod ledgers;
 mod line;
@@ -39,13 +40,14 @@ use tenure_ipam::Address;
 use tenure_whereabouts::slices::Floating;
 
 use super::index::{Index, Look};
-use super::records::Place;
+use super::records::RecordKey;
 use super::sets::Names;
 use crate::coil::Carving;
 use crate::suspicions::Suspicions;
 use crate::world::World;
 use crate::write::Write;
 use blocks::{Blocks, KnownBlocks};
+use coming::Coming;
 use ledgers::LedgerIndex;
 use line::Line;
 pub(super) use moves::MovePlanner;
@@ -53,6 +55,7 @@ use moves::Naming;
 pub(super) use networks::Networks;
 pub(crate) use networks::speaks_for_cluster;
 pub(super) use owners::OwnerPlanner;
+pub(super) use ranges::record_at;
 use ranges::{RangeRecord, Resting};
 use slices::{ClaimSlices, KnownSlices};
 
@@ -115,6 +118,9 @@ pub(super) struct RecordPlanner {
     idle: Suspicions,
     resting: Resting,
     line: Line,
+    coming: Coming,
+    /// The statuses that claims need, by their names: each stays until something has changed about the claim.
+    statuses: BTreeMap<Arc<str>, Write>,
     blocks: KnownBlocks,
     ledgers: LedgerIndex,
     slices: KnownSlices,
@@ -140,7 +146,8 @@ struct Round<'a> {
     /// Records that claims have and do not need.
     strays: Vec<RangeRecord<'a>>,
     writes: Vec<Write>,
-    /// The names of claims for which something is planned.
+    statuses: BTreeMap<Arc<str>, Write>,
+    /// The names of claims for which something else is planned.
     pending: &'a mut Names,
 }
 
@@ -163,6 +170,8 @@ impl RecordPlanner {
             idle: Suspicions::lasting(settings.empty_after),
             resting: Resting::default(),
             line: Line::default(),
+            coming: Coming::default(),
+            statuses: BTreeMap::new(),
             blocks: KnownBlocks::default(),
             ledgers: LedgerIndex::default(),
             slices: KnownSlices::default(),
@@ -188,8 +197,8 @@ impl RecordPlanner {
         names.extend(self.missing.due(now).filter_map(|uid| index.claims.of_uid(&uid).cloned()));
     }
 
-    /// The writes that claims need. Nothing while claims are not known. The names of claims for which something is planned are
-    /// added to `pending`.
+    /// The writes that claims need. Nothing while claims are not known. The names of claims that are to be looked at again, because
+    /// something is planned that others may change, too, are added to `pending`.
     pub(super) fn plan(
         &mut self,
         inputs: Inputs<'_>,
@@ -198,7 +207,7 @@ impl RecordPlanner {
         pending: &mut Names,
     ) -> Vec<Write> {
         let Inputs { world, look, now, .. } = inputs;
-        if !world.claims.all.is_complete() || !knows_records(world) {
+        if !world.claims().all.is_complete() || !knows_records(world) {
             return Vec::new();
         }
         let rest = self.settings.cooling;
@@ -216,12 +225,15 @@ impl RecordPlanner {
             cut: ClaimSlices::of(inputs, &ledgers, rest, std::mem::take(&mut self.slices)),
             strays: Vec::new(),
             writes: Vec::new(),
+            statuses: std::mem::take(&mut self.statuses),
             pending,
         };
         self.free(&mut round, &names, &places);
         self.name(&mut round, naming, &places);
         self.serve(&mut round, &ledgers, names);
-        let Round { blocks, cut, mut writes, .. } = round;
+        let Round { blocks, cut, mut writes, statuses, .. } = round;
+        writes.extend(statuses.values().cloned());
+        self.statuses = statuses;
         let (of_slices, slices) = cut.into_writes(&mut self.idle, &mut self.line);
         writes.extend(of_slices);
         self.slices = slices;
@@ -244,6 +256,8 @@ impl RecordPlanner {
         self.suspected.clear();
         self.lacking.clear();
         self.line = Line::default();
+        self.coming = Coming::default();
+        self.statuses.clear();
         self.blocks = KnownBlocks::default();
         self.ledgers = LedgerIndex::default();
         self.slices = KnownSlices::default();
@@ -251,8 +265,9 @@ impl RecordPlanner {
 
     /// Takes in what has changed, and adds the names of claims that wait for it.
     fn refresh(&mut self, inputs: Inputs<'_>, carving: &Carving, names: &mut Names) {
-        let Inputs { world, look, now, .. } = inputs;
+        let Inputs { world, index, look, now } = inputs;
         self.blocks.refresh(look);
+        self.coming.refresh(world, index, names);
         self.line.pools_changed(world, look, carving);
         self.line.namespaces_changed(&look.namespaces);
         self.ledgers.refresh(world, &look.ledgers, &mut self.line);
@@ -261,7 +276,7 @@ impl RecordPlanner {
         }
         self.slices.refresh(world, look, &mut self.line, now);
         #[cfg(test)]
-        if world.planted == Some(super::Planted::Overlooks(super::records::Overlooked::Waiting)) {
+        if world.claims().planted == Some(super::Planted::Overlooks(super::records::Overlooked::Waiting)) {
             self.line.take_changed(&mut Names::new());
         }
         self.line.take_changed(names);
@@ -269,27 +284,29 @@ impl RecordPlanner {
 }
 
 /// Where anything is on record under these names.
-fn places_of(inputs: Inputs<'_>, names: &Names) -> Vec<Place> {
+fn places_of(inputs: Inputs<'_>, names: &Names) -> Vec<RecordKey> {
     let records = &inputs.index.records;
-    let mut places: Vec<Place> = names.iter().flat_map(|name| records.of_name(name)).cloned().collect();
+    let mut places: Vec<RecordKey> = names.iter().flat_map(|name| records.of_name(name)).cloned().collect();
     places.sort_unstable();
     places
 }
 
 /// Whether it is known what is on record.
 pub(super) fn knows_records(world: &World) -> bool {
-    world.ledgers.pools.is_complete() || world.ledgers.pools.is_empty()
+    world.ledgers().pools.is_complete() || world.ledgers().pools.is_empty()
 }
 
 /// Whether all that ranges depend on has come in.
 fn knows_ranges(world: &World) -> bool {
-    world.ledgers.pools.is_complete()
-        && world.ledgers.reservations.is_complete()
-        && world.ledgers.slices.is_complete()
+    world.ledgers().pools.is_complete()
+        && world.ledgers().reservations.is_complete()
+        && world.ledgers().slices.is_complete()
 }
 
 #[cfg(test)]
 mod crowds;
+#[cfg(test)]
+mod duplicates;
 #[cfg(test)]
 mod everything;
 #[cfg(test)]

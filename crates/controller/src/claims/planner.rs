@@ -20,7 +20,8 @@ use crate::write::Write;
 #[derive(Debug)]
 pub(crate) struct ClaimsPlanner {
     index: Index,
-    /// The names of claims for which something was planned, which is looked at again until it is seen done.
+    /// The names of claims for which something was planned in an object that is not theirs alone: they are looked at again until it
+    /// is seen done. What was planned for their own object stays as it is until something changes.
     pending: Names,
     /// When what is left of a pod that a record names becomes something else by time alone, by the name of the claim.
     traces: Sightings<()>,
@@ -81,7 +82,7 @@ impl Plan for ClaimsPlanner {
         let mut due: Names = self.traces.due(now).map(Into::into).collect();
         self.records.note_due(&self.index, &mut due, now);
         #[cfg(test)]
-        match world.planted.filter(|_| !look.all) {
+        match world.claims().planted.filter(|_| !look.all) {
             Some(Planted::Overlooks(Overlooked::Time)) => due.clear(),
             Some(Planted::Overlooks(Overlooked::Pending)) => self.pending.clear(),
             _ => {}
@@ -121,10 +122,10 @@ impl Plan for ClaimsPlanner {
 
 /// Of which kinds that claims depend on all objects are known. When that changes, absence means something else than before.
 fn known(world: &World) -> Vec<bool> {
-    let (ledgers, owners) = (&world.ledgers, &world.owners);
+    let (ledgers, owners) = (world.ledgers(), world.owners());
     let complete = [
-        world.claims.all.is_complete(),
-        world.claims.namespaces.is_complete(),
+        world.claims().all.is_complete(),
+        world.claims().namespaces.is_complete(),
         world.nodes().is_complete(),
         ledgers.attachments.is_complete(),
         ledgers.pods.is_complete(),

@@ -9,11 +9,14 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use tenure_api::claims::{PodRecord, RECORD_PREFIX};
-use tenure_api::coil::ClaimRecord;
+use tenure_api::coil::{AddressBlock, ClaimRecord};
 use tenure_api::whereabouts::Allocation;
+use tenure_claims::status::RecordLocation;
 use tenure_claims::{ClaimFacts, Trace, trace};
 use tenure_handles::Timestamp;
+use tenure_ipam::Address;
 
+use super::plan::record_at;
 use super::sets::{Names, Sets};
 use crate::whereabouts::Ledger;
 use crate::world::World;
@@ -30,6 +33,8 @@ pub(crate) enum Planted {
     NamesInherit,
     /// The agent believes a claim's status.
     StatusIsProof,
+    /// A pod is named by every record of its claim, also by one that the status does not name.
+    EveryRecordNames,
     /// A plan does not hear of what has changed.
     Overlooks(Overlooked),
 }
@@ -65,12 +70,33 @@ pub(super) enum In {
 
 /// Where a record is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RecordKey {
     pub(super) kind: In,
     /// The block or ledger.
     pub(super) object: Arc<str>,
     /// The decimal offset.
     pub(super) key: Arc<str>,
+}
+
+impl RecordKey {
+    /// Whether it is in the object that a status names.
+    pub(super) fn is_in(&self, location: &RecordLocation) -> bool {
+        match (self.kind, location) {
+            (In::Block, RecordLocation::Block(name)) | (In::Ledger, RecordLocation::Ledger(name)) => {
+                *self.object == **name
+            }
+            _ => false,
+        }
+    }
+
+    /// The addresses of the record there.
+    pub(super) fn addresses(&self, world: &World) -> Vec<Address> {
+        match self.kind {
+            In::Block => world.coil().blocks.get(&self.object).map(|block| addresses(block, &self.key)),
+            In::Ledger => record_at(world, self).map(|it| vec![it.address]),
+        }
+        .unwrap_or_default()
+    }
 }
 
 /// A record, as the object has it.
@@ -92,15 +118,15 @@ struct Object {
 pub(crate) struct Records {
     objects: BTreeMap<(In, Arc<str>), Object>,
     /// By `namespace/name` of claims, whether they exist or not.
-    by_name: Sets<Place>,
+    by_name: Sets<RecordKey>,
     /// By the UIDs of claims.
-    by_uid: Sets<Place>,
+    by_uid: Sets<RecordKey>,
     /// By `namespace/name` of the pods that they name.
-    by_pod: Sets<Place>,
+    by_pod: Sets<RecordKey>,
     /// By the nodes of those pods.
-    by_node: Sets<Place>,
+    by_node: Sets<RecordKey>,
     /// By `namespace/` and what the name of the claim begins with, up to any of its dots: one of them is the claim's owner.
-    by_owner: Sets<Place>,
+    by_owner: Sets<RecordKey>,
     #[cfg(test)]
     planted: Option<Planted>,
 }
@@ -117,10 +143,10 @@ impl Records {
     ) {
         #[cfg(test)]
         {
-            self.planted = world.planted;
+            self.planted = world.claims().planted;
         }
         for name in blocks {
-            match world.blocks.get(name).filter(|block| block.is_floating()) {
+            match world.coil().blocks.get(name).filter(|block| block.is_floating()) {
                 Some(block) => {
                     let spec = &block.spec;
                     let identity = (block.uid(), spec.ipv4.clone(), spec.ipv6.clone());
@@ -132,7 +158,7 @@ impl Records {
             }
         }
         for name in ledgers {
-            match world.ledgers.pools.get(name).filter(|ledger| ledger.whole) {
+            match world.ledgers().pools.get(name).filter(|ledger| ledger.whole) {
                 Some(Ledger { pool, .. }) => {
                     let identity = (pool.uid(), Some(pool.spec.range.clone()), None);
                     let claimed = pool.spec.allocations.iter();
@@ -170,7 +196,7 @@ impl Records {
                 changed => {
                     let key: Arc<str> =
                         changed.as_ref().map_or_else(|| key.as_str().into(), |(key, _)| key.clone());
-                    let place = Place { kind, object: name.clone(), key: key.clone() };
+                    let place = RecordKey { kind, object: name.clone(), key: key.clone() };
                     if let Some((_, known)) = changed {
                         self.unlink(&place, &known, names, uids);
                     }
@@ -199,11 +225,11 @@ impl Records {
         uids: &mut Names,
     ) {
         for (key, record) in records {
-            self.unlink(&Place { kind, object: name.clone(), key }, &record, names, uids);
+            self.unlink(&RecordKey { kind, object: name.clone(), key }, &record, names, uids);
         }
     }
 
-    fn link(&mut self, place: &Place, record: &Record, names: &mut Names, uids: &mut Names) {
+    fn link(&mut self, place: &RecordKey, record: &Record, names: &mut Names, uids: &mut Names) {
         let (name, namespace) = (record.name(), record.namespace());
         self.by_name.add(&name, place.clone());
         self.by_uid.add(record.uid(), place.clone());
@@ -216,7 +242,7 @@ impl Records {
         names.insert(name.into());
     }
 
-    fn unlink(&mut self, place: &Place, record: &Record, names: &mut Names, uids: &mut Names) {
+    fn unlink(&mut self, place: &RecordKey, record: &Record, names: &mut Names, uids: &mut Names) {
         let (name, namespace) = (record.name(), record.namespace());
         self.by_name.remove(&name, place);
         self.by_uid.remove(record.uid(), place);
@@ -230,7 +256,7 @@ impl Records {
     }
 
     /// The record at a place.
-    pub(super) fn get(&self, place: &Place) -> Option<&Record> {
+    pub(super) fn get(&self, place: &RecordKey) -> Option<&Record> {
         self.objects.get(&(place.kind, place.object.clone()))?.records.get(&place.key)
     }
 
@@ -240,12 +266,12 @@ impl Records {
     }
 
     /// The places of what is on record under the name of a claim, whichever claim of that name it is.
-    pub(super) fn of_name(&self, name: &str) -> impl Iterator<Item = &Place> {
+    pub(super) fn of_name(&self, name: &str) -> impl Iterator<Item = &RecordKey> {
         self.by_name.of(name)
     }
 
     /// The places of what is on record for the claim of this UID.
-    pub(super) fn of_uid(&self, uid: &str) -> impl Iterator<Item = &Place> {
+    pub(super) fn of_uid(&self, uid: &str) -> impl Iterator<Item = &RecordKey> {
         self.by_uid.of(uid)
     }
 
@@ -278,14 +304,22 @@ impl Records {
             .map(|(_, name)| name)
     }
 
-    /// Whether anything is on record for this very claim.
-    pub(super) fn has(&self, claim: &ClaimFacts) -> bool {
-        self.of_claim(claim).next().is_some()
+    /// Whether anything is on record for this very claim that its status says it has.
+    pub(super) fn has(&self, world: &World, claim: &ClaimFacts) -> bool {
+        self.said(world, claim).next().is_some()
     }
 
-    /// Whether every record of this very claim names the pod.
-    pub(super) fn name(&self, claim: &ClaimFacts, pod: &str) -> bool {
-        self.has(claim) && self.of_claim(claim).all(|record| record.names(pod))
+    /// Whether every record of what this very claim has, as its status says, names the pod.
+    pub(super) fn name(&self, world: &World, claim: &ClaimFacts, pod: &str) -> bool {
+        self.has(world, claim) && self.said(world, claim).all(|record| record.names(pod))
+    }
+
+    /// The records of what this very claim has, as its status says: agents give pods nothing else.
+    fn said<'a>(&'a self, world: &World, claim: &ClaimFacts) -> impl Iterator<Item = &'a Record> {
+        let places = self.by_name.of(&format!("{}/{}", claim.namespace, claim.name));
+        let own = places.filter_map(|place| Some((place, self.get(place)?)));
+        let own = own.filter(|(_, record)| !record.is_freed() && record.uid() == claim.uid);
+        own.filter(|(place, _)| is_said(world, place, claim)).map(|(_, record)| record)
     }
 
     /// The pods that a record of this very claim names.
@@ -356,6 +390,24 @@ impl Record {
     }
 }
 
+/// Whether the status of a claim says that it has the address at a place.
+pub(super) fn is_said(world: &World, place: &RecordKey, claim: &ClaimFacts) -> bool {
+    #[cfg(test)]
+    if world.claims().planted == Some(Planted::EveryRecordNames) {
+        return true;
+    }
+    place.addresses(world).iter().any(|address| claim.addresses.iter().any(|(said, _)| said == address))
+}
+
+/// The addresses at an offset of a block.
+pub(super) fn addresses(block: &AddressBlock, offset: &str) -> Vec<Address> {
+    let (Ok(subnet), Ok(offset)) = (block.spec.to_subnet(), offset.parse::<u128>()) else {
+        return Vec::new();
+    };
+    let cidrs = [subnet.ipv4, subnet.ipv6].into_iter().flatten();
+    cidrs.filter_map(|cidr| cidr.nth(offset).ok()).collect()
+}
+
 /// What the name of a claim's owner may be, with the namespace: names have dots of their own, so it ends at any of them.
 pub(super) fn owners_of(name: &str) -> impl Iterator<Item = &str> {
     let from = name.find('/').map_or(0, |slash| slash + 1);
@@ -365,18 +417,18 @@ pub(super) fn owners_of(name: &str) -> impl Iterator<Item = &str> {
 impl World {
     /// What is left of a pod that was given a claim's addresses.
     pub(crate) fn trace(&self, namespace: &str, pod: &PodRecord, now: Timestamp) -> Trace {
-        let alive = self.ledgers.pods.lives(&format!("{namespace}/{}", pod.name), &pod.uid);
+        let alive = self.ledgers().pods.lives(&format!("{namespace}/{}", pod.name), &pod.uid);
         #[cfg(test)]
-        if self.planted == Some(Planted::NodesProveTheEnd) && !alive {
+        if self.claims().planted == Some(Planted::NodesProveTheEnd) && !alive {
             return Trace::Ended;
         }
-        trace(pod, alive, !self.is_without_node(&pod.node), self.missing_node_rest.0, now)
+        trace(pod, alive, !self.is_without_node(&pod.node), self.claims().missing_node_rest.0, now)
     }
 
     /// When what is left of a pod becomes something else by time alone.
     pub(crate) fn trace_ends(&self, pod: &PodRecord) -> Option<Timestamp> {
         let since = pod.missing.as_ref().filter(|_| self.is_without_node(&pod.node))?;
-        Some(Timestamp::from_jiff(since.0).plus(self.missing_node_rest.0))
+        Some(Timestamp::from_jiff(since.0).plus(self.claims().missing_node_rest.0))
     }
 
     /// Whether there is certainly no Node object of this name. A record of before that has no name says nothing.

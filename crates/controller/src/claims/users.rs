@@ -75,7 +75,7 @@ impl Users {
             users.extend(self.looking[0].of(key).chain(self.naming.of(key)).cloned());
         }
         for key in attachments {
-            let known = world.ledgers.attachments.get(key);
+            let known = world.ledgers().attachments.get(key);
             let new = known.map(|it| (it.network.clone(), it.opted_in.clone(), world.is_refused(it)));
             if self.attachments.get(key) == new.as_ref() {
                 continue;
@@ -91,7 +91,7 @@ impl Users {
             if let Some(user) = &old {
                 user.link(podref, self, |sets, key, podref| sets.remove(key, &podref));
             }
-            let new = world.ledgers.pods.claim_user(podref).map(|pod| self.user(world, pod));
+            let new = world.ledgers().pods.claim_user(podref).map(|pod| self.user(world, pod));
             if let Some(user) = &new {
                 user.link(podref, self, Sets::add);
             }
@@ -112,7 +112,7 @@ impl Users {
         world: &'a World,
         claim: &Claim,
     ) -> impl Iterator<Item = &'a PodFacts> + use<'a> {
-        self.of_claims.of(&claim.reference()).filter_map(|podref| world.ledgers.pods.claim_user(podref))
+        self.of_claims.of(&claim.reference()).filter_map(|podref| world.ledgers().pods.claim_user(podref))
     }
 
     /// The living pods that may have the addresses of a claim of this name, whether it still exists or not and whatever has
@@ -124,7 +124,7 @@ impl Users {
     ) -> impl Iterator<Item = &'a PodFacts> + use<'a> {
         let parts = owners_of(claim).flat_map(|owner| self.parts.of(owner));
         let podrefs: Names = self.naming.of(claim).chain(parts).cloned().collect();
-        podrefs.into_iter().filter_map(|podref| world.ledgers.pods.claim_user(&podref))
+        podrefs.into_iter().filter_map(|podref| world.ledgers().pods.claim_user(&podref))
     }
 
     fn refresh_machine(&mut self, world: &World, key: &Arc<str>, users: &mut Names) {
@@ -133,7 +133,7 @@ impl Users {
             self.machines.remove(&old, key);
             users.extend(self.looking[1].of(&old).cloned());
         }
-        if let Some(new) = world.claims.all.get(key).and_then(machine) {
+        if let Some(new) = world.claims().all.get(key).and_then(machine) {
             self.machines.add(&new, key.clone());
             users.extend(self.looking[1].of(&new).cloned());
             self.machine_of.insert(key.clone(), new);
@@ -167,7 +167,7 @@ impl Users {
                 }
             };
             let uses = |key: &Arc<str>| {
-                let claim = world.claims.all.get(key);
+                let claim = world.claims().all.get(key);
                 claim.is_some_and(|claim| is_wanted(&wanted, &claim.facts, &network))
             };
             user.claims.extend(candidates.into_iter().filter(uses));
@@ -234,43 +234,46 @@ impl World {
     /// The name of the network of an attachment definition, if it opts in; or that of the cluster's own network.
     pub(crate) fn network(&self, namespace: &str, attachment: &str) -> Option<&str> {
         if (namespace, attachment) == CLUSTER_NETWORK {
-            return self.cluster_network.as_deref();
+            return self.claims().cluster_network.as_deref();
         }
-        let known = self.ledgers.attachments.get(&format!("{namespace}/{attachment}"))?;
+        let known = self.ledgers().attachments.get(&format!("{namespace}/{attachment}"))?;
         known.opted_in.as_ref().ok()?.as_deref().filter(|_| !self.is_refused(known))
     }
 
     /// Whether a definition has the name of the cluster's own network and says something else of it. It has no say in that
     /// network, whoever made it, and its own users have no claims.
     pub(crate) fn is_refused(&self, attachment: &Attachment) -> bool {
-        self.cluster_network.is_some()
-            && attachment.network == self.cluster_network
+        self.claims().cluster_network.is_some()
+            && attachment.network == self.claims().cluster_network
             && !super::speaks_for_cluster(attachment)
     }
 
     /// Whether any network lets addresses outlive pods.
     pub(crate) fn has_persistent_networks(&self) -> bool {
-        self.cluster_network.is_some() || self.persistence.look(self).has_networks()
+        self.claims().cluster_network.is_some() || self.claims().persistence.look(self).has_networks()
     }
 
     /// Whether pods matter.
     pub(crate) fn needs_pods(&self) -> bool {
-        self.ledgers.needs_pods() || self.needs_owners() || self.persistence.look(self).has_blocks()
+        self.ledgers().needs_pods()
+            || self.needs_owners()
+            || self.aliases().is_used()
+            || self.claims().persistence.look(self).has_blocks()
     }
 
     /// Whether owners of claims matter.
     pub(crate) fn needs_owners(&self) -> bool {
-        !self.claims.all.is_empty() || self.has_persistent_networks()
+        !self.claims().all.is_empty() || self.has_persistent_networks()
     }
 
     /// Whether it is known which networks opt in.
     pub(crate) fn knows_networks(&self) -> bool {
-        self.ledgers.attachments.is_complete() || self.lacks("NetworkAttachmentDefinition")
+        self.ledgers().attachments.is_complete() || self.lacks("NetworkAttachmentDefinition")
     }
 
     /// Whether it is known which pods use which claims. Before, that nobody uses one means nothing.
     pub(crate) fn knows_users(&self) -> bool {
-        self.knows_networks() && self.claims.all.is_complete() && self.ledgers.pods.is_complete()
+        self.knows_networks() && self.claims().all.is_complete() && self.ledgers().pods.is_complete()
     }
 }
 
@@ -291,7 +294,7 @@ mod tests {
             "metadata": {"name": "nad", "namespace": "ns"},
             "spec": {"config": json!({"name": "blue", "allowPersistentIPs": true}).to_string()},
         });
-        world.ledgers.attachments.apply(Attachment::of(&serde_json::from_value(nad).unwrap()));
+        world.ledgers_mut().attachments.apply(Attachment::of(&serde_json::from_value(nad).unwrap()));
         for (name, network, interface, machine) in claims {
             let labels = machine.map(|machine| json!({"kubevirt.io/vm": machine}));
             let claim = json!({
@@ -301,7 +304,7 @@ mod tests {
             });
             let mut claim: tenure_api::claims::IPAMClaim = serde_json::from_value(claim).unwrap();
             claim.metadata.resource_version = Some("1".to_owned());
-            world.claims.all.apply(Claim::of(claim));
+            world.claims_mut().all.apply(Claim::of(claim));
         }
         world
     }
@@ -314,13 +317,13 @@ mod tests {
             },
             "spec": {"nodeName": "node1"},
         });
-        world.ledgers.pods.apply(PodSeen::of(&serde_json::from_value(pod).unwrap()));
+        world.ledgers_mut().pods.apply(PodSeen::of(&serde_json::from_value(pod).unwrap()));
     }
 
     fn all(world: &World) -> Users {
         let mut users = Users::default();
-        let claims = world.claims.all.iter().map(|claim| claim.reference().into()).collect();
-        let pods = world.ledgers.pods.claim_users();
+        let claims = world.claims().all.iter().map(|claim| claim.reference().into()).collect();
+        let pods = world.ledgers().pods.claim_users();
         let pods = pods.map(|pod| format!("{}/{}", pod.namespace, pod.name).into()).collect();
         let [mut concerned, mut owners, mut found] = [Names::new(), Names::new(), Names::new()];
         let refresh = Refresh {
@@ -337,7 +340,7 @@ mod tests {
 
     fn users(world: &World, claim: &str) -> Vec<String> {
         let users = all(world);
-        let claim = world.claims.get("ns", claim).unwrap();
+        let claim = world.claims().get("ns", claim).unwrap();
         users.of_claim(world, claim).map(|pod| pod.name.clone()).collect()
     }
 

@@ -237,6 +237,15 @@ impl Carved {
         self.pools.get(pool)
     }
 
+    /// The networks of a pool, as first and last addresses.
+    pub(super) fn networks_of(&self, pool: &str) -> impl Iterator<Item = (Address, Address)> {
+        let engine = self.from(pool).and_then(|taken| taken.engine.as_ref());
+        engine
+            .into_iter()
+            .flat_map(|engine| engine.pool().subnets())
+            .flat_map(|subnet| networks(Some(subnet)))
+    }
+
     /// The addresses of a block, as its pool says them.
     pub(super) fn subnet_of(&self, block: &Number) -> Option<Subnet> {
         self.from(&block.pool)?.engine.as_ref()?.pool().block(block.index)

@@ -11,7 +11,7 @@ use tenure_api::read::Read;
 
 use super::locks::{NoLock, locks};
 use super::perform::CoilPerformer;
-use crate::executor::{Answer, Outcome, create, exactly};
+use crate::executor::{Answer, Outcome, create, delete};
 use crate::kind::Observation;
 use crate::write::At;
 
@@ -113,12 +113,6 @@ impl CoilPerformer {
             let observed = self.list_pools().await?.into_iter().map(Observation::is).collect();
             return Ok((Outcome::Superseded, Observation::all(observed)));
         }
-        let gone = || Some(Observation::gone::<AddressBlock>(block.clone()));
-        match self.blocks.delete(&block.name, &exactly(block)).await {
-            Ok(_) => Ok((Outcome::Done, gone())),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok((Outcome::Done, gone())),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok((Outcome::Superseded, None)),
-            Err(error) => Err(error),
-        }
+        delete(&self.blocks, block).await
     }
 }

@@ -12,7 +12,7 @@ use crate::world::World;
 pub(super) fn notes(write: &BlockWrite, world: &World) -> Vec<Note> {
     match write {
         BlockWrite::Answer { request, status, .. } => {
-            let Some(known) = world.requests.get(&request.name) else { return Vec::new() };
+            let Some(known) = world.coil().requests.get(&request.name) else { return Vec::new() };
             let mut answered = BlockRequest::new(&request.name, known.spec.clone());
             answered.status = Some(status.clone());
             let RequestOutcome::Failed { reason, message } = answered.outcome() else { return Vec::new() };
@@ -23,7 +23,7 @@ pub(super) fn notes(write: &BlockWrite, world: &World) -> Vec<Note> {
             ]
         }
         BlockWrite::PoolStatus { pool, status } => {
-            let Some(known) = world.pools.get(&pool.name) else { return Vec::new() };
+            let Some(known) = world.coil().pools.get(&pool.name) else { return Vec::new() };
             let before = known.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
             let bad = |condition: &&Condition| {
                 let is_bad = match condition.type_.as_str() {

@@ -97,7 +97,7 @@ impl NumberFacts {
 
     /// A block that cannot be read is there all the same: its name is its number.
     pub(super) fn of_unreadable(world: &World, name: &str, carved: &Carved) -> Option<Self> {
-        let number = world.blocks.is_unreadable(name).then(|| Number::of_name(name)).flatten();
+        let number = world.coil().blocks.is_unreadable(name).then(|| Number::of_name(name)).flatten();
         number.map(|number| Self::of(number, carved))
     }
 }

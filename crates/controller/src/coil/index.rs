@@ -12,13 +12,14 @@ use tenure_api::coil::AddressPool;
 use tenure_api::overlap::{Overlaps, overlaps};
 use tenure_ipam::Address;
 
+use super::addresses::{Addresses, Source};
 use super::carved::{By, Carved, Change, Number, networks};
 use super::facts::{BlockFacts, NodeState, NumberFacts, PoolFacts, RequestFacts};
 use super::pending::Pending;
 use super::requests::waits;
 use super::share::Shares;
 use crate::cache::Known;
-use crate::changes::{Changed, Cursor};
+use crate::changes::Cursors;
 use crate::world::World;
 
 /// What is remembered.
@@ -37,22 +38,14 @@ pub(super) struct Index {
     blocks: HashMap<Arc<str>, BlockFacts>,
     unreadable: HashMap<Arc<str>, NumberFacts>,
     requests: HashMap<Arc<str>, RequestFacts>,
+    /// Blocks and ledgers by their addresses.
+    addresses: Addresses,
     /// What ledgers hold of addresses that are unique in the cluster.
     ledgers: HashMap<Arc<str>, Vec<(Address, Address)>>,
     /// Nodes that have blocks, as they were when last looked at.
     nodes: HashMap<Arc<str>, (NodeState, BTreeSet<Arc<str>>)>,
     /// Blocks that only occupy a name.
     withheld: BTreeSet<Arc<str>>,
-}
-
-/// How far changes were read.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cursors {
-    pools: Cursor,
-    blocks: Cursor,
-    requests: Cursor,
-    ledgers: Cursor,
-    nodes: Cursor,
 }
 
 /// Objects that have changed, by their keys.
@@ -78,12 +71,12 @@ pub(super) struct Updated {
 impl Index {
     /// Takes in what has changed in `world` since the last time, and notes what to look at because of it.
     pub(super) fn update(&mut self, world: &World, pending: &mut Pending) -> Updated {
-        let changed = self.cursors.read(world);
-        let all = changed.is_none();
+        let mut changed = Keys::changed(world, &mut self.cursors);
+        let all = self.cursors.take_missed();
         if all {
-            *self = Self { cursors: self.cursors, ..Self::default() };
+            *self = Self { cursors: std::mem::take(&mut self.cursors), ..Self::default() };
+            changed = Keys::of(world);
         }
-        let changed = changed.unwrap_or_else(|| Keys::of(world));
         self.take_pools(world, &changed.pools, pending);
         for name in &changed.blocks {
             self.take_block(world, name, pending);
@@ -108,7 +101,7 @@ impl Index {
     /// A planted defect: what has changed in `world` is overlooked.
     #[cfg(test)]
     pub(super) fn overlook(&mut self, world: &World) {
-        self.cursors.read(world);
+        Keys::changed(world, &mut self.cursors);
     }
 
     /// What is taken, to be changed. It is copied only if somebody still reads that of an earlier plan.
@@ -135,7 +128,7 @@ impl Index {
         let (mut reshaped, mut compare, mut other_uids) = (BTreeSet::new(), false, false);
         for name in names {
             pending.pools.0.insert(Arc::clone(name));
-            let now = world.pools.get(name).map(PoolFacts::of);
+            let now = world.coil().pools.get(name).map(PoolFacts::of);
             let before = self.pools.remove(name);
             if now == before {
                 self.pools.extend(now.map(|now| (Arc::clone(name), now)));
@@ -164,24 +157,32 @@ impl Index {
             self.reshape(world, &reshaped);
         }
         if compare {
-            self.compare_pools(world.pools.iter());
+            self.compare_pools(world.coil().pools.iter());
         }
         if other_uids {
             pending.locks.0.extend(self.withheld.iter().cloned());
         }
     }
 
-    /// Finds again what everything has of these pools, which are cut into other blocks than before. Walks over all that is taken:
-    /// pools are reshaped by people.
+    /// Finds again what everything has of these pools, which are cut into other blocks than before.
     fn reshape(&mut self, world: &World, reshaped: &BTreeSet<Arc<str>>) {
         let carved = Arc::make_mut(&mut self.carved);
         carved.find_subnets();
-        for facts in self.blocks.values().filter(|facts| !facts.withheld) {
-            let own = facts.number.as_ref();
-            carved.take_addresses(own, networks(facts.subnet), (By::Object, Change::Add), Some(reshaped));
-        }
-        for held in self.ledgers.values() {
-            carved.take_addresses(None, held.iter().copied(), (By::Object, Change::Add), Some(reshaped));
+        let networks_of = reshaped.iter().flat_map(|pool| carved.networks_of(pool));
+        let overlapping = networks_of.flat_map(|(first, last)| self.addresses.overlapping(first, last));
+        let overlapping: BTreeSet<&Source> = overlapping.collect();
+        let added = (By::Object, Change::Add);
+        for source in overlapping {
+            match source {
+                Source::Block(name) => {
+                    let Some(BlockFacts { number, subnet, .. }) = self.blocks.get(name) else { continue };
+                    carved.take_addresses(number.as_ref(), networks(*subnet), added, Some(reshaped));
+                }
+                Source::Ledger(name) => {
+                    let held = self.ledgers.get(name).into_iter().flatten().copied();
+                    carved.take_addresses(None, held, added, Some(reshaped));
+                }
+            }
         }
         let promises = self.requests.values().filter_map(|facts| facts.promise.as_ref());
         let unreadable = self.unreadable.values().map(|facts| (facts, By::Object));
@@ -204,7 +205,7 @@ impl Index {
         }
     }
 
-    /// Which pools overlap which, and which of them that is news for.
+    /// Which pools overlap which, and for which of them that changed.
     fn compare_pools<'a>(&mut self, pools: impl Iterator<Item = &'a AddressPool>) {
         let now = overlaps(pools);
         let before = std::mem::replace(&mut self.overlaps, Arc::new(now));
@@ -219,7 +220,7 @@ impl Index {
     }
 
     fn take_block(&mut self, world: &World, name: &Arc<str>, pending: &mut Pending) {
-        let now = world.blocks.get(name).map(BlockFacts::of);
+        let now = world.coil().blocks.get(name).map(BlockFacts::of);
         if self.blocks.get(name).into_iter().chain(&now).any(|facts| facts.node.is_some()) {
             pending.blocks.0.insert(Arc::clone(name));
         }
@@ -254,6 +255,12 @@ impl Index {
                 carved.count_object(pool, change);
             }
             carved.take_addresses(own, networks(facts.subnet), (By::Object, change), None);
+            for network in networks(facts.subnet) {
+                match change {
+                    Change::Add => self.addresses.insert(Source::Block(Arc::clone(name)), network),
+                    Change::Remove => self.addresses.remove(Source::Block(Arc::clone(name)), network),
+                }
+            }
             if let Some(uid) = &facts.request {
                 let blocks = self.answers.entry(Arc::clone(uid)).or_default();
                 match change {
@@ -296,7 +303,7 @@ impl Index {
 
     fn take_request(&mut self, world: &World, name: &Arc<str>) {
         let carved = Arc::make_mut(&mut self.carved);
-        let waiting = world.requests.get(name).filter(|request| waits(request));
+        let waiting = world.coil().requests.get(name).filter(|request| waits(request));
         let now = waiting.map(|request| RequestFacts::of(request, carved));
         if self.requests.get(name) == now.as_ref() {
             return;
@@ -316,7 +323,7 @@ impl Index {
     }
 
     fn take_ledger(&mut self, world: &World, name: &Arc<str>) {
-        let ledger = world.ledgers.pools.get(name).filter(|ledger| ledger.is_of_the_cluster());
+        let ledger = world.ledgers().pools.get(name).filter(|ledger| ledger.is_of_the_cluster());
         let mut now = ledger.map(|ledger| ledger.held.to_vec()).unwrap_or_default();
         now.sort_unstable();
         now.dedup();
@@ -325,6 +332,16 @@ impl Index {
         for (held, others, change) in [(&before, &now, Change::Remove), (&now, &before, Change::Add)] {
             let different = held.iter().filter(|interval| others.binary_search(interval).is_err());
             carved.take_addresses(None, different.copied(), (By::Object, change), None);
+        }
+        let (was, is) = (span(&before), span(&now));
+        if was != is {
+            let source = || Source::Ledger(Arc::clone(name));
+            if let Some(was) = was {
+                self.addresses.remove(source(), was);
+            }
+            if let Some(is) = is {
+                self.addresses.insert(source(), is);
+            }
         }
         if !now.is_empty() {
             self.ledgers.insert(Arc::clone(name), now);
@@ -340,6 +357,11 @@ impl Index {
     }
 }
 
+/// The first and the last address of what a ledger holds, which is in order and of one family.
+fn span(held: &[(Address, Address)]) -> Option<(Address, Address)> {
+    Some((held.first()?.0, held.last()?.1))
+}
+
 fn change_set(set: &mut BTreeSet<Arc<str>>, name: &Arc<str>, change: Change) {
     match change {
         Change::Add => set.insert(Arc::clone(name)),
@@ -347,37 +369,26 @@ fn change_set(set: &mut BTreeSet<Arc<str>>, name: &Arc<str>, change: Change) {
     };
 }
 
-impl Cursors {
-    /// What has changed; nothing if that may be anything.
-    fn read(&mut self, world: &World) -> Option<Keys> {
-        let pools = world.pools.changed(&mut self.pools);
-        let blocks = world.blocks.changed(&mut self.blocks);
-        let requests = world.requests.changed(&mut self.requests);
-        let ledgers = world.ledgers.pools.changed(&mut self.ledgers);
-        let nodes = world.nodes().changed(&mut self.nodes);
-        let keys = |changed| match changed {
-            Changed::All => None,
-            Changed::Keys(keys) => Some(keys),
-        };
-        Some(Keys {
-            pools: keys(pools)?,
-            blocks: keys(blocks)?,
-            requests: keys(requests)?,
-            ledgers: keys(ledgers)?,
-            nodes: keys(nodes)?,
-        })
-    }
-}
-
 impl Keys {
+    /// Those that have changed.
+    fn changed(world: &World, cursors: &mut Cursors) -> Self {
+        Self {
+            pools: cursors.read("pools", |at| world.coil().pools.changed(at)),
+            blocks: cursors.read("blocks", |at| world.coil().blocks.changed(at)),
+            requests: cursors.read("requests", |at| world.coil().requests.changed(at)),
+            ledgers: cursors.read("ledgers", |at| world.ledgers().pools.changed(at)),
+            nodes: cursors.read("nodes", |at| world.nodes().changed(at)),
+        }
+    }
+
     /// All there are, but for nodes, which nothing is remembered of but what their blocks say.
     fn of(world: &World) -> Self {
-        let blocks = world.blocks.iter().map(|block| block.name_any().into());
+        let blocks = world.coil().blocks.iter().map(|block| block.name_any().into());
         Self {
-            pools: world.pools.iter().map(|pool| pool.name_any().into()).collect(),
-            blocks: blocks.chain(world.blocks.unreadable().map(Arc::from)).collect(),
-            requests: world.requests.iter().map(|request| request.name_any().into()).collect(),
-            ledgers: world.ledgers.pools.iter().map(|ledger| ledger.key().into()).collect(),
+            pools: world.coil().pools.iter().map(|pool| pool.name_any().into()).collect(),
+            blocks: blocks.chain(world.coil().blocks.unreadable().map(Arc::from)).collect(),
+            requests: world.coil().requests.iter().map(|request| request.name_any().into()).collect(),
+            ledgers: world.ledgers().pools.iter().map(|ledger| ledger.key().into()).collect(),
             nodes: BTreeSet::new(),
         }
     }

@@ -80,7 +80,7 @@ pub(crate) fn locks(pools: &[AddressPool], block: &AddressBlock) -> Result<Vec<A
 
 /// Gives a name back that is occupied for pools which are gone.
 pub(super) fn unlock(world: &World, index: &Index, name: &str) -> Option<BlockWrite> {
-    let block = world.blocks.get(name).filter(|block| block.is_withheld())?;
+    let block = world.coil().blocks.get(name).filter(|block| block.is_withheld())?;
     let own = block.owner_references().first().map(|pool| pool.uid.clone());
     let pools = match own.filter(|own| !index.has_pool(own)) {
         Some(own) => vec![own],

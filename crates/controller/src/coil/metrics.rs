@@ -62,9 +62,10 @@ impl Count for CoilMetrics {
             self.waiting.set(0);
             return;
         }
-        let waiting = world.requests.iter().filter(|request| request.outcome() == RequestOutcome::Pending);
+        let waiting =
+            world.coil().requests.iter().filter(|request| request.outcome() == RequestOutcome::Pending);
         self.waiting.set(i64::try_from(waiting.count()).unwrap_or(i64::MAX));
-        for pool in world.pools.iter() {
+        for pool in world.coil().pools.iter() {
             let name = pool.name_any();
             let Some(status) = &pool.status else { continue };
             if let Some(usage) = &status.blocks {
@@ -78,7 +79,7 @@ impl Count for CoilMetrics {
             }
         }
         let mut of_nodes: HashMap<(&str, &str), u32> = HashMap::new();
-        for block in world.blocks.iter() {
+        for block in world.coil().blocks.iter() {
             if let (Some(node), Some(pool)) = (block.node(), block.pool()) {
                 *of_nodes.entry((node, pool)).or_default() += 1;
             }

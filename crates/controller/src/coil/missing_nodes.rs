@@ -46,7 +46,7 @@ impl MissingNodes {
 
     /// Marks a block that a missing node has left, releases it after the rest, and takes the mark off where the node is back.
     pub(super) fn look_at(&mut self, world: &World, name: &str, now: Timestamp) -> Option<BlockWrite> {
-        let block = world.blocks.get(name);
+        let block = world.coil().blocks.get(name);
         let key_of = |block: &AddressBlock| format!("{}/{name}", block.uid().unwrap_or_default());
         if !self.all {
             let key = block.map(key_of);

@@ -16,7 +16,7 @@ use crate::write::At;
 
 /// The write that a pool needs.
 pub(super) fn keep(world: &World, index: &Index, name: &str, now: Timestamp) -> Option<BlockWrite> {
-    let pool = world.pools.get(name)?;
+    let pool = world.coil().pools.get(name)?;
     finalizer(index, pool).or_else(|| status(index, pool, now))
 }
 

@@ -29,9 +29,9 @@ struct Run {
 impl Run {
     fn new() -> Self {
         let mut events = Events::default();
-        events.world.pools.finish();
-        events.world.blocks.finish();
-        events.world.requests.finish();
+        events.world.coil_mut().pools.finish();
+        events.world.coil_mut().blocks.finish();
+        events.world.coil_mut().requests.finish();
         events.world.finish_nodes();
         let planner = || CoilPlanner::new(MISSING_NODE_REST);
         Self { events, planner: planner(), full: planner(), not_free: BTreeMap::new() }
@@ -51,11 +51,16 @@ impl Run {
         let (carving, of_all) = (board.get::<Carving>().unwrap(), of_all.get::<Carving>().unwrap());
         prop_assert!(of_all.changed_pools.is_all());
         prop_assert_eq!(&carving.overlaps, &of_all.overlaps);
-        prop_assert_eq!(&*carving.overlaps, &overlaps(self.events.world.pools.iter()));
+        prop_assert_eq!(&*carving.overlaps, &overlaps(self.events.world.coil().pools.iter()));
         prop_assert_eq!(&carving.promised, &of_all.promised);
         for pool in POOLS {
-            let engine =
-                self.events.world.pools.get(pool).and_then(|pool| EnginePool::try_from(&pool.spec).ok());
+            let engine = self
+                .events
+                .world
+                .coil()
+                .pools
+                .get(pool)
+                .and_then(|pool| EnginePool::try_from(&pool.spec).ok());
             let not_free = engine.map(|engine| {
                 let mut not_free = carving.carved.not_free_for_claims(pool, &engine, &carving.overlaps);
                 let full = of_all.carved.not_free_for_claims(pool, &engine, &of_all.overlaps);
@@ -90,10 +95,10 @@ impl Run {
         let is_own = |name: &str| name == block_name(pool, index);
         let of_number = |name: &str| {
             let (pool, index) = split_block_name(name)?;
-            EnginePool::try_from(&world.pools.get(pool)?.spec).ok()?.pool().block(index)
+            EnginePool::try_from(&world.coil().pools.get(pool)?.spec).ok()?.pool().block(index)
         };
         let takes = |name: &str| is_own(name) || networks(of_number(name)).any(shares);
-        let overlaps = overlaps(world.pools.iter());
+        let overlaps = overlaps(world.coil().pools.iter());
         let withheld = overlaps.younger.get(pool).is_some_and(|it| it.withheld.contains(index));
         let too_many_locks = overlaps.younger.values().any(|younger| {
             let locks = engine.pool().block_bits().saturating_sub(younger.block_bits);
@@ -118,11 +123,11 @@ impl Run {
         withheld
             || too_many_locks
             || engine.excluded_blocks().contains(index)
-            || world.blocks.iter().any(block)
-            || world.blocks.unreadable().any(takes)
-            || world.requests.iter().any(promise)
+            || world.coil().blocks.iter().any(block)
+            || world.coil().blocks.unreadable().any(takes)
+            || world.coil().requests.iter().any(promise)
             || world
-                .ledgers
+                .ledgers()
                 .pools
                 .iter()
                 .any(|it| it.is_of_the_cluster() && it.held.iter().copied().any(shares))

@@ -1,6 +1,5 @@
 //! Marking and releasing the blocks of missing nodes: the live reads before, and the writes.
 
-use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tenure_api::coil::AddressBlock;
@@ -8,7 +7,7 @@ use tenure_api::release::RELEASING;
 
 use super::perform::CoilPerformer;
 use super::write::Because;
-use crate::executor::{Answer, Outcome, exactly, finalize, settle};
+use crate::executor::{Answer, Outcome, discard, settle};
 use crate::kind::Observation;
 use crate::live::{is_in_use_out_of_service, node_is_in_use};
 use crate::write::At;
@@ -59,21 +58,6 @@ impl CoilPerformer {
     /// Deletes that block at that version and no other; then takes our finalizer off. From the deletion on nobody hands out
     /// of it, and before it nothing was changed that its owner would have to put right.
     async fn delete_block(&self, at: &At, finalizers: &[String]) -> Answer {
-        let deleting = match self.blocks.delete(&at.name, &exactly(at)).await {
-            Ok(deleted) => deleted.left().filter(|block| !block.finalizers().is_empty()),
-            Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let there = self.blocks.get_opt(&at.name).await?;
-                let gone = || Observation::gone::<AddressBlock>(at.clone());
-                return Ok((Outcome::Superseded, Some(there.map_or_else(gone, Observation::is))));
-            }
-            Err(error) => return Err(error),
-        };
-        let Some(deleting) = deleting else {
-            return Ok((Outcome::Done, Some(Observation::gone::<AddressBlock>(at.clone()))));
-        };
-        let now = At { version: deleting.resource_version().unwrap_or_default(), ..at.clone() };
-        let stripped = finalize(&self.blocks, &now, finalizers).await;
-        settle(&self.blocks, &now, stripped, Observation::gone::<AddressBlock>).await
+        discard(&self.blocks, at, finalizers, false).await
     }
 }

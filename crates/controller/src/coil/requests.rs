@@ -32,7 +32,7 @@ pub(super) fn serve(
     now: Timestamp,
 ) -> Vec<BlockWrite> {
     without_pool.look_again();
-    let waiting = || index.waiting().filter_map(|name| world.requests.get(name));
+    let waiting = || index.waiting().filter_map(|name| world.coil().requests.get(name));
     let shares = index.shares.with_promises(world, waiting());
     let mut allocator = Allocator { world, index, now, shares, pools: BTreeMap::new() };
     let of_live_nodes = waiting().filter(|request| !world.saw_deletion_of(&request.spec.node_name));
@@ -102,7 +102,7 @@ impl<'a> Allocator<'a> {
         let world = self.world;
         let Some((pool, index)) = promise_of(request) else { return self.promise(request).map(Some) };
         let name = block_name(pool, index);
-        if world.blocks.get(&name).is_some() || world.blocks.is_unreadable(&name) {
+        if world.coil().blocks.get(&name).is_some() || world.coil().blocks.is_unreadable(&name) {
             // It exists and answers another request, so it was never created for this one.
             return self.promise(request).map(Some);
         }
@@ -148,7 +148,7 @@ impl<'a> Allocator<'a> {
 
 impl<'a> Inventory<'a> {
     fn open(world: &'a World, index: &'a Index, name: &str) -> Result<Self, Refusal> {
-        let pool = world.pools.get(name).ok_or_else(|| Refusal {
+        let pool = world.coil().pools.get(name).ok_or_else(|| Refusal {
             reason: reason::POOL_NOT_FOUND,
             message: match world.unreadable.why("AddressPool", name) {
                 Some(why) => format!("AddressPool \"{name}\" cannot be read: {why}; correct it"),

@@ -53,7 +53,7 @@ impl Shares {
         let mut shares = PromisedShares { of_blocks: self, promised: BTreeMap::new() };
         for request in waiting {
             if let Some((pool, index)) = promise_of(request)
-                && world.blocks.get(&block_name(pool, index)).is_none()
+                && world.coil().blocks.get(&block_name(pool, index)).is_none()
             {
                 shares.add(pool, &request.spec.node_name);
             }

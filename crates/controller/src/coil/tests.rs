@@ -43,11 +43,11 @@ impl Cluster {
             }
             cluster.put_ledger(node, &["1", "2", "7"]);
         }
-        let World { pools, blocks, requests, ledgers, .. } = &mut cluster.world;
+        let CoilObjects { pools, blocks, requests } = cluster.world.coil_mut();
         pools.finish();
         blocks.finish();
         requests.finish();
-        ledgers.pools.finish();
+        cluster.world.ledgers_mut().pools.finish();
         cluster.world.finish_nodes();
         cluster.settle();
         cluster
@@ -63,7 +63,7 @@ impl Cluster {
 
     fn put_pool(&mut self, pool: AddressPool) {
         let pool = self.stamped(pool);
-        self.world.pools.apply(pool);
+        self.world.coil_mut().pools.apply(pool);
     }
 
     fn put_node(&mut self, number: usize) {
@@ -75,10 +75,10 @@ impl Cluster {
     }
 
     fn put_block(&mut self, pool: &str, index: usize, node: usize) {
-        let pool = self.world.pools.get(pool).unwrap();
+        let pool = self.world.coil().pools.get(pool).unwrap();
         let block = AddressBlock::carve(pool, index as u128, &format!("n{node}"), None).unwrap();
         let block = self.stamped(block);
-        self.world.blocks.apply(block);
+        self.world.coil_mut().blocks.apply(block);
     }
 
     fn put_ledger(&mut self, node: usize, offsets: &[&str]) {
@@ -101,7 +101,7 @@ impl Cluster {
             "spec": {"nodeName": "n1", "poolName": pool}, "status": status,
         });
         let request: BlockRequest = self.stamped(object(request));
-        self.world.requests.apply(request);
+        self.world.coil_mut().requests.apply(request);
     }
 
     /// What is planned now, and how many objects were looked at for it.
@@ -118,12 +118,12 @@ impl Cluster {
             for write in self.planner.plan(&self.world, &mut Board::default(), now) {
                 match write.of::<BlockWrite>().unwrap().clone() {
                     BlockWrite::PoolFinalizers { pool, finalizers } => {
-                        let mut pool = self.world.pools.get(&pool.name).unwrap().clone();
+                        let mut pool = self.world.coil().pools.get(&pool.name).unwrap().clone();
                         pool.metadata.finalizers = Some(finalizers);
                         self.put_pool(pool);
                     }
                     BlockWrite::PoolStatus { pool, status } => {
-                        let mut pool = self.world.pools.get(&pool.name).unwrap().clone();
+                        let mut pool = self.world.coil().pools.get(&pool.name).unwrap().clone();
                         pool.status = Some(*status);
                         self.put_pool(pool);
                     }
@@ -160,8 +160,8 @@ fn looks(nodes: usize) -> Vec<(Vec<&'static str>, usize)> {
     seen.push(cluster.plan());
     cluster.settle();
     // A block is returned.
-    let returned = cluster.world.blocks.get("q-7").and_then(ResourceExt::uid).unwrap();
-    cluster.world.blocks.remove("q-7", &returned);
+    let returned = cluster.world.coil().blocks.get("q-7").and_then(ResourceExt::uid).unwrap();
+    cluster.world.coil_mut().blocks.remove("q-7", &returned);
     seen.push(cluster.plan());
     cluster.settle();
     // A node goes, and what it had is marked until it comes back.
@@ -178,7 +178,7 @@ fn looks(nodes: usize) -> Vec<(Vec<&'static str>, usize)> {
 fn as_much_is_looked_at_in_a_large_cluster_as_in_a_small_one() {
     let mut small = looks(20);
     let mut large = looks(400);
-    // In the end all nodes are gone, and that is news of everything.
+    // In the end all nodes are gone, and that changes everything.
     let (all_small, all_large) = (small.pop().unwrap(), large.pop().unwrap());
     assert!(all_small.1 > 20 * BLOCKS_OF_A_NODE && all_large.1 > 400 * BLOCKS_OF_A_NODE);
     assert_eq!(small, large);
@@ -208,7 +208,7 @@ fn a_pool_is_looked_at_when_a_younger_one_has_more_blocks_there_than_can_be_lock
     assert_eq!(cluster.plan().0, ["pool_status", "pool_finalizers"]);
     cluster.settle();
     let free = |pool: &str| {
-        let status = cluster.world.pools.get(pool).and_then(|pool| pool.status.as_ref());
+        let status = cluster.world.coil().pools.get(pool).and_then(|pool| pool.status.as_ref());
         status.and_then(|status| status.blocks.as_ref()).unwrap().free.clone()
     };
     assert_eq!((free("older").as_str(), free("younger").as_str()), ("0", "0"));
@@ -219,7 +219,7 @@ fn a_pool_that_waits_only_for_a_write_in_flight_goes_when_that_is_over() {
     let mut cluster = Cluster::of(1);
     cluster.put_pool(pool("leaves", 1, "12.0.0.0/24"));
     cluster.settle();
-    let mut leaves = cluster.world.pools.get("leaves").unwrap().clone();
+    let mut leaves = cluster.world.coil().pools.get("leaves").unwrap().clone();
     let block = Box::new(AddressBlock::carve(&leaves, 0, "n0", None).unwrap());
     cluster.world.in_flight = vec![BlockWrite::Create { block }.into()];
     leaves.metadata.deletion_timestamp.clone_from(&leaves.metadata.creation_timestamp);

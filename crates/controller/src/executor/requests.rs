@@ -73,11 +73,45 @@ pub async fn delete<K: Kind>(api: &Api<K>, at: &At) -> Answer {
         Err(kube::Error::Api(status)) if status.code == 404 => {
             Ok((Outcome::Done, Some(Observation::gone::<K>(at.clone()))))
         }
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            Ok((Outcome::Superseded, api.get_opt(&at.name).await?.map(Observation::is)))
-        }
+        Err(kube::Error::Api(status)) if status.code == 409 => superseded(api, at).await,
         Err(error) => Err(error),
     }
+}
+
+/// The object is another by now, or gone.
+async fn superseded<K: Kind>(api: &Api<K>, at: &At) -> Answer {
+    let there = api.get_opt(&at.name).await?;
+    let observed = there.map_or_else(|| Observation::gone::<K>(at.clone()), Observation::is);
+    Ok((Outcome::Superseded, Some(observed)))
+}
+
+/// Deletes an object at exactly this version, so that nothing is lost that was written since; then leaves these finalizers on it.
+/// One that is `deleting` is deleted already.
+pub(crate) async fn discard<K>(api: &Api<K>, at: &At, finalizers: &[String], deleting: bool) -> Answer
+where
+    K: Kind + Serialize,
+{
+    let mut at = at.clone();
+    if !deleting {
+        match api.delete(&at.name, &exactly(&at)).await {
+            Ok(deleted) => match deleted.left() {
+                // It is still there, for our finalizer or somebody else's.
+                Some(left) if left.meta().deletion_timestamp.is_some() && !left.finalizers().is_empty() => {
+                    at.version = left.resource_version().unwrap_or_default();
+                }
+                _ => return Ok((Outcome::Done, Some(Observation::gone::<K>(at)))),
+            },
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                return Ok((Outcome::Done, Some(Observation::gone::<K>(at))));
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                return superseded(api, &at).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let stripped = finalize(api, &at, finalizers).await;
+    settle(api, &at, stripped, Observation::gone::<K>).await
 }
 
 /// Sets an object's finalizers at the version that was read.

@@ -8,27 +8,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use tenure_api::claims::{IPAMClaim, IPAMClaimSpec};
-use tenure_api::coil::annotation::WITHHELD_FOR;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, BlockRequestSpec, label};
-use tenure_api::release::{RELEASING, mark_of};
 use tenure_claims::PodFacts;
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 
 use super::time;
 use crate::cache::Cache;
-use crate::claims::{Claim, ClaimId, ClaimWrite, MoveWrite, Planted, PodId, namespace_seen};
-use crate::coil::{Because, BlockWrite, locks};
+use crate::claims::{Claim, Planted, namespace_seen};
 use crate::pods::PodSeen;
 use crate::world::World;
-use crate::write::{At, Write};
+use crate::write::Write;
 
 mod leaders;
+mod writes;
 
 pub(crate) use leaders::{Leaders, Turn, turn};
 
 #[derive(Clone)]
-pub(crate) enum News {
+pub(crate) enum Update {
     Pool(AddressPool),
     Block(AddressBlock),
     Request(BlockRequest),
@@ -64,32 +62,43 @@ pub(crate) struct Server {
     pub(crate) pods: BTreeMap<String, PodSeen>,
     /// Pods that live and have an address of their node's, and their nodes.
     pub(crate) bound: BTreeMap<String, String>,
-    pub(crate) log: Vec<News>,
+    pub(crate) log: Vec<Update>,
     /// A bug that a test plants.
     pub(crate) planted: Option<Planted>,
 }
 
 /// Takes an object into a world, as a watch does.
-pub(crate) fn tell(world: &mut World, news: News) {
+pub(crate) fn tell(world: &mut World, update: Update) {
     fn gone<K: Resource>(cache: &mut Cache<K>, object: &K) {
         cache.remove(&object.name_any(), &object.uid().unwrap());
     }
-    match news {
-        News::Pool(pool) => world.pools.apply(pool),
-        News::Block(block) => world.blocks.apply(block),
-        News::Request(request) => world.requests.apply(request),
-        News::Node(node) => world.apply_node(node),
-        News::PoolGone(pool) => gone(&mut world.pools, &pool),
-        News::BlockGone(block) => gone(&mut world.blocks, &block),
-        News::RequestGone(request) => gone(&mut world.requests, &request),
-        News::NodeGone(node) => world.delete_node(&node.name_any(), &node.uid().unwrap()),
-        News::Claim(claim) => world.claims.all.apply(Claim::of(claim)),
-        News::ClaimGone(claim) => {
-            world.claims.all.remove(&Claim::of(claim.clone()).reference(), &claim.uid().unwrap());
+    match update {
+        Update::Pool(pool) => world.coil_mut().pools.apply(pool),
+        Update::Block(block) => world.coil_mut().blocks.apply(block),
+        Update::Request(request) => world.coil_mut().requests.apply(request),
+        Update::Node(node) => world.apply_node(node),
+        Update::PoolGone(pool) => gone(&mut world.coil_mut().pools, &pool),
+        Update::BlockGone(block) => gone(&mut world.coil_mut().blocks, &block),
+        Update::RequestGone(request) => gone(&mut world.coil_mut().requests, &request),
+        Update::NodeGone(node) => world.delete_node(&node.name_any(), &node.uid().unwrap()),
+        Update::Claim(claim) => world.claims_mut().all.apply(Claim::of(claim)),
+        Update::ClaimGone(claim) => {
+            world.claims_mut().all.remove(&Claim::of(claim.clone()).reference(), &claim.uid().unwrap());
         }
-        News::Pod(pod) => world.ledgers.pods.apply(pod),
-        News::PodGone(pod) => world.ledgers.pods.remove(&pod.podref),
+        Update::Pod(pod) => world.ledgers_mut().pods.apply(pod),
+        Update::PodGone(pod) => world.ledgers_mut().pods.remove(&pod.podref),
     }
+}
+
+/// A pool of `blocks` blocks of two addresses, and nodes `a`, `b` and `c`.
+pub(crate) fn server(blocks: u32) -> Server {
+    let mut server = Server::default();
+    let subnet = format!("10.0.0.0/{}", 31 - blocks.ilog2());
+    server.pool("p", 1, &[&subnet], &[]);
+    for node in ["a", "b", "c"] {
+        server.node(node, None);
+    }
+    server
 }
 
 fn namespace(name: &str) -> kube::core::PartialObjectMeta<k8s_openapi::api::core::v1::Namespace> {
@@ -105,26 +114,26 @@ impl Server {
     /// Everything as it is now, as a first list shows it.
     pub(crate) fn world(&self) -> World {
         let mut world = World::default();
-        world.pools.begin();
-        world.blocks.begin();
-        world.requests.begin();
+        world.coil_mut().pools.begin();
+        world.coil_mut().blocks.begin();
+        world.coil_mut().requests.begin();
         world.begin_nodes();
-        self.pools.values().cloned().for_each(|pool| world.pools.apply(pool));
-        self.blocks.values().cloned().for_each(|block| world.blocks.apply(block));
-        self.requests.values().cloned().for_each(|request| world.requests.apply(request));
+        self.pools.values().cloned().for_each(|pool| world.coil_mut().pools.apply(pool));
+        self.blocks.values().cloned().for_each(|block| world.coil_mut().blocks.apply(block));
+        self.requests.values().cloned().for_each(|request| world.coil_mut().requests.apply(request));
         self.nodes.values().cloned().for_each(|node| world.apply_node(node));
-        world.pools.finish();
-        world.blocks.finish();
-        world.requests.finish();
+        world.coil_mut().pools.finish();
+        world.coil_mut().blocks.finish();
+        world.coil_mut().requests.finish();
         world.finish_nodes();
-        world.cluster_network = Some("cluster".to_owned());
-        world.planted = self.planted;
-        let ledgers = &mut world.ledgers;
+        world.claims_mut().cluster_network = Some("cluster".to_owned());
+        world.claims_mut().planted = self.planted;
+        let ledgers = world.ledgers_mut();
         ledgers.attachments.finish();
         ledgers.pods.begin();
         self.pods.values().cloned().for_each(|pod| ledgers.pods.apply(pod));
         ledgers.pods.finish();
-        let claims = &mut world.claims;
+        let claims = world.claims_mut();
         claims.namespaces.apply(namespace_seen(&namespace("ns")));
         claims.namespaces.finish();
         claims.all.begin();
@@ -145,14 +154,14 @@ impl Server {
 
     pub(crate) fn put_claim(&mut self, mut claim: IPAMClaim) -> String {
         self.stamp(&mut claim);
-        self.log.push(News::Claim(claim.clone()));
+        self.log.push(Update::Claim(claim.clone()));
         self.claims.insert(claim.name_any(), claim.clone());
         claim.uid().unwrap()
     }
 
     pub(crate) fn delete_claim(&mut self, name: &str) {
         if let Some(claim) = self.claims.remove(name) {
-            self.log.push(News::ClaimGone(claim));
+            self.log.push(Update::ClaimGone(claim));
         }
     }
 
@@ -170,13 +179,14 @@ impl Server {
         };
         let uid = facts.uid.clone();
         let podref = format!("ns/{name}");
-        let pod = PodSeen { podref, uid: uid.clone(), addresses: None, facts: Some(Box::new(facts)) };
+        let pod =
+            PodSeen { podref, uid: uid.clone(), addresses: None, report: None, facts: Some(Box::new(facts)) };
         self.put_pod(name, pod);
         uid
     }
 
     pub(crate) fn put_pod(&mut self, name: &str, pod: PodSeen) {
-        self.log.push(News::Pod(pod.clone()));
+        self.log.push(Update::Pod(pod.clone()));
         self.pods.insert(name.to_owned(), pod);
     }
 
@@ -197,7 +207,7 @@ impl Server {
 
     pub(crate) fn delete_pod(&mut self, name: &str) {
         if let Some(pod) = self.pods.remove(name) {
-            self.log.push(News::PodGone(pod));
+            self.log.push(Update::PodGone(pod));
         }
     }
 
@@ -213,10 +223,10 @@ impl Server {
 
     pub(crate) fn put_pool(&mut self, mut pool: AddressPool) {
         self.stamp(&mut pool);
-        self.log.push(News::Pool(pool.clone()));
+        self.log.push(Update::Pool(pool.clone()));
         if pool.metadata.deletion_timestamp.is_some() && pool.finalizers().is_empty() {
             self.pools.remove(&pool.name_any());
-            return self.log.push(News::PoolGone(pool));
+            return self.log.push(Update::PoolGone(pool));
         }
         self.pools.insert(pool.name_any(), pool);
     }
@@ -250,14 +260,14 @@ impl Server {
         });
         node.spec = Some(NodeSpec { taints: Some(taint.into_iter().collect()), ..NodeSpec::default() });
         self.stamp(&mut node);
-        self.log.push(News::Node(node.clone()));
+        self.log.push(Update::Node(node.clone()));
         self.nodes.insert(name.to_owned(), node);
     }
 
     /// Deletes a node and, as a garbage collector does, the requests that it owns.
     pub(crate) fn delete_node(&mut self, name: &str) {
         if let Some(node) = self.nodes.remove(name) {
-            self.log.push(News::NodeGone(node));
+            self.log.push(Update::NodeGone(node));
         }
         let owned = self.requests.values().filter(|request| request.spec.node_name == name);
         for request in owned.map(ResourceExt::name_any).collect::<Vec<_>>() {
@@ -269,20 +279,20 @@ impl Server {
         let spec = BlockRequestSpec { node_name: node.to_owned(), pool_name: pool.to_owned() };
         let mut request = BlockRequest::new(name, spec);
         self.stamp(&mut request);
-        self.log.push(News::Request(request.clone()));
+        self.log.push(Update::Request(request.clone()));
         self.requests.insert(name.to_owned(), request.clone());
         request.uid().unwrap()
     }
 
     pub(crate) fn delete_request(&mut self, name: &str) {
         if let Some(request) = self.requests.remove(name) {
-            self.log.push(News::RequestGone(request));
+            self.log.push(Update::RequestGone(request));
         }
     }
 
     pub(crate) fn put_block(&mut self, mut block: AddressBlock) {
         self.stamp(&mut block);
-        self.log.push(News::Block(block.clone()));
+        self.log.push(Update::Block(block.clone()));
         self.blocks.insert(block.name_any(), block);
     }
 
@@ -296,219 +306,8 @@ impl Server {
     /// The owner returns a block.
     pub(crate) fn return_block(&mut self, name: &str) {
         if let Some(block) = self.blocks.remove(name) {
-            self.log.push(News::BlockGone(block));
+            self.log.push(Update::BlockGone(block));
         }
-    }
-
-    fn is_at(object: Option<&impl Resource>, at: &At) -> bool {
-        object.is_some_and(|object| {
-            object.uid().as_deref() == Some(at.uid.as_str())
-                && object.resource_version().as_deref() == Some(at.version.as_str())
-        })
-    }
-
-    pub(crate) fn write(&mut self, write: &Write) -> Outcome {
-        if let Some(write) = write.of::<BlockWrite>() {
-            return self.write_block(write);
-        }
-        if let Some(write) = write.of::<ClaimWrite>() {
-            return self.write_claim(write);
-        }
-        let Some(MoveWrite::Hold { claim, slots, .. }) = write.of::<MoveWrite>() else {
-            panic!("nobody asked for {write:?}");
-        };
-        if !Self::is_at(self.claims.get(&claim.name), claim) {
-            return Outcome::Conflict;
-        }
-        let mut claim = self.claims[&claim.name].clone();
-        claim.annotations_mut().insert("tenure/holders".to_owned(), slots.to_annotation());
-        self.put_claim(claim);
-        Outcome::Done
-    }
-
-    fn write_block(&mut self, write: &BlockWrite) -> Outcome {
-        match write {
-            BlockWrite::Reserve { request, block } => self.update_request(request, |request| {
-                request.status.get_or_insert_default().address_block_name = Some(block.clone());
-            }),
-            BlockWrite::Answer { request, status, unless_exists } => {
-                let promised = unless_exists.as_ref().and_then(|block| self.blocks.get(block));
-                if promised.is_some_and(|block| block.request_uid() == Some(&request.uid)) {
-                    return Outcome::Conflict;
-                }
-                self.update_request(request, |request| request.status = Some(status.clone()))
-            }
-            BlockWrite::Create { block } => {
-                let pools: Vec<AddressPool> = self.pools.values().cloned().collect();
-                let Ok(locks) = locks(&pools, block) else { return Outcome::Conflict };
-                if locks.iter().any(|lock| !self.occupy(lock)) {
-                    return Outcome::Conflict;
-                }
-                self.create(block)
-            }
-            BlockWrite::Unlock { block, pools } => {
-                if self.has_any(pools) {
-                    return Outcome::Conflict;
-                }
-                self.delete_block(block)
-            }
-            BlockWrite::PoolStatus { pool, status } => {
-                self.update_pool(pool, |pool| pool.status = Some((**status).clone()))
-            }
-            BlockWrite::PoolFinalizers { pool, finalizers } => {
-                self.update_pool(pool, |pool| pool.metadata.finalizers = Some(finalizers.clone()))
-            }
-            BlockWrite::MarkBlock { block, node, mark } => {
-                if self.is_in_use(node) {
-                    return Outcome::Conflict;
-                }
-                self.annotate_block(block, Some(mark.as_str()))
-            }
-            BlockWrite::UnmarkBlock { block } => self.annotate_block(block, None),
-            BlockWrite::ReleaseBlock { block, node, because, .. } => {
-                if *because == Because::NodeIsGone && self.is_in_use(node) {
-                    self.annotate_block(block, None);
-                    return Outcome::Conflict;
-                }
-                self.delete_block(block)
-            }
-        }
-    }
-
-    /// Creates a block unless its name is taken.
-    pub(crate) fn create(&mut self, block: &AddressBlock) -> Outcome {
-        if self.blocks.contains_key(&block.name_any()) {
-            return Outcome::AlreadyExists;
-        }
-        self.put_block(block.clone());
-        Outcome::Done
-    }
-
-    /// Occupies the name of a block, or finds that it is occupied already; not if somebody has the block.
-    pub(crate) fn occupy(&mut self, lock: &AddressBlock) -> bool {
-        let Some(there) = self.blocks.get(&lock.name_any()) else {
-            self.put_block(lock.clone());
-            return true;
-        };
-        if !there.is_withheld() || there.owner_references() != lock.owner_references() {
-            return false;
-        }
-        let mut all: Vec<&str> = there.withheld_for().collect();
-        let missing: Vec<&str> = lock.withheld_for().filter(|uid| !all.contains(uid)).collect();
-        if !missing.is_empty() {
-            all.extend(missing);
-            let all = all.join(",");
-            let mut there = there.clone();
-            there.annotations_mut().insert(WITHHELD_FOR.to_owned(), all);
-            self.put_block(there);
-        }
-        true
-    }
-
-    /// Whether one of these pools is there.
-    pub(crate) fn has_any(&self, uids: &[String]) -> bool {
-        self.pools.values().filter_map(ResourceExt::uid).any(|uid| uids.contains(&uid))
-    }
-
-    /// Whether a node is there, or a pod that lives is bound to it: what is read live before a block is marked or released.
-    pub(crate) fn is_in_use(&self, node: &str) -> bool {
-        self.nodes.contains_key(node) || self.bound.values().any(|bound| bound == node)
-    }
-
-    /// Writes a block's mark, or takes it off.
-    pub(crate) fn annotate_block(&mut self, at: &At, mark: Option<&str>) -> Outcome {
-        if !Self::is_at(self.blocks.get(&at.name), at) {
-            return Outcome::Conflict;
-        }
-        let mut block = self.blocks[&at.name].clone();
-        match mark {
-            Some(mark) => _ = block.annotations_mut().insert(RELEASING.to_owned(), mark.to_owned()),
-            None => _ = block.annotations_mut().remove(RELEASING),
-        }
-        self.put_block(block);
-        Outcome::Done
-    }
-
-    /// The agent of a node takes the marks off its blocks.
-    pub(crate) fn unmark_own(&mut self, node: &str) {
-        let own =
-            self.blocks.values().filter(|block| block.node() == Some(node) && mark_of(*block).is_some());
-        for at in own.map(At::of).collect::<Vec<_>>() {
-            self.annotate_block(&at, None);
-        }
-    }
-
-    /// Deletes a block at a version.
-    pub(crate) fn delete_block(&mut self, at: &At) -> Outcome {
-        if !Self::is_at(self.blocks.get(&at.name), at) {
-            return Outcome::Conflict;
-        }
-        self.return_block(&at.name);
-        Outcome::Done
-    }
-
-    fn write_claim(&mut self, write: &ClaimWrite) -> Outcome {
-        match write {
-            ClaimWrite::Records { block, records, finalizers, gone, named } => {
-                let lives = |id: &ClaimId| {
-                    self.claims.get(&id.name).and_then(ResourceExt::uid).as_ref() == Some(&id.uid)
-                };
-                let blind = self.planted == Some(Planted::AnnotationsFree);
-                let alive =
-                    |id: &PodId| !blind && self.pods.get(&id.name).is_some_and(|pod| pod.uid == id.uid);
-                if gone.claims.iter().any(lives)
-                    || !named.iter().all(lives)
-                    || gone.pods.iter().any(alive)
-                    || !Self::is_at(self.blocks.get(&block.name), block)
-                {
-                    return Outcome::Conflict;
-                }
-                let mut block = self.blocks[&block.name].clone();
-                block.spec.claims.clone_from(records);
-                block.metadata.finalizers = Some(finalizers.clone());
-                self.put_block(block);
-                Outcome::Done
-            }
-            ClaimWrite::DropBlock { block, .. } => {
-                if !Self::is_at(self.blocks.get(&block.name), block) {
-                    return Outcome::Conflict;
-                }
-                self.return_block(&block.name);
-                Outcome::Done
-            }
-            ClaimWrite::Status { claim, status, .. } => {
-                if !Self::is_at(self.claims.get(&claim.name), claim) {
-                    return Outcome::Conflict;
-                }
-                let mut claim = self.claims[&claim.name].clone();
-                claim.status = Some((**status).clone());
-                self.put_claim(claim);
-                Outcome::Done
-            }
-            other => panic!("nobody asked for {other:?}"),
-        }
-    }
-
-    fn update_request(&mut self, at: &At, change: impl FnOnce(&mut BlockRequest)) -> Outcome {
-        if !Self::is_at(self.requests.get(&at.name), at) {
-            return Outcome::Conflict;
-        }
-        let mut request = self.requests[&at.name].clone();
-        change(&mut request);
-        self.stamp(&mut request);
-        self.log.push(News::Request(request.clone()));
-        self.requests.insert(at.name.clone(), request);
-        Outcome::Done
-    }
-
-    fn update_pool(&mut self, at: &At, change: impl FnOnce(&mut AddressPool)) -> Outcome {
-        if !Self::is_at(self.pools.get(&at.name), at) {
-            return Outcome::Conflict;
-        }
-        let mut pool = self.pools[&at.name].clone();
-        change(&mut pool);
-        self.put_pool(pool);
-        Outcome::Done
     }
 
     /// The same where a write may conflict with what stands in its way.
@@ -517,6 +316,9 @@ impl Server {
         for _ in 0..20 {
             for write in planner.plan(&world, self.timestamp()) {
                 self.write(&write);
+            }
+            if heard == self.log.len() {
+                return;
             }
             heard = self.catch_up(&mut world, heard);
         }
@@ -542,7 +344,7 @@ impl Server {
 
     /// Tells a world that has heard so much of the log the rest of it.
     fn catch_up(&self, world: &mut World, heard: usize) -> usize {
-        self.log[heard..].iter().cloned().for_each(|news| tell(world, news));
+        self.log[heard..].iter().cloned().for_each(|update| tell(world, update));
         self.log.len()
     }
 }

@@ -16,11 +16,11 @@ const NAMED: usize = 5;
 /// What a write that was done gives to tell; `world` is what is known after it.
 pub(super) fn of_ledger(write: &LedgerWrite, world: &World) -> Vec<Note> {
     match write {
-        LedgerWrite::Slices { events, .. } => {
+        LedgerWrite::Slices { events, .. } | LedgerWrite::ChangeSlices { events, .. } => {
             events.iter().filter_map(|event| of_slices(event, world)).collect()
         }
         LedgerWrite::Forget { pool, records, .. } => {
-            let Some(ledger) = world.ledgers.pools.get(&pool.name) else { return Vec::new() };
+            let Some(ledger) = world.ledgers().pools.get(&pool.name) else { return Vec::new() };
             let podrefs: BTreeSet<&str> = records.iter().map(|it| it.who.podref.as_str()).collect();
             let named: Vec<&str> = podrefs.iter().take(NAMED).copied().collect();
             let more = if podrefs.len() > NAMED { ", …" } else { "" };
@@ -38,10 +38,10 @@ pub(super) fn of_ledger(write: &LedgerWrite, world: &World) -> Vec<Note> {
 /// What was decided about slices, as a note.
 pub(super) fn of_slices(event: &slices::Event, world: &World) -> Option<Note> {
     let about = match &event.about {
-        About::Pool(name) => world.ledgers.slices.get(name)?.object_ref(&()),
+        About::Pool(name) => world.ledgers().slices.get(name)?.object_ref(&()),
         About::Node(name) => about_node(name),
         About::Attachment(namespace, name) => {
-            let known = world.ledgers.attachments.get(&format!("{namespace}/{name}"));
+            let known = world.ledgers().attachments.get(&format!("{namespace}/{name}"));
             ObjectReference {
                 api_version: Some("k8s.cni.cncf.io/v1".to_owned()),
                 kind: Some("NetworkAttachmentDefinition".to_owned()),

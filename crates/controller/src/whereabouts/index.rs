@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tenure_api::whereabouts::label;
+use tenure_handles::Timestamp;
 use tenure_whereabouts::slices::{Definition, nodes_meant};
 
 use crate::cache::Known;
-use crate::changes::{Changed, Cursor};
+use crate::changes::Cursors;
 use crate::world::World;
 
 /// Names that the objects of a cache are kept under.
@@ -16,9 +17,7 @@ pub(super) type Names = BTreeSet<Arc<str>>;
 /// Definitions as they were read, and ledgers by their nodes.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    ledgers: Cursor,
-    nodes: Cursor,
-    attachments: Cursor,
+    cursors: Cursors,
     /// The definitions that say something.
     pub(super) definitions: HashMap<Arc<str>, Definition>,
     /// The `network_name`s in them, and in how many.
@@ -35,9 +34,19 @@ pub(super) struct Index {
     without_network: Names,
 }
 
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inputs<'a> {
+    pub(super) world: &'a World,
+    pub(super) index: &'a Index,
+    /// What has changed since the last plan.
+    pub(super) changes: &'a Changes,
+    pub(super) now: Timestamp,
+}
+
 /// What has changed since the last plan.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct Changes {
     /// Anything may have, and nothing else is said.
     pub(super) all: bool,
     /// Ledgers that came, went, are different, or may be somebody else's because of what a node or a network became.
@@ -55,28 +64,27 @@ impl Index {
     }
 
     /// Reads what has changed.
-    pub(super) fn update(&mut self, world: &World) -> News {
-        let ledgers = world.ledgers.pools.changed(&mut self.ledgers);
-        let nodes = world.nodes().changed(&mut self.nodes);
-        let attachments = world.ledgers.attachments.changed(&mut self.attachments);
-        let (Changed::Keys(ledgers), Changed::Keys(nodes), Changed::Keys(attachments)) =
-            (ledgers, nodes, attachments)
-        else {
+    pub(super) fn update(&mut self, world: &World) -> Changes {
+        let (cursors, known) = (&mut self.cursors, world.ledgers());
+        let ledgers = cursors.read("ledgers", |at| known.pools.changed(at));
+        let nodes = cursors.read("nodes", |at| world.nodes().changed(at));
+        let attachments = cursors.read("attachments", |at| known.attachments.changed(at));
+        if cursors.take_missed() {
             self.read_all(world);
-            return News { all: true, ..News::default() };
-        };
+            return Changes { all: true, ..Changes::default() };
+        }
         let definitions: Names =
             attachments.into_iter().filter(|key| self.read_definition(world, key)).collect();
         let nodes: Names = nodes.into_iter().filter(|key| self.read_node(world, key)).collect();
         for name in &ledgers {
             self.read_ledger(world, name);
         }
-        let mut news = News { all: false, ledgers, nodes, definitions };
-        if !news.definitions.is_empty() && self.read_networks() {
-            news.ledgers.extend(self.without_network.iter().cloned());
+        let mut changes = Changes { all: false, ledgers, nodes, definitions };
+        if !changes.definitions.is_empty() && self.read_networks() {
+            changes.ledgers.extend(self.without_network.iter().cloned());
         }
-        news.ledgers.extend(news.nodes.iter().flat_map(|node| self.ledgers_of(node)).cloned());
-        news
+        changes.ledgers.extend(changes.nodes.iter().flat_map(|node| self.ledgers_of(node)).cloned());
+        changes
     }
 
     /// The ledgers that may be of a node.
@@ -85,15 +93,14 @@ impl Index {
     }
 
     fn read_all(&mut self, world: &World) {
-        let (ledgers, nodes, attachments) = (self.ledgers, self.nodes, self.attachments);
-        *self = Self { ledgers, nodes, attachments, ..Self::default() };
-        for attachment in world.ledgers.attachments.iter() {
+        *self = Self { cursors: std::mem::take(&mut self.cursors), ..Self::default() };
+        for attachment in world.ledgers().attachments.iter() {
             self.read_definition(world, &attachment.key().into());
         }
         for node in world.nodes().iter() {
             self.read_node(world, &node.key().into());
         }
-        for ledger in world.ledgers.pools.iter() {
+        for ledger in world.ledgers().pools.iter() {
             self.read_ledger(world, &ledger.key().into());
         }
         self.read_networks();
@@ -101,7 +108,7 @@ impl Index {
 
     /// Whether a definition asks for something else than before.
     fn read_definition(&mut self, world: &World, key: &Arc<str>) -> bool {
-        let says = world.ledgers.attachments.get(key).filter(|it| it.says_something());
+        let says = world.ledgers().attachments.get(key).filter(|it| it.says_something());
         let said = self.definitions.get(key);
         if says.map(|it| &it.definition) == said.map(|it| &it.attachment) {
             return false;
@@ -146,7 +153,7 @@ impl Index {
     }
 
     fn read_ledger(&mut self, world: &World, name: &Arc<str>) {
-        let ledger = world.ledgers.pools.get(name);
+        let ledger = world.ledgers().pools.get(name);
         let labels = ledger.and_then(|ledger| ledger.pool.metadata.labels.as_ref());
         if ledger.is_some() && labels.is_none_or(|labels| !labels.contains_key(label::NETWORK)) {
             self.without_network.insert(name.clone());
@@ -176,14 +183,14 @@ impl Index {
 }
 
 #[cfg(test)]
-impl News {
+impl Changes {
     /// What a planner with this defect hears.
     pub(super) fn without(mut self, deaf: Option<super::Deaf>) -> Self {
         match deaf {
             Some(super::Deaf::Nodes) => self.nodes.clear(),
             Some(super::Deaf::Ledgers) => self.ledgers.clear(),
             Some(super::Deaf::Definitions) => self.definitions.clear(),
-            None => {}
+            Some(super::Deaf::Tables) | None => {}
         }
         self
     }

@@ -10,6 +10,7 @@ use tenure_whereabouts::ledger::State;
 use crate::attachment::Attachment;
 use crate::cache::{Cache, Known};
 use crate::pods::Pods;
+use crate::world::World;
 
 /// Whereabouts' objects, as far as they are known.
 #[derive(Debug, Default)]
@@ -123,6 +124,37 @@ impl Ledgers {
         let status = self.slices.iter().filter_map(|pool| pool.status.as_ref());
         let nodes = status.flat_map(|status| &status.allocations).map(|slice| slice.node_name.as_str());
         nodes.filter(|node| !node.is_empty()).collect()
+    }
+}
+
+impl crate::world::State for Ledgers {
+    fn changes(&self) -> u64 {
+        let of_ranges = self.attachments.changes() + self.slices.changes() + self.pools.changes();
+        of_ranges + self.reservations.changes() + self.pods.changes()
+    }
+}
+
+impl World {
+    /// Whereabouts' ranges.
+    pub fn ledgers(&self) -> &Ledgers {
+        self.state()
+    }
+
+    /// The same, to be changed.
+    pub fn ledgers_mut(&mut self) -> &mut Ledgers {
+        self.state_mut()
+    }
+
+    /// An `IPPool` as it is.
+    pub fn apply_ledger(&mut self, pool: IPPool) {
+        let ledger = Ledgers::kept(pool, |node| self.lives(node));
+        self.ledgers_mut().pools.apply(ledger);
+    }
+
+    /// An `IPPool` as a list shows it.
+    pub fn list_ledger(&mut self, pool: IPPool) {
+        let ledger = Ledgers::kept(pool, |node| self.lives(node));
+        self.ledgers_mut().pools.list(ledger);
     }
 }
 

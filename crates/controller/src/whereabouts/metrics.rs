@@ -191,7 +191,7 @@ impl LedgerMetrics {
 
 impl Count for LedgerMetrics {
     fn count(&self, world: &World, leads: bool, suspects: usize, _: Timestamp) {
-        self.observe(&world.ledgers, leads, suspects);
+        self.observe(world.ledgers(), leads, suspects);
     }
 
     fn answered(&self, _: &dyn Operation, observation: &Observation) {

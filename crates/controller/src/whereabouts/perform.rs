@@ -18,7 +18,7 @@ use tenure_ipam::ledger::Offsets;
 use tenure_whereabouts::ledger::{Act, Network, Outcome as Written, PoolId, Request, Spread, State};
 use tenure_whereabouts::reconcile::{LivingPod, named_address};
 use tenure_whereabouts::slices::{
-    identify, is_asked_for, is_cut, network_of, network_of_ledger, open_beside, see,
+    identify, is_asked_for, is_sliced, network_of, network_of_ledger, open_beside, see,
 };
 
 use super::write::{LedgerWrite, Rest};
@@ -71,13 +71,21 @@ impl LedgerApi {
         match write {
             LedgerWrite::Guard { pool } => create(&self.ledgers, pool).await,
             LedgerWrite::Mark { pool, mark } => {
-                if mark.state != State::Sliced && self.is_cut(&pool.name).await? {
+                if mark.state != State::Sliced && self.is_sliced(&pool.name).await? {
                     return Ok((Outcome::Superseded, None));
                 }
                 let written = json_patch(&self.ledgers, &pool.name, mark.patch()).await;
                 settle(&self.ledgers, pool, written, Observation::gone::<IPPool>).await
             }
             LedgerWrite::Slices { pool, gone, left, .. } => self.write_slices(pool, gone, left).await,
+            LedgerWrite::ChangeSlices { pool, change, gone, left, .. } => {
+                // What it has given away before was closed before, and stays so.
+                if let Some(objection) = self.objection(gone, left).await? {
+                    return Ok(objection);
+                }
+                let written = json_patch(&self.slices, &pool.name, change.patch()).await;
+                settle(&self.slices, pool, written, Observation::gone::<NodeSlicePool>).await
+            }
             LedgerWrite::DropSlices { pool } => {
                 if self.is_asked_for(&pool.name).await? {
                     return Ok((Outcome::Superseded, None));
@@ -124,7 +132,7 @@ impl LedgerApi {
     }
 
     /// Whether an object's range is cut, live.
-    async fn is_cut(&self, name: &str) -> Result<bool, kube::Error> {
+    async fn is_sliced(&self, name: &str) -> Result<bool, kube::Error> {
         let Some(object) = self.ledgers.get_opt(name).await? else { return Ok(false) };
         let network = network_of_ledger(&object);
         let networks = BTreeSet::from([network.clone()]);
@@ -136,7 +144,7 @@ impl LedgerApi {
             .filter(|ledger| State::of(ledger) == State::Owned)
             .filter_map(|ledger| identify(ledger, &networks, &|_| true))
             .collect();
-        Ok(is_cut(&PoolId::shared(&network, range), &pools, &owned))
+        Ok(is_sliced(&PoolId::shared(&network, range), &pools, &owned))
     }
 
     /// An object by which somebody can take an address of what the pool is about to give away for the first time, live.
@@ -163,16 +171,8 @@ impl LedgerApi {
         if let Some(open) = self.is_open_beside(pool).await? {
             return Ok((Outcome::Superseded, Some(Observation::is(open))));
         }
-        if !gone.is_empty() && self.lives_any(gone).await? {
-            return Ok((Outcome::Superseded, None));
-        }
-        // A node that was taking its slice while it was taken away said so first.
-        for name in left {
-            if let Some(there) = self.ledgers.get_opt(name).await?
-                && State::of(&there) == State::Owned
-            {
-                return Ok((Outcome::Superseded, Some(Observation::is(there))));
-            }
+        if let Some(objection) = self.objection(gone, left).await? {
+            return Ok(objection);
         }
         let name = pool.name_any();
         let mut pool = pool.clone();
@@ -182,6 +182,26 @@ impl LedgerApi {
         };
         let written = self.slices.replace(&name, &PostParams::default(), &pool).await;
         settle(&self.slices, &At { name, uid, version }, written, Observation::gone::<NodeSlicePool>).await
+    }
+
+    /// Why slices must not be taken from these nodes: one of them lives, or one of these ledgers, which nodes have left, is in use.
+    async fn objection(
+        &self,
+        gone: &[String],
+        left: &[String],
+    ) -> Result<Option<(Outcome, Option<Observation>)>, kube::Error> {
+        if !gone.is_empty() && self.lives_any(gone).await? {
+            return Ok(Some((Outcome::Superseded, None)));
+        }
+        // A node that was taking its slice while it was taken away said so first.
+        for name in left {
+            if let Some(there) = self.ledgers.get_opt(name).await?
+                && State::of(&there) == State::Owned
+            {
+                return Ok(Some((Outcome::Superseded, Some(Observation::is(there)))));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether any of these nodes is there after all and in service, or has pods that live.

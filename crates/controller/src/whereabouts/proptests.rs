@@ -1,4 +1,5 @@
-//! A plan of what has changed is the plan of everything, whatever happens in whichever order.
+//! A plan of what has changed is the plan of everything, whatever happens in whichever order: also where the former asks tables of slices
+//! and the latter walks all slices.
 
 mod model;
 
@@ -9,8 +10,10 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
+use tenure_api::claims::SLICE_OWNER;
 use tenure_whereabouts::ledger::{PoolId, State};
 
+use super::slices::Tables;
 use super::*;
 use model::{Server, config};
 
@@ -47,7 +50,9 @@ enum Op {
     List(usize),
     /// Pods are not watched any more.
     Blind,
-    Need(usize, usize),
+    Need(usize, usize, bool),
+    /// Somebody else gives a slice to a node, who may have one already.
+    Meddle(usize, usize, usize),
     Pass(u64),
     /// The first so many writes are done.
     Write(usize),
@@ -72,7 +77,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any().prop_map(Op::Garble),
         1 => (0_usize..6).prop_map(Op::List),
         1 => Just(Op::Blind),
-        1 => (0_usize..5, 0_usize..3).prop_map(|(pool, more)| Op::Need(pool, more)),
+        6 => (0_usize..5, 0_usize..3, prop::bool::ANY).prop_map(|(pool, more, named)| Op::Need(pool, more, named)),
+        1 => (any(), any(), 0..NODES.len()).prop_map(|(pool, slice, node)| Op::Meddle(pool, slice, node)),
         6 => prop_oneof![0_u64..3_000, 5_000_u64..100_000].prop_map(Op::Pass),
         20 => (1_usize..6).prop_map(Op::Write),
     ]
@@ -111,8 +117,12 @@ struct Run {
 
 impl Run {
     fn new(deaf: Option<Deaf>) -> Self {
-        let full = WhereaboutsPlanner::new(&Whereabouts::default());
-        let planner = WhereaboutsPlanner { deaf, ..WhereaboutsPlanner::new(&Whereabouts::default()) };
+        let mut full = WhereaboutsPlanner::new(&Whereabouts::default());
+        full.slices.tables = Tables::Unasked;
+        let mut planner = WhereaboutsPlanner { deaf, ..WhereaboutsPlanner::new(&Whereabouts::default()) };
+        if matches!(deaf, Some(Deaf::Tables)) {
+            planner.slices.tables = Tables::Deaf;
+        }
         Self { server: Server::new(), planner, full, needs: BTreeMap::new(), planned: Vec::new() }
     }
 
@@ -157,11 +167,15 @@ impl Run {
             Op::PodGone(pod) => server.delete_pod(PODS[pod]),
             Op::Garble(which) => server.garble(which),
             Op::List(kind) => server.list(kind),
-            Op::Blind => server.world.ledgers.pods.forget(),
-            Op::Need(pool, more) => {
+            Op::Blind => server.world.ledgers_mut().pods.forget(),
+            Op::Need(pool, more, named) => {
                 let pool = ["one", "two", "three", "blue", "net"][pool];
-                self.needs.insert(pool.to_owned(), Floating { more, ..Floating::default() });
+                let slices =
+                    ["10.0.0.64/26", "10.0.0.32/27", "10.2.0.192/26"].map(|slice| slice.parse().unwrap());
+                let slices = slices.into_iter().filter(|_| named).collect();
+                self.needs.insert(pool.to_owned(), Floating { more, slices });
             }
+            Op::Meddle(pool, slice, node) => server.meddle(pool, slice, NODES[node]),
             Op::Pass(millis) => server.now = server.now.plus(Duration::from_millis(millis)),
             Op::Write(count) => {
                 for write in self.planned.iter().take(count) {
@@ -178,15 +192,22 @@ impl Run {
             let mut board = Board::default();
             board.put(SliceNeeds(needs.clone()));
             let mut writes = planner.plan(&server.world, &mut board, server.now);
-            writes.sort_by_key(|write| format!("{write:?}"));
+            writes.sort_by_key(|write| format!("{:?}", whole(write, &server.world)));
             writes
         };
+        let wholes =
+            |writes: &[Write]| writes.iter().map(|write| whole(write, &server.world)).collect::<Vec<_>>();
         let writes = plan(planner);
         full.look_at_all();
-        assert_eq!(writes, plan(full), "what changed, and everything");
+        assert_eq!(wholes(&writes), wholes(&plan(full)), "what changed, and everything");
         assert_eq!(planner.suspects(), full.suspects());
         self.planned = writes;
     }
+}
+
+/// The write of a whole pool where a change of some slices was planned.
+fn whole(write: &Write, world: &World) -> Option<LedgerWrite> {
+    write.of::<LedgerWrite>().map(|write| write.clone().whole(world))
 }
 
 /// Records of up to three pods.
@@ -223,10 +244,42 @@ proptest! {
 
 #[test]
 fn a_planner_that_does_not_hear_of_some_changes_is_found() {
-    for deaf in [Deaf::Nodes, Deaf::Ledgers, Deaf::Definitions] {
+    for deaf in [Deaf::Nodes, Deaf::Ledgers, Deaf::Definitions, Deaf::Tables] {
         let found = runs(200).any(|ops| catch_unwind(AssertUnwindSafe(|| run(Some(deaf), &ops))).is_err());
         assert!(found, "{deaf:?} was not found");
     }
+}
+
+/// What a change of some slices does.
+fn changes(write: &Write) -> Vec<&'static str> {
+    let Some(LedgerWrite::ChangeSlices { change, gone, .. }) = write.of() else { return Vec::new() };
+    let kinds = change.slices.iter().map(|edit| match (edit.before.as_str(), edit.after.as_str()) {
+        (_, SLICE_OWNER) => "is for claims",
+        (SLICE_OWNER, "") => "is given back by claims",
+        (_, "") => "is taken away",
+        _ => "is given",
+    });
+    let kinds: Vec<&str> = kinds.collect();
+    if kinds.is_empty() {
+        vec!["only conditions"]
+    } else {
+        kinds.into_iter().chain(gone.first().map(|_| "gone")).collect()
+    }
+}
+
+#[test]
+fn the_runs_lead_to_every_kind_of_change_of_some_slices() {
+    let mut kinds: BTreeSet<&str> = BTreeSet::new();
+    for ops in runs(200) {
+        let mut run = Run::new(None);
+        for op in &ops {
+            run.apply(op);
+            kinds.extend(run.planned.iter().flat_map(changes));
+        }
+    }
+    let all =
+        ["gone", "is for claims", "is given", "is given back by claims", "is taken away", "only conditions"];
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
 }
 
 #[test]

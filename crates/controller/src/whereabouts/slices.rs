@@ -4,23 +4,22 @@
 //! rests after one of its pools was written, so that a thousand nodes that join one after the other are not a thousand writes.
 
 mod groups;
+mod leaving;
 mod living;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tenure_api::claims::SLICE_OWNER;
-use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool};
+use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::Timestamp;
-use tenure_whereabouts::ledger::{Mark, PoolId, State};
+use tenure_whereabouts::ledger::{Mark, State};
 use tenure_whereabouts::slices::{
-    About, Definition, Event, Floating, Group, SlicePlan, SlicePool, SliceWrite, network_of, plan_group,
-    see_one,
+    About, Definition, Event, Floating, Group, SlicePlan, SlicePool, SliceWrite, Table, plan_group, see_one,
 };
 
-use super::index::{Index, Names, News};
+use super::index::{Inputs, Names};
 use super::ledgers::Ledgers;
 use super::write::LedgerWrite;
 use crate::cache::Known;
@@ -28,13 +27,11 @@ use crate::changes::{Changed, Cursor};
 use crate::world::World;
 use crate::write::At;
 use groups::{Found, Groups, Member};
+use leaving::{Leaving, LeftSlices};
 use living::Living;
 
 /// A pool is written at most this often.
 const PACE: Duration = Duration::from_secs(1);
-
-/// After so long everybody has heard that a slice was taken away.
-const LEFT_LONG_AGO: Duration = Duration::from_mins(10);
 
 /// Plans slices.
 #[derive(Debug)]
@@ -52,16 +49,21 @@ pub(super) struct SlicePlanner {
     events: Vec<Event>,
     /// What claims need.
     floating: BTreeMap<String, Floating>,
-    /// Slices that missing nodes have left, and since when.
-    left: BTreeMap<Left, Timestamp>,
+    left: LeftSlices,
+    #[cfg(test)]
+    pub(super) tables: Tables,
 }
 
-/// A slice that a missing node has left.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Left {
-    pool: String,
-    node: String,
-    slice: String,
+/// What becomes of the tables of slices in a test.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tables {
+    /// Plans ask them.
+    Asked,
+    /// Plans walk all slices instead, to compare.
+    Unasked,
+    /// A planted defect: they do not hear which nodes live.
+    Deaf,
 }
 
 impl SlicePlanner {
@@ -76,7 +78,9 @@ impl SlicePlanner {
             refused: BTreeMap::new(),
             events: Vec::new(),
             floating: BTreeMap::new(),
-            left: BTreeMap::new(),
+            left: LeftSlices::default(),
+            #[cfg(test)]
+            tables: Tables::Asked,
         }
     }
 
@@ -91,28 +95,32 @@ impl SlicePlanner {
     }
 
     /// The writes that slices need.
-    pub(super) fn plan(
-        &mut self,
-        world: &World,
-        index: &Index,
-        news: &News,
-        now: Timestamp,
-    ) -> Vec<LedgerWrite> {
-        self.note(world, index, news);
-        if !world.ledgers.knows_slices() {
+    pub(super) fn plan(&mut self, inputs: Inputs<'_>) -> Vec<LedgerWrite> {
+        let Inputs { world, now, .. } = inputs;
+        self.note(inputs);
+        if !world.ledgers().knows_slices() {
             return Vec::new();
         }
-        if self.living.look(world, now) {
+        let changed = self.living.look(world, now);
+        #[cfg(test)]
+        let deaf = self.tables == Tables::Deaf;
+        #[cfg(not(test))]
+        let deaf = false;
+        for (node, lives) in changed.iter().filter(|_| !deaf) {
+            self.groups.set_living(node, *lives);
+        }
+        if !changed.is_empty() {
             self.groups.mark_asked();
         }
         let later = self.resting.split_off(&now.plus(Duration::from_millis(1)));
         let rested = std::mem::replace(&mut self.resting, later);
         self.groups.mark(rested.into_values().flatten());
+        self.pace.retain(|_, (last, _)| *last <= now && now.since(*last) < PACE);
         let mut writes = Vec::new();
         for found in self.groups.take_dirty() {
             match self.rests_until(world, &found, now) {
                 Some(until) => self.resting.entry(until).or_default().extend(found.members),
-                None => writes.extend(self.plan_group(world, index, &found, now)),
+                None => writes.extend(self.plan_group(inputs, &found)),
             }
         }
         writes
@@ -130,12 +138,14 @@ impl SlicePlanner {
     }
 
     /// Takes in what has changed.
-    fn note(&mut self, world: &World, index: &Index, news: &News) {
-        let Ledgers { slices, pools, .. } = &world.ledgers;
+    fn note(&mut self, Inputs { world, index, changes, .. }: Inputs<'_>) {
+        let Ledgers { slices, pools, .. } = world.ledgers();
         let changed = slices.changed(&mut self.pools);
         let definitions = &index.definitions;
         let (of_pools, of_definitions, mut of_ledgers): (Names, Names, Names) = match changed {
-            Changed::Keys(keys) if !news.all => (keys, news.definitions.clone(), news.ledgers.clone()),
+            Changed::Keys(keys) if !changes.all => {
+                (keys, changes.definitions.clone(), changes.ledgers.clone())
+            }
             _ => {
                 self.groups = Groups::default();
                 self.living.look_at_all();
@@ -145,7 +155,7 @@ impl SlicePlanner {
                 (of_pools, definitions.keys().cloned().collect(), of_ledgers)
             }
         };
-        for node in &news.nodes {
+        for node in &changes.nodes {
             self.living.note(node);
         }
         for key in &of_definitions {
@@ -155,8 +165,8 @@ impl SlicePlanner {
         }
         for name in &of_pools {
             let pool = slices.get(name);
-            self.groups.note_pool(name, pool, definitions);
-            for node in self.living.note_pool(name, pool) {
+            let difference = self.groups.note_pool(name, pool, definitions, &self.living.nodes);
+            for node in self.living.note_slices(difference) {
                 of_ledgers.extend(index.ledgers_of(&node).cloned());
             }
         }
@@ -174,7 +184,7 @@ impl SlicePlanner {
     fn rests_until(&self, world: &World, found: &Found, now: Timestamp) -> Option<Timestamp> {
         let rests = |name: &Arc<str>| {
             let (last, of) = self.pace.get(&**name)?;
-            let version = world.ledgers.slices.get(name).and_then(ResourceExt::resource_version);
+            let version = world.ledgers().slices.get(name).and_then(ResourceExt::resource_version);
             (*of != version && *last <= now && now.since(*last) < PACE).then(|| last.plus(PACE))
         };
         let pools = found.members.iter().filter_map(|member| match member {
@@ -186,32 +196,28 @@ impl SlicePlanner {
 
     fn plan_group(
         &mut self,
-        world: &World,
-        index: &Index,
+        Inputs { world, index, now, .. }: Inputs<'_>,
         found: &Found,
-        now: Timestamp,
     ) -> Vec<LedgerWrite> {
-        let ledgers = &world.ledgers;
+        let ledgers = world.ledgers();
         let (mut definitions, mut pools, mut shared) = (Vec::new(), Vec::new(), Vec::new());
         for member in &found.members {
             match member {
                 Member::Definition(key) => definitions.extend(index.definitions.get(key)),
                 Member::Shared(name) => shared.extend(self.groups.shared(name)),
                 Member::Pool(name) => {
-                    let known = ledgers.slices.get(name).zip(self.groups.facts(name));
-                    pools.extend(known.map(|(object, facts)| SlicePool { object, facts }));
+                    let known = ledgers.slices.get(name).zip(self.groups.table(name));
+                    pools.extend(known.map(|(object, table)| self.known_pool(object, table)));
                 }
             }
         }
-        let (held, owned) = self.groups.holders(found);
-        let SlicePlan { guards, writes, mut events, .. } = plan_group(&Group {
+        let SlicePlan { guards, writes, changes, mut events, .. } = plan_group(&Group {
             namespace: &self.namespace,
             definitions: &definitions,
             nodes: &self.living.nodes,
             pools: &pools,
-            held: &held,
+            holders: &self.groups.holders(found),
             shared: &shared,
-            owned: &owned,
             floating: &self.floating,
             now,
         });
@@ -220,7 +226,7 @@ impl SlicePlanner {
         if let Some(ahead) = created.filter(|created| *created > now).min() {
             self.resting.entry(ahead).or_default().extend(found.members.iter().cloned());
         }
-        if !guards.is_empty() || !writes.is_empty() {
+        if !guards.is_empty() || !writes.is_empty() || !changes.is_empty() {
             self.groups.mark(found.members.iter().cloned());
         }
         // First of all nobody takes from a whole range that is cut.
@@ -232,8 +238,9 @@ impl SlicePlanner {
             due.extend(match write {
                 SliceWrite::Create(pool) | SliceWrite::Replace(pool) => {
                     let name = pool.name_any();
-                    self.note_write(&name, &pool, now);
-                    let (gone, left) = self.left_by(ledgers.slices.get(&name), &pool, now);
+                    self.note_write(&name, pool.resource_version(), now);
+                    let left = Leaving::of(&pool, ledgers.slices.get(&name), &self.living.nodes);
+                    let (gone, left) = self.left.note(&left, now);
                     let events = events.extract_if(.., |event| event.pool == name).collect();
                     Some(LedgerWrite::Slices { pool, gone, left, events })
                 }
@@ -244,48 +251,42 @@ impl SlicePlanner {
                 SliceWrite::Unseal { name } => mark(ledgers, &name, State::Unique),
             });
         }
+        for change in changes {
+            self.note_write(&change.name, change.version.clone(), now);
+            let known = ledgers.slices.get(&change.name).zip(self.groups.table(&change.name));
+            let Some((known, leaving)) =
+                known.map(|(known, table)| (known, Leaving::with(&change, known, table)))
+            else {
+                continue;
+            };
+            let (gone, left) = self.left.note(&leaving, now);
+            let events = events.extract_if(.., |event| event.pool == change.name).collect();
+            due.push(LedgerWrite::ChangeSlices {
+                pool: At::of(known),
+                change: Box::new(change),
+                gone,
+                left,
+                events,
+            });
+        }
         due
     }
 
-    /// Notes when a pool was first planned to be written as it is.
-    fn note_write(&mut self, name: &str, pool: &NodeSlicePool, now: Timestamp) {
-        let version = pool.resource_version();
-        if self.pace.get(name).is_none_or(|(_, of)| *of != version) {
-            self.pace.retain(|_, (last, _)| *last <= now && now.since(*last) < PACE);
-            self.pace.insert(name.to_owned(), (now, version));
+    /// A pool, with what is remembered of its slices.
+    fn known_pool<'a>(&self, object: &'a NodeSlicePool, table: &'a Table) -> SlicePool<'a> {
+        #[cfg(test)]
+        if self.tables == Tables::Unasked {
+            return SlicePool::read(object);
         }
+        _ = self;
+        SlicePool { object, facts: table.facts(), table: Some(table) }
     }
 
-    /// The nodes that lose their slices of a pool because they are gone; and the ledgers of nodes that have left slices of it, with
-    /// this write or not long ago, and are not given them again.
-    fn left_by(
-        &mut self,
-        before: Option<&NodeSlicePool>,
-        pool: &NodeSlicePool,
-        now: Timestamp,
-    ) -> (Vec<String>, Vec<String>) {
-        let name = pool.name_any();
-        self.left.retain(|_, since| *since <= now && now.since(*since) < LEFT_LONG_AGO);
-        let missing = before.into_iter().flat_map(slices).map(of_slice);
-        let missing = missing.filter(|(node, _)| *node != SLICE_OWNER && !self.living.nodes.contains(*node));
-        let missing: BTreeSet<(&str, &str)> = missing.collect();
-        if missing.is_empty() && !self.left.keys().any(|left| left.pool == name) {
-            return (Vec::new(), Vec::new());
+    /// Notes when a pool was first planned to be written as it is.
+    fn note_write(&mut self, name: &str, version: Option<String>, now: Timestamp) {
+        if self.pace.get(name).is_none_or(|(_, of)| *of != version) {
+            self.pace.insert(name.to_owned(), (now, version));
         }
-        let given: HashSet<(&str, &str)> = slices(pool).map(of_slice).collect();
-        let nodes: HashSet<&str> = given.iter().map(|(node, _)| *node).collect();
-        let mut gone = BTreeSet::new();
-        for (node, slice) in missing.into_iter().filter(|(node, _)| !nodes.contains(node)) {
-            gone.insert(node.to_owned());
-            let left = Left { pool: name.clone(), node: node.to_owned(), slice: slice.to_owned() };
-            self.left.insert(left, now);
-        }
-        let network = network_of(pool);
-        let ledger =
-            |left: &Left| PoolId::of_node(&network, &left.node, left.slice.parse().ok()?).name().ok();
-        let is_left = |left: &&Left| !given.contains(&(left.node.as_str(), left.slice.as_str()));
-        let left = self.left.keys().filter(|left| left.pool == name).filter(is_left).filter_map(ledger);
-        (gone.into_iter().collect(), left.collect())
     }
 
     /// Says that a definition cannot be read, once.
@@ -307,17 +308,6 @@ impl SlicePlanner {
         });
         self.refused.insert(key.clone(), message.to_owned());
     }
-}
-
-/// The slices of a pool that have a node.
-fn slices(pool: &NodeSlicePool) -> impl Iterator<Item = &NodeSliceAllocation> {
-    let all = pool.status.iter().flat_map(|status| &status.allocations);
-    all.filter(|slice| !slice.node_name.is_empty())
-}
-
-/// The node and the slice.
-fn of_slice(slice: &NodeSliceAllocation) -> (&str, &str) {
-    (&slice.node_name, &slice.slice_range)
 }
 
 fn mark(ledgers: &Ledgers, name: &str, state: State) -> Option<LedgerWrite> {

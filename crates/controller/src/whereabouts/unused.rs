@@ -19,7 +19,7 @@ use tenure_whereabouts::ledger::{Act, Request, State};
 use tenure_whereabouts::reconcile::{Patience, Reconciler, Unused};
 use tenure_whereabouts::slices::{identify, network_of_ledger};
 
-use super::index::{Index, Names, News};
+use super::index::{Changes, Index, Inputs, Names};
 use super::ledgers::Ledger;
 use super::write::{LedgerWrite, Rest};
 use crate::cache::Known;
@@ -66,16 +66,11 @@ impl UnusedPlanner {
     }
 
     /// The writes that release what nobody uses.
-    pub(super) fn plan(
-        &mut self,
-        world: &World,
-        index: &Index,
-        news: &News,
-        now: Timestamp,
-    ) -> Vec<LedgerWrite> {
+    pub(super) fn plan(&mut self, inputs: Inputs<'_>) -> Vec<LedgerWrite> {
+        let Inputs { world, changes, now, .. } = inputs;
         let mut writes = Vec::new();
-        if world.ledgers.knows_use() {
-            self.look(world, index, news, now);
+        if world.ledgers().knows_use() {
+            self.look(inputs);
             writes.extend(self.forget(world, now));
             writes.extend(self.unreserve(world));
         } else {
@@ -84,8 +79,8 @@ impl UnusedPlanner {
             self.due.clear();
             self.reconciler.forget();
         }
-        if world.ledgers.pools.is_complete() && world.nodes().is_complete() {
-            writes.extend(self.of_gone_nodes(world, news, now));
+        if world.ledgers().pools.is_complete() && world.nodes().is_complete() {
+            writes.extend(self.of_gone_nodes(world, changes, now));
         }
         writes
     }
@@ -101,26 +96,26 @@ impl UnusedPlanner {
     }
 
     /// Looks at the pods that something has changed about, or at all.
-    fn look(&mut self, world: &World, index: &Index, news: &News, now: Timestamp) {
-        let pods = world.ledgers.pods.changed(&mut self.pods);
-        let reserved = world.ledgers.reservations.changed(&mut self.reservations);
+    fn look(&mut self, Inputs { world, index, changes, now }: Inputs<'_>) {
+        let pods = world.ledgers().pods.changed(&mut self.pods);
+        let reserved = world.ledgers().reservations.changed(&mut self.reservations);
         let mut look: Names = self.reconciler.due(now).map(Arc::from).collect();
         match (pods, reserved) {
-            (Changed::Keys(pods), Changed::Keys(reserved)) if self.knows && !news.all => {
+            (Changed::Keys(pods), Changed::Keys(reserved)) if self.knows && !changes.all => {
                 // One that was read because its node is gone has not changed since it was last heard of.
-                for name in news.ledgers.iter().chain(&self.again) {
-                    let ours = world.ledgers.pools.get(name).filter(|ledger| is_ours(world, index, ledger));
+                for name in changes.ledgers.iter().chain(&self.again) {
+                    let ours = world.ledgers().pools.get(name).filter(|ledger| is_ours(world, index, ledger));
                     self.records.note_ledger(name, ours.map(|ledger| &ledger.pool));
                 }
                 for name in &reserved {
-                    let podref = world.ledgers.reservations.get(name).map(|it| it.spec.podref.as_str());
+                    let podref = world.ledgers().reservations.get(name).map(|it| it.spec.podref.as_str());
                     self.records.note_reservation(name, podref);
                 }
                 look.extend(pods);
             }
             _ => {
                 (self.records, self.knows) = (Records::default(), true);
-                for ledger in world.ledgers.pools.iter().filter(|ledger| is_ours(world, index, ledger)) {
+                for ledger in world.ledgers().pools.iter().filter(|ledger| is_ours(world, index, ledger)) {
                     self.records.note_ledger(&ledger.key().into(), Some(&ledger.pool));
                 }
                 for (name, podref) in reservations(world) {
@@ -153,10 +148,10 @@ impl UnusedPlanner {
             }
         }
         let write = |(object, records): (&str, Vec<Request>)| {
-            let ledger = world.ledgers.pools.get(object).filter(|_| !records.is_empty())?;
+            let ledger = world.ledgers().pools.get(object).filter(|_| !records.is_empty())?;
             let pods = records.iter().filter_map(|request| {
                 let podref = &request.who.podref;
-                Some((podref.clone(), world.ledgers.pods.get(podref)?))
+                Some((podref.clone(), world.ledgers().pods.get(podref)?))
             });
             let pods = pods.collect();
             Some(LedgerWrite::Forget {
@@ -175,22 +170,22 @@ impl UnusedPlanner {
         let unrecorded =
             self.due.values().filter(|unused| !unused.records.iter().any(|it| is_there(world, it)));
         let due = unrecorded.flat_map(|unused| &unused.reservations).filter_map(|(name, uid)| {
-            let known = world.ledgers.reservations.get(name).filter(|known| known.uid() == *uid)?;
+            let known = world.ledgers().reservations.get(name).filter(|known| known.uid() == *uid)?;
             let podref = known.spec.podref.clone();
-            let pod = world.ledgers.pods.get(&podref);
+            let pod = world.ledgers().pods.get(&podref);
             Some(LedgerWrite::Unreserve { reservation: At::of(known), podref, pod })
         });
         due.collect()
     }
 
     /// Ledgers of missing nodes: read where their records are not known, marked, and deleted after the rest when they are empty.
-    fn of_gone_nodes(&mut self, world: &World, news: &News, now: Timestamp) -> Vec<LedgerWrite> {
+    fn of_gone_nodes(&mut self, world: &World, changes: &Changes, now: Timestamp) -> Vec<LedgerWrite> {
         let mut look = std::mem::take(&mut self.again);
-        if news.all {
+        if changes.all {
             self.gone.look_again();
-            look = world.ledgers.pools.iter().map(|ledger| ledger.key().into()).collect();
+            look = world.ledgers().pools.iter().map(|ledger| ledger.key().into()).collect();
         } else {
-            look.extend(news.ledgers.iter().cloned());
+            look.extend(changes.ledgers.iter().cloned());
             look.extend(self.gone.due(now).map(Arc::from));
             for name in &look {
                 self.gone.look_again_at(name);
@@ -198,7 +193,7 @@ impl UnusedPlanner {
         }
         let mut writes = Vec::new();
         for name in look {
-            let write = world.ledgers.pools.get(&name).and_then(|ledger| self.of_node(world, ledger, now));
+            let write = world.ledgers().pools.get(&name).and_then(|ledger| self.of_node(world, ledger, now));
             if let Some(write) = write {
                 self.again.insert(name);
                 writes.push(write);
@@ -239,7 +234,7 @@ impl UnusedPlanner {
 /// Whether the record that is to be released is still what it was.
 fn is_there(world: &World, request: &Request) -> bool {
     let Act::Forget { object, key, record } = &request.act else { return false };
-    let known = world.ledgers.pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
+    let known = world.ledgers().pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
     known == Some(record)
 }
 

@@ -1,7 +1,7 @@
 //! What the controller writes of Whereabouts' ranges.
 //!
 //! All are compare-and-swaps but the creations, whose names are the lock: a `NodeSlicePool` is written at the version that
-//! was read, a mark tests the version, a record goes by a patch that tests that it still is what it was, and whatever is
+//! was read, a mark or a change of some slices tests the version, a record goes by a patch that tests that it still is what it was, and whatever is
 //! deleted is deleted by its UID. What takes something away from somebody looks again, live, before it does.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Mark, Request};
 use tenure_whereabouts::reconcile::LivingPod;
-use tenure_whereabouts::slices::Event;
+use tenure_whereabouts::slices::{Event, SliceChange};
 
 use super::events;
 use crate::events::Note;
@@ -21,9 +21,9 @@ use crate::write::{At, Operation};
 /// The name of the part.
 pub(super) const PART: &str = "whereabouts";
 
-/// How a range is cut is in several objects: whether a range is open for all is one, who has which slice of it another, and
+/// How a range is divided into slices is in several objects: whether a range is open for all is one, who has which slice of it another, and
 /// each is decided by a live look at the other.
-pub(crate) const CUTS: &str = "cuts";
+pub(crate) const DIVISIONS: &str = "divisions";
 
 /// Addresses that are freed rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,19 @@ pub enum LedgerWrite {
         /// keeps its slice from others.
         left: Vec<String>,
         /// What people are told when it is written.
+        events: Vec<Event>,
+    },
+    /// Changes some slices of a `NodeSlicePool` that has given slices away before, at the version that it has.
+    ChangeSlices {
+        /// The pool.
+        pool: At,
+        /// What changes.
+        change: Box<SliceChange>,
+        /// As above.
+        gone: Vec<String>,
+        /// As above.
+        left: Vec<String>,
+        /// As above.
         events: Vec<Event>,
     },
     /// Deletes a `NodeSlicePool` that, as a live look has to confirm, nobody asks for.
@@ -122,7 +135,7 @@ impl Operation for LedgerWrite {
         match self {
             Self::Guard { .. } => "guard",
             Self::Mark { .. } => "mark",
-            Self::Slices { .. } => "slices",
+            Self::Slices { .. } | Self::ChangeSlices { .. } => "slices",
             Self::DropSlices { .. } => "drop_slices",
             Self::Read { .. } => "read",
             Self::Forget { .. } => "forget",
@@ -141,6 +154,7 @@ impl Operation for LedgerWrite {
                 id.unwrap_or_default()
             }
             Self::Mark { pool: at, .. }
+            | Self::ChangeSlices { pool: at, .. }
             | Self::DropSlices { pool: at }
             | Self::Read { pool: at }
             | Self::Forget { pool: at, .. }
@@ -155,13 +169,29 @@ impl Operation for LedgerWrite {
             Self::Guard { .. }
             | Self::Mark { .. }
             | Self::Slices { .. }
+            | Self::ChangeSlices { .. }
             | Self::DropSlices { .. }
-            | Self::DropLedger { .. } => Some(CUTS),
+            | Self::DropLedger { .. } => Some(DIVISIONS),
             _ => None,
         }
     }
 
     fn notes_after(&self, world: &World) -> Vec<Note> {
         events::of_ledger(self, world)
+    }
+}
+
+#[cfg(test)]
+impl LedgerWrite {
+    /// A change of some slices as the whole pool that it gives.
+    pub(super) fn whole(self, world: &World) -> Self {
+        match self {
+            Self::ChangeSlices { pool, change, gone, left, events } => {
+                let known = world.ledgers().slices.get(&pool.name).expect("the pool is there");
+                let pool = Box::new(change.apply(known).expect("the change fits"));
+                Self::Slices { pool, gone, left, events }
+            }
+            other => other,
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! Offsets as a base64 bitmap, for records with thousands of holds. It is for node addresses (`NodeIPPool`);
-//! no program uses it yet.
+//! Offsets as a base64 bitmap, for records with thousands of holds: node addresses (`NodeIPPool`).
 //!
 //! The bytes are those of one large number, highest byte first and without leading zero bytes; bit `n` stands
 //! for offset `n`. OVN writes the same format for its own pools. The empty text means that nothing is held.

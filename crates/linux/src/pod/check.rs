@@ -1,4 +1,4 @@
-//! Whether a pod's interface is as planned: for the CNI verb CHECK, and for a repeated ADD.
+//! Compares a pod's interface with its plan: for the CNI verb CHECK, and for a repeated ADD.
 
 use ipnet::IpNet;
 
@@ -12,11 +12,11 @@ use crate::{address, socket};
 
 const MAIN_TABLE: u32 = 254;
 
-/// One thing that is not as planned.
+/// One difference from the plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: expected {expected}, found {found}")]
 pub struct Difference {
-    /// What was looked at.
+    /// What was compared.
     pub object: String,
     /// How it should be.
     pub expected: String,
@@ -24,7 +24,7 @@ pub struct Difference {
     pub found: String,
 }
 
-/// Why an interface could not be looked at.
+/// Why an interface could not be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The pod's namespace cannot be entered.
@@ -32,21 +32,21 @@ pub enum CheckError {
     Namespace {
         /// Whose interface.
         holder: String,
-        /// Why.
+        /// The cause.
         source: netns::Error,
     },
-    /// The kernel does not tell.
+    /// The kernel cannot list it.
     #[error("look at {holder}")]
     Kernel {
         /// Whose interface.
         holder: String,
-        /// Why.
+        /// The cause.
         source: socket::Error,
     },
 }
 
-/// Everything about a pod's interface that is not as planned, on the host and inside the pod. What others added to it
-/// (addresses, routes) is not looked at.
+/// All differences between a pod's interface and its plan, on the host and inside the pod. Ignores addresses and routes that
+/// others added.
 pub fn check(host: &mut Host, namespace: &NetNs, plan: &PodPlan) -> Result<Vec<Difference>, CheckError> {
     let holder = || plan.identity.to_string();
     let kernel = |source| CheckError::Kernel { holder: holder(), source };

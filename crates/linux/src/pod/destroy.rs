@@ -1,25 +1,25 @@
-//! Taking a pod's interface out of service.
+//! Takes a pod's interface out of service.
 //!
-//! It returns at once: no packet goes through any more and no route leads there, but the link itself is left to the
-//! reaper, because deleting links one by one keeps the kernel busy for 15 ms each.
+//! It returns at once: no packet passes any more and no route leads there. The reaper deletes the link later, because deleting
+//! links one by one takes the kernel 15 ms each.
 
 use super::{Identity, host_name, messages};
 use crate::host::Host;
 use crate::link::Link;
 use crate::socket::{Error, Kind};
 
-/// What became of an interface that was to be destroyed.
+/// The result of a teardown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destroyed {
     /// It is out of service now and waits for the reaper.
     ToTrash(Link),
-    /// There was nothing (more) to do.
+    /// There was nothing to do.
     AlreadyGone,
 }
 
-/// Takes the interface of `identity` out of service; as often as one likes, and also when its namespace is gone.
+/// Takes the interface of `identity` out of service. Idempotent; also works when its namespace is gone.
 ///
-/// The name of the host end is only needed if the plan gave one.
+/// The name of the host end is only needed if the plan set one.
 pub fn destroy(host: &mut Host, identity: &Identity, name: Option<&str>) -> Result<Destroyed, Error> {
     let derived;
     let name = if let Some(name) = name {
@@ -31,7 +31,7 @@ pub fn destroy(host: &mut Host, identity: &Identity, name: Option<&str>) -> Resu
     let Some(link) = Link::by_name(&mut host.socket, name)? else {
         return Ok(Destroyed::AlreadyGone);
     };
-    // A link that was never marked is an attempt that was cut short; one with another mark is another holder's.
+    // A link without an alias is an interrupted setup; one with another alias belongs to another holder.
     let owner = link.alias.as_deref().map(Identity::of_alias);
     let ours = match owner {
         None => link.group == host.settings.pod_group,
@@ -40,7 +40,7 @@ pub fn destroy(host: &mut Host, identity: &Identity, name: Option<&str>) -> Resu
     if ours { discard(host, link) } else { Ok(Destroyed::AlreadyGone) }
 }
 
-/// Takes a link of the inventory out of service, whoever it belonged to.
+/// Takes a link of the inventory out of service, whoever owned it.
 pub fn discard(host: &mut Host, link: Link) -> Result<Destroyed, Error> {
     if link.group == host.settings.trash_group {
         return Ok(Destroyed::AlreadyGone);

@@ -1,10 +1,10 @@
-//! Who a pod's interface belongs to, and the text on the host end that says so.
+//! The owner of a pod's interface, and the alias of the host end that names it.
 //!
-//! The text is the link's alias, of which the kernel keeps 254 bytes. What tells holds apart (container, interface,
-//! network) is always whole; of what follows, for people, as much as fits.
+//! The kernel keeps 254 bytes of a link's alias. The key of a hold (container, interface, network) is always complete;
+//! namespace and pod, which are for people, may be truncated.
 //!
-//! Not an alternative name of the link: those must differ from all others, and a pod that comes again under its name
-//! would meet its predecessor, which still waits to be deleted.
+//! This is not an alternative name of the link: those must be unique, and a recreated pod of the same name would collide with
+//! its predecessor, which still waits to be deleted.
 
 use std::fmt::{self, Write as _};
 
@@ -12,17 +12,17 @@ use std::fmt::{self, Write as _};
 const ALIAS_MAX: usize = 254;
 /// Longest name of an interface.
 pub(crate) const LINK_NAME_MAX: usize = 15;
-/// How our aliases begin.
+/// The prefix of our aliases.
 const MARK: &str = "tenure/";
-/// How an alias ends of which the rest did not fit. No Kubernetes name contains it.
+/// The suffix of a truncated alias. No Kubernetes name contains it.
 const CUT: char = '~';
 
-/// Who a pod's interface belongs to.
+/// The owner of a pod's interface.
 ///
-/// Two are the same holder if container, interface and network are the same; namespace and pod are for people.
+/// Two identities are the same holder if container, interface and network are equal; namespace and pod are for people.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
-    /// The container's (sandbox's) id, from the runtime.
+    /// The container (sandbox) ID from the runtime.
     pub container: String,
     /// The interface's name inside the pod.
     pub interface: String,
@@ -34,15 +34,15 @@ pub struct Identity {
     pub pod: String,
 }
 
-/// Whether the namespace or the pod's name did not fit into the alias and is known only in part.
+/// Whether the alias truncated the namespace or the pod's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated(pub bool);
 
-/// An identity that cannot be written down.
+/// An identity that cannot be stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value:?} cannot be used; accepted: {accepted}")]
 pub struct InvalidIdentity {
-    /// Which part.
+    /// The field.
     pub field: &'static str,
     /// Its value.
     pub value: String,
@@ -51,7 +51,7 @@ pub struct InvalidIdentity {
 }
 
 impl Identity {
-    /// Says which part cannot be used, if any.
+    /// Checks that every field can be used.
     pub fn validate(&self) -> Result<(), InvalidIdentity> {
         let check = |ok: bool, field, value: &str, accepted| {
             if ok { Ok(()) } else { Err(InvalidIdentity { field, value: value.to_owned(), accepted }) }
@@ -74,7 +74,7 @@ impl Identity {
             check(ok, field, text, "a Kubernetes name, or nothing")?;
         }
         let key = MARK.len() + self.container.len() + self.interface.len() + self.network.len() + 2;
-        // Room for the mark that something was cut off.
+        // Leaves room for the suffix that marks truncation.
         let fits = key + 2 <= ALIAS_MAX;
         check(
             fits,
@@ -90,21 +90,21 @@ impl Identity {
             == (&other.container, &other.interface, &other.network)
     }
 
-    /// The text for the host end.
+    /// The alias of the host end.
     pub fn alias(&self) -> String {
         let Self { container, interface, network, namespace, pod } = self;
         let mut text = String::with_capacity(ALIAS_MAX);
         // Writing to a string cannot fail.
         let _ = write!(text, "{MARK}{container}/{interface}/{network}/{namespace}/{pod}");
         if text.len() > ALIAS_MAX {
-            // All parts are ASCII, so that every byte is a place to cut at.
+            // All parts are ASCII, so any byte is a character boundary.
             text.truncate(ALIAS_MAX - 1);
             text.push(CUT);
         }
         text
     }
 
-    /// Reads the text of a host end; `None` if it is not ours.
+    /// Parses the alias of a host end; `None` if it is not ours.
     pub fn of_alias(alias: &str) -> Option<(Self, Truncated)> {
         let text = alias.strip_prefix(MARK)?;
         let cut = text.strip_suffix(CUT);
@@ -122,7 +122,7 @@ impl Identity {
     }
 }
 
-/// Whether the kernel takes this as a link's name.
+/// Whether the kernel accepts this as a link's name.
 pub(crate) fn is_link_name(name: &str) -> bool {
     (1..=LINK_NAME_MAX).contains(&name.len())
         && name != "."

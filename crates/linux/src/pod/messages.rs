@@ -1,4 +1,4 @@
-//! From a plan to the messages that carry it out: pure, so that every byte can be compared.
+//! Translates a plan into netlink messages: pure, so tests can compare every byte.
 
 use std::net::IpAddr;
 use std::os::fd::RawFd;
@@ -38,12 +38,12 @@ const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const ADDR_GEN_MODE_NONE: u8 = 1;
 
 const MAIN_TABLE: u32 = 254;
-/// The kernel's number for routes that were made by hand, as those inside a pod look to the pod.
+/// The protocol number of manually added routes. Routes inside a pod have it.
 const PROTOCOL_BOOT: u8 = 3;
 
-/// Makes both ends in one message, the pod's end straight in its namespace, and asks for what was made.
+/// Creates both ends in one message, the pod's end directly in its namespace, and requests the result.
 ///
-/// Both ends are born down: an end that is set up before it has its other end is refused by the kernel.
+/// Both ends start down: the kernel refuses to set up an end before the other one exists.
 pub(super) fn create(plan: &PodPlan, settings: &Settings, namespace: RawFd) -> Request {
     let queues = |message: Message| {
         message
@@ -72,7 +72,7 @@ pub(super) fn create(plan: &PodPlan, settings: &Settings, namespace: RawFd) -> R
     Request::create(queues(outside).with_nested(IFLA_LINKINFO, &[], veth)).echoed()
 }
 
-/// What happens in the pod's namespace, once its end has the number `index`.
+/// The changes in the pod's namespace, once its end has the number `index`.
 pub(super) fn inside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Request> {
     let mut requests = vec![link::up(link::LOOPBACK), link::up(index)];
     for address in &plan.addresses {
@@ -84,7 +84,7 @@ pub(super) fn inside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Req
     for gateway in gateways(plan, settings) {
         requests.push(neighbour::put(index, gateway, settings.host_mac, Belief::Always));
         if gateway.is_ipv4() {
-            // Without it the gateway would be out of reach for a /32.
+            // Without it the gateway would be unreachable from a /32.
             requests
                 .push(Route::on_link(IpNet::from(gateway), index, MAIN_TABLE, PROTOCOL_BOOT).put_to_router());
         }
@@ -96,11 +96,11 @@ pub(super) fn inside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Req
     requests
 }
 
-/// What happens on the host, once its end has the number `index`.
+/// The changes on the host, once its end has the number `index`.
 pub(super) fn outside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Request> {
     let mut requests = vec![mark(plan, index), link::up(index)];
     if plan.has_v4() {
-        // Of link scope, so that it is not taken for an address of the node.
+        // With link scope, so that the kernel does not use it as an address of the node.
         let gateway = IpNet::from(IpAddr::V4(settings.gateway_v4));
         requests.push(address::add(index, gateway, AddressScope::Link));
     }
@@ -111,7 +111,7 @@ pub(super) fn outside(plan: &PodPlan, settings: &Settings, index: u32) -> Vec<Re
         }
     }
     for address in &plan.addresses {
-        // Not for ever: a virtual machine inside the pod may come with an Ethernet address of its own.
+        // Not permanent: a virtual machine inside the pod may have its own Ethernet address.
         requests.push(neighbour::put(index, *address, plan.pod_mac(), Belief::AtFirst));
         if plan.reached {
             requests.push(to_pod(settings, *address, index, plan.source_for(*address)).put());
@@ -126,8 +126,8 @@ pub(super) fn to_trash(settings: &Settings, index: u32) -> Request {
     Request::change(message.with_number(IFLA_GROUP, settings.trash_group))
 }
 
-/// Writes on the host end whose it is. With IPv6 it also keeps the kernel from giving it an address of its own, which
-/// would have to be checked for duplicates first. (Neither is possible when the link is made.)
+/// Sets the alias of the host end. With IPv6 it also keeps the kernel from assigning an address of its own, which would have to
+/// pass duplicate address detection first. (Neither is possible when the link is created.)
 fn mark(plan: &PodPlan, index: u32) -> Request {
     let mut message =
         Message::new(RTM_SETLINK, link::header(index, 0, 0)).with_text(IFLA_IFALIAS, &plan.identity.alias());

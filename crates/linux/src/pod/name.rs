@@ -1,5 +1,5 @@
-//! Names and Ethernet addresses that follow from who an interface belongs to, so that it is found again without
-//! looking through all links, and repeated attempts come to the same.
+//! Names and Ethernet addresses derived from an interface's owner. The link is found without listing all links, and a retry
+//! uses the same names.
 
 use super::Identity;
 use super::identity::LINK_NAME_MAX;
@@ -7,21 +7,21 @@ use crate::{Mac, Settings};
 
 /// The name of the host end of a holder's link: the configured prefix and a hash.
 ///
-/// 48 bits with the default prefix: of 1,000 pods on a node, two share a name once in half a billion nodes, and then
-/// the second is refused, because the alias says whose it is.
+/// 48 bits with the default prefix: among 1,000 pods on a node, two share a name once in half a billion nodes. Then the second
+/// setup is refused, because the alias names another owner.
 pub fn host_name(settings: &Settings, container: &str, interface: &str) -> String {
     let hash = format!("{:016x}", hash(container, interface));
     let room = LINK_NAME_MAX.saturating_sub(settings.port_prefix.len()).min(hash.len());
     format!("{}{}", settings.port_prefix, &hash[..room])
 }
 
-/// The Ethernet address of a pod's end, unless the plan gives one.
+/// The Ethernet address of a pod's end, unless the plan sets one.
 pub(super) fn pod_mac(identity: &Identity) -> Mac {
     Mac::local(hash(&identity.container, &identity.interface))
 }
 
-/// FNV-1a and a final mix that spreads the last bytes over all bits. It must never change: links of an earlier version
-/// are found by it.
+/// FNV-1a and a final mix that spreads the last bytes over all bits. It must never change: it finds the links of earlier
+/// versions.
 fn hash(container: &str, interface: &str) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in container.bytes().chain([b'/']).chain(interface.bytes()) {

@@ -1,4 +1,4 @@
-//! What a pod's interface shall be: a plain value, complete before anything is touched.
+//! The plan of a pod's interface: a plain value, complete before anything is changed.
 
 use std::net::IpAddr;
 
@@ -12,35 +12,35 @@ use crate::{Mac, Settings};
 /// The plan of a pod's interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodPlan {
-    /// Who it is for; also says the interface's name inside the pod.
+    /// The owner; also has the interface's name inside the pod.
     pub identity: Identity,
     /// Its addresses: usually one, or one of each family.
     pub addresses: Vec<IpAddr>,
-    /// What the pod reaches through this interface. Families that it has no address of are left out.
+    /// The destinations that the pod reaches through this interface. Families without an address are left out.
     pub routes: Vec<IpNet>,
-    /// The largest packet.
+    /// The MTU.
     pub mtu: u32,
-    /// The Ethernet address of the pod's end; else one that follows from the identity.
+    /// The Ethernet address of the pod's end; by default derived from the identity.
     pub mac: Option<Mac>,
-    /// The name of the host end; else one that follows from the identity.
+    /// The name of the host end; by default derived from the identity.
     pub host_name: Option<String>,
-    /// The node's addresses that it uses as its own towards the pod, at most one of each family. Without, the kernel
-    /// chooses, and may choose the gateway's address, which tells nobody which node it is.
+    /// The source addresses of the node towards the pod, at most one of each family. Without them the kernel chooses, and may
+    /// choose the gateway's address, which is the same on every node.
     pub sources: Vec<IpAddr>,
-    /// Whether the host has routes to its addresses. Without, all of it is there and no packet arrives.
+    /// Whether the host has routes to its addresses. Without them the interface is complete, but no packet arrives.
     pub reached: bool,
 }
 
-/// A plan that cannot be carried out.
+/// Why a plan is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPlan {
-    /// The identity cannot be written down.
+    /// The identity is invalid.
     #[error(transparent)]
     Identity(#[from] InvalidIdentity),
-    /// Some other field cannot be used.
+    /// Another field is invalid.
     #[error("{field}: {value} cannot be used; accepted: {accepted}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: String,
@@ -57,7 +57,7 @@ impl PodPlan {
         Self { identity, addresses, routes, mtu, mac, host_name, sources, reached: true }
     }
 
-    /// Says what cannot be carried out, if anything.
+    /// Checks that the plan is valid.
     pub fn validate(&self, settings: &Settings) -> Result<(), InvalidPlan> {
         let check = |ok: bool, field, value: &dyn ToString, accepted| {
             if ok { Ok(()) } else { Err(InvalidPlan::Field { field, value: value.to_string(), accepted }) }
@@ -74,7 +74,7 @@ impl PodPlan {
         for source in &self.sources {
             check(is_host(*source), "sources", source, "addresses of the node")?;
         }
-        // Below 1280 the kernel takes IPv6 away from the interface; 68 is the least that it lets IPv4 have.
+        // Below 1280 the kernel disables IPv6 on the interface; 68 is the minimum for IPv4.
         let (least, accepted) =
             if self.has_v6() { (1280, "1280 to 65535 with IPv6") } else { (68, "68 to 65535") };
         check((least..=65_535).contains(&self.mtu), "mtu", &self.mtu, accepted)?;
@@ -108,13 +108,13 @@ impl PodPlan {
         self.addresses.iter().any(IpAddr::is_ipv6)
     }
 
-    /// The routes inside the pod that its addresses can serve.
+    /// The routes inside the pod, of the families that it has addresses of.
     pub(super) fn usable_routes(&self) -> impl Iterator<Item = IpNet> {
         let (v4, v6) = (self.has_v4(), self.has_v6());
         self.routes.iter().map(IpNet::trunc).filter(move |route| if route.addr().is_ipv4() { v4 } else { v6 })
     }
 
-    /// The node's own address towards `address`.
+    /// The node's source address towards `address`.
     pub(super) fn source_for(&self, address: IpAddr) -> Option<IpAddr> {
         self.sources.iter().copied().find(|source| source.is_ipv4() == address.is_ipv4())
     }

@@ -1,9 +1,8 @@
-//! Whether packets arrive at a pod's interface: the host's routes to its addresses, put and withdrawn while the interface
-//! stays.
+//! Adds and removes the host's routes to a pod's addresses while the interface stays.
 //!
-//! Two interfaces may have the same address while it moves from one to the other. A route that is put takes the place of
-//! the one that leads to the same address elsewhere, in one step; one that is withdrawn is exactly that of this interface,
-//! so that whoever withdraws late takes nothing away from the other.
+//! Two interfaces may have the same address while it moves from one to the other. Adding a route replaces the one to the same
+//! address elsewhere, in one step. Removing deletes exactly the route of this interface, so a late removal does not affect the
+//! other one.
 
 use std::net::IpAddr;
 
@@ -13,18 +12,18 @@ use crate::link::Link;
 use crate::routes::to_pod;
 use crate::socket::{Error, Request};
 
-/// What became of an interface's reach.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// It is as it was asked for.
+    /// The routes are as requested.
     Done,
-    /// The host has no such interface, or it is out of service: no route leads there.
+    /// The host has no such interface in service: no route leads there.
     NoInterface,
 }
 
-/// Has routes lead to the interface of `identity` for all of `addresses`, in one message; as often as one likes.
+/// Adds routes for all of `addresses` to the interface of `identity`, in one message. Idempotent.
 ///
-/// `source` says the node's own address towards each.
+/// `source` returns the node's source address towards each.
 pub fn reach(
     host: &mut Host,
     identity: &Identity,
@@ -36,7 +35,7 @@ pub fn reach(
     Ok(Reached::Done)
 }
 
-/// Takes the routes for `addresses` away that lead to the interface of `identity`, in one message; as often as one likes.
+/// Removes the routes for `addresses` that lead to the interface of `identity`, in one message. Idempotent.
 pub fn withdraw(host: &mut Host, identity: &Identity, addresses: &[IpAddr]) -> Result<Reached, Error> {
     let Some(link) = own_link(host, identity)? else { return Ok(Reached::NoInterface) };
     remove(host, link.index, addresses)?;

@@ -1,7 +1,7 @@
-//! Carrying out a plan.
+//! Sets up a pod's interface from a plan.
 //!
-//! It promises: after success the interface is as planned, whatever was there before of the same holder; a repeated call
-//! with the same plan changes nothing and interrupts no traffic; after an error nothing that the call made is left.
+//! After success the interface is as planned, whatever existed before for the same holder. A repeated call with the same plan
+//! changes nothing and interrupts no traffic. After an error nothing that the call created is left.
 
 use std::os::fd::AsRawFd;
 
@@ -13,7 +13,7 @@ use crate::netns::{self, NetNs};
 use crate::socket::{self, Answer, Kind, Request, Socket};
 use crate::{Mac, Settings, sysctl};
 
-/// A pod's interface that is in place.
+/// A pod's interface that is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wired {
     /// The name of the host end.
@@ -26,22 +26,22 @@ pub struct Wired {
     pub pod_index: u32,
     /// The Ethernet address of the pod's end.
     pub pod_mac: Mac,
-    /// The largest packet.
+    /// The MTU.
     pub mtu: u32,
-    /// Whether it was in place already.
+    /// Whether it existed already.
     pub repeated: bool,
 }
 
 /// Why an interface could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The plan cannot be carried out by anyone.
+    /// The plan is invalid.
     #[error("plan of a pod's interface")]
     Plan(#[from] InvalidPlan),
     /// The pod's namespace is the host's own.
     #[error("{namespace} is the host's own; a pod's interface needs a namespace of its own")]
     HostNamespace {
-        /// The namespace as it was given.
+        /// The namespace as given.
         namespace: String,
     },
     /// The pod's namespace cannot be entered.
@@ -49,10 +49,10 @@ pub enum SetupError {
     Namespace {
         /// For whom.
         holder: String,
-        /// Why.
+        /// The cause.
         source: netns::Error,
     },
-    /// The pod has an interface of this name from someone else.
+    /// The pod has an interface of this name already, from someone else.
     #[error("set up {holder}: {namespace} has an interface of this name already")]
     InterfaceTaken {
         /// For whom.
@@ -67,10 +67,10 @@ pub enum SetupError {
         holder: String,
         /// The name of the host end.
         name: String,
-        /// Who has it.
+        /// The owner.
         owner: String,
     },
-    /// What is in place cannot be compared with the plan.
+    /// The existing interface cannot be compared with the plan.
     #[error(transparent)]
     Check(#[from] CheckError),
     /// The kernel refused a step.
@@ -78,25 +78,25 @@ pub enum SetupError {
     Step {
         /// For whom.
         holder: String,
-        /// Where: making the link, inside the pod, on the host.
+        /// The step: creating the link, inside the pod, or on the host.
         step: &'static str,
-        /// Why.
+        /// The cause.
         source: socket::Error,
     },
-    /// Something failed, and then what had been made could not be removed either.
+    /// A step failed, and the link that was created could not be removed either.
     #[error("{failure}; removing the link {host_name} failed too")]
     Rollback {
-        /// What failed first.
+        /// The first failure.
         failure: Box<SetupError>,
         /// The link that is left.
         host_name: String,
-        /// Why it is left.
+        /// The cause.
         source: socket::Error,
     },
 }
 
 impl SetupError {
-    /// What this failure means for the one who asked.
+    /// The kind of this failure, for the caller.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Plan(_) | Self::HostNamespace { .. } => Kind::Invalid,
@@ -139,7 +139,7 @@ enum Created {
     InPlaceAlready(Wired),
 }
 
-/// What a try to make the pair met.
+/// The result of an attempt to create the pair.
 enum Met {
     Nothing(Link),
     Link(Link),
@@ -147,7 +147,7 @@ enum Met {
 }
 
 impl Attempt<'_> {
-    /// Makes the pair, in place of what an earlier attempt for the same holder left.
+    /// Creates the pair, and replaces what an earlier attempt for the same holder left.
     fn create(&mut self) -> Result<Created, SetupError> {
         let found = match self.try_create()? {
             Met::Nothing(made) => return Ok(Created::Made(made)),
@@ -173,7 +173,7 @@ impl Attempt<'_> {
         Ok(check(self.host, self.namespace, self.plan)?.is_empty())
     }
 
-    /// Puts routes right without touching the interface: a running pod is not to lose it for them.
+    /// Repairs routes without touching the interface, so that a running pod does not lose it.
     fn has_become_as_planned(&mut self, found: &Link) -> Result<bool, SetupError> {
         let (plan, addresses) = (self.plan, &self.plan.addresses);
         let mended = if plan.reached {
@@ -181,7 +181,7 @@ impl Attempt<'_> {
         } else {
             reach::remove(self.host, found.index, addresses)
         };
-        // A link that is down takes no routes, and is made anew anyway.
+        // A link that is down takes no routes, and is created anew anyway.
         Ok(mended.is_ok() && self.is_as_planned()?)
     }
 
@@ -195,7 +195,7 @@ impl Attempt<'_> {
             Err(refusal) if refusal.kind() == Kind::Exists => false,
             Err(refusal) => return Err(self.step(MAKE, refusal.into())),
         };
-        // A kernel that does not say what it made is asked for it, and so is one that refuses for what is in its place.
+        // Some kernels do not return the created link, or refuse because of an existing one: read it.
         let name = self.plan.host_name(&self.host.settings);
         let found = Link::by_name(&mut self.host.socket, &name).map_err(|source| self.step(MAKE, source))?;
         match found {
@@ -206,7 +206,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Gives both ends what they need.
+    /// Configures both ends.
     fn finish(&mut self, link: &Link) -> Result<Wired, SetupError> {
         let wired = self.wired(link, false);
         let inside = messages::inside(self.plan, &self.host.settings, wired.pod_index);
@@ -217,8 +217,8 @@ impl Attempt<'_> {
             .map_err(|source| self.step("inside the pod", source))?;
         self.host.memory = pod.into_memory();
         let mut outside = messages::outside(self.plan, &self.host.settings, link.index);
-        // The end that came up first may not send before the kernel has noticed, some time, that the other one is up
-        // as well. Looking at it makes the kernel notice (since Linux 6.8; before, the first packets may be lost).
+        // The end that came up first cannot send until the kernel notices that the other one is up. Reading the link forces
+        // that (since Linux 6.8; on older kernels the first packets may be lost).
         outside.extend(link.peer_namespace.map(|namespace| link::look_into(namespace, wired.pod_index)));
         let Host { namespace, socket, .. } = &mut *self.host;
         apply(socket, namespace, &link.name, self.plan, &outside)
@@ -238,7 +238,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Ours is what says so, and what has our name and group but was never marked: an attempt that was cut short.
+    /// A link is ours if its alias says so, or if it has our name and group but no alias: an interrupted setup.
     fn must_be_ours(&self, found: &Link) -> Result<(), SetupError> {
         let Settings { pod_group, trash_group, .. } = self.host.settings;
         let ours = match &found.alias {
@@ -274,10 +274,10 @@ impl Attempt<'_> {
 
 const MAKE: &str = "make the link";
 
-/// Applies `requests`, which can be repeated, to the link called `name`.
+/// Applies `requests`, which can be repeated, to the link `name`.
 ///
-/// Some hosts and runtimes switch IPv6 off on every new link. Whoever plans an IPv6 address wants it on for this one, so
-/// a denied request is tried once more with it on.
+/// Some hosts and runtimes disable IPv6 on every new link. A plan with an IPv6 address needs it on this one, so a refused
+/// request is retried once with IPv6 enabled.
 fn apply(
     socket: &mut Socket,
     namespace: &NetNs,
@@ -289,7 +289,7 @@ fn apply(
         Err(error) if plan.has_v6() && error.kind() == Kind::Denied => {
             match namespace.run(|| sysctl::set_of_link("ipv6", name, "disable_ipv6", "0")) {
                 Ok(Ok(true)) => socket.apply(requests),
-                // That was not it, or cannot be helped: the first refusal says it best.
+                // IPv6 was not the cause, or cannot be enabled: return the first error.
                 _ => Err(error),
             }
         }

@@ -1,4 +1,4 @@
-//! The messages of a pod's life, byte for byte: what changes here changes in the kernel.
+//! The messages of setup and teardown, byte for byte.
 
 use super::*;
 use crate::socket::Request;
@@ -16,7 +16,7 @@ fn plan() -> PodPlan {
     PodPlan { sources: vec!["192.0.2.1".parse().unwrap()], ..PodPlan::new(identity, addresses, 1450) }
 }
 
-/// Compares with lines of hexadecimal words; what follows `#` explains.
+/// Compares with lines of hexadecimal words; text after `#` is a comment.
 #[track_caller]
 fn assert_encodes(request: &Request, expected: &str) {
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Requests in words, for errors: what is done to which object. Made only when something went wrong.
+//! Describes requests in words, for errors. Runs only after a failure.
 
 use std::fmt::Write;
 use std::net::IpAddr;

@@ -1,63 +1,63 @@
-//! Why an exchange with the kernel failed, and whether trying again can help.
+//! Why an exchange with the kernel failed, and whether a retry can help.
 
 use nix::errno::Errno;
 
 use super::Refusal;
 
-/// An exchange with the kernel that did not do what was asked.
+/// A failed exchange with the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no socket.
+    /// The socket could not be opened.
     #[error("open a route netlink socket")]
     Open(#[source] std::io::Error),
-    /// The request did not leave.
+    /// The request could not be sent.
     #[error("ask the kernel to {act}")]
     Send {
-        /// The first thing that was asked for.
+        /// The first request.
         act: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// No answer could be read.
     #[error("read the kernel's answer: {0}")]
     Receive(Errno),
-    /// The answer is not understood.
+    /// The answer could not be decoded.
     #[error("decode the kernel's answer: {0}")]
     Decode(netlink_packet_core::DecodeError),
-    /// The kernel said no.
+    /// The kernel refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The kernel did not say anything.
+    /// The kernel did not answer.
     #[error("the kernel did not answer the request to {act}")]
     Unanswered {
-        /// What was asked for.
+        /// The request.
         act: String,
     },
     /// Answers were lost because they were not read in time.
     #[error("the kernel's answers overran the socket's receive buffer")]
     Overrun,
-    /// No attempt at a dump saw the kernel at rest.
+    /// Every attempt at a dump was interrupted.
     #[error("{act}: interrupted by changes in {attempts} attempts")]
     Interrupted {
-        /// What was to be listed.
+        /// What was listed.
         act: String,
         /// How many attempts were made.
         attempts: usize,
     },
 }
 
-/// What a failure means for the one who asked.
+/// What a failure means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The object does not exist.
     Gone,
-    /// Something is in its place already.
+    /// The object exists already.
     Exists,
-    /// The same request may succeed later.
+    /// A retry may succeed.
     Retry,
-    /// The kernel does not let us (missing rights, or a feature that is switched off).
+    /// Not permitted (missing rights, or a feature that is turned off).
     Denied,
-    /// The same request will fail again.
+    /// A retry will fail again.
     Invalid,
 }
 
@@ -84,7 +84,7 @@ impl Error {
     }
 }
 
-/// What an error number means in answers of the route netlink family.
+/// The meaning of an error number in answers of the route netlink family.
 pub(super) fn kind_of(errno: Errno) -> Kind {
     match errno {
         Errno::ENODEV | Errno::ENOENT | Errno::ESRCH | Errno::ENXIO | Errno::EADDRNOTAVAIL => Kind::Gone,

@@ -1,9 +1,8 @@
-//! The kernel's refusal of one request, with the explanation that it gives in an extended acknowledgement.
+//! The kernel's refusal of one request, with the explanation from its extended acknowledgement.
 
 use netlink_packet_core::{
     DoneMessage, ErrorMessage, NLM_F_ACK_TLVS, NLM_F_CAPPED, NlasIterator, parse_string, parse_u32,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use nix::errno::Errno;
 
 use super::error::{Kind, kind_of};
@@ -18,9 +17,9 @@ const HEADER: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{act}{}: {errno}{}", self.place(), self.explained())]
 pub struct Refusal {
-    /// What was asked for, in words.
+    /// A description of the request.
     pub act: String,
-    /// Which request of the exchange it was, counted from 0.
+    /// The position of the request in the exchange, from 0.
     pub position: usize,
     /// How many requests the exchange had.
     pub total: usize,
@@ -48,7 +47,7 @@ impl Refusal {
         self.explanation.as_ref().map_or_else(String::new, |text| format!(", {text}"))
     }
 
-    /// Reads an acknowledgement; `None` if it says that all is well.
+    /// Decodes an acknowledgement; `None` if it reports success.
     pub(super) fn read(
         error: &ErrorMessage,
         flags: u16,
@@ -61,26 +60,26 @@ impl Refusal {
         Some(Self { act: request.describe(), position, total, errno, explanation })
     }
 
-    /// Reads the refusal of a dump.
-    pub(super) fn read_dump(error: &ErrorMessage, flags: u16, filter: &RouteNetlinkMessage) -> Option<Self> {
+    /// Decodes the refusal of a dump.
+    pub(super) fn read_dump(error: &ErrorMessage, flags: u16, filter: &Request) -> Option<Self> {
         let errno = Errno::from_raw(error.code?.get().wrapping_neg());
         let explanation = explanation_of(&error.header, flags);
-        Some(Self { act: describe::message(filter), position: 0, total: 1, errno, explanation })
+        Some(Self { act: filter.describe(), position: 0, total: 1, errno, explanation })
     }
 
-    /// Reads the end of a dump, which carries an error if the dump broke off.
-    pub(super) fn read_done(done: &DoneMessage, filter: &RouteNetlinkMessage) -> Option<Self> {
+    /// Decodes the end of a dump, which has an error if the dump failed.
+    pub(super) fn read_done(done: &DoneMessage, filter: &Request) -> Option<Self> {
         if done.code >= 0 {
             return None;
         }
         let explanation = find_explanation(&done.extended_ack);
         let errno = Errno::from_raw(done.code.wrapping_neg());
-        Some(Self { act: describe::message(filter), position: 0, total: 1, errno, explanation })
+        Some(Self { act: filter.describe(), position: 0, total: 1, errno, explanation })
     }
 }
 
-/// `refused` is what follows the error number: the header of the refused request, its body unless that is left out
-/// (`NLM_F_CAPPED`), and attributes if there are any (`NLM_F_ACK_TLVS`).
+/// `refused` follows the error number: the header of the refused request, its body unless omitted (`NLM_F_CAPPED`), and
+/// attributes if there are any (`NLM_F_ACK_TLVS`).
 fn explanation_of(refused: &[u8], flags: u16) -> Option<String> {
     if flags & NLM_F_ACK_TLVS == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! The socket against the kernel, as far as that needs no rights: looking up links of the namespace we are in.
+//! The socket against the kernel, as far as that needs no rights: reading links of the current namespace.
 
 use netlink_packet_core::{ErrorMessage, NLM_F_ACK_TLVS, NLM_F_CAPPED};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -54,7 +54,7 @@ fn a_filter_that_the_kernel_does_not_know_is_refused_in_the_kernels_own_words() 
     let error = socket.dump(&RouteNetlinkMessage::GetLink(filter)).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
     assert!(error.to_string().contains("Unsupported attribute in link dump request"), "{error}");
-    // And the socket is none the worse for it.
+    // The socket still works.
     assert!(Link::by_name(&mut socket, "lo").unwrap().is_some());
 }
 
@@ -80,11 +80,11 @@ fn the_explanation_is_found_behind_the_refused_request() {
     assert_eq!(refusal.to_string(), "look up link lo: EEXIST: File exists, because");
     assert_eq!(read(&error, NLM_F_CAPPED).explanation, None);
 
-    // Whole: the request's own length says where the attributes begin.
+    // Complete: the request's own length tells where the attributes begin.
     error.header = [[24, 0, 0, 0].as_slice(), &[0; 20], &attribute].concat();
     assert_eq!(read(&error, NLM_F_ACK_TLVS).explanation.as_deref(), Some("because"));
 
-    // Nonsense does not lead astray.
+    // Malformed input is not misread.
     error.header = vec![255; 7];
     assert_eq!(read(&error, NLM_F_ACK_TLVS).explanation, None);
     error.code = None;
@@ -94,6 +94,6 @@ fn the_explanation_is_found_behind_the_refused_request() {
 #[test]
 fn a_datagram_that_is_not_netlink_is_an_error_and_not_a_panic() {
     for datagram in [&[0_u8; 7][..], &[255; 40], &[16, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
-        assert!(Messages::of(datagram).all(|message| message.is_err()), "{datagram:?}");
+        assert!(Messages::<Answer>::of(datagram).all(|message| message.is_err()), "{datagram:?}");
     }
 }

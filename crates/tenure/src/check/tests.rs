@@ -7,7 +7,9 @@ use tenure_api::coil::FINALIZER;
 use tenure_view::Waiting;
 
 use super::*;
-use crate::snapshot::example::{agent, block, hold, holder, ip, moment, pod, pool, request, system, told};
+use crate::snapshot::example::{
+    agent, aliases, block, hold, holder, ip, moment, pod, pool, request, system, told,
+};
 
 /// A change that makes one difference: its kind, its subject, and the change.
 type Fault = (&'static str, &'static str, fn(&mut Snapshot));
@@ -395,4 +397,33 @@ fn a_block_that_is_withheld_for_an_older_pool_is_not_counted_as_allocated() {
     let withheld = tenure_api::coil::AddressBlock::withhold(&snapshot.pools[0], 9, "older-uid").unwrap();
     snapshot.blocks.push(withheld);
     assert_eq!(kinds(&snapshot), []);
+}
+
+#[test]
+fn records_of_alias_addresses_are_compared_with_each_other_with_nodes_and_with_pods() {
+    let found = |change: fn(&mut Snapshot)| {
+        let mut snapshot = system();
+        snapshot.aliases = aliases();
+        change(&mut snapshot);
+        let mut findings = Findings::default();
+        super::aliases::compare(&snapshot, &mut findings);
+        findings.differences.into_iter().map(|it| format!("{} {}", it.kind, it.subject)).collect::<Vec<_>>()
+    };
+    assert_eq!(found(|_| {}), Vec::<String>::new());
+    let twice = |it: &mut Snapshot| {
+        let mut other = it.aliases.ledgers[0].clone();
+        other.metadata.name = Some("other-0".to_owned());
+        other.spec.records.retain(|key, _| key == "1");
+        it.aliases.ledgers.push(other);
+    };
+    assert_eq!(found(twice), ["alias-twice IPLedger live-0"]);
+    assert_eq!(found(|it| _ = it.nodes.remove("node1")), ["alias-node-missing NodeAliases node1"]);
+    assert_eq!(
+        found(|it| _ = it.aliases.ledgers[0].spec.records.remove("1")),
+        ["alias-status NodeAliases node1"]
+    );
+    let unrecorded = |it: &mut Snapshot| it.pods.as_mut().unwrap().push(pod("lost", "node1", "10.111.0.77"));
+    assert_eq!(found(unrecorded), ["alias-unrecorded pod ns/lost"]);
+    let excluded = |it: &mut Snapshot| it.pods.as_mut().unwrap().push(pod("claim", "node1", "10.111.0.200"));
+    assert_eq!(found(excluded), Vec::<String>::new());
 }

@@ -22,7 +22,9 @@ use super::programs::{Programs, start_daemon};
 /// The name of the network.
 pub(crate) const NETWORK: &str = "demo";
 /// The link to the other hosts.
-const UPLINK: &str = "uplink";
+pub(crate) const UPLINK: &str = "uplink";
+/// The link to the hosts' second network.
+pub(crate) const SECOND: &str = "eth1";
 /// CNI's code for "try again later".
 pub(crate) const TRY_AGAIN_LATER: u64 = 11;
 /// The directory of pods' namespaces on a host.
@@ -43,6 +45,10 @@ pub(crate) struct Host {
 /// A pod: a network namespace, as a container runtime creates one.
 pub(crate) struct Pod {
     pub(crate) name: String,
+    /// The namespace of its object.
+    pub(crate) kubernetes_namespace: String,
+    /// Whether another plugin creates its interface, with an alias address.
+    pub(crate) addresses_only: bool,
     /// The UID of its object, if there is one.
     pub(crate) uid: Option<String>,
     /// The addresses in the plugin's result: IPv4 before IPv6.
@@ -82,17 +88,29 @@ impl Host {
         Ok(Self { name, addresses, directory, namespace, programs, agent: None, opted_in: false })
     }
 
+    /// Gives the host an interface on another network, without addresses.
+    pub(crate) fn plug(&self, network: &mut Segment) -> Result<()> {
+        Ok(network.connect(&self.namespace, SECOND, &[])?)
+    }
+
+    pub(crate) fn namespace(&self) -> &NetNs {
+        &self.namespace
+    }
+
     /// The socket where the agent serves its state.
     pub(crate) fn state_socket(&self) -> PathBuf {
         self.directory.join(tenure_view::SOCKET)
     }
 
     /// Starts the agent. It is ready when it [answers](Self::is_answering).
-    pub(crate) fn start_agent(&mut self, api: &Path) -> Result<()> {
+    pub(crate) fn start_agent(&mut self, api: &Path, metadata: &str) -> Result<()> {
         let mut command = Command::new(&self.programs.agent);
         let command = command.args(["--node-name", &self.name, "--route-blocks", "--api-socket"]).arg(api);
         let command = command.arg("--run-dir").arg(&self.directory);
         let command = command.arg("--state-dir").arg(self.directory.join("state"));
+        let command = command.args(["--alias-pool", "auto", "--metadata-host", metadata]);
+        // A NetworkManager of the machine has nothing to do with this host.
+        let command = command.arg("--dbus-socket").arg(self.directory.join("no-bus"));
         self.agent = Some(start_daemon(command, &self.namespace, &self.directory.join("log"))?);
         Ok(())
     }
@@ -163,7 +181,9 @@ impl Host {
         let open = format!("/proc/self/fd/{}", namespace.as_raw_fd());
         mount(Some(open.as_str()), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .context("cannot give a pod's namespace a name")?;
-        Ok(Pod { name: name.to_owned(), uid: None, addresses: Vec::new(), namespace, path })
+        let (name, kubernetes_namespace) = (name.to_owned(), "default".to_owned());
+        let (uid, addresses) = (None, Vec::new());
+        Ok(Pod { name, kubernetes_namespace, addresses_only: false, uid, addresses, namespace, path })
     }
 
     /// Calls the plugin for a pod and removes its namespace.
@@ -178,10 +198,13 @@ impl Host {
     /// Runs the plugin on this host, as a container runtime does.
     pub(crate) fn call(&self, verb: &str, pod: &Pod) -> Result<Called> {
         let mut config = json!({"cniVersion": "1.1.0", "name": NETWORK, "type": "tenure"});
-        if self.opted_in {
+        if pod.addresses_only {
+            (config["type"], config["ipam"]) = (json!("ptp"), json!({"type": "gcp-ipam"}));
+        } else if self.opted_in {
             config["allowPersistentIPs"] = json!(true);
         }
         let uid = pod.uid.as_ref().map_or_else(String::new, |uid| format!(";K8S_POD_UID={uid}"));
+        let object = format!("K8S_POD_NAMESPACE={};K8S_POD_NAME={}{uid}", pod.kubernetes_namespace, pod.name);
         let mut command = Command::new(&self.programs.plugin);
         command
             .env_clear()
@@ -190,7 +213,7 @@ impl Host {
             .env("CNI_CONTAINERID", format!("demo-{}", pod.name))
             .env("CNI_NETNS", &pod.path)
             .env("CNI_IFNAME", "eth0")
-            .env("CNI_ARGS", format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={}{uid}", pod.name))
+            .env("CNI_ARGS", object)
             .env("CNI_PATH", self.programs.plugin.parent().unwrap_or(Path::new("/")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -15,11 +15,14 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tenure_handles::{Clock, SystemClock, SystemEntropy};
+use tenure_linux::netns::NetNs;
 use tenure_linux::segment::Segment;
 use tenure_localapi::{LocalApi, Server};
 
-use super::host::{Host, NETWORK};
+use super::cloud::Cloud;
+use super::host::{Host, NETWORK, Pod, UPLINK};
 use super::programs::{Programs, start_daemon};
+use super::scenes::HOSTS;
 use crate::query::Source;
 
 /// Much longer than anything takes, even on a busy machine.
@@ -30,6 +33,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub(crate) struct Lab {
     pub(crate) client: Client,
     pub(crate) hosts: Vec<Host>,
+    pub(crate) cloud: Cloud,
     api: PathBuf,
     programs: Programs,
     directory: PathBuf,
@@ -51,15 +55,22 @@ impl Lab {
         // Nobody else can reach it: only its owner can open the directory.
         let api = directory.join("api.sock");
         let serving = Server::unix(local, &api).await.context("cannot serve the API")?;
-        let segment = Segment::make()?;
+        let mut segment = Segment::make()?;
+        let machines: Vec<_> = HOSTS.into_iter().zip((1..).map(host_address)).collect();
+        let cloud = Cloud::start(&mut segment, &machines)?;
         let mut command = Command::new(&programs.controller);
         let log = directory.join("controller");
         fs::create_dir_all(&log).context("cannot make the controller's directory")?;
-        let command = command.args(["--cluster-network", NETWORK, "--api-socket"]).arg(&api);
-        let controller = start_daemon(command, segment.switch(), &log.join("log"))?;
+        // Nobody pulls the image of gateways here: the demo starts their program.
+        let command =
+            command.args(["--cluster-network", NETWORK, "--egress-image", "demo", "--api-socket"]).arg(&api);
+        let command = command.args(["--cloud", "gcp", "--cloud-endpoint", &cloud.compute()]);
+        let command = command.args(["--metadata-host", &cloud.metadata]);
+        let controller = start_daemon(command, &cloud.namespace, &log.join("log"))?;
         Ok(Self {
             client,
             hosts: Vec::new(),
+            cloud,
             api,
             programs,
             directory: directory.to_owned(),
@@ -72,12 +83,13 @@ impl Lab {
     /// Adds a host, and its node to the API.
     pub(crate) async fn add_host(&mut self, name: &str) -> Result<()> {
         let number = u8::try_from(self.hosts.len() + 1).context("there are too many hosts")?;
-        let v4 = IpAddr::V4(Ipv4Addr::new(192, 0, 2, number));
+        let v4 = host_address(number);
         let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()));
         let addresses = [IpNet::new(v4, 24)?, IpNet::new(v6, 64)?];
         let host = Host::make(name, addresses, &mut self.segment, &self.directory, &self.programs)?;
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let node: Node = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        let spec = json!({"providerID": Cloud::provider_id(name)});
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}))?;
         nodes.create(&PostParams::default(), &node).await.context("cannot create a Node")?;
         let address = |address: IpAddr| json!({"type": "InternalIP", "address": address});
         let status = json!({"status": {"addresses": [address(v4), address(v6)]}});
@@ -91,7 +103,7 @@ impl Lab {
     pub(crate) fn start_agents(&mut self, which: &[usize]) -> Result<BTreeMap<usize, Duration>> {
         let began = SystemClock.elapsed();
         for host in which {
-            self.hosts[*host].start_agent(&self.api)?;
+            self.hosts[*host].start_agent(&self.api, &self.cloud.metadata)?;
         }
         let mut ready = BTreeMap::new();
         until("the agents to answer", || {
@@ -105,6 +117,23 @@ impl Lab {
         Ok(ready)
     }
 
+    /// Connects somebody else to the hosts' Ethernet.
+    pub(crate) fn connect(&mut self, namespace: &NetNs, addresses: &[IpNet]) -> Result<()> {
+        Ok(self.segment.connect(namespace, UPLINK, addresses)?)
+    }
+
+    /// Starts the program of an egress gateway in its pod.
+    pub(crate) fn start_gateway(&self, pod: &Pod, egress: &str) -> Result<Child> {
+        let addresses: Vec<String> = pod.addresses.iter().map(ToString::to_string).collect();
+        let mut command = Command::new(&self.programs.gateway);
+        let command = command.args(["--pod-namespace", &pod.kubernetes_namespace, "--egress-name", egress]);
+        let command = command.args(["--pod-name", &pod.name, "--pod-addresses", &addresses.join(",")]);
+        let command = command.arg("--api-socket").arg(&self.api);
+        let log = self.directory.join(&pod.name);
+        fs::create_dir_all(&log).context("cannot make the gateway's directory")?;
+        start_daemon(command, &pod.namespace, &log.join("log"))
+    }
+
     /// Changes the network's configuration so that claims keep its addresses.
     pub(crate) fn let_addresses_outlive_pods(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.opted_in = true);
@@ -115,6 +144,11 @@ impl Lab {
         let sockets = self.hosts.iter().map(|host| (host.name.clone(), host.state_socket()));
         Source::of_hosts(self.client.clone(), sockets.collect())
     }
+}
+
+/// The IPv4 address of a host.
+fn host_address(number: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, number))
 }
 
 /// Waits for something that must happen.

@@ -14,6 +14,8 @@ pub(crate) struct Programs {
     pub(crate) agent: PathBuf,
     pub(crate) controller: PathBuf,
     pub(crate) plugin: PathBuf,
+    /// Of egress gateways.
+    pub(crate) gateway: PathBuf,
 }
 
 impl Programs {
@@ -24,17 +26,17 @@ impl Programs {
     }
 
     fn in_directory(directory: &Path) -> Result<Self> {
-        let [agent, controller, plugin] =
-            ["tenured", "tenure-controller", "tenure-cni"].map(|name| directory.join(name));
-        for program in [&agent, &controller, &plugin] {
+        let [agent, controller, plugin, gateway] =
+            ["tenured", "tenure-controller", "tenure-cni", "tenure-egress"].map(|name| directory.join(name));
+        for program in [&agent, &controller, &plugin, &gateway] {
             ensure!(
                 program.is_file(),
                 "there is no {}; the demo runs the programs that are beside `tenure`: \
-                 install all four in one directory, or use `cargo xtask demo`, which builds them",
+                 install all five in one directory, or use `cargo xtask demo`, which builds them",
                 program.display()
             );
         }
-        Ok(Self { agent, controller, plugin })
+        Ok(Self { agent, controller, plugin, gateway })
     }
 }
 

@@ -12,18 +12,21 @@ use kube::{Api, Client};
 use tenure_api::coil::{AddressPool, AddressPoolSpec, EnginePool, SubnetSet};
 use tenure_handles::{Clock, SystemClock, SystemEntropy};
 
+use super::alias::move_an_alias;
 use super::host::{Host, Pod, TRY_AGAIN_LATER};
 use super::lab::{Lab, until};
+use super::leaving::leave_by_a_gateway;
 use super::moving::move_a_machine;
 use super::ping::Pings;
 use super::programs::Programs;
 use super::proof;
 use super::screen::{Screen, took};
+use super::second::give_static_addresses;
 use super::traffic::Traffic;
 use crate::table::Format;
 use crate::{pools, who};
 
-const HOSTS: [&str; 3] = ["node-a", "node-b", "node-c"];
+pub(crate) const HOSTS: [&str; 3] = ["node-a", "node-b", "node-c"];
 const PODS_PER_HOST: usize = 3;
 /// How long an echo request may take.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -63,6 +66,9 @@ impl Stage<'_> {
         move_a_machine(&mut lab, client, screen).await?;
         ask_who(&lab, &pods, screen).await?;
         delete_all(&lab, pods, screen).await?;
+        leave_by_a_gateway(&mut lab, screen).await?;
+        give_static_addresses(&mut lab, screen).await?;
+        move_an_alias(&mut lab, screen).await?;
         let (seed, operations) = (self.seed, self.operations);
         screen.step(&format!(
             "Prove the engine's invariants over {operations} random operations (replay with --seed {seed})."

@@ -1,6 +1,6 @@
 //! What `tenure node` says, letter by letter.
 
-use tenure_view::{Difference, Traffic, Waiting};
+use tenure_view::{Difference, Egress, NodeAddress, NodePolicy, Traffic, Waiting};
 
 use super::*;
 use crate::snapshot::example::{NOW, cool, holder, moment, system, told};
@@ -20,7 +20,19 @@ fn a_node_is_shown_whole() {
         pool: "default".into(),
         since: moment("2026-11-15T11:59:57Z"),
     });
+    node.node_addresses.push(NodePolicy {
+        policy: "static-ip".into(),
+        addresses: vec![NodeAddress { interface: "eth1".into(), address: "10.10.10.8/24".parse().unwrap() }],
+        problem: None,
+    });
     node.api.watches[0].problem = Some("connection refused".into());
+    node.egress = Some(Egress {
+        datapath: "bpf".into(),
+        reason: "the kernel has no Foo-over-UDP (module fou)".into(),
+        clients: 2,
+        gateways: 1,
+        failing: 0,
+    });
     let kernel = node.kernel.as_mut().unwrap();
     kernel
         .differences
@@ -31,6 +43,7 @@ agent:        0.1.0, started 60m ago
 state:        assigns addresses
 journal:      works
 API server:   answered 5s ago; AddressPools: connection refused
+egress:       bpf (the kernel has no Foo-over-UDP (module fou)); 2 clients, 1 gateways, 0 failing
 
 POOLS
 POOL      BLOCKS   USED   COOLING   FREE   WAITING   ASKED   PROBLEM
@@ -44,6 +57,10 @@ HOLDS
 HOLDER     ADDRESSES   BLOCK               SINCE   INTERFACE   RECEIVED   SENT
 ns/web-0   10.64.0.0   default-0           30m     tnr-web-0   1500 B     20 KiB
 ns/web-1   10.64.0.1   none of this node   30m     tnr-web-1   -          -
+
+NODE ADDRESSES
+POLICY      ADDRESSES            PROBLEM
+static-ip   eth1 10.10.10.8/24   -
 
 COOLING
 ADDRESSES   BLOCK       FOR   LAST HOLDER

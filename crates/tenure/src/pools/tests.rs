@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::snapshot::example::{block, cool, pool, system};
+use crate::snapshot::example::{aliases, block, cool, pool, system};
 
 fn table(snapshot: &Snapshot) -> (String, String) {
     let said = say(snapshot, &[], Format::Table).unwrap();
@@ -94,4 +94,16 @@ net           256    1      0         255    2/4      node1 1, node2 1   Ready
     let json: serde_json::Value = serde_json::from_str(&said.text).unwrap();
     assert_eq!(json[0]["kind"], "NodeSlicePool");
     assert_eq!(json[0]["blocks"], json!({"capacity": "4", "allocated": "2", "free": "2"}));
+}
+
+#[test]
+fn pools_of_alias_addresses_are_shown_with_what_each_node_has() {
+    let mut snapshot = system();
+    (snapshot.pools, snapshot.blocks) = (Vec::new(), Vec::new());
+    snapshot.aliases = aliases();
+    let expected = "\
+POOL   SIZE   USED   COOLING   FREE   BLOCKS   BLOCKS PER NODE    CONDITIONS
+live   253    3      1         249    -        node1 2, node2 1   -
+";
+    assert_eq!(table(&snapshot).0, expected);
 }

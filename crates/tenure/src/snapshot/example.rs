@@ -121,6 +121,8 @@ pub(crate) fn agent(node: &str, block: &str, network: &str, holds: Vec<Hold>) ->
             watches: vec![Watch { kind: "AddressPools".into(), problem: None }],
         },
         journal: Journal::default(),
+        egress: None,
+        node_addresses: Vec::new(),
         pools: vec![Pool {
             name: "default".into(),
             blocks: 1,
@@ -244,4 +246,29 @@ pub(crate) fn with_ranges() -> Snapshot {
         snapshot.pods.as_mut().unwrap()[pod].networks = vec![ip(address)];
     }
     snapshot
+}
+
+/// Alias addresses of a cloud: node1 has .1 for any pod and .2 for one that moves to node2, .3 cools, and .4 waits.
+pub(crate) fn aliases() -> crate::aliases::Aliases {
+    let slot = |pod: &str, node: &str| json!({"pod": pod, "uid": format!("{pod}-uid"), "node": node});
+    let moves = json!({"active": slot("web-0", "node1"), "incoming": slot("web-9", "node2"), "number": 1})
+        .to_string();
+    let records = json!({
+        "1": {"node": "node1", "grant": "g1"},
+        "2": {"node": "node1", "grant": "g2", "move": {"namespace": "ns", "holders": moves}},
+        "3": {"node": "node1", "grant": "g3", "freed": "2026-11-15T11:59:50.000000Z"},
+        "4": {"node": "node2", "grant": "g4", "move": {"namespace": "ns", "holders": "{}", "vacant": "2026-11-15T11:59:50.000000Z"}},
+    });
+    let spec = json!({"cidr": "10.111.0.0/24", "subnet": "projects/p/regions/r/subnetworks/s", "exclude": ["10.111.0.200/32"]});
+    let pool = json!({"apiVersion": "ipam.gcp-cni.cast.ai/v1alpha1", "kind": "IPPool", "metadata": {"name": "live"}, "spec": spec});
+    let ledger = json!({
+        "apiVersion": "ipam.gcp-cni.cast.ai/v1alpha1", "kind": "IPLedger", "metadata": {"name": "live-0"},
+        "pool": "live", "index": 0, "cidr": "10.111.0.0/24", "records": records,
+    });
+    let node = json!({
+        "apiVersion": "ipam.gcp-cni.cast.ai/v1alpha1", "kind": "NodeAliases", "metadata": {"name": "node1"},
+        "spec": {"pool": "live", "wanted": 1},
+        "status": {"aliases": {"10.111.0.1/32": {"grant": "g1", "attached": true}}, "attached": 1},
+    });
+    crate::aliases::Aliases { pools: vec![read(pool)], ledgers: vec![read(ledger)], nodes: vec![read(node)] }
 }

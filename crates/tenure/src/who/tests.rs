@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::snapshot::example::{NOW, cool, ip, moment, pod, system};
+use crate::snapshot::example::{NOW, aliases, cool, ip, moment, pod, system};
 
 fn said(snapshot: &Snapshot, address: &str) -> String {
     text(&answer(snapshot, ip(address)), moment(NOW))
@@ -190,4 +190,24 @@ fn while_a_claim_moves_both_pods_are_shown_and_the_one_that_is_reached_first() {
         snapshot.agents.get_mut(node).unwrap().as_mut().unwrap().holds.push(hold);
     }
     assert_eq!(first_line(&snapshot, "10.64.0.81").1, "10.64.0.81 is held by ns/vm-a on node node2");
+}
+
+#[test]
+fn an_alias_address_is_found_in_the_record_of_its_machine() {
+    let mut snapshot = system();
+    snapshot.aliases = aliases();
+    let found = |address: &str| first_line(&snapshot, address);
+    let place = "alias of the machine of node node1 (IPPool live)";
+    let free = format!("nobody has 10.111.0.1: it is free on node node1, {place}");
+    assert_eq!(found("10.111.0.1"), (State::Free, free));
+    let moves = format!("10.111.0.2 is held by pod ns/web-0, and moves between it and pod ns/web-9: {place}");
+    assert_eq!(found("10.111.0.2"), (State::Held, moves));
+    assert_eq!(found("10.111.0.3").0, State::Cooling);
+    assert_eq!(found("10.111.0.4").0, State::KeptBack);
+    let (state, summary) = found("10.111.0.9");
+    assert_eq!((state, summary.contains("free in IPPool live")), (State::Free, true));
+    assert_eq!(found("10.111.0.200").0, State::Excluded);
+    assert_eq!(found("10.112.0.1").0, State::Outside);
+    snapshot.agents.insert("node1".to_owned(), Err("it does not answer".to_owned()));
+    assert_eq!(first_line(&snapshot, "10.111.0.1").0, State::Unknown);
 }

@@ -79,7 +79,7 @@ fn a_place_that_cannot_be_written_is_named() {
 #[test]
 fn without_a_plugin_beside_the_program_nothing_is_installed() {
     let directory = tempfile::tempdir().unwrap();
-    let error = plugin(directory.path(), false).unwrap_err();
+    let error = plugin(directory.path(), false, false).unwrap_err();
     assert!(error.to_string().contains("read") && error.to_string().ends_with("/tenure-cni"), "{error}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
@@ -95,10 +95,7 @@ fn whereabouts_own_program_stays_until_somebody_says_that_it_may_go() {
     let path = directory.path().join("whereabouts");
     let install = |version: &str, replace| {
         for name in ["tenure", "coil"] {
-            assert_eq!(
-                put_plugin(directory.path(), name, &ours(version), replace).unwrap(),
-                Installed::Written
-            );
+            assert_eq!(put_plugin(directory.path(), name, &ours(version), true).unwrap(), Installed::Written);
         }
         put_plugin(directory.path(), "whereabouts", &ours(version), replace).unwrap()
     };

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 use super::directory::{self, FileState, SETTLED};
 use super::manifest::{Mistake, Wanted};
 use super::plan::{self, POOL_FILE};
-use super::watching::DirectoryWatch;
+use crate::watching::DirectoryWatch;
 
 /// How often to check without a change.
 const LOOK: Duration = Duration::from_secs(10);

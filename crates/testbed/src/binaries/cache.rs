@@ -44,7 +44,7 @@ impl Cache {
     }
 
     /// The directory `name`; `build` fills it if it is missing.
-    fn ensure(
+    pub(super) fn ensure(
         &self,
         name: &str,
         build: impl FnOnce(&Path) -> Result<(), BinariesError>,

@@ -12,6 +12,8 @@
 mod cache;
 mod error;
 mod go;
+mod kernel;
+mod network_manager;
 mod packages;
 mod program;
 mod progress;
@@ -26,6 +28,8 @@ use go::GoModule;
 use search::Search;
 
 pub use error::BinariesError;
+pub use kernel::Kernel;
+pub use network_manager::NetworkManagerFiles;
 pub use program::Program;
 
 use program::Source;

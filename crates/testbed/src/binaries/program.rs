@@ -30,6 +30,7 @@ pub enum Program {
     HostLocal,
     Loopback,
     Cnitool,
+    Qemu,
 }
 
 /// The source of a missing program.
@@ -67,9 +68,14 @@ impl Program {
     /// A routing daemon, and its command line.
     pub const ROUTING: [Self; 2] = [Self::Bird, Self::Birdc];
 
+    /// What a virtual machine with another kernel runs in.
+    pub const MACHINE: [Self; 1] = [Self::Qemu];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING)
+        let parts =
+            Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
+        parts.chain(Self::MACHINE)
     }
 
     /// Its file name.
@@ -97,6 +103,7 @@ impl Program {
             Self::HostLocal => "host-local",
             Self::Loopback => "loopback",
             Self::Cnitool => "cnitool",
+            Self::Qemu => "qemu-system-x86_64",
         }
     }
 
@@ -108,6 +115,7 @@ impl Program {
             // kube-proxy runs nft, and the test bed connects hosts with iproute2.
             Self::Nft => Source::Debian("nftables"),
             Self::Ip => Source::Debian("iproute2"),
+            Self::Qemu => Source::Debian("qemu-system-x86"),
             Self::Bird | Self::Birdc => Source::Debian("bird2"),
             Self::KubeApiserver
             | Self::KubeControllerManager

@@ -209,6 +209,11 @@ impl Cluster {
         self.network.addresses().machine()
     }
 
+    /// The beginning of an unused network of IPv6, for the test's own pools: a /64 for each number below 0x8000 but 0.
+    pub fn ipv6(&self, network: u16) -> String {
+        self.network.addresses().ipv6(network)
+    }
+
     /// Unused addresses of this cluster, as a CIDR: for the test's own pools.
     pub fn spare_addresses(&self) -> String {
         self.network.addresses().spare()

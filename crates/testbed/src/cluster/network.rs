@@ -1,16 +1,19 @@
 //! The addresses of a cluster, and the segment that its nodes are on.
 //!
-//! A cluster has a /16 of its own, so that any number of them can run on one machine at once:
+//! A cluster has a /16 of its own, so that any number of them can run on one machine at once, and a /48 of IPv6, whose third
+//! group is N:
 //!
-//! | addresses | whose |
-//! |---|---|
-//! | `10.N.0.1` | the machine, where the control plane runs |
-//! | `10.N.0.11`, `10.N.0.12`, … | the nodes |
-//! | `10.N.1.0/24`, `10.N.2.0/24`, … | the pods of each node, when ptp and host-local are used |
-//! | `10.N.128.0/18` | Services |
-//! | `10.N.192.0/18` | left to the test |
+//! | addresses | of IPv6 | whose |
+//! |---|---|---|
+//! | `10.N.0.1` | | the machine, where the control plane runs |
+//! | `10.N.0.11`, `10.N.0.12`, … | `fd00:a:N::b`, `fd00:a:N::c`, … | the nodes |
+//! | `10.N.1.0/24`, `10.N.2.0/24`, … | | the pods of each node, when ptp and host-local are used |
+//! | `10.N.128.0/18` | `fd00:a:N:8000::/112` | Services, of IPv4 unless they ask for more |
+//! | `10.N.192.0/18` | `fd00:a:N:c000::/50` | left to the test |
+//!
+//! The machine itself needs no IPv6.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::ClusterError;
 use crate::hosts::{Host, HostError, NetworkNamespace, Port, Segment};
@@ -58,9 +61,12 @@ impl Network {
     /// Connects a node, by its number from 0.
     pub(super) fn connect(&self, node: &Host, index: u8) -> Result<Port, ClusterError> {
         let addresses = self.addresses();
-        let port = self.segment.connect(node, "eth0", &[&format!("{}/24", addresses.node(index))])?;
+        let own = [format!("{}/24", addresses.node(index)), format!("{}/64", addresses.node_ipv6(index))];
+        let port = self.segment.connect(node, "eth0", &own.each_ref().map(String::as_str))?;
         node.forward()?;
         node.route("default", addresses.machine().into())?;
+        // Nobody is there; but who asks for a Service's address must have a way before kube-proxy gives it another one.
+        node.ip("route add ::/0 dev eth0\n")?;
         Ok(port)
     }
 
@@ -94,16 +100,25 @@ impl Addresses {
         Ipv4Addr::new(10, self.number, 0, BEFORE_NODES + 1 + index)
     }
 
+    pub(super) fn node_ipv6(self, index: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, 0xa, self.number.into(), 0, 0, 0, 0, u16::from(BEFORE_NODES + 1 + index))
+    }
+
+    /// The beginning of a network of IPv6, by its number.
+    pub(super) fn ipv6(self, network: u16) -> String {
+        format!("fd00:a:{:x}:{network:x}::", self.number)
+    }
+
     pub(super) fn pods(self, index: u8) -> String {
         format!("10.{}.{}.0/24", self.number, 1 + index)
     }
 
     pub(super) fn all_pods(self) -> String {
-        format!("10.{}.0.0/17", self.number)
+        format!("10.{}.0.0/17,{}/49", self.number, self.ipv6(0))
     }
 
     pub(super) fn services(self) -> String {
-        format!("10.{}.128.0/18", self.number)
+        format!("10.{}.128.0/18,{}/112", self.number, self.ipv6(0x8000))
     }
 
     pub(super) fn spare(self) -> String {
@@ -158,6 +173,8 @@ mod tests {
         let last = Network::MOST_NODES - 1;
         assert_eq!(addresses.node(0).to_string(), "10.200.0.11");
         assert_eq!(addresses.node(last).to_string(), "10.200.0.130");
+        assert_eq!(addresses.node_ipv6(0).to_string(), "fd00:a:c8::b");
+        assert_eq!(addresses.services(), "10.200.128.0/18,fd00:a:c8:8000::/112");
         assert_eq!(addresses.pods(0), "10.200.1.0/24");
         assert_eq!(addresses.pods(last), "10.200.120.0/24", "within {}", addresses.all_pods());
     }

@@ -21,6 +21,7 @@ mod error;
 mod kubectl;
 mod options;
 mod part;
+mod patience;
 mod readiness;
 mod requests;
 
@@ -29,6 +30,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
 
 use crate::binaries::{Binaries, Program};
 use crate::faults::Faults;
@@ -38,12 +41,16 @@ use crate::run_directory::RunDirectory;
 use certificates::Authority;
 use credentials::{Access, Credentials};
 use part::Layout;
+use patience::Patience;
 
 pub use backup::Backup;
 pub use error::ControlPlaneError;
 pub use options::ControlPlaneOptions;
 pub use part::Part;
 pub use requests::{ApiRequest, ApiRequests};
+
+/// How many requests of a patient client wait for their turn.
+const BUFFERED: usize = 1024;
 
 /// A running control plane. Dropping it ends it and removes its data.
 #[derive(Debug)]
@@ -101,6 +108,12 @@ impl ControlPlane {
     /// It belongs to the tokio runtime that it is created in.
     pub fn client(&self) -> Result<Client, ControlPlaneError> {
         Ok(Client::try_from(self.config()?)?)
+    }
+
+    /// The same for whoever judges a run: reads wait for a server that is away.
+    pub fn patient_client(&self) -> Result<Client, ControlPlaneError> {
+        let builder = ClientBuilder::try_from(self.config()?)?.with_layer(&BufferLayer::new(BUFFERED));
+        Ok(builder.with_layer(&RetryLayer::new(Patience::default())).build())
     }
 
     /// The same with `faults` between it and the server, and without the usual retries on 429, 503 and 504:

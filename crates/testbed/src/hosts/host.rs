@@ -151,6 +151,12 @@ impl AsRef<NetworkNamespace> for Host {
     }
 }
 
+impl AsRef<NetworkNamespace> for Arc<Host> {
+    fn as_ref(&self) -> &NetworkNamespace {
+        self.namespace()
+    }
+}
+
 impl HostNamespaces {
     pub(super) fn name(&self) -> &str {
         self.namespace.name()

@@ -35,8 +35,9 @@ pub(super) fn echo(target: IpAddr, limit: Duration) -> io::Result<Duration> {
         let sent = SystemClock.now();
         match sendto(socket.as_raw_fd(), &request(target, identifier, sequence), &address, MsgFlags::empty())
         {
-            // No neighbour answered yet, or there is no route yet: worth another try.
-            Ok(_) | Err(nix::Error::EHOSTUNREACH | nix::Error::ENETUNREACH) => {}
+            // No neighbour answered yet, or there is no route yet (`EINVAL`: a blackhole route is all there is):
+            // worth another try.
+            Ok(_) | Err(nix::Error::EHOSTUNREACH | nix::Error::ENETUNREACH | nix::Error::EINVAL) => {}
             Err(errno) => return Err(errno.into()),
         }
         while SystemClock.now().since(sent) < INTERVAL {

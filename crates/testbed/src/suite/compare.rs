@@ -1,5 +1,4 @@
-//! Compares two transcripts of one scenario and shows where they part, so that a reader sees at once which
-//! request was answered differently and how.
+//! Compares two transcripts of one scenario, and shows which request was answered differently and how.
 
 use std::fmt;
 
@@ -9,7 +8,7 @@ use super::transcript::{Step, Transcript};
 /// Lines shown around a difference.
 const AROUND: usize = 3;
 
-/// A scenario that the two servers did not answer alike.
+/// A scenario that the two servers answered differently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
     /// Area and name of the scenario.
@@ -29,7 +28,7 @@ pub struct StepMismatch {
     pub diff: String,
 }
 
-/// Compares `got` with `expected`, both after the differences on purpose are taken out; nothing if they agree.
+/// Compares `got` with `expected`, after removing intended differences; `None` if they agree.
 pub fn compare(expected: &Transcript, got: &Transcript) -> Option<Mismatch> {
     let mut steps = Vec::new();
     for index in 0..expected.steps.len().max(got.steps.len()) {
@@ -50,7 +49,7 @@ pub fn compare(expected: &Transcript, got: &Transcript) -> Option<Mismatch> {
     (!steps.is_empty()).then(|| Mismatch { scenario: format!("{}/{}", got.area, got.scenario), steps })
 }
 
-/// Every scenario of `got` that does not agree with its counterpart, for a reader; empty if all do.
+/// A report of every scenario of `got` that differs from its counterpart; empty if all agree.
 pub fn report(expected: &[Option<Transcript>], got: &[Transcript]) -> String {
     let mut texts = Vec::new();
     for (index, got) in got.iter().enumerate() {
@@ -85,7 +84,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// The lines of both, in order: `-` only in `one`, `+` only in `other`, and a few around each.
+/// The lines of both, in order: `-` only in `one`, `+` only in `other`, with a few around each.
 fn diff(one: &[String], other: &[String]) -> String {
     let merged = merge(one, other);
     let near = |index: usize| {

@@ -1,31 +1,30 @@
-//! What the comparison leaves out because the embedded server differs on purpose. Each is explained in the table of
-//! `crates/localapi/README.md`, which a test here checks. What is not listed must be equal.
+//! Intended differences of the embedded server, which the comparison ignores. The table in `crates/localapi/README.md` explains
+//! each, and a test here checks that. Everything else must be equal.
 
 use serde_json::{Map, Value};
 
 use super::document::{each_object_mut, take};
 use super::transcript::Step;
 
-/// A field that the real server has and the embedded one does not, or with another value.
+/// A field that the embedded server lacks, or has with another value.
 pub struct Field {
     /// The kind of the object.
     pub kind: &'static str,
     /// The field, as a JSON pointer from the object; `*` stands for every item of a list.
     pub field: &'static str,
-    /// How the row of the table that explains it begins.
+    /// The start of the table row that explains it.
     pub explained: &'static str,
 }
 
-/// A part of a message that the real server has and the embedded one does not.
+/// A part of a message that the embedded server lacks.
 pub struct Words {
-    /// The words.
+    /// The text.
     pub text: &'static str,
-    /// How the row of the table that explains it begins.
+    /// The start of the table row that explains it.
     pub explained: &'static str,
 }
 
-/// Fields that are left out of every comparison. Descriptions that a definition gives its own columns are the same;
-/// a scenario looks at one.
+/// Fields that every comparison ignores. Descriptions of a definition's own columns are equal; a scenario checks one.
 pub const FIELDS: &[Field] = &[
     Field {
         kind: "Table",
@@ -39,7 +38,7 @@ pub const FIELDS: &[Field] = &[
     },
 ];
 
-/// Words that are left out of every comparison.
+/// Texts that every comparison ignores.
 pub const WORDS: &[Words] = &[
     Words {
         text: ", application/apply-patch+yaml",
@@ -49,23 +48,23 @@ pub const WORDS: &[Words] = &[
     Words { text: ", application/strategic-merge-patch+json", explained: "| strategic merge patch |" },
 ];
 
-/// How the row begins that explains why the words about a malformed request are not compared.
+/// The start of the row that explains why messages about malformed requests are not compared.
 pub const MALFORMED: &str = "| words about a malformed request |";
-/// The same for the words about a rule that could not be evaluated.
+/// The same for messages about a rule that could not be evaluated.
 pub const NOT_EVALUATED: &str = "| words about a rule that could not be evaluated |";
 
-/// How the words begin that both servers have about fields that a kind does not know.
+/// The prefix of both servers' messages about unknown fields.
 const UNKNOWN_FIELDS: &str = "strict decoding error: ";
 
-/// Takes the words out of a refusal of a request that could not be read: code, reason and details stay. What is wrong
-/// with the fields of an object that could be read is compared in full.
+/// Removes the message from the refusal of a malformed request: code, reason and details stay. Messages about the fields of a
+/// decoded object are compared in full.
 fn leave_out_malformed(status: &mut Map<String, Value>) {
     let Some(Value::String(message)) = status.get("message") else { return };
     let unread = matches!(status.get("code").and_then(Value::as_u64), Some(400 | 500));
     let unfit = status.get("reason").is_some_and(|reason| reason == "Invalid")
         && match status.get("details").and_then(|details| details.get("causes")) {
             None => true,
-            // The result of a patch is no object of the kind.
+            // The result of a patch is not an object of the kind.
             Some(causes) => causes[0]["field"] == "patch",
         };
     if (unread || unfit) && !message.contains(UNKNOWN_FIELDS) {
@@ -81,7 +80,7 @@ fn leave_out_malformed(status: &mut Map<String, Value>) {
     }
 }
 
-/// Takes out how the evaluation of a rule failed, in the words of the evaluator: the rule is left.
+/// Removes the evaluator's own text from a failed rule: the rule stays.
 fn leave_out_evaluation(status: &mut Map<String, Value>) {
     const FAILED: &str = " evaluating rule: ";
     let Some(Value::String(mut message)) = status.remove("message") else { return };
@@ -97,7 +96,7 @@ fn leave_out_evaluation(status: &mut Map<String, Value>) {
     status.insert("message".to_owned(), Value::String(message));
 }
 
-/// A conflict without the place in etcd that the real server names.
+/// A conflict without the etcd key that the real server names.
 fn without_storage_key(message: &str) -> String {
     const END: &str = "AdditionalErrorMsg: ";
     match (message.find("StorageError: "), message.find(END)) {
@@ -106,7 +105,7 @@ fn without_storage_key(message: &str) -> String {
     }
 }
 
-/// `step` without what may differ.
+/// `step` without intended differences.
 pub(super) fn without(mut step: Step) -> Step {
     match &mut step {
         Step::Exchange(exchange) => clean(&mut exchange.answer),
@@ -139,7 +138,7 @@ fn clean(document: &mut Value) {
     });
 }
 
-/// Takes away the field at `pointer`.
+/// Removes the field at `pointer`.
 fn leave_out(object: &mut Value, pointer: &str) {
     match pointer.split_once("/*") {
         Some((before, after)) => {

@@ -1,8 +1,8 @@
-//! JSON documents as the suite handles them: parsed leniently, walked, and changed by pointer.
+//! JSON documents: lenient parsing, traversal, and changes by pointer.
 
 use serde_json::{Map, Value};
 
-/// The document in `bytes`; its text if that is no JSON, nothing if it is empty.
+/// The document in `bytes`; its text if it is not JSON, null if it is empty.
 pub(super) fn parse(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;
@@ -11,7 +11,7 @@ pub(super) fn parse(bytes: &[u8]) -> Value {
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
 }
 
-/// Puts `value` at `pointer` (a JSON pointer), making objects on the way where nothing is.
+/// Sets `value` at `pointer` (a JSON pointer), and creates missing objects on the way.
 pub(super) fn put(document: &mut Value, pointer: &str, value: Value) {
     let mut here = document;
     for part in pointer.split('/').skip(1) {
@@ -35,7 +35,7 @@ pub(super) fn put(document: &mut Value, pointer: &str, value: Value) {
     *here = value;
 }
 
-/// Takes away what is at `pointer`, if anything is.
+/// Removes the value at `pointer`, if any.
 pub(super) fn take(document: &mut Value, pointer: &str) {
     let Some((parent, key)) = pointer.rsplit_once('/') else { return };
     if let Some(Value::Object(object)) = document.pointer_mut(parent) {
@@ -43,7 +43,7 @@ pub(super) fn take(document: &mut Value, pointer: &str) {
     }
 }
 
-/// `document` with every string in it (not keys) replaced by what `change` makes of it.
+/// `document` with every string (not keys) replaced by the result of `change`.
 pub(super) fn map_strings(document: &mut Value, change: &mut impl FnMut(&str) -> String) {
     match document {
         Value::String(text) => *text = change(text),
@@ -53,7 +53,7 @@ pub(super) fn map_strings(document: &mut Value, change: &mut impl FnMut(&str) ->
     }
 }
 
-/// Shows `visit` every object inside `document`, outermost first.
+/// Visits every object inside `document`, outermost first.
 pub(super) fn each_object(document: &Value, visit: &mut impl FnMut(&Map<String, Value>)) {
     match document {
         Value::Object(object) => {
@@ -65,7 +65,7 @@ pub(super) fn each_object(document: &Value, visit: &mut impl FnMut(&Map<String, 
     }
 }
 
-/// Lets `change` have every object inside `document`, outermost first.
+/// Changes every object inside `document`, outermost first.
 pub(super) fn each_object_mut(document: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
     match document {
         Value::Object(object) => {

@@ -1,11 +1,11 @@
-//! One suite, two servers: every behaviour of the Kubernetes API that Tenure relies on, as scenarios that run
-//! against the embedded server and against the real kube-apiserver and leave transcripts that must be equal.
+//! One suite for two servers: every behaviour of the Kubernetes API that Tenure relies on is a scenario. Each scenario runs
+//! against the embedded server and the real kube-apiserver, and both transcripts must be equal.
 //!
-//! - A [`Scenario`] talks plain HTTP through a [`Recorder`], so that status codes, messages and bodies are seen
-//!   as they are; [`Transcript`]s have what a server chooses (uids, versions, times, generated names) replaced by
-//!   placeholders that keep identity and order.
-//! - [`recordings`] holds the real server's transcripts, so that the embedded one is compared without a real one.
-//! - [`differences`] lists what may differ, with the reason; everything else is a [`Mismatch`].
+//! - A [`Scenario`] sends plain HTTP through a [`Recorder`], so that status codes, messages and bodies are visible. In
+//!   [`Transcript`]s, values that the server chose (UIDs, versions, times, generated names) are placeholders that keep identity
+//!   and order.
+//! - [`recordings`] holds the real server's transcripts, to compare the embedded server without a real one.
+//! - [`differences`] lists intended differences with their reason; anything else is a [`Mismatch`].
 
 mod compare;
 pub mod differences;
@@ -31,29 +31,29 @@ pub use transcript::{Events, Exchange, Note, Step, Transcript};
 pub use walk::walk;
 pub use watching::Watch;
 
-/// What a scenario returns: nothing, or why it could not go on.
+/// The result of a scenario: nothing, or why it stopped.
 pub type Outcome = Result<(), SuiteError>;
 
-/// One behaviour, as a conversation with a server.
+/// One behaviour, as a sequence of requests.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// The part of the API it belongs to: the name of its recording file.
+    /// Its area of the API: the name of its recording file.
     pub area: &'static str,
     /// The behaviour, as a sentence in snake case; unique in the suite.
     pub name: &'static str,
-    /// The conversation.
+    /// The requests.
     pub run: for<'a> fn(&'a mut Recorder) -> BoxFuture<'a, Outcome>,
 }
 
-/// A scenario that could not go on, whichever server it talked to.
+/// Why a scenario stopped, whichever server it used.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// The request got no answer at all.
+    /// The request got no answer.
     #[error("sending {request} got no answer")]
     Send {
         /// Method and path.
         request: String,
-        /// What the client says.
+        /// The client's error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -66,7 +66,7 @@ pub enum SuiteError {
         #[source]
         source: http::Error,
     },
-    /// Something that should have happened did not within the suite's patience.
+    /// An expected change did not happen within the suite's limit.
     #[error("waited {waited:?} for {what}; last seen: {last}")]
     Patience {
         /// What was waited for.
@@ -76,7 +76,7 @@ pub enum SuiteError {
         /// The last answer.
         last: String,
     },
-    /// The answer lacks what the scenario needs to go on.
+    /// The answer lacks a field that the scenario needs.
     #[error("the answer to {request} ({status}) has no {field}: {body}")]
     Lacks {
         /// Method and path.
@@ -88,7 +88,7 @@ pub enum SuiteError {
         /// The whole answer.
         body: String,
     },
-    /// A preparation that is no part of the transcript was refused.
+    /// A preparation step, which is not part of the transcript, was refused.
     #[error("preparing: {request} was answered with {status}: {body}")]
     Prepare {
         /// Method and path.
@@ -98,20 +98,20 @@ pub enum SuiteError {
         /// The whole answer.
         body: String,
     },
-    /// A file that the suite needs cannot be read or written.
+    /// A file of the suite cannot be read or written.
     #[error("{act} {path} failed")]
     File {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
-        /// On which file.
+        /// The file.
         path: std::path::PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// How many scenarios talk to one server at the same time: each has names of its own, so they do not meet.
+/// How many scenarios use one server at the same time: each has its own names, so they do not interfere.
 const AT_ONCE: usize = 8;
 
 /// Every scenario of the suite, in the order of its areas.
@@ -119,8 +119,8 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios::all()
 }
 
-/// Scenarios that need a server that remembers at most [`SHORT_MEMORY`] events. The real one forgets everything
-/// before its start, which serves as well.
+/// Scenarios that need a server that remembers at most [`SHORT_MEMORY`] events. The real one forgets everything before its
+/// start, which is equivalent.
 pub fn forgetful_scenarios() -> Vec<Scenario> {
     scenarios::forgetful()
 }
@@ -128,8 +128,8 @@ pub fn forgetful_scenarios() -> Vec<Scenario> {
 /// See [`forgetful_scenarios`].
 pub const SHORT_MEMORY: usize = 8;
 
-/// Runs `scenarios` against the server behind `client`; transcripts come back in the order of `scenarios`.
-/// A scenario that cannot go on has the reason in its transcript: the other server has none, so they differ.
+/// Runs `scenarios` against the server behind `client`; returns transcripts in the same order. The transcript of a scenario
+/// that stopped contains the reason, so the comparison finds it.
 pub async fn run(client: &Client, scenarios: &[Scenario]) -> Vec<Transcript> {
     let mut transcripts: Vec<(usize, Transcript)> =
         futures::stream::iter(scenarios.iter().copied().enumerate())

@@ -1,8 +1,8 @@
-//! Makes a transcript of what a server said: what it chose by itself becomes a placeholder that keeps identity
-//! (`uid-1` is the same object wherever it is named) and order (`rv-2` was written after `rv-1`).
+//! Turns recorded steps into a transcript. Values that the server chose become placeholders that keep identity (`uid-1` is the
+//! same object everywhere) and order (`rv-2` was written after `rv-1`).
 //!
-//! A list's or a bookmark's version is shown as that of the newest object seen that is not younger: other
-//! clients may have written meanwhile, and how much is not this scenario's business.
+//! The version of a list or bookmark is shown as that of the newest object seen that is not younger: other clients may have
+//! written meanwhile, and that must not change the transcript.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::document::{each_object, each_object_mut, map_strings, parse};
 use super::recorder::{Answer, Call, Raw};
 use super::transcript::{Events, Exchange, Note, Step, Transcript};
 
-/// Bodies longer than this are shown by their length.
+/// Longer bodies are shown by their length.
 const LONGEST_SHOWN: usize = 8 * 1024;
 
 /// The transcript of `steps`.
@@ -23,18 +23,18 @@ pub(super) fn transcript(scenario: Scenario, steps: Vec<Raw>) -> Transcript {
     Transcript { area: scenario.area.to_owned(), scenario: scenario.name.to_owned(), steps, stopped: None }
 }
 
-/// The server's own values, as far as the steps show them.
+/// The values that the server chose, as far as the steps show them.
 #[derive(Default)]
 struct Seen {
-    /// Uids, generated names and page tokens, with what stands for each.
+    /// Placeholders of UIDs, generated names and page tokens.
     replaced: BTreeMap<String, String>,
     /// Versions of objects.
     versions: BTreeSet<u64>,
     /// Versions of lists and bookmarks.
     moments: BTreeSet<u64>,
-    /// Times that the scenario itself thought of: sent before any server said them.
+    /// Times that the scenario itself sent first.
     sent_times: BTreeSet<String>,
-    /// Times that a server said first.
+    /// Times that the server sent first.
     server_times: BTreeSet<String>,
     uids: usize,
     names: usize,
@@ -154,7 +154,7 @@ impl Seen {
     fn clean(&self, mut document: Value) -> Value {
         each_object_mut(&mut document, &mut |object| {
             if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-                // Who wrote which field: bookkeeping for server-side apply, full of times.
+                // Managed fields: bookkeeping of server-side apply, full of times.
                 metadata.remove("managedFields");
             }
             if let Some(Value::String(version)) = object.get_mut("resourceVersion") {
@@ -194,7 +194,7 @@ impl Seen {
         text
     }
 
-    /// A version that a server chose, by its place among those seen; any other text as it is.
+    /// A placeholder for a version that the server chose, by its order; other text is unchanged.
     fn version(&self, text: &str) -> String {
         match text.parse::<u64>() {
             Ok(version) if self.versions.contains(&version) || self.moments.contains(&version) => {
@@ -213,7 +213,7 @@ impl Seen {
         self.replace(&parts.collect::<Vec<_>>().join("&"))
     }
 
-    /// Numbers in a message that are versions: those behind one of the server's phrases for one.
+    /// Versions in a message: numbers after one of the server's phrases.
     fn message(&self, message: &str) -> String {
         const PHRASES: [&str; 7] = [
             "ResourceVersion in precondition: ",
@@ -235,7 +235,7 @@ impl Seen {
                 shown => shown,
             };
             let mut tail = text[end..].to_owned();
-            // "too old resource version: 5 (9)": the number in brackets is the oldest that would do.
+            // "too old resource version: 5 (9)": the number in brackets is the oldest available.
             if phrase.starts_with("oo old")
                 && let Some(inner) = tail.strip_prefix(" (").and_then(|tail| tail.split_once(')'))
             {
@@ -247,7 +247,7 @@ impl Seen {
     }
 }
 
-/// `message` without the objects that the real server quotes as a whole, in the order of its own memory.
+/// `message` without the objects that the real server quotes in map order.
 fn without_objects(message: &str) -> String {
     const OPENING: &str = "Invalid value: \"{\\\"";
     let Some(start) = message.find(OPENING) else { return message.to_owned() };
@@ -264,8 +264,7 @@ fn without_objects(message: &str) -> String {
     }
 }
 
-/// Puts the causes of a refusal in order, also where the message repeats them: the real server finds some of them
-/// in the order of a hash table.
+/// Sorts the causes of a refusal, also where the message repeats them: the real server reports some in map order.
 fn sort_causes(status: &mut Map<String, Value>) {
     let Some(causes) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
         return;
@@ -298,7 +297,7 @@ fn sort_causes(status: &mut Map<String, Value>) {
     }
 }
 
-/// Cells of a table that say how long ago something was.
+/// Table cells with an age.
 fn hide_ages(table: &mut Map<String, Value>) {
     let dates: Vec<usize> = table
         .get("columnDefinitions")
@@ -328,7 +327,7 @@ fn each_time(document: &Value, visit: &mut impl FnMut(&str)) {
     }
 }
 
-/// Whether `text` is a time as Kubernetes writes it, such as `2026-11-15T19:43:00Z`.
+/// Whether `text` is a time in Kubernetes' format, such as `2026-11-15T19:43:00Z`.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 20

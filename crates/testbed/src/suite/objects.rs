@@ -1,26 +1,26 @@
-//! The objects that scenarios are made of: small, valid on the real server, and the same everywhere.
+//! The objects that scenarios use: small, valid on the real server, and the same everywhere.
 
 use serde_json::{Value, json};
 
 use super::recorder::{Call, Recorder};
 use super::{Outcome, SuiteError};
 
-/// The collection of leases in `namespace`: the plainest namespaced built-in kind.
+/// The path of leases in `namespace`: the simplest namespaced built-in kind.
 pub(super) fn leases(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
 }
 
-/// The collection of pods in `namespace`.
+/// The path of pods in `namespace`.
 pub(super) fn pods(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
 
-/// The collection of deployments in `namespace`.
+/// The path of deployments in `namespace`.
 pub(super) fn deployments(namespace: &str) -> String {
     format!("/apis/apps/v1/namespaces/{namespace}/deployments")
 }
 
-/// The collection of widgets of `group` in `namespace`.
+/// The path of widgets of `group` in `namespace`.
 pub(super) fn widgets(group: &str, namespace: &str) -> String {
     format!("/apis/{group}/v1/namespaces/{namespace}/widgets")
 }
@@ -40,7 +40,7 @@ pub(super) fn labelled_lease(name: &str, labels: &Value) -> Value {
     lease
 }
 
-/// A pod that nobody will start, with every field set that the real server would fill in for a container.
+/// A pod that nothing starts, with every field set that the real server would default for a container.
 pub(super) fn pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -59,12 +59,12 @@ pub(super) fn pod_on(name: &str, node: &str) -> Value {
     pod
 }
 
-/// A node without anything on it.
+/// An empty node.
 pub(super) fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}})
 }
 
-/// A deployment of pods that cannot start, with what the real server would fill in.
+/// A deployment of pods that cannot start, with the real server's defaults.
 pub(super) fn deployment(name: &str, replicas: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
@@ -76,7 +76,7 @@ pub(super) fn deployment(name: &str, replicas: u32) -> Value {
     })
 }
 
-/// An owner reference to the object in `owner`, an answer's body.
+/// An owner reference to the object in the answer `owner`.
 pub(super) fn owned_by(owner: &Value, blocks: bool) -> Value {
     let mut reference = json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"],
@@ -88,8 +88,8 @@ pub(super) fn owned_by(owner: &Value, blocks: bool) -> Value {
     reference
 }
 
-/// The definition of `Widget` in `group`: namespaced, with status and scale subresources, a default, bounds,
-/// an enumeration, a list, a map and a part that keeps unknown fields.
+/// The definition of `Widget` in `group`: namespaced, with status and scale subresources, a default, bounds, an enumeration, a
+/// list, a map and a part that keeps unknown fields.
 pub(super) fn widget_definition(group: &str) -> Value {
     definition(
         group,
@@ -139,17 +139,17 @@ pub(super) fn widget(group: &str, name: &str, spec: &Value) -> Value {
 /// The group of the widgets that scenarios share.
 const SHARED_GROUP: &str = "shared.tenure.test";
 
-/// Where definitions live.
+/// The path of definitions.
 pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 impl Recorder {
-    /// Installs `definition` and waits until objects of it can be written; not recorded.
+    /// Installs `definition` and waits until its objects can be written; not recorded.
     pub(super) async fn install(&mut self, definition: &Value) -> Outcome {
         self.define(definition).await?;
         self.served(definition).await
     }
 
-    /// Creates `definition` unless another scenario has; not recorded.
+    /// Creates `definition` unless another scenario did; not recorded.
     pub(super) async fn define(&mut self, definition: &Value) -> Outcome {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
         if self.peek(Call::new("GET", &format!("{DEFINITIONS}/{name}"))).await?.status() == 200 {
@@ -158,7 +158,7 @@ impl Recorder {
         self.prepare(DEFINITIONS, definition).await
     }
 
-    /// Waits until the objects of `definition` can be read and written; not recorded.
+    /// Waits until objects of `definition` can be read and written; not recorded.
     pub(super) async fn served(&mut self, definition: &Value) -> Outcome {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let name = text("/metadata/name");
@@ -180,7 +180,7 @@ impl Recorder {
         self.wait(&discovery, &format!("{plural} in {discovery}"), |answer| listed(&answer.body)).await?;
         let collection = format!("{discovery}/{plural}?limit=1");
         self.wait(&collection, &format!("{collection} to answer"), |answer| answer.status == 200).await?;
-        // A definition is served before its storage takes writes: try one that leaves nothing behind.
+        // A definition is served before its storage accepts writes: try a dry run.
         let scope = if text("/spec/scope") == "Namespaced" { "namespaces/default/" } else { "" };
         let probe = format!("{discovery}/{scope}{plural}?dryRun=All");
         let mut waited = 0;
@@ -191,14 +191,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Makes the scenario's own namespace, with widgets in it; not recorded. The definition is shared by all
-    /// scenarios that only look into their own namespace: each one costs the real server a second.
-    /// Gives back group and collection.
+    /// Creates the scenario's own namespace with widgets; not recorded. All scenarios that only use their own namespace share
+    /// the definition, because each one takes the real server a second. Returns group and collection.
     pub(super) async fn widgets(&mut self) -> Result<(String, String), SuiteError> {
         self.widgets_in(SHARED_GROUP.to_owned()).await
     }
 
-    /// Like [`Recorder::widgets`], with a definition of the scenario's own, to change, remove or list across.
+    /// Like [`Recorder::widgets`], with the scenario's own definition, to change, remove or list across namespaces.
     pub(super) async fn own_widgets(&mut self) -> Result<(String, String), SuiteError> {
         let group = self.own_group();
         self.widgets_in(group).await

@@ -1,5 +1,5 @@
-//! Random walks through Tenure's own kinds: pools, ledgers and slice pools with good and bad values in all mixtures,
-//! so that both servers' rule engines meet values that no scenario lists.
+//! Random walks through Tenure's own kinds: pools, ledgers and slice pools with mixtures of valid and invalid values, so that
+//! both rule engines see values that no scenario lists.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -80,7 +80,8 @@ const OFFSETS: [&str; 14] = [
     "\u{661}",
 ];
 
-/// Walks `steps` requests about Tenure's kinds from `seed` on the server behind `client`, with names for this `attempt`.
+/// Sends `steps` random requests about Tenure's kinds to the server behind `client`, from `seed`, with names for this
+/// `attempt`.
 pub async fn pool_walk(client: &Client, seed: u64, steps: usize, attempt: usize) -> Transcript {
     let mut recorder = Recorder::named(client.clone(), format!("pools-{seed}-{attempt}"));
     let outcome = wander(&mut recorder, seed, steps).await;
@@ -101,7 +102,7 @@ async fn wander(r: &mut Recorder, seed: u64, steps: usize) -> Outcome {
             1 => ("NodeSlicePool", whereabouts(&namespace, "nodeslicepools"), chance.slices()),
             _ => ("AddressPool", "/apis/coil.cybozu.com/v2/addresspools".to_owned(), chance.pool()),
         };
-        // Pools are the cluster's: two walks must not meet.
+        // Pools are cluster-scoped: two walks must not interfere.
         let name = format!("{namespace}-{}", ["a", "b"][chance.below(2)]);
         let call = if chance.one_in(2) {
             let version =
@@ -137,7 +138,7 @@ impl Chance {
         self.below(many) == 0
     }
 
-    /// One of `of`; those at the front, which are good, more often.
+    /// One of `of`; the first ones, which are valid, more often.
     fn pick<'a>(&self, of: &[&'a str]) -> &'a str {
         let at = if self.one_in(3) { self.below(of.len()) } else { self.below(of.len() / 2) };
         of[at]

@@ -1,5 +1,5 @@
-//! Talks to a server for a scenario and writes down what was said, with the server's own values.
-//! [`super::normalise`] makes a transcript of it.
+//! Sends a scenario's requests and records the exchanges, with the server's own values. [`super::normalise`] turns them into a
+//! transcript.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::document::parse;
 use super::watching::Watch;
 use super::{Outcome, SuiteError};
 
-/// How long anything that happens by itself may take: long enough for a controller on a busy machine.
+/// The limit for changes that controllers make: long enough for a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(40);
-/// How often to look again meanwhile.
+/// The polling interval meanwhile.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A scenario's line to the server, and its notebook.
+/// A scenario's connection to the server, and its recording.
 pub struct Recorder {
     client: Client,
     own_name: String,
@@ -42,14 +42,14 @@ pub struct Call {
     pub(super) body: Vec<u8>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(super) request: String,
     pub(super) status: u16,
     pub(super) content_type: String,
     pub(super) warnings: Vec<String>,
-    /// The parsed body; a string if it is no JSON.
+    /// The parsed body; a string if it is not JSON.
     pub body: Value,
 }
 
@@ -71,7 +71,7 @@ impl Recorder {
         self.client.clone()
     }
 
-    /// A name that no other scenario uses: fit for a namespace, a node or a part of an API group.
+    /// A name that no other scenario uses, valid for a namespace, a node or a part of an API group.
     pub fn own_name(&self) -> String {
         self.own_name.clone()
     }
@@ -81,12 +81,12 @@ impl Recorder {
         format!("{}.tenure.test", self.own_name())
     }
 
-    /// Makes a namespace of the scenario's own and waits until pods may be created in it; not recorded.
+    /// Creates the scenario's own namespace and waits until pods can be created in it; not recorded.
     pub async fn namespace(&mut self) -> Result<String, SuiteError> {
         let name = self.own_name();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.prepare("/api/v1/namespaces", &namespace).await?;
-        // The real server admits a pod only beside a service account, which a controller may or may not make.
+        // The real server admits a pod only if a service account exists, which a controller may or may not create.
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
         let path = format!("/api/v1/namespaces/{name}/serviceaccounts");
         self.peek(Call::new("POST", &path).json(&account)).await?;
@@ -169,7 +169,7 @@ impl Recorder {
         self.send(Call::new("DELETE", path).json(options)).await
     }
 
-    /// Reads `path` until `done` accepts the answer, and records only that last exchange.
+    /// Polls `path` until `done` accepts the answer, and records only the last exchange.
     pub async fn until(
         &mut self,
         path: &str,
@@ -181,7 +181,7 @@ impl Recorder {
         Ok(answer)
     }
 
-    /// Reads `path` until `done` accepts the answer; not recorded.
+    /// Polls `path` until `done` accepts the answer; not recorded.
     pub async fn wait(
         &mut self,
         path: &str,
@@ -203,12 +203,12 @@ impl Recorder {
         }
     }
 
-    /// Reads `path` until it is answered with 404, and records only that.
+    /// Polls `path` until it answers 404, and records only that.
     pub async fn until_gone(&mut self, path: &str) -> Result<Answer, SuiteError> {
         self.until(path, &format!("{path} to be gone"), |answer| answer.status == 404).await
     }
 
-    /// Opens a watch: `path` says everything but `watch=1`. The request is recorded if it is refused.
+    /// Opens a watch: `path` has everything but `watch=1`. The request is recorded if it is refused.
     pub async fn watch(&mut self, path: &str) -> Result<Watch, SuiteError> {
         let separator = if path.contains('?') { '&' } else { '?' };
         let call = Call::new("GET", &format!("{path}{separator}watch=1"));
@@ -231,8 +231,8 @@ impl Recorder {
         Ok(events)
     }
 
-    /// Reads everything up to the server's end of the watch, and records it; a row of bookmarks counts as one,
-    /// because how often they come is the server's own business.
+    /// Reads the watch to its end, and records it; consecutive bookmarks count as one, because servers send them at different
+    /// rates.
     pub async fn rest(&mut self, watch: &mut Watch) -> Result<Vec<Value>, SuiteError> {
         let mut events: Vec<Value> = Vec::new();
         while let Some(event) = watch.next().await? {
@@ -247,7 +247,7 @@ impl Recorder {
         Ok(events)
     }
 
-    /// Records something that the scenario observed itself.
+    /// Records an observation of the scenario itself.
     pub fn note(&mut self, note: &str, value: Value) {
         self.steps.push(Raw::Note { note: note.to_owned(), value });
     }
@@ -276,21 +276,21 @@ impl Call {
         Self { method, path: path.to_owned(), headers, body: Vec::new() }
     }
 
-    /// With `object` as its JSON body.
+    /// Sets a JSON body.
     #[must_use]
     pub fn json(self, object: &Value) -> Self {
         let body = object.to_string();
         self.header("content-type", "application/json").text(&body)
     }
 
-    /// With exactly this text as its body.
+    /// Sets a text body.
     #[must_use]
     pub fn text(mut self, body: &str) -> Self {
         self.body = body.as_bytes().to_vec();
         self
     }
 
-    /// With this header in place of any of the same name.
+    /// Sets a header, replacing any of the same name.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.retain(|(present, _)| *present != name);
@@ -324,12 +324,12 @@ impl Answer {
         self.text("/metadata/name", "metadata.name")
     }
 
-    /// The list's token for its next page.
+    /// The list's continue token.
     pub fn token(&self) -> Result<String, SuiteError> {
         self.text("/metadata/continue", "metadata.continue")
     }
 
-    /// The body with `value` at `pointer`; where nothing is yet, objects are made.
+    /// The body with `value` at `pointer`; creates missing objects.
     pub fn with(&self, pointer: &str, value: Value) -> Value {
         let mut body = self.body.clone();
         super::document::put(&mut body, pointer, value);

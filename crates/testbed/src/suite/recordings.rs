@@ -1,5 +1,5 @@
-//! The real server's transcripts, checked in: one JSON file an area, one line a part, so that a change of
-//! behaviour is a change of a few lines.
+//! The real server's transcripts, checked in: one JSON file per area, one line per part, so that a changed behaviour is a diff
+//! of a few lines.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use super::transcript::{Step, Transcript};
 use super::{Scenario, SuiteError};
 
-/// Set (to anything) to write new recordings instead of comparing with the old ones.
+/// Set this variable (to anything) to write new recordings instead of comparing.
 pub const RECORD: &str = "TENURE_RECORD";
 
-/// The recorded transcripts of `scenarios`, in their order; nothing for one that was never recorded.
+/// The recorded transcripts of `scenarios`, in their order; `None` for one that was never recorded.
 pub fn load(scenarios: &[Scenario]) -> Result<Vec<Option<Transcript>>, SuiteError> {
     let mut by_name = BTreeMap::new();
     for area in areas(scenarios) {
@@ -30,7 +30,7 @@ pub fn load(scenarios: &[Scenario]) -> Result<Vec<Option<Transcript>>, SuiteErro
     Ok(scenarios.iter().map(|scenario| by_name.remove(scenario.name)).collect())
 }
 
-/// Writes `transcripts` as the recordings of their areas; other scenarios of those areas are dropped.
+/// Writes `transcripts` as the recordings of their areas; drops other scenarios of those areas.
 pub fn save(transcripts: &[Transcript]) -> Result<(), SuiteError> {
     let mut by_area: BTreeMap<&str, Vec<&Transcript>> = BTreeMap::new();
     for transcript in transcripts {

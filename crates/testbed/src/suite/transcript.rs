@@ -1,31 +1,31 @@
-//! What a conversation with a server looked like, free of values that the server chose.
+//! The exchanges of a scenario with a server, without values that the server chose.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One scenario's conversation, step by step.
+/// One scenario's exchanges, step by step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transcript {
     /// The scenario's area.
     pub area: String,
     /// The scenario's name.
     pub scenario: String,
-    /// What was said, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Why the scenario could not go on, if it could not.
+    /// Why the scenario stopped, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
-/// One thing that happened.
+/// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Step {
     /// A request and its answer.
     Exchange(Exchange),
-    /// What a watch delivered between two other steps.
+    /// Events of a watch between two other steps.
     Events(Events),
-    /// Something that the scenario itself observed.
+    /// An observation of the scenario itself.
     Note(Note),
 }
 
@@ -44,7 +44,7 @@ pub struct Exchange {
     pub status: u16,
     /// The media type of the answer.
     pub content_type: String,
-    /// What the server warned about.
+    /// The server's warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The body of the answer.
@@ -52,7 +52,7 @@ pub struct Exchange {
     pub answer: Value,
 }
 
-/// What a watch delivered.
+/// Events of a watch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Events {
     /// The watch's request.
@@ -64,17 +64,17 @@ pub struct Events {
     pub ended: bool,
 }
 
-/// Something that the scenario itself observed.
+/// An observation of the scenario itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Note {
-    /// What was looked at.
+    /// What was observed.
     pub note: String,
-    /// What was seen.
+    /// The result.
     pub value: Value,
 }
 
 impl Step {
-    /// The step in a few words, for a reader who looks for it.
+    /// The step in a few words, for people.
     pub fn title(&self) -> String {
         match self {
             Self::Exchange(exchange) => exchange.request.clone(),

@@ -1,8 +1,7 @@
-//! Random walks: requests that nobody thought of, the same on both servers for the same seed.
+//! Random walks: random requests, the same on both servers for the same seed.
 //!
-//! A walk keeps to three names in a namespace of its own, so that requests meet each other: stale versions, second
-//! lives, deletions that wait. Bodies are drawn from small sets that hold mistakes, too. A watch that runs along shows
-//! that events are the same as well.
+//! A walk uses three names in its own namespace, so that requests affect each other: stale versions, recreated objects, pending
+//! deletions. Bodies come from small sets that include invalid ones. A concurrent watch shows that events are equal, too.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Created at the end of every walk: its event is the watch's last.
 const LAST: &str = "zz-last";
 
-/// Walks `steps` requests from `seed` on the server behind `client`, in a namespace for this `attempt`.
+/// Sends `steps` random requests from `seed` to the server behind `client`, in a namespace for this `attempt`.
 pub async fn walk(client: &Client, seed: u64, steps: usize, attempt: usize) -> Transcript {
     let mut recorder = Recorder::named(client.clone(), format!("walk-{seed}-{attempt}"));
     let outcome = wander(&mut recorder, seed, steps).await;
@@ -68,14 +67,14 @@ async fn wander(r: &mut Recorder, seed: u64, steps: usize) -> Outcome {
 struct Walker {
     chance: SeededEntropy,
     group: String,
-    /// Every object that was ever answered, newest last: where stale versions and old uids come from.
+    /// Every object that was ever answered, newest last: the source of stale versions and old UIDs.
     seen: Vec<Value>,
 }
 
 impl Walker {
     fn remember(&mut self, mut object: Value) {
         if object["metadata"]["name"].is_string() && object["metadata"]["uid"].is_string() {
-            // Who wrote which field is kept by the real server alone: sent back, it would be a change there.
+            // Only the real server keeps managed fields: sent back, they would be a change there.
             super::document::take(&mut object, "/metadata/managedFields");
             self.seen.push(object);
         }
@@ -191,7 +190,7 @@ impl Walker {
         object
     }
 
-    /// An object as it once was, somewhat changed.
+    /// An earlier state of an object, somewhat changed.
     fn replacement(&self, is_lease: bool, name: &str) -> Value {
         let kind = if is_lease { "Lease" } else { "Widget" };
         let past: Vec<&Value> = self
@@ -216,8 +215,8 @@ impl Walker {
         object
     }
 
-    /// An object as it once was, with another status. Nothing else is changed: what a status write ignores, the real
-    /// server still notes as an attempt, which is a write of its own there.
+    /// An earlier state of an object with another status. Nothing else is changed: the real server records ignored fields of a
+    /// status write as an update of its own.
     fn status(&self, name: &str) -> Value {
         let mut past = self
             .seen

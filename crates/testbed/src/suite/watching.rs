@@ -1,4 +1,4 @@
-//! A watch in progress: the answer's body, cut into events as they arrive.
+//! An open watch: splits the response body into events as they arrive.
 
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -28,8 +28,8 @@ impl Watch {
         &self.title
     }
 
-    /// The next event; nothing when the server has ended the watch. A refused watch has one event, of type
-    /// `REFUSED`, with the HTTP status and the answer.
+    /// The next event; `None` when the server ended the watch. A refused watch has one event, of type `REFUSED`, with the HTTP
+    /// status and the answer.
     pub async fn next(&mut self) -> Result<Option<Value>, SuiteError> {
         if let Some(status) = self.refused.take() {
             while self.fill().await? {}

@@ -17,9 +17,9 @@ use nix::sys::socket::{
 
 use super::TrafficError;
 use super::repair::{
-    AgreedOption, AttachFilter, DetachFilter, Info, MAXIMUM_SEGMENT, OFF, ON, QueueSequence, RECEIVE_QUEUE,
-    RawInfo, RepairQueue, SELECTIVE_ACKNOWLEDGEMENT, SEND_QUEUE, TIMESTAMPS, TimestampClock, WINDOW_SCALE,
-    Windows,
+    AgreedOption, AttachFilter, DetachFilter, Info, MAXIMUM_SEGMENT, MaximumRate, OFF, ON, QueueSequence,
+    RECEIVE_QUEUE, RepairQueue, SELECTIVE_ACKNOWLEDGEMENT, SEND_QUEUE, TIMESTAMPS, TimestampClock,
+    WINDOW_SCALE, Windows,
 };
 use crate::hosts::NetworkNamespace;
 
@@ -53,7 +53,7 @@ pub struct Image {
 }
 
 /// Bytes in transit inside the kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Queue {
     /// The number of the first byte.
     first: u32,
@@ -70,32 +70,19 @@ impl Frozen {
         // First nothing may come in: bytes that were acknowledged after the queues were read would be lost.
         shut(&stream).map_err(fail("shutting the way in", peer))?;
         setsockopt(&stream, TcpRepair, &ON).map_err(fail("starting the repair", peer))?;
-        let info = Info::new(getsockopt(&stream, RawInfo).map_err(fail("asking for the state", peer))?);
-        if info.state() != 1 {
-            return Err(TrafficError::State { peer, state: info.state() });
+        let state = Info::of(&stream).map_err(fail("asking for the state", peer))?.state();
+        if state != 1 {
+            return Err(TrafficError::State { peer, state });
         }
-        let buffers = [getsockopt(&stream, RcvBuf), getsockopt(&stream, SndBuf)];
-        let [receive_buffer, send_buffer] =
-            buffers.map(|size| size.map_err(fail("asking for the buffers", peer)));
-        let buffers = [receive_buffer?, send_buffer?];
-        let receive = Queue::read(&stream, RECEIVE_QUEUE, buffers[0]);
-        let send = Queue::read(&stream, SEND_QUEUE, buffers[1]);
-        let timestamps = getsockopt(&stream, TimestampClock).map_err(fail("reading the clock", peer))?;
-        let image = Image {
-            local,
-            peer,
-            receive: receive.map_err(fail("reading the receive queue", peer))?,
-            send: send.map_err(fail("reading the send queue", peer))?,
-            unsent: info.unsent(),
-            // In repair mode this is the negotiated value, and not what fits now.
-            maximum_segment: getsockopt(&stream, TcpMaxSeg)
-                .map_err(fail("reading the segment size", peer))?,
-            window_scales: info.window_scales(),
-            selective_acknowledgements: info.has_selective_acknowledgements(),
-            timestamps: info.has_timestamps().then_some(timestamps),
-            windows: getsockopt(&stream, Windows).map_err(fail("reading the windows", peer))?,
-            buffers,
-        };
+        let mut image = Image::read(&stream, local, peer)?;
+        // A packet that another processor had let in before the way was shut may still change the connection.
+        loop {
+            let again = Image::read(&stream, local, peer)?;
+            if again.has_queues_of(&image) {
+                break;
+            }
+            image = again;
+        }
         Ok(Self { image, _source: stream })
     }
 
@@ -106,6 +93,40 @@ impl Frozen {
 }
 
 impl Image {
+    /// Reads the state of a connection in repair mode.
+    fn read(stream: &TcpStream, local: SocketAddr, peer: SocketAddr) -> Result<Self, TrafficError> {
+        let fail = TrafficError::refused::<nix::Error>;
+        let buffers = [getsockopt(stream, RcvBuf), getsockopt(stream, SndBuf)];
+        let [receive_buffer, send_buffer] =
+            buffers.map(|size| size.map_err(fail("asking for the buffers", peer)));
+        let buffers = [receive_buffer?, send_buffer?];
+        let receive = Queue::read(stream, RECEIVE_QUEUE, buffers[0]);
+        let send = Queue::read(stream, SEND_QUEUE, buffers[1]);
+        // Only now: from here on the kernel sends nothing new of the send queue. What it sends after this was read would
+        // be acknowledged, and the continued connection drops whoever acknowledges what it has not sent.
+        let info = Info::of(stream).map_err(fail("asking for the state", peer))?;
+        let timestamps = getsockopt(stream, TimestampClock).map_err(fail("reading the clock", peer))?;
+        Ok(Self {
+            local,
+            peer,
+            receive: receive.map_err(fail("reading the receive queue", peer))?,
+            send: send.map_err(fail("reading the send queue", peer))?,
+            unsent: info.unsent(),
+            // In repair mode this is the negotiated value, and not what fits now.
+            maximum_segment: getsockopt(stream, TcpMaxSeg).map_err(fail("reading the segment size", peer))?,
+            window_scales: info.window_scales(),
+            selective_acknowledgements: info.has_selective_acknowledgements(),
+            timestamps: info.has_timestamps().then_some(timestamps),
+            windows: getsockopt(stream, Windows).map_err(fail("reading the windows", peer))?,
+            buffers,
+        })
+    }
+
+    /// Whether nothing came or was acknowledged between this and another image. Clocks go on.
+    fn has_queues_of(&self, other: &Self) -> bool {
+        (&self.receive, &self.send, self.unsent) == (&other.receive, &other.send, other.unsent)
+    }
+
     /// How many bytes arrived and were not read yet, and how many were written and not acknowledged.
     pub fn queued(&self) -> (usize, usize) {
         (self.receive.bytes.len(), self.send.bytes.len())
@@ -211,6 +232,13 @@ impl Queue {
         setsockopt(socket, RepairQueue, &queue)?;
         setsockopt(socket, QueueSequence, &self.first)
     }
+}
+
+/// Has a connection send at most this many bytes a second: the kernel then sends what was written before little by little,
+/// whatever the connection's owner does.
+pub fn limit_rate(stream: &TcpStream, bytes_per_second: u32) -> Result<(), TrafficError> {
+    let limited = setsockopt(stream, MaximumRate, &bytes_per_second);
+    limited.map_err(TrafficError::refused("limiting the rate", "a connection"))
 }
 
 /// Writes in parts for which the kernel finds contiguous memory.

@@ -17,5 +17,5 @@ mod talker;
 pub use asking::{Answer, Answerer, Asker, Question, answered};
 pub use bytes::{Bytes, Strange};
 pub use error::TrafficError;
-pub use frozen::{Frozen, Image};
+pub use frozen::{Frozen, Image, limit_rate};
 pub use talker::{Pace, Talker, Talking};

@@ -3,7 +3,10 @@
 //! In repair mode a socket is only a record that is read and written: connecting or closing it sends nothing,
 //! and written bytes go into a queue as if they had been sent or received before.
 
+use std::os::fd::AsFd;
+
 use nix::libc;
+use nix::sys::socket::getsockopt;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
 /// A socket in repair mode.
@@ -72,6 +75,14 @@ sockopt_impl!(
     [u8; 152]
 );
 sockopt_impl!(
+    /// How many bytes a second are sent at most, by a timer of the kernel's own.
+    MaximumRate,
+    SetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_MAX_PACING_RATE,
+    u32
+);
+sockopt_impl!(
     /// A program of the classic packet filter, which sees every packet before the connection does.
     AttachFilter,
     SetOnly,
@@ -92,8 +103,8 @@ sockopt_impl!(
 pub(super) struct Info([u8; 152]);
 
 impl Info {
-    pub(super) fn new(raw: [u8; 152]) -> Self {
-        Self(raw)
+    pub(super) fn of(socket: &impl AsFd) -> nix::Result<Self> {
+        getsockopt(socket, RawInfo).map(Self)
     }
 
     /// The state; 1 is established.

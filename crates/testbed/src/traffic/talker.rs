@@ -193,13 +193,21 @@ impl Talker {
 
 impl Talking {
     /// When something was received first since it became active, as [`Clock::elapsed`] counts; waits at most
-    /// this long. Bytes that had arrived before it was thawed do not count.
+    /// this long, and not for one that has failed. Bytes that had arrived before it was thawed do not count.
     pub fn first_heard(&self, within: Duration) -> Option<Duration> {
         let began = SystemClock.elapsed();
-        while self.first_heard.get().is_none() && SystemClock.elapsed().saturating_sub(began) < within {
+        while self.first_heard.get().is_none()
+            && !self.has_ended()
+            && SystemClock.elapsed().saturating_sub(began) < within
+        {
             thread::sleep(Duration::from_millis(2));
         }
         self.first_heard.get().copied()
+    }
+
+    /// Whether it talks no longer, although nobody has stopped it: [`Self::stop`] says why.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Ends it between two messages; an error if something was wrong.

@@ -8,9 +8,9 @@ use kube::Resource;
 use kube::runtime::watcher::Event;
 use tenure_api::read::Read;
 
-use super::{Cache, Identity, NEVER_AGAIN, Seen, place};
+use super::{Cache, Epoch, Identity, NEVER_AGAIN, Seen, place};
 
-/// News about objects. `None` instead of facts means that the object is not ours.
+/// Observations of objects. `None` instead of facts means that the object is not ours.
 #[derive(Clone, Debug)]
 pub enum Heard<V> {
     /// A list begins.
@@ -21,8 +21,10 @@ pub enum Heard<V> {
     Finish,
     /// An object exists and cannot be parsed: its last readable state stays.
     Unread(Identity),
-    /// An object from a watch or from the answer to a call.
+    /// An object from a watch.
     Applied(Identity, Option<V>),
+    /// An object from the answer to a call that was made in this epoch.
+    Answered(Epoch, Identity, Option<V>),
     /// An object is deleted at this version, or left the selection and may return.
     Left(Identity),
     /// The object with this key and UID is deleted for good.
@@ -80,6 +82,10 @@ impl<V: Clone + PartialEq> Cache<Seen<V>> {
             }
             Heard::Listed(identity, Some(value)) => self.take(identity, value, true),
             Heard::Applied(identity, Some(value)) => self.take(identity, value, false),
+            Heard::Answered(call, identity, value) => {
+                let counts = self.lists.is_quiet_since(call);
+                if counts { self.hear(Heard::Applied(identity, value)) } else { Vec::new() }
+            }
             Heard::Listed(Identity { key, uid, .. }, None) => self.let_go(key, uid),
             Heard::Applied(Identity { key, uid, version }, None) => {
                 let newer = self.get(&key).is_some_and(|known| known.identity.version > version);

@@ -1,22 +1,43 @@
 //! Whose slice is whose.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use tenure_api::claims::SLICE_OWNER;
 use tenure_ipam::Cidr;
 
 use super::desired::Desired;
-use super::{Group, SlicePool};
+use super::{Group, Holdings, SlicePool};
 
 /// Slices and their nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assigned<'a> {
-    /// For each slice, in their order, its node; empty when it has none.
-    pub(super) nodes: Vec<&'a str>,
+    pub(super) given: Given<'a>,
+    /// How many slices there are.
+    pub(super) count: usize,
+    /// How many have a node.
+    pub(super) taken: usize,
+    /// How many are for claims.
+    pub(super) floating: usize,
     /// Nodes that live and have none, by name.
     pub(super) without: Vec<&'a str>,
     /// Slices that wait until what is held in them is released.
     pub(super) waiting: usize,
+}
+
+impl Assigned<'_> {
+    /// Whether at most so many slices change.
+    pub(super) fn is_small(&self, most: usize) -> bool {
+        matches!(&self.given, Given::Changes(changes) if changes.len() <= most)
+    }
+}
+
+/// Slices with their nodes; the node is empty where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Given<'a> {
+    /// All slices, in their order.
+    All(Vec<&'a str>),
+    /// Only the slices that change, by their number.
+    Changes(BTreeMap<usize, &'a str>),
 }
 
 /// What may be given to those who have nothing.
@@ -44,11 +65,15 @@ pub(super) fn assign<'a>(
     give: Give,
 ) -> Assigned<'a> {
     let give_away = give == Give::All;
+    let floating = inputs.floating.get(pool.name).cloned().unwrap_or_default();
+    let table = known.and_then(|known| known.table).filter(|_| give_away);
+    if let Some(assigned) = table.and_then(|table| table.assign(pool, &floating, inputs.nodes)) {
+        return assigned;
+    }
     let count = usize::try_from(pool.cut.count()).unwrap_or(0);
     let mut nodes = vec![""; count];
     let mut served: HashSet<&str> = HashSet::with_capacity(inputs.nodes.len());
     let holders = Holders::of(inputs, pool);
-    let floating = inputs.floating.get(pool.name).cloned().unwrap_or_default();
     let named =
         |slice: usize| pool.cut.get(slice as u128).is_some_and(|cidr| floating.slices.contains(&cidr));
 
@@ -155,7 +180,9 @@ pub(super) fn assign<'a>(
         }
     }
     without.sort_unstable();
-    Assigned { nodes, without, waiting }
+    let floating = nodes.iter().filter(|node| **node == SLICE_OWNER).count();
+    let taken = nodes.iter().filter(|node| !node.is_empty()).count() - floating;
+    Assigned { given: Given::All(nodes), count, taken, floating, without, waiting }
 }
 
 /// Who holds addresses in which slice, or may at any time: its ledger says that it hands out of it. By slice, each once.
@@ -164,8 +191,9 @@ struct Holders<'a>(Vec<(usize, &'a str)>);
 impl<'a> Holders<'a> {
     fn of(inputs: &Group<'a>, pool: &Desired<'_>) -> Self {
         let whole = pool.cut.whole();
-        let held = inputs.held.iter().filter(|span| span.network == pool.network);
-        let owned = inputs.owned.iter().filter(|id| id.network == pool.network && !id.node.is_empty());
+        let Holdings { held, owned } = inputs.holders.holdings();
+        let held = held.into_iter().filter(|span| span.network == pool.network);
+        let owned = owned.into_iter().filter(|id| id.network == pool.network && !id.node.is_empty());
         let spans = held
             .map(|span| (span.first, span.last, span.node.as_str()))
             .chain(owned.map(|id| (id.range.first(), id.range.last(), id.node.as_str())));

@@ -16,50 +16,9 @@ use crate::config::{Arguments, Config};
 use crate::ledger::memory::Memory;
 use crate::ledger::{Answer, Mark, Network, Request, Settled, Spread, Want, Who, adopt, owned_object};
 
-const NODES: usize = 3;
-/// Of shared ranges: inside, around and equal to what may be cut.
-const RANGES: [&str; 4] = ["10.0.0.0/28", "10.0.0.0/29", "10.0.0.8/30", "10.0.0.0/27"];
-/// What may be cut, each by a definition of its own.
-const CUTS: [(&str, &str); 3] = [("10.0.0.0/28", "/30"), ("10.0.0.0/29", "/30"), ("10.0.0.0/26", "/30")];
+mod steps;
 
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// A node wants an address of a shared range.
-    Ask(usize, usize),
-    /// It does what waits by what it knows.
-    Work(usize),
-    /// It hears what is new.
-    Hear(usize),
-    /// It hears of slices, and takes or loses one; step by step, as it reads and writes.
-    Slice(usize, usize),
-    /// It hands out of its slice.
-    Hand(usize, usize),
-    /// Pods go, of shared ranges or of slices.
-    Go(usize),
-    /// Somebody asks for a cut, or does not any more.
-    Cut(usize, bool),
-    /// There is a definition that cannot be read, or is none any more.
-    Garble(bool),
-    /// The controller looks, and does the first so many writes of what it plans.
-    Look,
-    Write,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let node = || 0..NODES;
-    prop_oneof![
-        5 => (node(), 0..RANGES.len()).prop_map(|(node, range)| Step::Ask(node, range)),
-        8 => node().prop_map(Step::Work),
-        2 => node().prop_map(Step::Hear),
-        5 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Slice(node, cut)),
-        5 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Hand(node, cut)),
-        2 => (0_usize..40).prop_map(Step::Go),
-        3 => (0..CUTS.len(), any::<bool>()).prop_map(|(cut, wanted)| Step::Cut(cut, wanted)),
-        1 => any::<bool>().prop_map(Step::Garble),
-        6 => Just(Step::Look),
-        6 => Just(Step::Write),
-    ]
-}
+use steps::{CUTS, NODES, RANGES, Step, step};
 
 /// How far a node is with a slice.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -211,7 +170,7 @@ impl World {
             SliceWrite::Seal { name } => self.mark(&name, State::Sliced),
             SliceWrite::Unseal { name } => {
                 let object = shared.iter().find(|shared| shared.name == name).unwrap();
-                if !is_cut(&object.id, self.pools.values(), &owned) {
+                if !is_sliced(&object.id, self.pools.values(), &owned) {
                     self.mark(&name, State::Unique);
                 }
             }
@@ -394,7 +353,7 @@ impl World {
             _ => None,
         });
         let mut of_others = sealed.filter(|shared| !whole.contains(&shared.id));
-        let found = of_others.find(|shared| !is_cut(&shared.id, self.pools.values(), []))?;
+        let found = of_others.find(|shared| !is_sliced(&shared.id, self.pools.values(), []))?;
         Some(format!("{} is in use and is closed for a definition that has nothing yet", found.name))
     }
 

@@ -34,7 +34,7 @@ pub fn open_beside<'s>(
 
 /// Whether addresses of a shared range may be handed out of slices: a pool has given some of it away, or a node's ledger says so. A
 /// pool that has given nothing away looks, before it does, whether everything is sealed.
-pub fn is_cut<'p>(
+pub fn is_sliced<'p>(
     id: &PoolId,
     pools: impl IntoIterator<Item = &'p NodeSlicePool>,
     owned: impl IntoIterator<Item = &'p PoolId>,
@@ -78,7 +78,7 @@ pub(super) fn unseal(inputs: &Group<'_>, cut: &[(&str, Cidr)], plan: &mut SliceP
         let wanted =
             cut.iter().any(|(network, range)| overlaps(&object.id, &PoolId::shared(network, *range)));
         let pools = inputs.pools.iter().map(|pool| pool.object);
-        if !wanted && !is_cut(&object.id, pools, inputs.owned.iter().copied()) {
+        if !wanted && !is_sliced(&object.id, pools, inputs.holders.holdings().owned) {
             plan.writes.push(SliceWrite::Unseal { name: object.name.clone() });
         }
     }

@@ -1,13 +1,16 @@
 //! What is decided, as objects, conditions and events: only what differs from what there is.
 
+use std::fmt::Write as _;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference, Time};
-use tenure_api::claims::SLICE_OWNER;
 use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus};
 use tenure_ipam::{Cidr, Slices};
 
-use super::assign::Assigned;
+use super::assign::{Assigned, Given};
+use super::change::{SliceChange, SliceEdit};
 use super::desired::{Conflict, Desired, definitions};
 use super::find::NETWORK;
+use super::table::Table;
 use super::{About, Event, Group, SlicePlan, SliceWrite};
 
 /// So many nodes are named in a message; the others are counted.
@@ -20,6 +23,8 @@ pub struct SlicePool<'a> {
     pub object: &'a NodeSlicePool,
     /// What was read of it.
     pub facts: PoolFacts,
+    /// What is remembered of its slices, if anything is. Then only what changes is written.
+    pub table: Option<&'a Table>,
 }
 
 /// What it takes a look at all slices of a pool to know.
@@ -34,7 +39,7 @@ pub struct PoolFacts {
 impl<'a> SlicePool<'a> {
     /// Reads a pool.
     pub fn read(object: &'a NodeSlicePool) -> Self {
-        Self { object, facts: PoolFacts::of(object) }
+        Self { object, facts: PoolFacts::of(object), table: None }
     }
 }
 
@@ -44,8 +49,11 @@ impl PoolFacts {
         let cut = Slices::parse(&object.spec.range, &object.spec.slice_size).ok();
         let status = object.status.as_ref();
         let in_order = cut.zip(status).is_some_and(|(cut, NodeSlicePoolStatus { allocations, .. })| {
-            let in_place =
-                |(slice, cidr): (&NodeSliceAllocation, Cidr)| slice.slice_range == cidr.to_string();
+            let mut text = String::new();
+            let in_place = |(slice, cidr): (&NodeSliceAllocation, Cidr)| {
+                text.clear();
+                write!(text, "{cidr}").is_ok() && slice.slice_range == text
+            };
             cut.count() == allocations.len() as u128 && allocations.iter().zip(cut.iter()).all(in_place)
         });
         Self { cut, in_order }
@@ -69,21 +77,38 @@ pub(super) fn pool(
     }
     events(desired, assigned, had, &has, plan);
     let metadata = metadata(inputs, desired, known);
+    let as_before = known.is_some_and(|known| known.object.metadata == metadata) && had == has;
+    let nodes = match &assigned.given {
+        Given::All(nodes) => nodes,
+        Given::Changes(changes) if changes.is_empty() && as_before => return,
+        Given::Changes(changes) => {
+            let slices = before.map(|status| status.allocations.as_slice()).unwrap_or_default();
+            let edit = |(place, node): (&usize, &&str)| {
+                let NodeSliceAllocation { node_name, slice_range } = slices.get(*place)?.clone();
+                Some(SliceEdit {
+                    place: *place,
+                    slice: slice_range,
+                    before: node_name,
+                    after: (*node).to_owned(),
+                })
+            };
+            let slices = changes.iter().filter_map(edit).collect();
+            plan.changes.extend(known.map(|known| SliceChange::new(known.object, metadata, slices, has)));
+            return;
+        }
+    };
     let cut_so = known.filter(|known| known.facts.cut == Some(desired.cut));
     let written = before.filter(|_| cut_so.is_some_and(|known| known.facts.in_order));
     let written = written.map(|status| status.allocations.as_slice());
     let is_node = |(slice, node): (&NodeSliceAllocation, &&str)| slice.node_name == **node;
-    if written.is_some_and(|slices| slices.iter().zip(&assigned.nodes).all(is_node))
-        && known.is_some_and(|known| known.object.metadata == metadata)
-        && had == has
-    {
+    if as_before && written.is_some_and(|slices| slices.iter().zip(nodes).all(is_node)) {
         return;
     }
     let slice = |(node, slice_range): (&&str, String)| {
         let node_name = (*node).to_owned();
         NodeSliceAllocation { node_name, slice_range }
     };
-    let nodes = assigned.nodes.iter();
+    let nodes = nodes.iter();
     let allocations = match written {
         Some(slices) => nodes.zip(slices.iter().map(|slice| slice.slice_range.clone())).map(slice).collect(),
         None => nodes.zip(desired.cut.iter().map(|cidr| cidr.to_string())).map(slice).collect(),
@@ -152,8 +177,7 @@ fn conditions(
         observed_generation: None,
         last_transition_time: Time(inputs.now.to_jiff()),
     };
-    let floating = assigned.nodes.iter().filter(|node| **node == SLICE_OWNER).count();
-    let taken = assigned.nodes.iter().filter(|node| !node.is_empty()).count() - floating;
+    let Assigned { count, taken, floating, .. } = assigned;
     let ready = if let Some(message) = objection {
         condition("Ready", false, "Overlapping", message)
     } else {
@@ -165,7 +189,7 @@ fn conditions(
             0 => String::new(),
             count => format!(", {count} are for claims"),
         };
-        let message = format!("{taken} of {} slices have a node{claims}{waiting}", assigned.nodes.len());
+        let message = format!("{taken} of {count} slices have a node{claims}{waiting}");
         condition("Ready", true, "Sliced", message)
     };
     let without = match assigned.without.len() {

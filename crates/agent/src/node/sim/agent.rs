@@ -1,4 +1,4 @@
-//! The agent: the node, and its journal as bytes that a crash may cut.
+//! The agent: the node, and its journal as bytes that a crash may truncate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,16 +14,16 @@ pub(super) struct Agent {
     pub(super) node: Node,
     name: &'static str,
     planted: Option<Planted>,
-    /// How many there were before.
+    /// The number of earlier runs of the agent.
     pub(super) life: u64,
     journal: Vec<u8>,
-    /// Where in the journal each record of this life ends.
+    /// Where each record of this run ends in the journal.
     ends: Vec<usize>,
     /// How many of them are committed.
     pub(super) committed: usize,
-    /// What was committed by this life or those before.
+    /// What this run and earlier ones committed.
     committed_len: usize,
-    /// What a crash at this moment would leave for certain.
+    /// What certainly survives a crash now.
     pub(super) safe: Image,
     waiting: VecDeque<Record>,
 }
@@ -53,7 +53,7 @@ impl Agent {
         assert_eq!(position, self.ends.len() as u64, "positions are without gaps");
     }
 
-    /// Commits up to one of the records that wait. Says its position.
+    /// Commits up to one of the waiting records. Returns its position.
     pub(super) fn commit(&mut self, some: usize) -> Option<u64> {
         let waiting = self.ends.len() - self.committed;
         if waiting == 0 {
@@ -70,7 +70,7 @@ impl Agent {
         self.committed < self.ends.len()
     }
 
-    /// Dies, and is started again with what is left of the journal: all that was committed, and a part of the rest.
+    /// Crashes and restarts with what is left of the journal: all committed records, and a part of the rest.
     pub(super) fn restart(&mut self, cut: usize) -> Image {
         let uncertain = self.journal.len() - self.committed_len;
         self.journal.truncate(self.committed_len + cut % (uncertain + 1));
@@ -90,7 +90,7 @@ impl Agent {
         self.begin_with(Image::default());
     }
 
-    /// Dies, and its journal is lost or damaged.
+    /// Crashes, and its journal is lost or damaged.
     pub(super) fn lose(&mut self, dice: &Dice) -> Image {
         let mut image = Image::lost();
         if dice.percent(50) {
@@ -123,7 +123,7 @@ fn node(name: &str, planted: Option<Planted>) -> Node {
     Node::new(Settings { planted, ..settings(name) })
 }
 
-/// Everything in a hurry, so that much of it happens in a run.
+/// Short intervals, so that much happens in a run.
 pub(super) fn settings(name: &str) -> Settings {
     Settings {
         cooling: Duration::from_secs(4),
@@ -134,7 +134,7 @@ pub(super) fn settings(name: &str) -> Settings {
         return_patience: Duration::from_secs(2),
         look_every: Duration::from_secs(1),
         look_apart: Duration::from_millis(600),
-        slices: true,
+        sources: vec![super::slice::SOURCE],
         ..Settings::new(name)
     }
 }

@@ -1,4 +1,4 @@
-//! The API server and the controller, as one node sees them; blocks are those of all nodes.
+//! The API server and the controller, as one node sees them; all nodes share the blocks.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,12 +9,12 @@ use tenure_ipam::{Address, Subnet};
 
 use super::claim::Claims;
 use super::dice::Dice;
-use super::slice::SliceGiven;
+use super::slice::{self, SliceGiven};
 use crate::node::{AskId, Event, PoolFacts, Refusal, RefusalKind, SeenBlock};
 
-/// The nodes that there are.
+/// The nodes.
 pub(super) const NODES: [&str; 2] = ["node-1", "node-2"];
-/// A node that only takes blocks and gives them back.
+/// A node that only takes blocks and returns them.
 const ELSEWHERE: &str = "node-3";
 pub(super) const POOL: &str = "default";
 const BLOCKS: usize = 6;
@@ -26,13 +26,13 @@ pub(super) struct Shared {
     /// By index.
     blocks: BTreeMap<usize, SeenBlock>,
     uids: usize,
-    /// What each node's watch will tell because of what happened elsewhere.
+    /// Events that each node's watch will deliver because of changes elsewhere.
     mail: BTreeMap<String, Vec<Event>>,
-    /// UIDs that were taken from their owner by force.
+    /// UIDs of blocks that were taken from their owner by force.
     pub(super) taken: BTreeSet<String>,
-    /// Addresses of those that were deleted or given to another node although containers use them, as an operator can: those
-    /// containers keep them, and the next owner does not know. No node is to blame should two have one, and the first may assign more
-    /// until it hears of it. What was replaced by an object of the same node is not among them.
+    /// Addresses of blocks that were deleted or given to another node although containers use them, as an operator can. Those
+    /// containers keep them, and the next owner does not know. No node is to blame if two have the same one, and the first may
+    /// assign more until it learns of the change. Blocks that were replaced by an object of the same node are not included.
     pub(super) tainted: Vec<Subnet>,
 }
 
@@ -46,17 +46,17 @@ pub(super) struct Api {
     pub(super) cluster: Cluster,
     pub(super) up: bool,
     pub(super) controller_up: bool,
-    /// What the watch will tell, in order.
+    /// Events that the watch will deliver, in order.
     pub(super) watch: VecDeque<Event>,
-    /// What the watch told before, to be told again.
+    /// Events that the watch delivered, to be repeated.
     told: Vec<Event>,
-    /// Whether nothing is told again.
+    /// Whether nothing is repeated.
     honest: bool,
-    /// Wishes: of which life of the agent, and which.
+    /// Block requests, with the run of the agent that sent them.
     pub(super) asks: Vec<(u64, AskId)>,
-    /// Answers to wishes.
+    /// Answers to block requests.
     pub(super) answers: Vec<(u64, Event)>,
-    /// Deletions under way; they arrive also when their sender is dead. After the time they do not.
+    /// Deletions in flight; they arrive even if their sender crashed, but not after this time.
     pub(super) returns: Vec<(String, String, Option<Timestamp>)>,
     /// Objections to the release of a block, by its UID.
     pub(super) keeps: Vec<String>,
@@ -78,6 +78,7 @@ impl Shared {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
         };
         self.blocks.insert(index, block.clone());
         Some(block)
@@ -112,7 +113,7 @@ impl Api {
         PoolFacts { subnets, block_bits: BLOCK_BITS, ..PoolFacts::default() }
     }
 
-    /// The controller deals with one wish, or the API cannot be reached.
+    /// The controller answers one request, or the API is unreachable.
     pub(super) fn answer(&mut self, dice: &Dice) {
         if self.up && !self.controller_up {
             return;
@@ -135,7 +136,7 @@ impl Api {
         }
     }
 
-    /// One deletion arrives. Says what was deleted.
+    /// One deletion arrives. Returns what was deleted.
     pub(super) fn delete_one(&mut self, dice: &Dice, now: Timestamp) -> Option<SeenBlock> {
         self.returns.retain(|(.., until)| until.is_none_or(|until| until > now));
         if !self.up {
@@ -157,15 +158,15 @@ impl Api {
         }
     }
 
-    /// The sender of all deletions under way is dead, and nothing knows of them any more. No request takes as long as a block is
-    /// withheld after that.
+    /// The sender of all deletions in flight crashed, and nothing knows of them any more. A block is withheld for longer than
+    /// any request takes.
     pub(super) fn limit_returns(&mut self, until: Timestamp) {
         for (.., limit) in &mut self.returns {
             limit.get_or_insert(until);
         }
     }
 
-    /// One objection arrives: the mark goes.
+    /// One objection arrives: the mark is removed.
     pub(super) fn keep_one(&mut self, dice: &Dice) {
         let Some(uid) = dice.pick(&mut self.keeps).filter(|_| self.up) else { return };
         let (node, mut cluster) = (self.node, self.cluster.borrow_mut());
@@ -176,7 +177,7 @@ impl Api {
         }
     }
 
-    /// The other node gets a block, or gives one back.
+    /// The other node gets or returns a block.
     pub(super) fn live_elsewhere(&mut self, dice: &Dice) {
         if !self.up || !self.controller_up {
             return;
@@ -190,7 +191,7 @@ impl Api {
         }
     }
 
-    /// Somebody takes a block from this node: deletes it, gives it to another, or replaces it.
+    /// Somebody takes a block from this node: deletes it, gives it to another node, or replaces it.
     pub(super) fn take_by_force(&mut self, dice: &Dice) -> bool {
         let mut cluster = self.cluster.borrow_mut();
         let ours = cluster.indexes_of(self.node);
@@ -226,13 +227,17 @@ impl Api {
         self.watch.extend(told);
     }
 
-    /// Puts a label on a block or takes it off.
+    /// Adds a label to a block or removes it.
     pub(super) fn mark(&mut self, dice: &Dice) {
         let mut cluster = self.cluster.borrow_mut();
         let ours = cluster.indexes_of(self.node);
         let Some(index) = ours.get(dice.below(ours.len())) else { return };
         let Some(block) = cluster.blocks.get_mut(index) else { return };
-        if dice.percent(40) {
+        if dice.percent(30) {
+            // Kept for one pod, then for any.
+            block.pod =
+                if block.pod.is_none() { Some(format!("c{}", dice.below(slice::FIRST))) } else { None };
+        } else if dice.percent(40) {
             block.releasing = true;
         } else if dice.percent(70) {
             block.reserved = !block.reserved;
@@ -242,7 +247,7 @@ impl Api {
         self.watch.push_back(Event::BlockSeen(block.clone()));
     }
 
-    /// Nobody meddles any more, and the watch says how things are.
+    /// Interference ends, and the watch delivers the current state.
     pub(super) fn put_right(&mut self) {
         (self.up, self.controller_up) = (true, true);
         self.told.clear();
@@ -250,7 +255,7 @@ impl Api {
         let mut cluster = self.cluster.borrow_mut();
         let mut gone: BTreeSet<String> = (1..=cluster.uids).map(|number| format!("uid-{number}")).collect();
         for block in cluster.blocks.values_mut() {
-            block.reserved = false;
+            (block.reserved, block.pod) = (false, None);
             gone.remove(&block.uid);
             self.watch.push_back(Event::BlockSeen(block.clone()));
         }
@@ -261,7 +266,7 @@ impl Api {
         self.honest = true;
     }
 
-    /// What the watch says next: something new, or something old again.
+    /// The next event of the watch: a new one, or an old one again.
     pub(super) fn next_told(&mut self, dice: &Dice) -> Option<Event> {
         self.hear_of_others();
         if !self.told.is_empty() && dice.percent(15) {
@@ -271,8 +276,8 @@ impl Api {
             return None;
         }
         let event = self.watch.pop_front()?;
-        // Slices are told by one who tells in order, and once.
-        let again = !matches!(event, Event::ApiRead | Event::SlicesRead | Event::SliceSeen(_));
+        // Events of slices arrive in order, and once.
+        let again = !matches!(event, Event::ApiRead | Event::SourceRead { .. } | Event::SliceSeen(_));
         let of_slice = match &event {
             Event::PoolChanged { name, .. } | Event::PoolGone { name } => name != POOL,
             Event::BlockGone { name, .. } => *name == self.slice.block().name,
@@ -289,7 +294,7 @@ impl Api {
         self.watch.extend(mail.into_iter().flatten());
     }
 
-    /// A new watch begins with a list of all there is.
+    /// A new watch starts with a list of all objects.
     pub(super) fn list(&mut self) {
         self.told.clear();
         self.watch.clear();
@@ -302,7 +307,7 @@ impl Api {
         drop(cluster);
         self.watch.push_back(Event::ApiRead);
         self.watch.extend(self.slice.list());
-        self.watch.push_back(Event::SlicesRead);
+        self.watch.push_back(Event::SourceRead { source: slice::SOURCE });
         self.watch.extend(self.claims.list());
     }
 

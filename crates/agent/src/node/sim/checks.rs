@@ -1,4 +1,4 @@
-//! What must be so, whatever happened.
+//! The checks after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::node::attachment::Attachment;
 use crate::node::view::HoldView;
 use crate::node::{CallError, Done, Event, Leak, PoolError, SeenBlock, SeenSlice, Ticket};
 
-/// What the node was told, and what it did before: what it may be expected to know.
+/// What the node has been told and has done: what it can be expected to know.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each thing that is read")]
 pub(super) struct Knowledge {
@@ -27,18 +27,18 @@ pub(super) struct Knowledge {
     kernel: bool,
     api: bool,
     slices: bool,
-    /// Blocks that the node has reason to take for its own.
+    /// Blocks that the node has reason to consider its own.
     ours: BTreeMap<String, SeenBlock>,
-    /// Those that it was told, in this life, not to be.
+    /// Blocks that this run was told are not its own.
     lost: BTreeSet<String>,
-    /// When an address was freed last by a clock that nobody sets back, as far as the journal knows for certain.
+    /// When an address was last freed, by a clock that is never set back, as far as the journal certainly knows.
     freed: BTreeMap<Address, Timestamp>,
-    /// Those that it does not know of for certain yet, and where it will.
+    /// The same for records that are not committed yet, and where they will be.
     freeing: Vec<(u64, Address, Timestamp)>,
     pub(super) exported: BTreeSet<Cidr>,
-    /// Links that were there at a start with a journal that was lost: each may be that of a claim's pod, whether a route led to it or not.
+    /// Links that existed at a start with a lost journal: each may belong to a claim's pod, with or without a route.
     pub(super) old_links: BTreeSet<HoldKey>,
-    /// Whether this life began with a journal that does not know all, and has not read everything yet.
+    /// Whether this run started with an incomplete journal and has not read everything yet.
     pub(super) incomplete: bool,
 }
 
@@ -63,7 +63,7 @@ impl Knowledge {
         }
     }
 
-    /// After a reboot nobody remembers what cooled.
+    /// After a reboot nothing is known of cooling.
     pub(super) fn forget(&mut self) {
         self.freed.clear();
         self.old_links.clear();
@@ -74,7 +74,7 @@ impl Knowledge {
             Event::Journal(_) => self.journal = true,
             Event::Kernel(_) => self.kernel = true,
             Event::ApiRead => self.api = true,
-            Event::SlicesRead => self.slices = true,
+            Event::SourceRead { .. } => self.slices = true,
             Event::BlockSeen(block) | Event::SliceSeen(SeenSlice { block, .. }) => {
                 let replaced =
                     self.ours.iter().filter(|(uid, it)| it.name == block.name && **uid != block.uid);
@@ -86,7 +86,7 @@ impl Knowledge {
                     }
                 }
                 if block.node != self.node {
-                    // One that was never this node's may become it.
+                    // A block that was never this node's may become its own.
                     if self.ours.contains_key(&block.uid) {
                         self.lose(block.uid.clone());
                     }
@@ -116,14 +116,28 @@ impl World {
         match record {
             Record::Held(held) => {
                 self.check_read();
-                let new = !self.kernel.links.contains_key(&held.key) && held.since == self.agent.node.now;
+                // After a lost journal, others say what a running container has.
+                let running = Container::Running(held.addresses);
+                let has_it = self.runtime.containers.get(&held.key) == Some(&running);
+                let new = !self.kernel.links.contains_key(&held.key)
+                    && held.since == self.agent.node.now
+                    && !has_it;
                 let address = held.addresses.iter().next().unwrap();
-                // Invariant 6: what cools is assigned only where nothing is free.
+                // Invariant 2: what is kept for a pod is for that pod.
+                let of = self.knowledge.ours.values().find(|block| has(block, address));
+                let kept_for = of.filter(|_| new).and_then(|block| block.pod.clone());
+                if let Some(pod) = &kept_for {
+                    assert_eq!(*pod, held.pod.uid, "{address} is kept for a pod, and {} gets it", held.key);
+                    self.counts.count("a pod got what was kept for it");
+                    self.knowledge.freed.remove(&address);
+                }
+                // Invariant 6: a cooling address is assigned only if nothing else is free.
                 if let Some(freed) = self.knowledge.freed.get(&address)
                     && new
+                    && kept_for.is_none()
                     && freed.plus(settings(self.api.node).cooling) > self.true_now
                 {
-                    self.deeds.count("cooling gave way");
+                    self.counts.count("cooling gave way");
                     let pools = self.agent.node.pools();
                     if slice::is_of_slice(&held.key) {
                         self.check_nothing_else(&held.key, address);
@@ -132,17 +146,17 @@ impl World {
                     }
                 }
                 if slice::is_of_slice(&held.key) && held.key.network() == slice::POOL {
-                    self.deeds.count("adopted");
+                    self.counts.count("adopted");
                 } else if slice::is_of_slice(&held.key) && new {
                     self.check_wish(&held.key, address);
                 }
             }
-            // What nobody's link sat on was not known to be in use, and may have been given back meanwhile.
+            // An address without a link was not known to be in use, and its block may have been returned meanwhile.
             Record::Released(released) if released.hold.key.container().starts_with('x') => {}
-            // What is of no block of this node cools nowhere here: whoever gives the block away again lets it rest.
+            // An address outside this node's blocks does not cool here: whoever assigns the block again lets it cool.
             Record::Released(released) if !self.is_of_a_block(&released.hold.addresses) => {}
             Record::Released(released) => {
-                // As it says; and at a start what is left of the rest counts, because the clock may have been set meanwhile.
+                // By its own clock; at a start the remaining time counts, because the clock may have been set meanwhile.
                 let (now, true_now) = (self.agent.node.now, self.true_now);
                 let ago = now.since(released.at);
                 let left = released.until.since(now);
@@ -154,13 +168,17 @@ impl World {
             }
             Record::ClaimUse(_) | Record::ClaimUseEnded(_) => self.check_read(),
             Record::Doubted { doubted, .. } => {
-                self.deeds.count(if *doubted { "a block was withheld" } else { "a block was trusted again" });
+                self.counts.count(if *doubted {
+                    "a block was withheld"
+                } else {
+                    "a block was trusted again"
+                });
             }
             Record::Owned(_) | Record::Fenced { .. } | Record::Forgotten { .. } | Record::Known(_) => {}
         }
     }
 
-    /// What cooled in a block that was taken away is forgotten with the journal that knew of it, should the journal be lost.
+    /// Cooling in a block that was taken away is forgotten if the journal is lost.
     fn forget_what_cooled(&mut self) {
         let mut freed = std::mem::take(&mut self.knowledge.freed);
         freed.retain(|address, _| self.is_of_a_block(&(*address).into()));
@@ -181,15 +199,15 @@ impl World {
                 let address = addresses.iter().next().unwrap();
                 let before = self.runtime.containers.get(&key).cloned();
                 if let Some(Container::Running(held)) = &before {
-                    // Invariant 5: repeated, it is the same.
+                    // Invariant 5: a repeated ADD gets the same answer.
                     assert_eq!(*held, addresses, "{key}");
                 } else if claim::is_claim_user(&key) {
                     assert_eq!(addresses, claim::address(&key).0.into(), "{key} has what its claim has");
-                    self.deeds.count("a claim use was added");
+                    self.counts.count("a claim use was added");
                 } else {
-                    // Invariant 2: it is of a block that the node has reason to take for its own.
+                    // Invariant 2: the address belongs to a block that the node has reason to consider its own.
                     let of = self.knowledge.ours.values().find(|block| has(block, address));
-                    // What was on record as its own it keeps, as it would what it has.
+                    // It keeps addresses that are on record as its own, like those it holds.
                     let on_record = self.api.slice.is_on_record(&key, address);
                     assert!(
                         of.is_some() || on_record,
@@ -199,19 +217,19 @@ impl World {
                 // Invariant 1: nobody else here has it.
                 for (other, state) in &self.runtime.containers {
                     let taken = matches!(state, Container::Running(held) if *held == addresses);
-                    // A claim's address is on its way from one to another.
+                    // A claim's address may be moving from one to another.
                     let moves = claim::is_claim_user(other) && claim::is_claim_user(&key);
                     assert!(
                         !taken || *other == key || moves,
                         "{address} is given to {key}, and {other} has it"
                     );
                 }
-                // What was answered outlives a crash.
+                // Answers survive a crash.
                 let image = &self.agent.safe;
                 let claim_use =
                     image.claim_uses().any(|it| it.key == key && it.addresses == [claim::address(&key)]);
                 let safe = claim_use || image.holds().any(|it| it.key == key && it.addresses == addresses);
-                // Of what a lost journal does not know the kernel tells: the next start finds its link again.
+                // The kernel knows what a lost journal does not: the next start finds the link again.
                 let has_link = self.kernel.links.get(&key).is_some_and(|link| link.contains(&address));
                 let found = has_link && self.runtime.forgotten.contains(&key);
                 assert!(safe || found, "{key} was told of {address}, which a crash would forget");
@@ -227,13 +245,13 @@ impl World {
             }
             (Call::Add(key), Err(error)) => {
                 match error {
-                    CallError::Claim(_) => self.deeds.count("a claim use was refused"),
-                    CallError::Pool(PoolError::Exhausted { .. }) => self.deeds.count("exhausted"),
-                    CallError::Full(_) => self.deeds.count("a slice was full"),
+                    CallError::Claim(_) => self.counts.count("a claim use was refused"),
+                    CallError::Pool(PoolError::Exhausted { .. }) => self.counts.count("exhausted"),
+                    CallError::Full(_) => self.counts.count("a slice was full"),
                     CallError::Pool(PoolError::TimedOut { trouble, .. }) => {
-                        self.deeds.count("timed out");
+                        self.counts.count("timed out");
                         if trouble.is_some_and(|text| text.contains("connection refused")) {
-                            self.deeds.count("unreachable");
+                            self.counts.count("unreachable");
                         }
                     }
                     _ => {}
@@ -262,7 +280,7 @@ impl World {
             }
             (Call::Gc, Ok(Done::Swept(ended))) => {
                 if ended > 0 {
-                    self.deeds.count("swept");
+                    self.counts.count("swept");
                 }
                 let held: BTreeSet<HoldKey> =
                     self.agent.node.holds().into_iter().map(|hold| hold.key).collect();
@@ -273,7 +291,7 @@ impl World {
         }
     }
 
-    /// After every event.
+    /// Runs after every event.
     pub(super) fn check_node(&mut self) {
         if !self.agent.node.is_ready() {
             return;
@@ -283,10 +301,10 @@ impl World {
         }
         let node = &self.agent.node;
         for pool in node.pools() {
-            // No wake-up is lost: nobody waits while there is an address.
+            // No wake-up is lost: no ADD waits while an address is free.
             assert!(pool.waiting == 0 || pool.counts.free == 0, "{pool:?}");
             if pool.waiting > 0 {
-                self.deeds.count("an add waited");
+                self.counts.count("an add waited");
             }
         }
         let holds: BTreeMap<HoldKey, HoldView> =
@@ -317,19 +335,19 @@ impl World {
         }
     }
 
-    /// Invariant 9: what is put away is what nobody needs.
+    /// Invariant 9: only unused links are deleted.
     pub(super) fn check_leak(&mut self, key: &HoldKey, leak: &Leak) {
         let state = self.runtime.containers.get(key);
         let needed = matches!(state, Some(Container::Starting | Container::Running(_)));
         assert!(!needed, "{key} is {state:?}, and yet taken for a leak: {leak:?}");
-        self.deeds.count(match leak {
+        self.counts.count(match leak {
             Leak::NoInterface => "a hold without an interface was released",
             Leak::NoNamespace(_) => "a hold without a namespace was released",
             Leak::NoHold => "a link without a hold was put away",
         });
     }
 
-    /// Invariant 9: in the end nothing is left of what nobody deleted, and every route is there.
+    /// Invariant 9: in the end no leak is left, and every route exists.
     pub(super) fn check_healed(&mut self) {
         let left: Vec<&HoldKey> = self
             .runtime
@@ -349,7 +367,7 @@ impl World {
                 continue;
             };
             let mut reached = held.claim.as_ref().is_none_or(|claim| claim.reached) && !held.silenced;
-            // Of one that only the kernel knows nobody can tell that it is of a claim; who has the claim gets its packets.
+            // If only the kernel knows a link, it may belong to a claim; the claim's current pod gets the packets.
             let only_found = held.claim.is_none() && held.block.is_none();
             let has_claim = |it: &HoldView| it.claim.as_ref().is_some_and(|claim| claim.reached);
             reached &=
@@ -362,7 +380,7 @@ impl World {
         assert_eq!(self.agent.node.leaks(), []);
     }
 
-    /// Nobody is reached by an address that may be somebody else's, if its pod is gone.
+    /// No route leads to a pod that is gone, if its address may belong to somebody else.
     fn check_silence(&mut self, holds: &BTreeMap<HoldKey, HoldView>) {
         let blocks = self.agent.node.blocks();
         let fenced = |name: &str| blocks.iter().filter(|it| it.name == name).all(|it| it.fence.is_some());
@@ -370,16 +388,16 @@ impl World {
             self.kernel.links.iter().filter(|(key, _)| self.runtime.deleted.contains(*key))
         {
             let elsewhere = holds.get(key).and_then(|hold| hold.block.as_deref()).is_some_and(fenced);
-            // Of one that only the kernel knows nobody can tell which pod it was.
+            // If only the kernel knows a link, its pod is unknown.
             let known = |hold: &HoldView| hold.settled && !hold.pod.uid.is_empty();
             if elsewhere && holds.get(key).is_some_and(known) {
                 assert_eq!(*addresses, [], "the pod of {key} is gone, and packets arrive at it");
-                self.deeds.count("a pod was silenced");
+                self.counts.count("a pod was silenced");
             }
         }
     }
 
-    /// A block that was given back is not in use, and nothing cools in it.
+    /// A returned block is not in use, and nothing cools in it.
     pub(super) fn check_given_back(&self, block: &SeenBlock) {
         if self.api.cluster.borrow().taken.contains(&block.uid) {
             return;
@@ -396,7 +414,7 @@ impl World {
         }
     }
 
-    /// With all obstacles gone, every call is answered in the time that it has.
+    /// Without faults every call is answered within its limit.
     pub(super) fn check_nobody_waits_for_ever(&mut self) {
         for _ in 0..40 {
             self.pass(std::time::Duration::from_secs(1));
@@ -407,7 +425,7 @@ impl World {
         assert!(open.is_empty(), "never answered: {open:?}");
     }
 
-    /// All is deleted: nothing is left anywhere, and everyone agrees.
+    /// After all containers are deleted, nothing is left anywhere, and all parts agree.
     pub(super) fn check_the_end(&mut self) {
         assert!(self.runtime.containers.is_empty(), "{:?}", self.runtime.containers);
         assert!(self.agent.node.is_idle());

@@ -1,5 +1,5 @@
-//! Claims, whose addresses containers of this node have together with others, and somebody who moves them about: between
-//! pods of this node, to pods elsewhere, to nobody, and who deletes claims in use and makes them again.
+//! Claims, which containers of this node share with others, and an actor that moves them: between pods of this node, to pods
+//! elsewhere, to nobody. It also deletes claims in use and creates them again.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ const CLAIMS: usize = 3;
 const PODS: usize = 6;
 pub(super) const CONTAINERS: usize = 2 * PODS;
 
-/// A claim, as the API has it.
+/// A claim, as in the API.
 #[derive(Debug, Default)]
 struct Claim {
-    /// How often it was made.
+    /// How often it was created.
     times: usize,
     active: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Claims {
         format!("claim-{number}-{}", self.all[&number].times)
     }
 
-    /// What an ADD asks for. Whoever asks may know less than the latest.
+    /// The request of an ADD, which may know an older state.
     pub(super) fn ask(&self, attach: &mut Attach, dice: &Dice) {
         let claim = claim_of(&attach.key);
         let active = self.all[&claim].active.as_deref() == Some(&attach.pod.uid);
@@ -89,7 +89,7 @@ impl Claims {
         (0..CLAIMS).map(|number| self.told(number)).chain([Event::ClaimsRead]).collect()
     }
 
-    /// Somebody moves a claim, or deletes it and makes it again.
+    /// Somebody moves a claim, or deletes and recreates it.
     pub(super) fn change(&mut self, dice: &Dice) -> Vec<Event> {
         let number = dice.below(CLAIMS);
         let before = self.uid(number);
@@ -106,8 +106,7 @@ impl Claims {
     }
 }
 
-/// At every moment: at most one claim user of a claim is reached on this node, and what is assigned from blocks is nobody's
-/// who is a claim user.
+/// Always: at most one user of a claim is reached on this node, and addresses assigned from blocks belong to no claim user.
 pub(super) fn check_claim_users(holds: &BTreeMap<HoldKey, HoldView>) {
     let mut reached: BTreeMap<&str, &HoldKey> = BTreeMap::new();
     let mut claim_uses: BTreeMap<Address, &HoldKey> = BTreeMap::new();
@@ -127,21 +126,21 @@ pub(super) fn check_claim_users(holds: &BTreeMap<HoldKey, HoldView>) {
 
 impl World {
     pub(super) fn move_claim(&mut self) {
-        self.deeds.count("a claim moved");
+        self.counts.count("a claim moved");
         let told = self.api.claims.change(&self.dice);
         self.api.watch.extend(told);
     }
 
     pub(super) fn note_reach(&mut self, action: &Action) {
         let (Action::Reach { reached, .. } | Action::Announce { reached, .. }) = action else { return };
-        self.deeds.count(if *reached {
+        self.counts.count(if *reached {
             "a claim use was reached"
         } else {
             "a claim use was not reached any more"
         });
     }
 
-    /// With everything told: packets arrive at whom the claim says, if it is here, and nowhere else.
+    /// After all events: packets arrive at the claim's pod, if it is here, and nowhere else.
     pub(super) fn check_reach(&self, holds: &BTreeMap<HoldKey, HoldView>) {
         for (number, claim) in &self.api.claims.all {
             let uid = self.api.claims.uid(*number);

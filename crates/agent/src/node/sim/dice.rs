@@ -1,4 +1,4 @@
-//! Chance from the run's seed.
+//! Random choices from the run's seed.
 
 use tenure_handles::{Entropy, SeededEntropy};
 
@@ -16,12 +16,12 @@ impl Dice {
         usize::try_from(self.0.next_u64() % end).unwrap()
     }
 
-    /// Whether something happens that does so in so many of a hundred cases.
+    /// True in this many of a hundred cases.
     pub(super) fn percent(&self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// Takes one of a list out.
+    /// Removes a random item of a list.
     pub(super) fn pick<T>(&self, list: &mut Vec<T>) -> Option<T> {
         (!list.is_empty()).then(|| list.remove(self.below(list.len())))
     }

@@ -1,4 +1,4 @@
-//! The kernel: links with addresses, made and removed when it pleases, sometimes not, sometimes half.
+//! The kernel: links with addresses, added and removed in any order; some requests fail, some are half done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use super::claim::is_claim_user;
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     pub(super) links: BTreeMap<HoldKey, Vec<Address>>,
-    /// Paths of namespaces that are no more.
+    /// Paths of namespaces that are gone.
     pub(super) gone: BTreeSet<String>,
     pub(super) jobs: Vec<Action>,
     pub(super) obedient: bool,
-    /// What the last look did not see although it was there: lists are taken one after the other while things change.
+    /// Links that the last list missed although they existed: lists are taken one after the other while things change.
     overlooked: Option<HoldKey>,
 }
 
 impl Kernel {
-    /// Does one job, or fails at it. Says what came of it.
+    /// Performs one job, or fails. Returns the result.
     pub(super) fn work(&mut self, dice: &Dice) -> Option<Event> {
         let job = self.next_job(dice)?;
         let fails = !self.obedient && dice.percent(12);
@@ -82,7 +82,7 @@ impl Kernel {
         })
     }
 
-    /// Jobs are done in any order, but routes of claim users in the order in which they were asked for: what came later counts.
+    /// Performs jobs in any order, except that routes of claim users keep the order of their requests: the last one wins.
     fn next_job(&mut self, dice: &Dice) -> Option<Action> {
         if self.jobs.is_empty() {
             return None;
@@ -112,7 +112,7 @@ impl Kernel {
         }
     }
 
-    /// A link with routes to it; of one address there is one route.
+    /// A link with its routes; each address has one route.
     fn put(&mut self, key: HoldKey, addresses: &Addresses) {
         for link in self.links.values_mut() {
             link.retain(|address| addresses.iter().all(|other| other != *address));
@@ -120,7 +120,7 @@ impl Kernel {
         self.links.insert(key, addresses.iter().collect());
     }
 
-    /// The agent dies: of what it asked for, some was done and some was not.
+    /// The agent crashes: some of its requests were performed, some were not.
     pub(super) fn orphan(&mut self, dice: &Dice) {
         while !self.jobs.is_empty() {
             if dice.percent(50) {
@@ -141,7 +141,7 @@ impl Kernel {
     }
 }
 
-/// Whether one job of the kernel must be done before a later one: those about claim users' routes keep their order.
+/// Whether one job must be done before a later one: those about claim users' routes keep their order.
 fn is_before(one: &Action, later: &Action) -> bool {
     let claim_use = |job: &Action| match job {
         Action::Wire(job) | Action::Inspect(job) => is_claim_user(&job.key),

@@ -1,4 +1,4 @@
-//! The container runtime: it adds, repeats, deletes, and deletes what failed until that succeeds.
+//! The container runtime: it adds, repeats, deletes, and retries failed deletions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,28 +17,28 @@ pub(super) struct Runtime {
     pub(super) containers: BTreeMap<HoldKey, Container>,
     pub(super) calls: BTreeMap<Ticket, Call>,
     tickets: u64,
-    /// Containers that run, and of which the agent may have forgotten. Where another plugin made the interface and the journal was
-    /// lost, nothing says under which key an address is used before others were asked. A runtime has no reason to repeat the ADD of a
-    /// container that runs, so that these ADDs are not repeated; those of containers with a link of ours are.
+    /// Running containers that the agent may have forgotten. If another plugin created the interface and the journal was lost,
+    /// the key of an address is unknown until others were asked. A runtime does not repeat the ADD of a running container, so
+    /// the simulation does not either; it does for containers with a link of ours.
     pub(super) forgotten: BTreeSet<HoldKey>,
-    /// Those of them whose pods were deleted by force: the API knows nothing of them any more.
+    /// Those of them whose pods were deleted by force: the API does not know them any more.
     pub(super) deleted: BTreeSet<HoldKey>,
-    /// Whether it asks for nothing new any more.
+    /// Whether it starts nothing new.
     pub(super) winding_up: bool,
 }
 
 /// A container, as the runtime sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Container {
-    /// An ADD is under way.
+    /// An ADD is in flight.
     Starting,
     /// Its ADD succeeded.
     Running(Addresses),
-    /// It has to be deleted: it ended, or its ADD did.
+    /// It must be deleted: it ended, or its ADD failed.
     Ending,
-    /// It should have been deleted, and was forgotten.
+    /// It should have been deleted, but the runtime forgot it.
     Lost,
-    /// Its namespace went with everything in it, and nobody deletes it.
+    /// Its namespace is gone with everything in it, and nobody deletes it.
     Vanished,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Call {
 }
 
 impl Runtime {
-    /// Something that a runtime does.
+    /// An action of the runtime.
     pub(super) fn act(&mut self, dice: &Dice) -> Option<Event> {
         let number = dice.below(CONTAINERS + slice::CONTAINERS + claim::CONTAINERS);
         let key = if number < slice::FIRST {
@@ -68,7 +68,7 @@ impl Runtime {
                 self.containers.insert(key.clone(), Container::Starting);
                 Some(self.add(key))
             }
-            // Nothing is there, and yet it may be deleted.
+            // DEL of a container that was never added.
             None => Some(self.del(key)),
             Some(Container::Starting | Container::Running(_))
                 if dice.percent(25) && !self.winding_up && !forgotten =>
@@ -77,20 +77,20 @@ impl Runtime {
                 Some(self.add(key))
             }
             Some(Container::Running(_)) if dice.percent(10) => Some(self.check(key)),
-            // Containers live a while.
+            // Containers run for a while.
             Some(Container::Starting | Container::Running(_)) if dice.percent(60) && !self.winding_up => None,
             Some(Container::Starting | Container::Running(_)) => {
                 self.containers.insert(key.clone(), Container::Ending);
                 Some(self.del(key))
             }
-            // A runtime that lost its own memory; only a GC helps.
+            // A runtime that lost its state; only a GC helps.
             Some(Container::Ending) if !busy && dice.percent(4) => {
                 self.containers.insert(key, Container::Lost);
                 None
             }
-            // It deletes again before an answer came only now and then.
+            // A second DEL before the first is answered is rare.
             Some(Container::Ending) if !busy || dice.percent(10) => Some(self.del(key)),
-            // Late, but it comes.
+            // A late DEL.
             Some(Container::Vanished) if !self.winding_up && dice.percent(10) => {
                 self.containers.insert(key.clone(), Container::Ending);
                 Some(self.del(key))
@@ -107,7 +107,7 @@ impl Runtime {
         Event::Gc { ticket, network: "net".into(), alive }
     }
 
-    /// The agent dies: every call that was under way is broken.
+    /// The agent crashes: all calls in flight fail.
     pub(super) fn orphan(&mut self) {
         for call in std::mem::take(&mut self.calls).into_values() {
             if let Call::Add(key) = call
@@ -118,7 +118,7 @@ impl Runtime {
         }
     }
 
-    /// Containers that may vanish: nobody speaks of them at present.
+    /// Containers without a call in flight.
     pub(super) fn unattended(&self) -> Vec<HoldKey> {
         let spoken_of = |key: &HoldKey| {
             self.calls.values().any(|call| match call {
@@ -146,7 +146,7 @@ impl Runtime {
         Event::Del { ticket, key, interface }
     }
 
-    /// Nobody needs this any more.
+    /// This container is no longer needed.
     pub(super) fn forget(&mut self, key: HoldKey) -> Event {
         let ticket = self.ticket(Call::Del(key.clone()));
         Event::Del { ticket, key, interface: false }
@@ -183,7 +183,7 @@ fn attach(key: HoldKey) -> Attach {
     Attach { key, pool, pod, netns, wiring, wish, claim_use: None }
 }
 
-/// Several pods have the same name, one after the other or at once; their UIDs differ.
+/// Several pods have the same name, one after the other or at the same time; their UIDs differ.
 pub(super) fn pod(key: &HoldKey) -> Pod {
     let number: usize = key.container()[1..].parse().unwrap();
     Pod { namespace: "shop".into(), name: format!("web-{}", number % 4), uid: key.container().to_owned() }

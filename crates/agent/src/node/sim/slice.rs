@@ -1,5 +1,5 @@
-//! A slice that the node is given, and that is withdrawn and given again; and its records, which are exact when an agent
-//! ends: how they are written is not the node's.
+//! A slice that the node is given, and that is withdrawn and given again. Its records are exact when an agent ends: writing
+//! them is not the node's task.
 
 use tenure_ipam::{Address, Range, Subnet, Usable};
 
@@ -10,8 +10,10 @@ use crate::node::view::Who;
 use crate::node::{Event, PoolFacts, Recorded, SeenBlock, SeenSlice, Wish};
 
 pub(super) const POOL: &str = "slices-of-net";
+/// What the node waits for at a start.
+pub(super) const SOURCE: &str = "its slices";
 const RANGE: &str = "10.1.0.0/29";
-/// Containers from this number on get their addresses of the slice.
+/// Containers from this number on get addresses from the slice.
 pub(super) const FIRST: usize = 24;
 pub(super) const CONTAINERS: usize = 10;
 
@@ -21,9 +23,9 @@ pub(super) struct SliceGiven {
     /// How often it was given.
     times: usize,
     given: bool,
-    /// What is on record.
+    /// The records.
     records: Vec<Recorded>,
-    /// Which addresses the whole range holds.
+    /// The addresses that are held in the whole range.
     kept_back: Vec<Address>,
 }
 
@@ -42,6 +44,7 @@ impl SliceGiven {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
         }
     }
 
@@ -55,18 +58,18 @@ impl SliceGiven {
         Event::SliceSeen(SeenSlice { block: self.block(), realm: POOL.to_owned(), records })
     }
 
-    /// All there is to know at a start.
+    /// All facts for a start.
     pub(super) fn list(&self) -> Vec<Event> {
         if self.given {
             return vec![self.pool(), self.seen(self.records.clone())];
         }
-        // What was the node's is told as long as something is on record there.
+        // The node's former slice is reported as long as it has records.
         let block = SeenBlock { node: String::new(), ..self.block() };
         let left = SeenSlice { block, realm: POOL.to_owned(), records: self.records.clone() };
         if self.records.is_empty() { Vec::new() } else { vec![Event::SliceSeen(left)] }
     }
 
-    /// It is withdrawn or given again, or what the whole range holds of it changes.
+    /// The slice is withdrawn or given again, or the addresses held in the whole range change.
     pub(super) fn change(&mut self, dice: &Dice) -> Vec<Event> {
         if self.given && dice.percent(60) {
             let address = format!("10.1.0.{}", 1 + dice.below(6)).parse().unwrap();
@@ -86,7 +89,7 @@ impl SliceGiven {
         }
     }
 
-    /// Nobody meddles any more.
+    /// Interference ends.
     pub(super) fn put_right(&mut self) -> Vec<Event> {
         self.kept_back.clear();
         if self.given { vec![self.pool()] } else { Vec::new() }
@@ -101,7 +104,7 @@ impl SliceGiven {
     }
 }
 
-/// Every second one is a part; each has another wish.
+/// Every second container gets a part; each has another request.
 pub(super) fn key(number: usize) -> HoldKey {
     let key = HoldKey::new("net", format!("c{number}"), "net1").unwrap();
     key.part(u32::try_from(number % 2).unwrap())
@@ -123,7 +126,7 @@ pub(super) fn wish(key: &HoldKey) -> Wish {
 }
 
 impl World {
-    /// An agent ends: its records are what it held.
+    /// An agent ends: its records are the addresses that it held.
     pub(super) fn write_records(&mut self) {
         if !self.agent.node.is_ready() {
             return;
@@ -138,24 +141,24 @@ impl World {
         self.api.slice.records = holds.map(record).collect();
     }
 
-    /// Releases what was adopted for containers that are no more.
+    /// Releases adopted addresses of containers that are gone.
     pub(super) fn look_at_pods(&mut self) {
         let unseen: Vec<HoldKey> = self.agent.node.unseen().into_iter().map(|hold| hold.key).collect();
         for key in unseen {
             if self.runtime.containers.keys().all(|known| known.container() != key.container()) {
-                self.deeds.count("adopted and released");
+                self.counts.count("adopted and released");
                 let event = self.runtime.forget(key);
                 self.event(event);
             }
         }
     }
 
-    /// Cooling gives way only when nothing else that will do is free.
+    /// A cooling address is used only if no other suitable one is free.
     pub(super) fn check_nothing_else(&self, key: &HoldKey, given: Address) {
         let wish = wish(key);
         let range = wish.within.unwrap();
         let will_do = addresses(&range).filter(|it| wish.only.is_empty() || wish.only.contains(it));
-        // The pod that had it may have what it prefers again.
+        // The pod that had it may get its preferred address again.
         if wish.preferred == Some(given) {
             return;
         }
@@ -165,7 +168,7 @@ impl World {
         }
     }
 
-    /// What is assigned from a slice is what was wished for.
+    /// An address from a slice matches the request.
     pub(super) fn check_wish(&mut self, key: &HoldKey, address: Address) {
         let wish = wish(key);
         assert!(wish.within.as_ref().is_some_and(|range| range.contains(address)), "{key} got {address}");
@@ -178,7 +181,7 @@ impl World {
                 assert!(!free, "{key} got {address}, and {lower} was free");
             }
         }
-        self.deeds.count("of a slice");
+        self.counts.count("of a slice");
     }
 }
 

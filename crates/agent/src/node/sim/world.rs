@@ -1,6 +1,5 @@
-//! All of it together: what may happen in a step, and what the node's actions do.
+//! The whole simulation: which events are possible in a step, and what the node's actions do.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_handles::Timestamp;
@@ -9,6 +8,7 @@ use super::agent::{Agent, settings};
 use super::api::Api;
 use super::checks::Knowledge;
 use super::claim;
+use super::counts::EventCounts;
 use super::dice::Dice;
 use super::kernel::Kernel;
 use super::runtime::{Container, Runtime, netns};
@@ -19,100 +19,36 @@ use crate::node::{Action, Consulted, Event, Job, Planted, Report, Use};
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) dice: Dice,
-    /// What this node's clock says.
+    /// This node's clock.
     pub(super) now: Timestamp,
-    /// What a clock would say that nobody sets back.
+    /// A clock that is never set back.
     pub(super) true_now: Timestamp,
     pub(super) agent: Agent,
     pub(super) api: Api,
     pub(super) kernel: Kernel,
     pub(super) runtime: Runtime,
-    /// What the agent was given at its start and has not read yet.
+    /// What the agent got at its start and has not read yet.
     reads: Vec<Event>,
-    /// Others who were asked, and have not answered.
+    /// Questions to others without an answer yet.
     consults: Vec<Job>,
     asked_pods: Vec<Vec<(HoldKey, Pod)>>,
     pub(super) knowledge: Knowledge,
-    pub(super) deeds: Deeds,
-    /// Everything that the node said, for comparing runs.
+    pub(super) counts: EventCounts,
+    /// Everything that the node did, for comparing runs.
     pub(super) told: Vec<String>,
-    story: Story,
+    log: Log,
 }
 
-/// What becomes of the story of a run.
+/// What happens to the log of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Story {
-    Untold,
+pub(super) enum Log {
+    Off,
     Kept,
-    Aloud,
-}
-
-/// How often what happened.
-#[derive(Debug, Default)]
-pub(super) struct Deeds(BTreeMap<&'static str, usize>);
-
-impl Deeds {
-    pub(super) fn count(&mut self, deed: &'static str) {
-        *self.0.entry(deed).or_default() += 1;
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        for (deed, times) in &other.0 {
-            *self.0.entry(deed).or_default() += times;
-        }
-    }
-
-    /// All that can happen.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        const ALL: [&str; 41] = [
-            "crash",
-            "reboot",
-            "outage",
-            "controller away",
-            "taken by force",
-            "wiring failed",
-            "unwiring failed",
-            "journal failed",
-            "exhausted",
-            "unreachable",
-            "timed out",
-            "given back",
-            "cooling gave way",
-            "swept",
-            "an add waited",
-            "lost its namespace",
-            "a route was cut",
-            "a link of nobody",
-            "a hold without an interface was released",
-            "a hold without a namespace was released",
-            "a link without a hold was put away",
-            "routes were put right",
-            "of a slice",
-            "a slice was full",
-            "adopted",
-            "adopted and released",
-            "a claim moved",
-            "a claim use was added",
-            "a claim use was refused",
-            "a claim use was reached",
-            "a claim use was not reached any more",
-            "a claim use came back with a restart",
-            "the clock was set back",
-            "the clock was set ahead",
-            "a journal was lost",
-            "others were asked",
-            "others could not all be asked",
-            "a pod was deleted by force",
-            "a pod was silenced",
-            "a block was withheld",
-            "a block was trusted again",
-        ];
-        ALL.into_iter().map(|deed| (deed, self.0.get(deed).copied().unwrap_or_default()))
-    }
+    Printed,
 }
 
 impl World {
-    pub(super) fn new(seed: u64, story: Story, api: Api, planted: Option<Planted>) -> Self {
+    pub(super) fn new(seed: u64, log: Log, api: Api, planted: Option<Planted>) -> Self {
         let mut world = Self {
             dice: Dice::new(seed),
             now: Timestamp::from_millis(1_000_000_000),
@@ -125,18 +61,18 @@ impl World {
             reads: Vec::new(),
             consults: Vec::new(),
             asked_pods: Vec::new(),
-            deeds: Deeds::default(),
+            counts: EventCounts::default(),
             told: Vec::new(),
-            story,
+            log,
         };
         world.begin(crate::journal::Image::default());
         world
     }
 
-    /// Something happens.
+    /// One event happens.
     pub(super) fn step(&mut self) {
         self.pass(Duration::from_millis(self.dice.below(30) as u64));
-        // Outages end and starts come to an end sooner or later; there is more to see after them.
+        // Outages and starts end sooner or later; more happens after them.
         self.api.up |= self.dice.percent(8);
         self.api.controller_up |= self.dice.percent(4);
         if !self.agent.node.is_ready() && self.dice.percent(40) {
@@ -150,7 +86,7 @@ impl World {
             52..66 => self.let_journal_work(),
             66..74 => self.api.answer(&self.dice),
             74..84 => self.let_api_tell(),
-            // Deletions are slow, and outlive the one who sent them.
+            // Deletions are slow, and survive the crash of their sender.
             84 => {
                 if self.dice.percent(50) {
                     self.let_deletion_arrive();
@@ -167,18 +103,18 @@ impl World {
             }
             93 => {
                 if self.api.take_by_force(&self.dice) {
-                    self.deeds.count("taken by force");
+                    self.counts.count("taken by force");
                 }
             }
             94 if self.dice.percent(50) => self.api.mark(&self.dice),
             94 => self.api.change_slice(&self.dice),
             95 => {
                 self.api.up = false;
-                self.deeds.count("outage");
+                self.counts.count("outage");
             }
             96 => {
                 self.api.controller_up = false;
-                self.deeds.count("controller away");
+                self.counts.count("controller away");
             }
             97 => self.crash(),
             98 => match self.dice.below(20) {
@@ -189,7 +125,7 @@ impl World {
             },
             _ => {
                 if self.agent.has_waiting() {
-                    self.deeds.count("journal failed");
+                    self.counts.count("journal failed");
                     self.event(Event::JournalFailed { message: "No space left on device".into() });
                 }
             }
@@ -207,7 +143,7 @@ impl World {
         self.event(event);
     }
 
-    /// Something is left over, and nobody says so.
+    /// A leak appears, and nobody reports it.
     fn leak(&mut self) {
         let unattended = self.runtime.unattended();
         let one = unattended.get(self.dice.below(unattended.len())).cloned();
@@ -217,20 +153,20 @@ impl World {
                 let address = format!("10.0.0.{}", self.dice.below(16)).parse().unwrap();
                 if self.kernel.links.values().all(|link| !link.contains(&address)) {
                     self.kernel.links.insert(key, vec![address]);
-                    self.deeds.count("a link of nobody");
+                    self.counts.count("a link of nobody");
                 }
             }
             (1, Some(key)) => {
                 if let Some(addresses) = self.kernel.links.get_mut(&key) {
                     addresses.clear();
-                    self.deeds.count("a route was cut");
+                    self.counts.count("a route was cut");
                 }
             }
             (_, Some(key)) => {
                 self.kernel.links.remove(&key);
                 self.kernel.gone.insert(netns(&key));
                 self.runtime.containers.insert(key, Container::Vanished);
-                self.deeds.count("lost its namespace");
+                self.counts.count("lost its namespace");
             }
             (_, None) => {}
         }
@@ -239,8 +175,8 @@ impl World {
     fn let_kernel_work(&mut self) {
         if let Some(event) = self.kernel.work(&self.dice) {
             match &event {
-                Event::WiringFailed { .. } => self.deeds.count("wiring failed"),
-                Event::UnwiringFailed { .. } => self.deeds.count("unwiring failed"),
+                Event::WiringFailed { .. } => self.counts.count("wiring failed"),
+                Event::UnwiringFailed { .. } => self.counts.count("unwiring failed"),
                 _ => {}
             }
             self.event(event);
@@ -275,7 +211,7 @@ impl World {
     fn let_deletion_arrive(&mut self) {
         self.api.keep_one(&self.dice);
         if let Some(deleted) = self.api.delete_one(&self.dice, self.true_now) {
-            self.deeds.count("given back");
+            self.counts.count("given back");
             self.check_given_back(&deleted);
         }
     }
@@ -295,21 +231,21 @@ impl World {
         self.true_now = self.true_now.plus(time);
     }
 
-    /// Somebody sets this node's clock while no agent runs; one that runs does not go by it.
+    /// Somebody sets this node's clock while no agent runs; a running agent does not depend on it.
     fn set_clock(&mut self) {
         let by = Duration::from_millis(self.dice.below(60_000) as u64);
         if self.dice.percent(50) {
-            self.deeds.count("the clock was set back");
+            self.counts.count("the clock was set back");
             self.now = Timestamp::default().plus(self.now.since(Timestamp::default().plus(by)));
         } else {
-            self.deeds.count("the clock was set ahead");
+            self.counts.count("the clock was set ahead");
             self.now = self.now.plus(by);
         }
     }
 
-    /// The agent dies, and its journal is lost or damaged while containers run.
+    /// The agent crashes, and its journal is lost or damaged while containers run.
     fn lose_journal(&mut self) {
-        self.deeds.count("a journal was lost");
+        self.counts.count("a journal was lost");
         self.kernel.orphan(&self.dice);
         self.runtime.orphan();
         self.write_records();
@@ -320,35 +256,35 @@ impl World {
         self.begin(image);
     }
 
-    /// Somebody deletes a pod that runs, and nobody tells its node.
+    /// Somebody deletes a running pod by force, and the node is not told.
     fn force_delete(&mut self) {
         let running = self.runtime.unattended();
         if let Some(key) = running.get(self.dice.below(running.len())) {
             self.runtime.deleted.insert(key.clone());
-            self.deeds.count("a pod was deleted by force");
+            self.counts.count("a pod was deleted by force");
         }
     }
 
     /// Somebody takes a block away from this node, and deletes the pods that use it.
     fn take_with_pods(&mut self) {
         if self.api.take_by_force(&self.dice) {
-            self.deeds.count("taken by force");
+            self.counts.count("taken by force");
         }
         let running = self.runtime.containers.iter().filter(|(_, it)| matches!(it, Container::Running(_)));
         let running: Vec<HoldKey> = running.map(|(key, _)| key.clone()).collect();
         self.runtime.deleted.extend(running);
     }
 
-    /// Others say who uses which addresses, or whether pods are there.
+    /// Others report who uses which addresses, or whether pods exist.
     fn let_others_answer(&mut self) {
         if let Some(job) = self.dice.pick(&mut self.consults) {
             let complete = self.kernel.obedient || self.dice.percent(60);
-            self.deeds.count(if complete { "others were asked" } else { "others could not all be asked" });
+            self.counts.count(if complete { "others were asked" } else { "others could not all be asked" });
             let mut uses = Vec::new();
             for (key, container) in &self.runtime.containers {
                 let Container::Running(addresses) = container else { continue };
                 if complete || self.dice.percent(50) {
-                    // The runtime says whose they are, or only the namespace is seen.
+                    // The runtime reports the owners, or only the namespace is visible.
                     let said = self.dice.percent(50);
                     uses.push(Use {
                         addresses: addresses.iter().collect(),
@@ -367,7 +303,7 @@ impl World {
     }
 
     fn crash(&mut self) {
-        self.deeds.count("crash");
+        self.counts.count("crash");
         self.kernel.orphan(&self.dice);
         self.runtime.orphan();
         self.write_records();
@@ -379,8 +315,8 @@ impl World {
     }
 
     fn reboot(&mut self) {
-        self.deeds.count("reboot");
-        // No request takes as long as a reboot does.
+        self.counts.count("reboot");
+        // A reboot takes longer than any request.
         while self.api.up && !self.api.returns.is_empty() {
             self.let_deletion_arrive();
         }
@@ -397,7 +333,7 @@ impl World {
         self.begin(crate::journal::Image::default());
     }
 
-    /// A life of the agent begins.
+    /// The agent starts.
     fn begin(&mut self, image: crate::journal::Image) {
         self.consults.clear();
         self.asked_pods.clear();
@@ -408,7 +344,7 @@ impl World {
             self.knowledge.old_links.extend(self.kernel.links.keys().cloned());
         }
         if image.claim_uses().next().is_some() {
-            self.deeds.count("a claim use came back with a restart");
+            self.counts.count("a claim use came back with a restart");
         }
         self.reads = vec![Event::Journal(image), Event::Kernel(self.kernel.inventory())];
     }
@@ -424,13 +360,13 @@ impl World {
         self.check_node();
     }
 
-    /// For comparing runs, and for people who look into one.
+    /// For comparing runs, and for people who debug one.
     #[expect(clippy::disallowed_macros, reason = "a test's output is for the one who reads it")]
     fn tell(&mut self, what: impl FnOnce(Timestamp) -> String) {
-        match self.story {
-            Story::Untold => {}
-            Story::Kept => self.told.push(what(self.now)),
-            Story::Aloud => println!("{} {}", self.api.node, what(self.now)),
+        match self.log {
+            Log::Off => {}
+            Log::Kept => self.told.push(what(self.now)),
+            Log::Printed => println!("{} {}", self.api.node, what(self.now)),
         }
     }
 
@@ -459,7 +395,7 @@ impl World {
             Action::AskAboutPods(holders) => self.asked_pods.push(holders),
             Action::Answer { ticket, outcome } => self.check_answer(ticket, outcome),
             Action::AskForBlock { ask, .. } => self.api.asks.push((self.agent.life, ask)),
-            Action::ReturnBlock { name, uid } => self.api.returns.push((name, uid, None)),
+            Action::ReturnBlock { name, uid, .. } => self.api.returns.push((name, uid, None)),
             Action::KeepBlock { uid, .. } => self.api.keeps.push(uid),
             Action::Export(networks) => self.knowledge.exported = networks,
             Action::Repair(holds) => {
@@ -467,12 +403,12 @@ impl World {
                 self.kernel.repair(&holds);
             }
             Action::Report(Report::Leak { key, leak, .. }) => self.check_leak(&key, &leak),
-            Action::Report(Report::Routes { .. }) => self.deeds.count("routes were put right"),
+            Action::Report(Report::Routes { .. }) => self.counts.count("routes were put right"),
             Action::Report(_) => {}
         }
     }
 
-    /// Nothing breaks any more, and what waits comes: everything must come right.
+    /// Faults end and waiting events arrive: everything must become consistent.
     pub(super) fn put_right(&mut self) {
         self.take_with_pods();
         self.api.put_right();
@@ -481,7 +417,7 @@ impl World {
         self.drain();
         self.check_nobody_waits_for_ever();
         self.check_healed();
-        // Whatever is left is deleted, and deleted again where that failed before.
+        // Everything left is deleted, and failed deletions are retried.
         for _ in 0..40 {
             for _ in 0..60 {
                 self.let_runtime_act();
@@ -504,7 +440,7 @@ impl World {
         self.check_the_end();
     }
 
-    /// Lets everything happen that is under way.
+    /// Processes all events in flight.
     pub(super) fn drain(&mut self) {
         for _ in 0..200 {
             let mut quiet = self.kernel.jobs.is_empty() && !self.agent.has_waiting() && self.reads.is_empty();

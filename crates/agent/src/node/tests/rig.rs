@@ -75,6 +75,7 @@ pub(super) fn block(pool: &str, index: u8) -> SeenBlock {
         reserved: false,
         deleting: false,
         releasing: false,
+        pod: None,
     }
 }
 
@@ -168,7 +169,7 @@ impl Rig {
                         self.order.push(ticket);
                     }
                     Action::AskForBlock { ask, pool, .. } => self.asked.push((ask, pool)),
-                    Action::ReturnBlock { name, uid } => self.returned.push((name, uid)),
+                    Action::ReturnBlock { name, uid, .. } => self.returned.push((name, uid)),
                     Action::KeepBlock { name, .. } => self.kept.push(name),
                     Action::Export(networks) => self.exported = networks,
                     Action::Repair(holds) => self.repaired = holds,

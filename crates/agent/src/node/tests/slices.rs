@@ -12,6 +12,7 @@ use crate::node::{
     Attach, Done, Event, Fence, PoolFacts, Recorded, Report, SeenBlock, SeenSlice, Settings, Ticket, Wish,
 };
 
+const SOURCE: &str = "its slices";
 const POOL: &str = "slices-of-net";
 
 fn facts() -> PoolFacts {
@@ -45,6 +46,7 @@ fn slice_of(network: &str, range: &str, times: u32) -> SeenSlice {
         reserved: false,
         deleting: false,
         releasing: false,
+        pod: None,
     };
     SeenSlice { block, realm: format!("whereabouts/{network}"), records: Vec::new() }
 }
@@ -84,7 +86,7 @@ fn attach(container: &str) -> Attach {
 }
 
 fn settings() -> Settings {
-    Settings { slices: true, ..Settings::new(NODE) }
+    Settings { sources: vec![SOURCE], ..Settings::new(NODE) }
 }
 
 pub(super) fn started(journal: Image, slices: impl IntoIterator<Item = SeenSlice>) -> Rig {
@@ -94,7 +96,7 @@ pub(super) fn started(journal: Image, slices: impl IntoIterator<Item = SeenSlice
         rig.event(Event::SliceSeen(slice));
     }
     rig.read(journal, Vec::new());
-    rig.event(Event::SlicesRead);
+    rig.event(Event::SourceRead { source: SOURCE });
     rig
 }
 
@@ -252,8 +254,8 @@ fn invariant_3_nothing_is_handed_out_before_slices_are_read_and_their_records_ar
     rig.event(Event::SliceSeen(SeenSlice { records: vec![record("a", 1), record("b", 3)], ..slice(1) }));
     rig.read(Image::default(), Vec::new());
     let early = rig.add_of(attach("c"));
-    assert!(rig.failure(early).message.contains("its slices from the API server"));
-    rig.event(Event::SlicesRead);
+    assert!(rig.failure(early).message.contains("its slices"));
+    rig.event(Event::SourceRead { source: SOURCE });
     assert_eq!(held(&rig), ["10.9.0.1 a", "10.9.0.3 b"]);
     assert_eq!(give(&mut rig, "c"), "10.9.0.2");
     assert_eq!(give(&mut rig, "d"), "10.9.0.4");
@@ -389,7 +391,7 @@ fn addresses_that_the_whole_range_holds_are_kept_back_and_come_back() {
     rig.event(kept(&[1, 3]));
     rig.event(Event::SliceSeen(slice(1)));
     rig.read(Image::default(), Vec::new());
-    rig.event(Event::SlicesRead);
+    rig.event(Event::SourceRead { source: SOURCE });
     assert_eq!(give(&mut rig, "a"), "10.9.0.2");
     assert_eq!(give(&mut rig, "b"), "10.9.0.4");
     rig.event(kept(&[1]));

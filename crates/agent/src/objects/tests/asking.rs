@@ -1,4 +1,4 @@
-//! Wishes for blocks: every one is answered, whatever happens on the way, and nothing is left of it.
+//! Block requests: every wish is answered, whatever happens on the way, and no request is left.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ async fn several_wishes_have_requests_of_their_own() {
 async fn an_answer_that_comes_before_anyone_knows_of_the_request_is_not_lost() {
     let bed = Bed::new(13).await;
     let agent = bed.ready().await;
-    // The request is made and answered while the agent takes its creation for failed and hears nothing.
+    // The request is created and answered while the agent believes that its creation failed, and its watch is cut.
     let held = bed.faults.hold_watches(Calls::all());
     let lost = bed.faults.add(Rule::lose_answer().on(Calls::of(Verb::Create).to(REQUESTS)).times(1));
     agent.ask(1, "default");

@@ -1,4 +1,4 @@
-//! An embedded API server that knows our kinds, and an agent's side of it whose events are written down.
+//! An embedded API server with our kinds, and an agent's `Objects` whose events are recorded.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,11 +28,11 @@ pub(super) struct Bed {
     pub(super) server: LocalApi,
     /// Without faults.
     pub(super) client: Client,
-    /// Between the agent and the server.
+    /// The client of the agent, with faults.
     pub(super) faults: Faults,
 }
 
-/// The agent's side of it.
+/// The agent's side.
 pub(super) struct Agent {
     pub(super) objects: Objects,
     pub(super) told: Arc<Mutex<Vec<Event>>>,
@@ -45,7 +45,7 @@ impl Bed {
         Self::with_history(seed, 4096).await
     }
 
-    /// A server that keeps so many events of each kind for watches that start in the past.
+    /// A server that remembers this many events of each kind for watches that start in the past.
     pub(super) async fn with_history(seed: u64, events: usize) -> Self {
         let entropy = SeededEntropy::new(seed);
         let server = ServerOptions::default().history(events).temporary(RuntimeClock, entropy);
@@ -63,7 +63,7 @@ impl Bed {
         Api::all(self.client.clone())
     }
 
-    /// Creates an object of this JSON.
+    /// Creates an object from JSON.
     pub(super) async fn create<K>(&self, json: Value) -> K
     where
         K: kube::Resource<DynamicType = ()> + DeserializeOwned + serde::Serialize + Clone + std::fmt::Debug,
@@ -113,12 +113,12 @@ impl Bed {
         self.create(block(pool, index, node)).await
     }
 
-    /// The requests that there are.
+    /// All requests.
     pub(super) async fn requests(&self) -> Vec<BlockRequest> {
         self.api().list(&ListParams::default()).await.unwrap().items
     }
 
-    /// Waits for a request of this node, and says its name.
+    /// Waits for a request of this node, and returns its name.
     pub(super) async fn a_request(&self) -> BlockRequest {
         until("a request", async || self.requests().await.into_iter().next()).await
     }
@@ -127,7 +127,7 @@ impl Bed {
         until("no requests", async || self.requests().await.is_empty().then_some(())).await;
     }
 
-    /// Answers a request as a controller does.
+    /// Answers a request like a controller.
     pub(super) async fn answer(&self, request: &str, status: &BlockRequestStatus) {
         let patch = Patch::Merge(json!({"status": status}));
         self.api::<BlockRequest>().patch_status(request, &PatchParams::default(), &patch).await.unwrap();
@@ -137,7 +137,7 @@ impl Bed {
         self.agent_with(ObjectsOptions::new(NODE))
     }
 
-    /// An agent that begins.
+    /// An agent that starts.
     pub(super) fn agent_with(&self, options: ObjectsOptions) -> Agent {
         let told: Arc<Mutex<Vec<Event>>> = Arc::default();
         let clock = Arc::new(ManualClock::at(RuntimeClock.now()));
@@ -157,7 +157,7 @@ impl Bed {
         self.ready_with(ObjectsOptions::new(NODE)).await
     }
 
-    /// The same, but one that soon takes the API server for away.
+    /// The same with a short patience.
     pub(super) async fn ready_and_impatient(&self) -> Agent {
         self.ready_with(ObjectsOptions { patience: Duration::from_secs(1), ..ObjectsOptions::new(NODE) })
             .await
@@ -169,13 +169,13 @@ impl Bed {
         agent
     }
 
-    /// Nothing reaches the server any more, and open watches end, until the faults are cleared.
+    /// Cuts the connection and ends open watches, until the faults are cleared.
     pub(super) fn away(&self) {
         self.faults.add(Rule::lose_request());
         self.faults.cut_watches(&Calls::all());
     }
 
-    /// Watches of a kind end and cannot begin again, until the faults are cleared.
+    /// Ends watches of a kind and refuses new ones, until the faults are cleared.
     pub(super) fn blind(&self, resource: &str) {
         let watches = || Calls::of(Verb::Watch).to(resource);
         self.faults.add(Rule::fail(http::StatusCode::SERVICE_UNAVAILABLE).on(watches()));
@@ -217,12 +217,12 @@ impl Agent {
         self.until(&format!("the end of {block}"), |event| *event == gone).await;
     }
 
-    /// Forgets what was told.
+    /// Forgets recorded events.
     pub(super) fn forget(&self) {
         self.told.lock().unwrap().clear();
     }
 
-    /// What was told of pools and blocks, in short.
+    /// The recorded events of pools and blocks, in short.
     pub(super) fn story(&self) -> Vec<String> {
         let uid = |uid: &str| uid.to_owned();
         let line = |event: Event| match event {
@@ -240,7 +240,7 @@ impl Agent {
         self.objects.carry_out(Action::AskForBlock { ask: AskId(ask), pool: pool.into(), urgency });
     }
 
-    /// The answer to a wish.
+    /// Waits for the answer to a wish.
     pub(super) async fn answer_to(&self, ask: u64) -> Event {
         let is_it = |event: &Event| match event {
             Event::BlockGranted { ask: it, .. } | Event::BlockRefused { ask: it, .. } => it.0 == ask,
@@ -251,6 +251,6 @@ impl Agent {
 
     pub(super) fn return_block(&self, block: &AddressBlock) {
         let (name, uid) = (block.name_any(), block.uid().unwrap());
-        self.objects.carry_out(Action::ReturnBlock { name, uid });
+        self.objects.carry_out(Action::ReturnBlock { pool: String::new(), name, uid });
     }
 }

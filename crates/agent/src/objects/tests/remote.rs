@@ -73,7 +73,7 @@ async fn blocks_of_known_other_nodes_are_routed_by_family_and_merged_by_gateway(
     ]);
     assert_eq!(first, expected);
     assert_eq!(agent.objects.health().watches.len(), 7);
-    // A node that becomes known, a block that goes.
+    // A node becomes known, a block goes.
     bed.node("node-unknown", &["10.0.0.4"]).await;
     bed.merge::<AddressBlock>("default-3", json!({"metadata": {"finalizers": []}})).await;
     bed.delete::<AddressBlock>("default-3").await;
@@ -98,7 +98,7 @@ async fn without_being_asked_for_other_nodes_are_not_looked_at() {
     assert!(agent.objects.remote_routes().borrow().is_none());
 }
 
-/// A block of claims, with these on record.
+/// A block of claims with these records.
 async fn floating(bed: &Bed, index: u8, claims: &[&str]) {
     let mut floating = super::bed::block("default", index, "");
     floating["metadata"]["labels"] = json!({"coil.cybozu.com/pool": "default", "tenure/floating": "true"});
@@ -131,7 +131,7 @@ async fn claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_them
     seen(&agent.objects, "b", NODE, &["10.1.0.33"]);
     seen(&agent.objects, "c", "node-3", &["10.1.0.34", "fd01::22"]);
     agent.objects.claim_seen("d", None);
-    // What a status makes up, of a node's block, of another claim, and of nobody.
+    // Addresses that a status makes up: of a node's block, of another claim, and of nobody.
     seen(&agent.objects, "forged", "node-3", &["10.1.0.5", "10.1.0.32", "10.1.0.35", "192.0.2.1"]);
     agent.objects.claims_listed();
     let mut until_told = async |expected: &[(&str, &[&str])]| {
@@ -144,7 +144,7 @@ async fn claims_are_routed_by_their_records_to_the_node_of_the_pod_that_has_them
         ("fd02::2", &["fd01::4/126", "fd01::20/128"]),
     ])
     .await;
-    // One moves away from here, one comes, one is not used any more.
+    // One claim moves away, one comes, one is no longer used.
     seen(&agent.objects, "b", "node-3", &["10.1.0.33"]);
     seen(&agent.objects, "a", NODE, &["10.1.0.32", "fd01::20"]);
     agent.objects.claim_seen("c", None);
@@ -177,18 +177,18 @@ async fn a_claim_whose_object_is_gone_is_routed_until_its_addresses_are_free_or_
     seen(&agent.objects, "b", "node-2", &["10.1.0.32"]);
     agent.objects.claims_listed();
     until_told(&[("10.0.0.2", &["10.1.0.28/32", "10.1.0.32/32"])]).await;
-    // Their pods run on.
+    // Their pods still run.
     agent.objects.claim_gone("a");
     agent.objects.claim_gone("b");
     seen(&agent.objects, "c", "node-3", &["10.1.0.33"]);
     until_told(&[("10.0.0.2", &["10.1.0.28/32", "10.1.0.32/32"]), ("10.0.0.3", &["10.1.0.33/32"])]).await;
-    // The block of one is gone, and another claim has the address of the other.
+    // One claim's block is gone, and the other's address belongs to another claim.
     bed.merge::<AddressBlock>("default-7", json!({"metadata": {"finalizers": []}})).await;
     bed.delete::<AddressBlock>("default-7").await;
     seen(&agent.objects, "other", "node-3", &["10.1.0.32"]);
     bed.merge::<AddressBlock>("default-8", json!({"claims": {"0": {"uid": "other"}}})).await;
     until_told(&[("10.0.0.3", &["10.1.0.32/32", "10.1.0.33/32"])]).await;
-    // Nobody else has those of these, but their pods have ended: one cools, and the other is free.
+    // Nobody else has these addresses, but the pods ended: one cools, the other is free.
     seen(&agent.objects, "c", "node-2", &["10.1.0.33"]);
     seen(&agent.objects, "d", "node-2", &["10.1.0.34"]);
     agent.objects.claim_gone("c");

@@ -74,7 +74,7 @@ async fn with_the_api_server_away_known_namespaces_work_and_others_fail_soon() {
     assert_eq!(refused.code, Code::TryAgainLater.number());
     assert!(refused.message.contains("namespace \"unknown\""), "{refused:?}");
     bed.faults.clear();
-    // One that does not answer at all is not waited for either.
+    // Nor does it wait for a server that does not answer.
     bed.faults.add(Rule::delay(Duration::from_mins(1)..=Duration::from_mins(1)).on(Calls::of(Verb::Get)));
     let refused = resolve(&agent, "unknown", None).await.unwrap_err();
     assert!(refused.message.contains("no answer within 1.5 s"), "{refused:?}");
@@ -106,7 +106,7 @@ async fn a_pool_that_cannot_be_used_says_why() {
     bed.pool("old", 2, "10.1.0.0/24").await;
     let agent = bed.ready().await;
     assert!(resolve(&agent, "team", None).await.is_ok());
-    // Rules keep such a pool out; it was there before them.
+    // The schema refuses such a pool; this one is older than the rule.
     let heard = {
         let pool: tenure_api::coil::AddressPool = bed.api().get("old").await.unwrap();
         let why = "spec.exclude[0]: what is this?".to_owned();
@@ -148,16 +148,18 @@ async fn what_people_should_know_becomes_events_on_what_they_look_at_and_not_twi
         let refused = Report::PoolRefused { pool: "default".into(), message: message.clone() };
         agent.objects.carry_out(Action::Report(refused));
     }
-    // The definition of a sliced network is deleted, and every node gives its slices up.
+    // The definition of a sliced network is deleted, and every node returns its slices.
     for slice in ["10.9.0.0/26", "10.9.1.0/26"] {
         let (block, uid) = (format!("net {slice}"), format!("net/{slice}"));
         let realm = "net".to_owned();
-        let report = Report::Fenced { block, uid, realm, fence: Fence::Gone, holds: Vec::new() };
+        let report =
+            Report::Fenced { pool: String::new(), block, uid, realm, fence: Fence::Gone, holds: Vec::new() };
         agent.objects.carry_out(Action::Report(report));
     }
     let (block, uid) = ("default-0".to_owned(), "some-uid".to_owned());
     let fence = Fence::OtherNode("node-2".into());
-    let fenced = Report::Fenced { block, uid, realm: String::new(), fence, holds: Vec::new() };
+    let fenced =
+        Report::Fenced { pool: String::new(), block, uid, realm: String::new(), fence, holds: Vec::new() };
     agent.objects.carry_out(Action::Report(fenced));
     let events: Api<KubeEvent> = Api::namespaced(bed.client.clone(), "default");
     let events = until("four events", async || {

@@ -1,4 +1,4 @@
-//! Giving blocks back.
+//! Returning blocks.
 
 use http::StatusCode;
 use kube::ResourceExt;
@@ -133,7 +133,7 @@ async fn the_mark_of_a_block_goes_on_the_version_that_was_read_and_a_release_tha
     agent.forget();
     let marked = there(&bed, "default-0").await.unwrap();
     let (name, uid) = ("default-0".to_owned(), block.uid().unwrap());
-    agent.objects.carry_out(crate::node::Action::KeepBlock { name, uid });
+    agent.objects.carry_out(crate::node::Action::KeepBlock { pool: String::new(), name, uid });
     assert!(!agent.seen("default-0").await.releasing);
     let kept = there(&bed, "default-0").await.unwrap();
     assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), ["other"]);

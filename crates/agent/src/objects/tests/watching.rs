@@ -1,4 +1,4 @@
-//! What the node is told of pools and blocks.
+//! Events of pools and blocks.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn blocks_and_pools_that_vanished_between_two_lists_are_told_gone() {
     bed.blind("addresspools");
     free(&bed, "default-1").await;
     bed.delete::<AddressPool>("short-lived").await;
-    // So much happens that the server has forgotten where the watches were.
+    // So many events that the server has forgotten the watches' versions.
     for index in 10..20 {
         bed.block("default", index, "node-2").await;
         bed.pool(&format!("p{index}"), 2, &format!("10.{index}.0.0/24")).await;
@@ -91,7 +91,7 @@ async fn a_block_with_the_same_name_and_another_uid_is_an_end_and_a_beginning() 
     let expected = [format!("-default-0 {first}"), format!("+default-0 {second}")];
     until("both", async || (agent.story() == expected).then_some(())).await;
     agent.forget();
-    // The same while nobody looks, and longer than the server remembers.
+    // The same while the watches are cut, for longer than the server remembers.
     bed.blind("addressblocks");
     free(&bed, "default-0").await;
     let third = bed.block("default", 0, NODE).await.uid().unwrap();

@@ -1,4 +1,4 @@
-//! A node, the API server and a real controller together; only journal and kernel do as they are told.
+//! A node, the API server and a real controller together; only journal and kernel are simulated.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ async fn without_a_controller_an_add_fails_in_time_and_with_one_the_next_succeed
     assert_eq!(refused.code, 11, "{refused:?}");
     assert!(refused.message.contains("no block of AddressPool \"default\""), "{refused:?}");
     let _controller = controller(&bed);
-    // The wish is still open: its block comes although nobody waits for it any more.
+    // The wish is still open: its block comes although no ADD waits for it any more.
     until("a block", async || (!block_names(&bed).await.is_empty()).then_some(())).await;
     let address = until("an address", async || whole.add("b", "team").await.ok()).await;
     assert_eq!(address, "10.1.0.0", "the first one of the block");

@@ -104,6 +104,7 @@ impl Rig {
                 reserved: false,
                 deleting: false,
                 releasing: false,
+                pod: None,
             }));
         }
         rig.node.tell(Event::Journal(Image::default()));

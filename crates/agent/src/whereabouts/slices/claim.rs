@@ -74,6 +74,7 @@ impl Shared {
     pub(super) async fn claim(&self, offer: &Offer) -> Result<IPPool, CallError> {
         let records: Api<IPPool> = self.api();
         let (object, plain) = (offer.object.as_str(), PostParams::default());
+        let call = lock(&self.state).records.epoch();
         let act = |act: &'static str| move || format!("{act} IPPool {object:?}");
         let said = match self.insist(act("reading"), || records.get_opt(object)).await? {
             None => self.insist(act("creating"), || records.create(&plain, &offer.new)).await?,
@@ -86,7 +87,8 @@ impl Shared {
                 }
             }
         };
-        lock(&self.state).records.hear(Heard::Applied(Identity::named(&said.metadata), Some(said.clone())));
+        let heard = Heard::Answered(call, Identity::named(&said.metadata), Some(said.clone()));
+        lock(&self.state).records.hear(heard);
         Ok(said)
     }
 

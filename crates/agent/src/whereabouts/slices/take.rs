@@ -113,6 +113,7 @@ impl Shared {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
         }
     }
 
@@ -247,6 +248,7 @@ impl Shared {
             reserved: false,
             deleting: false,
             releasing: false,
+            pod: None,
         };
         let records = decoded.entries.iter().map(|(_, held)| recorded(held)).collect();
         let realm = realm_of(&network);

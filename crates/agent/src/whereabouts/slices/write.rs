@@ -12,14 +12,14 @@ use kube::Api;
 use kube::api::PostParams;
 use tenure_api::release::RELEASING;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, Reservation};
-use tenure_watch::{CallError, Heard, Identity, exactly};
+use tenure_watch::{CallError, Epoch, Heard, Identity, exactly};
 use tenure_whereabouts::ledger::{PoolId, State, owned_object};
 
 use super::known::SeenPool;
 use super::{POOLS, Shared};
 use crate::key::Pod;
 use crate::node::{Node, SliceHold, SliceView};
-use crate::objects::{lock, watched};
+use crate::objects::lock;
 
 /// How many conflicts in a row an object may have before it is left for later.
 const TRIES: usize = 5;
@@ -58,12 +58,12 @@ impl Shared {
             match written {
                 Ok(()) => {
                     backoff.reset();
-                    self.connection.health().heard(watched::RECORD_WRITES);
+                    self.connection.health().heard(super::RECORD_WRITES);
                 }
                 Err(problem) => {
                     tracing::warn!(problem, "the records of slices cannot be written yet");
                     let wait = backoff.fail();
-                    self.connection.health().failed(watched::RECORD_WRITES, problem, wait);
+                    self.connection.health().failed(super::RECORD_WRITES, problem, wait);
                     tokio::time::sleep(wait).await;
                     self.dirty.notify_one();
                 }
@@ -143,11 +143,11 @@ impl Shared {
 
     async fn create(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, CallError> {
         let records: Api<IPPool> = self.api();
-        let plain = PostParams::default();
+        let (plain, call) = (PostParams::default(), lock(&self.state).records.epoch());
         match self.insist(act("creating", name), || records.create(&plain, object)).await {
             Ok(made) => {
                 self.look_whether_given(name).await?;
-                Ok(self.written(made))
+                Ok(self.written(call, made))
             }
             Err(error) if error.code() == Some(409) => self.read_again(name).await,
             Err(error) => Err(error),
@@ -165,10 +165,19 @@ impl Shared {
         };
         for name in taken {
             let act = || format!("reading NodeSlicePool {name:?}");
-            let found = self.insist(act, || pools.get_opt(&name)).await?;
-            if let Some(found) = found {
-                let seen = SeenPool::of(&found, &self.options.node);
-                self.hear_pool(Heard::Applied(Identity::named(&found.metadata), Some(seen)));
+            let mut backoff = self.connection.backoff();
+            loop {
+                let call = lock(&self.state).pools.epoch();
+                let found = self.insist(act, || pools.get_opt(&name)).await?;
+                if let Some(found) = found {
+                    let seen = SeenPool::of(&found, &self.options.node);
+                    self.hear_pool(Heard::Answered(call, Identity::named(&found.metadata), Some(seen)));
+                }
+                // What was read does not count beside a list, and nothing may be assigned before it does.
+                if lock(&self.state).pools.epoch().is_quiet_since(call) {
+                    break;
+                }
+                backoff.wait().await;
             }
         }
         Ok(())
@@ -176,9 +185,9 @@ impl Shared {
 
     async fn replace(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, CallError> {
         let records: Api<IPPool> = self.api();
-        let plain = PostParams::default();
+        let (plain, call) = (PostParams::default(), lock(&self.state).records.epoch());
         match self.insist(act("replacing", name), || records.replace(name, &plain, object)).await {
-            Ok(made) => Ok(self.written(made)),
+            Ok(made) => Ok(self.written(call, made)),
             Err(error) if error.is_stale() => self.read_again(name).await,
             Err(error) => Err(error),
         }
@@ -197,18 +206,21 @@ impl Shared {
         }
     }
 
-    fn written(&self, made: IPPool) -> Tried {
-        lock(&self.state).records.hear(Heard::Applied(Identity::named(&made.metadata), Some(made)));
+    /// Processes the answer to a write of this epoch.
+    fn written(&self, call: Epoch, made: IPPool) -> Tried {
+        lock(&self.state).records.hear(Heard::Answered(call, Identity::named(&made.metadata), Some(made)));
         self.mind_marks();
         Tried::Done
     }
 
     async fn read_again(self: &Arc<Self>, name: &str) -> Result<Tried, CallError> {
         let records: Api<IPPool> = self.api();
+        let call = lock(&self.state).records.epoch();
         let found = self.insist(act("reading", name), || records.get_opt(name)).await?;
         let known = lock(&self.state).records.facts(name).cloned();
         if let Some(found) = found {
-            lock(&self.state).records.hear(Heard::Applied(Identity::named(&found.metadata), Some(found)));
+            let heard = Heard::Answered(call, Identity::named(&found.metadata), Some(found));
+            lock(&self.state).records.hear(heard);
         } else if let Some(known) = known {
             self.is_gone(name, &known);
         }

@@ -183,7 +183,8 @@ impl Bed {
             journal: Arc::clone(&journal),
             position: 0,
         };
-        let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(name) };
+        let settings =
+            Settings { sources: vec![slices::SOURCE], cooling: Duration::ZERO, ..Settings::new(name) };
         let driver = channel.driver(Node::new(settings), RuntimeClock, executor);
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
         let wanted = ledgers::LedgersOptions {

@@ -1,10 +1,13 @@
-//! One test for each scenario of KubeVirt's own suite, and for each defect of its ipam-extensions, which must be impossible here.
+//! One test for each scenario of KubeVirt's own suite.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::ClaimFacts;
-use crate::owners::extensions_at_work;
+
+mod defects;
+mod deletion;
+mod extensions;
 
 /// What there is: a machine, its instance, claims. Steps are carried out as an API server would.
 #[derive(Default)]
@@ -236,58 +239,6 @@ fn an_instance_that_is_seen_before_its_machine_says_whose_it_is() {
 }
 
 #[test]
-fn garbage_after_deletion_of_a_running_machine_in_the_background() {
-    let mut world = World::running(ONE);
-    world.settle();
-    world.machine = None;
-    world.instance = world.instance.map(being_deleted);
-    world.settle();
-    assert_eq!(world.names(), ["vm.net1"], "its pod still runs");
-    world.instance = world.instance.map(without_pods);
-    world.settle();
-    assert!(world.names().is_empty());
-}
-
-#[test]
-fn garbage_after_deletion_of_a_running_machine_in_the_foreground() {
-    let mut world = World::running(ONE);
-    world.settle();
-    world.delete_foreground();
-    world.settle();
-    assert_eq!(world.names(), ["vm.net1"], "its instance is still there");
-    world.instance = None;
-    world.settle();
-    assert!(world.names().is_empty());
-}
-
-#[test]
-fn garbage_after_deletion_of_a_stopped_machine_in_the_background_and_in_the_foreground() {
-    for foreground in [false, true] {
-        let mut world = World { machine: Some(machine_of("vm-1", ONE)), ..World::default() };
-        world.settle();
-        if foreground {
-            world.delete_foreground();
-        } else {
-            world.machine = None;
-        }
-        world.settle();
-        assert!(world.names().is_empty(), "foreground: {foreground}");
-    }
-}
-
-#[test]
-fn garbage_after_deletion_of_a_bare_instance() {
-    let mut world = World { instance: Some(instance_of(None, ONE)), ..World::default() };
-    world.settle();
-    world.instance = world.instance.map(being_deleted);
-    world.settle();
-    assert_eq!(world.names(), ["vm.net1"], "its pod still runs");
-    world.instance = None;
-    world.settle();
-    assert!(world.names().is_empty());
-}
-
-#[test]
 fn keep_addresses_after_stop_and_restart() {
     let mut world = World::running(ONE);
     world.settle();
@@ -418,49 +369,6 @@ fn a_network_that_is_taken_out_of_a_stopped_machine_gives_its_claim_back() {
 }
 
 #[test]
-fn defect_a_a_definition_that_cannot_be_read_is_said_and_asked_for_again() {
-    let mut world = World {
-        machine: Some(machine_of("vm-1", &[("net1", "blue"), ("net2", "gone")])),
-        ..World::default()
-    };
-    let said = world.settle();
-    assert_eq!(
-        said,
-        [
-            "virtual machine ns/vm: network \"net2\": NetworkAttachmentDefinition ns/gone cannot be read: it is gone"
-        ]
-    );
-    assert_eq!(world.names(), ["vm.net1"]);
-    // One that is there already does not go because its network cannot be read for a while.
-    let steps = world.steps_with(&|_, _| Err("the API server is away".into()));
-    assert!(steps.iter().all(|step| matches!(step, Step::Problem { .. })), "{steps:?}");
-}
-
-#[test]
-fn defect_b_two_interfaces_on_one_network_are_two_claims() {
-    let mut world = World::running(&[("net1", "blue"), ("net2", "blue"), ("net3", "shared/blue")]);
-    assert!(world.settle().is_empty());
-    assert_eq!(world.names(), ["vm.net1", "vm.net2", "vm.net3"]);
-    let mut interfaces: Vec<_> = world.claims.iter().map(|claim| claim.spec.interface.as_str()).collect();
-    interfaces.dedup();
-    assert_eq!(interfaces.len(), 3);
-    for claim in &world.claims {
-        let matching = |interface: &&&str| {
-            let reference =
-                crate::Reference::Launcher { vmi: "vm".into(), interface: (**interface).to_owned() };
-            reference.is(&ClaimFacts::of(claim), "blue-net")
-        };
-        assert_eq!(interfaces.iter().filter(matching).count(), 1, "each interface finds one");
-    }
-}
-
-#[test]
-fn defect_d_the_claim_does_not_wait_for_an_instance_or_a_pod() {
-    let world = World { machine: Some(machine_of("vm-1", ONE)), ..World::default() };
-    assert!(matches!(&world.steps()[..], [Step::Create(_)]));
-}
-
-#[test]
 fn networks_that_do_not_opt_in_get_none_and_those_that_stop_to_keep_theirs() {
     let mut world = World::running(&[("default", "plain"), ("net1", "blue")]);
     world.machine.as_mut().unwrap()["spec"]["template"]["spec"]["networks"]
@@ -540,68 +448,6 @@ fn a_claim_that_somebody_deletes_while_the_machine_has_it_waits() {
     world.delete(0);
     assert!(world.settle().is_empty());
     assert_eq!(world.names(), ["vm.net1"], "it is kept by its finalizer");
-}
-
-#[test]
-fn ipam_extensions_is_found_at_work_by_its_webhook_else_by_its_claims() {
-    let mut world = World::running(ONE);
-    world.settle();
-    let ours = Existing::of(&world.claims[0]);
-    let theirs = Existing { interface: String::new(), ..ours.clone() };
-    let users = Existing { owners: Vec::new(), ..theirs.clone() };
-    for (webhook, claims, expected) in [
-        (Some(true), vec![&ours], true),
-        (Some(false), vec![&theirs], false),
-        (None, vec![&ours, &theirs], true),
-        (None, vec![&ours, &users], false),
-        (None, vec![], false),
-    ] {
-        assert_eq!(extensions_at_work(webhook, claims.iter().copied()), expected, "{webhook:?} {claims:?}");
-    }
-}
-
-#[test]
-fn beside_ipam_extensions_exactly_those_claims_are_made_that_it_does_not_make() {
-    let all = json!([
-        {"name": "default", "pod": {}},
-        {"name": "extra", "multus": {"networkName": "blue"}},
-    ]);
-    let in_place = json!([{"name": "main", "multus": {"networkName": "green", "default": true}}]);
-    let network_of = |namespace: &str, name: &str| match (namespace, name) {
-        ("", "") => Ok(Some("cluster-net".to_owned())),
-        _ => network_of(namespace, name),
-    };
-    let created = |networks: &Value, beside: Beside| -> Vec<String> {
-        let mut machine = machine_of("vm-1", &[]);
-        machine["spec"]["template"]["spec"]["networks"] = networks.clone();
-        let world = World { machine: Some(machine), ..World::default() };
-        let steps = world.steps_beside(&network_of, beside);
-        steps
-            .iter()
-            .map(|step| match step {
-                Step::Create(claim) => format!("{} {}", claim.spec.network, claim.spec.interface),
-                other => format!("{other:?}"),
-            })
-            .collect()
-    };
-    let extra = format!("blue-net {}", names::machine_interface("extra"));
-    let extensions = |primary| Beside::Extensions { primary };
-    assert_eq!(created(&all, Beside::Nobody), ["cluster-net eth0", &extra]);
-    assert_eq!(created(&all, extensions(false)), ["cluster-net eth0"]);
-    assert_eq!(created(&all, extensions(true)), [""; 0], "it makes that of a primary network");
-    assert_eq!(created(&in_place, extensions(true)), ["green-net eth0"]);
-}
-
-#[test]
-fn claims_of_before_ipam_extensions_came_stay_and_go_with_their_interfaces() {
-    let mut world = World::running(ONE);
-    world.settle();
-    let beside = Beside::Extensions { primary: false };
-    assert_eq!(world.steps_beside(&network_of, beside), [], "it would not make another of that name");
-    world.machine = Some(machine_of("vm-1", &[]));
-    world.instance = None;
-    let steps = world.steps_beside(&network_of, beside);
-    assert!(matches!(&steps[..], [Step::Delete { .. }]), "{steps:?}");
 }
 
 #[test]

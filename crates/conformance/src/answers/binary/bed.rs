@@ -19,6 +19,7 @@ use tenure_agent::journal::{Image, Record};
 use tenure_agent::node::{Action, Event, Node, Settings};
 use tenure_agent::pods::Pods;
 use tenure_agent::serve::{PostponedDels, Service, listen};
+use tenure_agent::sources::BlockSource as _;
 use tenure_agent::whereabouts::Whereabouts;
 use tenure_agent::whereabouts::ledgers::{self, Ledgers};
 use tenure_agent::whereabouts::slices::{self, Slices};
@@ -148,7 +149,8 @@ impl Bed {
         let slices = Slices::start(client.clone(), wanted, SystemClock, node.clone(), self.stop.clone());
         let executor = Kernelless { node: node.clone(), slices: slices.clone(), position: 0 };
         // Which address comes next is what cases are about: nothing rests.
-        let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(NODE) };
+        let settings =
+            Settings { sources: vec![slices::SOURCE], cooling: Duration::ZERO, ..Settings::new(NODE) };
         let driver = channel.driver(Node::new(settings), SystemClock, executor);
         tokio::spawn(driver.run(self.stop.clone().cancelled_owned()));
         let wanted = ledgers::LedgersOptions {
@@ -363,7 +365,7 @@ impl Executor for Kernelless {
     fn record(&mut self, records: Vec<Record>) {
         self.position += records.len() as u64;
         for record in &records {
-            self.slices.dirty(record.block());
+            self.slices.recorded(record.block());
         }
         self.node.tell(Event::Committed { up_to: self.position });
     }

@@ -13,7 +13,7 @@ use crate::world::World;
 /// What a step of a move that was made gives to tell.
 pub(in crate::claims) fn of_move(write: &MoveWrite, world: &World) -> Vec<Note> {
     let MoveWrite::Hold { namespace, claim, before, slots, aborts } = write;
-    let Some(claim) = world.claims.get(namespace, &claim.name) else { return Vec::new() };
+    let Some(claim) = world.claims().get(namespace, &claim.name) else { return Vec::new() };
     let Some((reason, message)) = step(&claim.facts.name, before, slots, *aborts) else { return Vec::new() };
     let mut concerned: Vec<&Slot> = before.both().chain(slots.both()).collect();
     concerned.sort_by(|one, other| one.uid.cmp(&other.uid));

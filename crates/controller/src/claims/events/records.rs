@@ -9,8 +9,8 @@ use crate::world::World;
 
 /// What a write about claims that was done gives to tell; `world` is what was known before it.
 pub(in crate::claims) fn of_claim(write: &ClaimWrite, world: &World) -> Vec<Note> {
-    let ClaimWrite::Status { namespace, claim, status } = write else { return Vec::new() };
-    let Some(known) = world.claims.get(namespace, &claim.name) else { return Vec::new() };
+    let ClaimWrite::Status { namespace, claim, status, .. } = write else { return Vec::new() };
+    let Some(known) = world.claims().get(namespace, &claim.name) else { return Vec::new() };
     let before = known.object.status.as_ref().and_then(|status| status.condition(IPS_ALLOCATED));
     let failed = status.condition(IPS_ALLOCATED).filter(|it| it.status == "False");
     let new = failed.filter(|it| {

@@ -13,12 +13,14 @@ use tenure_api::read::Read;
 use tenure_api::whereabouts::{
     Allocation, IPPool, OverlappingRangeIPReservation, OverlappingRangeIPReservationSpec, annotation, label,
 };
+use tenure_claims::OnRecord;
+use tenure_claims::status::RecordLocation;
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{COOLING, Network, Plan, Request, Spread};
 
 use super::super::write::{ClaimId, ClaimWrite, Gone};
 use super::ClaimsPerformer;
-use crate::executor::{Answer, Every, Outcome, delete, every, exactly, finalize, json_patch, settle, unread};
+use crate::executor::{Answer, Every, Outcome, delete, discard, every, json_patch, settle, unread};
 use crate::kind::{Kind, Observation};
 use crate::pods::living;
 use crate::write::At;
@@ -47,7 +49,7 @@ impl ClaimsPerformer {
                 settle(&self.blocks, block, written, Observation::gone::<AddressBlock>).await
             }
             ClaimWrite::DropBlock { block, finalizers, deleting } => {
-                self.drop_block(block, finalizers, *deleting).await
+                discard(&self.blocks, block, finalizers, *deleting).await
             }
             ClaimWrite::Hold { network, requests, .. } => self.hold(network, requests).await,
             ClaimWrite::Forget { ledger, network, records, gone, rest } => {
@@ -98,7 +100,10 @@ impl ClaimsPerformer {
                 settle(&self.ranges.ledgers, at, written, Observation::gone::<IPPool>).await
             }
             ClaimWrite::DropLedger { ledger: at } => delete(&self.ranges.ledgers, at).await,
-            ClaimWrite::Status { namespace, claim, status } => {
+            ClaimWrite::Status { namespace, claim, status, unless } => {
+                if let Some(there) = self.any_on_record(&claim.uid, unless).await? {
+                    return Ok((Outcome::Superseded, Some(there)));
+                }
                 let claims = self.claims(namespace);
                 let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
                 // A merge leaves what it does not mention, and a claim that nobody has any more says so.
@@ -142,6 +147,32 @@ impl ClaimsPerformer {
         Ok(found.into_iter().flatten().next().map(|claim| Some(Observation::is(claim))))
     }
 
+    /// The first of these objects that has something on record for a claim.
+    async fn any_on_record(
+        &self,
+        uid: &str,
+        places: &[RecordLocation],
+    ) -> Result<Option<Observation>, kube::Error> {
+        for place in places {
+            let there = match place {
+                RecordLocation::Block(name) => {
+                    let block = self.blocks.get_opt(name).await?;
+                    let block = block.filter(|it| !OnRecord::in_block(it, uid).addresses.is_empty());
+                    block.map(Observation::is)
+                }
+                RecordLocation::Ledger(name) => {
+                    let ledger = self.ranges.ledgers.get_opt(name).await?;
+                    let ledger = ledger.filter(|it| !OnRecord::in_ledger(it, uid).addresses.is_empty());
+                    ledger.map(Observation::is)
+                }
+            };
+            if there.is_some() {
+                return Ok(there);
+            }
+        }
+        Ok(None)
+    }
+
     /// Which of these claims are gone, if any is. Each was there after its pod was, otherwise: the pod was seen before.
     async fn any_gone(&self, named: &[ClaimId]) -> Result<Option<Observation>, kube::Error> {
         let looks = stream::iter(named.to_vec()).map(|id| {
@@ -155,31 +186,6 @@ impl ClaimsPerformer {
         });
         let gone: Vec<Option<Observation>> = looks.buffer_unordered(READS).try_collect().await?;
         Ok(Observation::all(gone.into_iter().flatten().collect()))
-    }
-
-    /// Deletes a block at exactly this version, so that no record is lost that came since; then takes our finalizer off.
-    async fn drop_block(&self, at: &At, finalizers: &[String], deleting: bool) -> Answer {
-        let mut at = at.clone();
-        if !deleting {
-            match self.blocks.delete(&at.name, &exactly(&at)).await {
-                Ok(deleted) => match deleted.left() {
-                    Some(block) if is_kept(&block) => {
-                        at.version = block.resource_version().unwrap_or_default();
-                    }
-                    _ => return Ok((Outcome::Done, Some(Observation::gone::<AddressBlock>(at)))),
-                },
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    return Ok((Outcome::Done, Some(Observation::gone::<AddressBlock>(at))));
-                }
-                Err(kube::Error::Api(status)) if status.code == 409 => {
-                    let there = self.blocks.get_opt(&at.name).await?.map(Observation::is);
-                    return Ok((Outcome::Superseded, there));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let stripped = finalize(&self.blocks, &at, finalizers).await;
-        settle(&self.blocks, &at, stripped, Observation::gone::<AddressBlock>).await
     }
 
     /// Holds addresses of shared ranges. Objects are made and marked first, and after either all is looked at again.
@@ -276,15 +282,10 @@ impl ClaimsPerformer {
             }
             observed.extend(seen);
         }
-        // What is on record already, and was not known to be, is news as well.
+        // What is on record already, and was not known to be, is an observation as well.
         if plan.write.is_empty() {
             observed.extend(objects.iter().cloned().map(Observation::is));
         }
         Ok((outcome, Observation::all(observed)))
     }
-}
-
-/// Whether a block that was deleted is still there, for our finalizer or somebody else's.
-fn is_kept(block: &AddressBlock) -> bool {
-    block.metadata.deletion_timestamp.is_some() && !block.finalizers().is_empty()
 }

@@ -16,7 +16,7 @@ use tenure_handles::Timestamp;
 use tenure_ipam::{Address, IntervalSet};
 
 use super::super::index::Look;
-use super::super::records::Place;
+use super::super::records::RecordKey;
 use super::super::sets::Names;
 use super::super::write::{ClaimId, ClaimWrite, Gone, PodId};
 use super::recorded::names_more;
@@ -93,23 +93,22 @@ impl<'a> Blocks<'a> {
     }
 
     /// The record at a place, as it is to be.
-    pub(super) fn record(&self, place: &Place) -> Option<&ClaimRecord> {
+    pub(super) fn record(&self, place: &RecordKey) -> Option<&ClaimRecord> {
         let records = match self.drafts.get(place.object.as_ref()) {
             Some(draft) => &draft.records,
-            None => &self.inputs.world.blocks.get(&place.object)?.spec.claims,
+            None => &self.inputs.world.coil().blocks.get(&place.object)?.spec.claims,
         };
         records.get(place.key.as_ref())
     }
 
     /// Whether a claim has the address of a record.
-    pub(super) fn is_held(&self, place: &Place) -> bool {
+    pub(super) fn is_held(&self, place: &RecordKey) -> bool {
         self.record(place).is_some_and(|record| record.freed.is_none())
     }
 
     /// The addresses of a record.
-    pub(super) fn addresses(&self, place: &Place) -> Vec<Address> {
-        let block = self.inputs.world.blocks.get(&place.object);
-        block.map(|block| addresses(block, &place.key)).unwrap_or_default()
+    pub(super) fn addresses(&self, place: &RecordKey) -> Vec<Address> {
+        place.addresses(self.inputs.world)
     }
 
     /// The pools of blocks that are to be changed.
@@ -119,7 +118,7 @@ impl<'a> Blocks<'a> {
 
     /// The address of a record is free from now on, and rests, if a live look confirms that its pods have ended. `doubtful` is
     /// whether only a live look says that the claim is gone.
-    pub(super) fn free(&mut self, place: &Place, doubtful: bool) {
+    pub(super) fn free(&mut self, place: &RecordKey, doubtful: bool) {
         let now = MicroTime(self.inputs.now.to_jiff());
         let Some(draft) = self.draft(&place.object) else { return };
         let Some(record) = draft.records.get_mut(place.key.as_ref()) else { return };
@@ -131,7 +130,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// A record gets these pods.
-    pub(super) fn rename(&mut self, place: &Place, pods: Vec<PodRecord>) {
+    pub(super) fn rename(&mut self, place: &RecordKey, pods: Vec<PodRecord>) {
         let Some(draft) = self.draft(&place.object) else { return };
         let Some(record) = draft.records.get_mut(place.key.as_ref()) else { return };
         if names_more(&record.pods, &pods) {
@@ -141,7 +140,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// A pod was seen after all that uses a freed address: it is held again.
-    pub(super) fn keep(&mut self, place: &Place) {
+    pub(super) fn keep(&mut self, place: &RecordKey) {
         let record = self.draft(&place.object).and_then(|draft| draft.records.get_mut(place.key.as_ref()));
         if let Some(record) = record {
             record.freed = None;
@@ -150,7 +149,7 @@ impl<'a> Blocks<'a> {
 
     fn draft(&mut self, name: &str) -> Option<&mut Draft<'a>> {
         if !self.drafts.contains_key(name) {
-            let block = self.inputs.world.blocks.get(name)?;
+            let block = self.inputs.world.coil().blocks.get(name)?;
             let (records, gone, named) = (block.spec.claims.clone(), Gone::default(), Vec::new());
             self.drafts.insert(name.to_owned(), Draft { block, records, gone, named });
         }
@@ -167,7 +166,7 @@ impl<'a> Blocks<'a> {
             return Err(refused.clone());
         }
         let Inputs { world, now, .. } = self.inputs;
-        let known = world.pools.get(pool);
+        let known = world.coil().pools.get(pool);
         let (Some(known), Some(inventory)) = (known, self.known.inventories.get_mut(pool)) else {
             return Ok(());
         };
@@ -198,7 +197,7 @@ impl<'a> Blocks<'a> {
     fn open(&mut self, name: &str) -> Result<(), Refused> {
         let known = self.known.inventories.remove(name);
         let Inputs { world, index, now, .. } = self.inputs;
-        let pool = world.pools.get(name).ok_or_else(|| {
+        let pool = world.coil().pools.get(name).ok_or_else(|| {
             Refused::new(
                 Reason::InternalError,
                 format!(
@@ -225,7 +224,7 @@ impl<'a> Blocks<'a> {
             inventory.is_stale(index);
         }
         for index in inventory.begin() {
-            let block = world.blocks.get(&block_name(name, index)).filter(|block| {
+            let block = world.coil().blocks.get(&block_name(name, index)).filter(|block| {
                 block.is_floating() && belongs_to(block, pool) && block.metadata.deletion_timestamp.is_none()
             });
             if let Some(block) = block.filter(|_| !withheld.contains(index)) {
@@ -250,7 +249,7 @@ impl<'a> Blocks<'a> {
         let opened = self
             .opened
             .keys()
-            .filter_map(|pool| Some((world.pools.get(pool)?, self.known.inventories.get(pool)?)));
+            .filter_map(|pool| Some((world.coil().pools.get(pool)?, self.known.inventories.get(pool)?)));
         for (pool, (index, records)) in
             opened.flat_map(|(pool, it)| it.all_made().map(move |made| (pool, made)))
         {
@@ -273,13 +272,15 @@ impl<'a> Blocks<'a> {
         for name in &names {
             empty.look_again_at(name, look.all);
             let draft = self.drafts.get_mut(name.as_ref());
-            let Some(block) = world.blocks.get(name).filter(|block| block.is_floating()) else { continue };
+            let Some(block) = world.coil().blocks.get(name).filter(|block| block.is_floating()) else {
+                continue;
+            };
             let records = draft.as_ref().map_or(&block.spec.claims, |draft| &draft.records);
             let is_empty = records.values().all(|record| record.freed.is_some());
             if !is_empty && draft.is_none() {
                 continue;
             }
-            let pool = block.pool().and_then(|pool| world.pools.get(pool));
+            let pool = block.pool().and_then(|pool| world.coil().pools.get(pool));
             let rest =
                 pool.and_then(|pool| EnginePool::try_from(&pool.spec).ok()).and_then(|pool| pool.rest());
             let rest = rest.unwrap_or(self.rest);
@@ -339,13 +340,4 @@ fn empty_since(block: &AddressBlock, records: &BTreeMap<String, ClaimRecord>) ->
 /// Since when a record's address rests.
 fn freed(record: &ClaimRecord) -> Option<Timestamp> {
     record.freed.as_ref().map(|freed| Timestamp::from_jiff(freed.0))
-}
-
-/// The addresses at an offset of a block.
-fn addresses(block: &AddressBlock, offset: &str) -> Vec<Address> {
-    let (Ok(subnet), Ok(offset)) = (block.spec.to_subnet(), offset.parse::<u128>()) else {
-        return Vec::new();
-    };
-    let cidrs = [subnet.ipv4, subnet.ipv6].into_iter().flatten();
-    cidrs.filter_map(|cidr| cidr.nth(offset).ok()).collect()
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::super::records::{In, Place, Record};
+use super::super::records::{In, Record, RecordKey, is_said};
 use super::super::sets::Names;
 use super::moves::Naming;
 use super::ranges::{self, RangeRecord};
@@ -14,13 +14,14 @@ use crate::whereabouts::Rest;
 
 impl RecordPlanner {
     /// Frees what belongs to claims that are gone and that no pod uses.
-    pub(super) fn free(&mut self, round: &mut Round<'_>, names: &Names, places: &[Place]) {
+    pub(super) fn free(&mut self, round: &mut Round<'_>, names: &Names, places: &[RecordKey]) {
         let inputs = round.inputs;
         if self.pods_are_known && !inputs.world.knows_users() {
             return;
         }
         let (records, claims) = (&inputs.index.records, &inputs.index.claims);
-        let gone = |place: &&Place| records.get(place).is_some_and(|it| claims.of_uid(it.uid()).is_none());
+        let gone =
+            |place: &&RecordKey| records.get(place).is_some_and(|it| claims.of_uid(it.uid()).is_none());
         if !inputs.look.all {
             for name in names {
                 let mut keys = self.suspected.remove(name).unwrap_or_default();
@@ -43,7 +44,7 @@ impl RecordPlanner {
                 In::Ledger => {
                     let Some(of_range) = ranges::record_at(inputs.world, place) else { continue };
                     if self.free_in_ledger(round, place, record, &of_range) {
-                        if !inputs.world.claims.all.is_gone(record.uid()) {
+                        if !inputs.world.claims().all.is_gone(record.uid()) {
                             doubtful.insert(of_range.uid());
                         }
                         forget.push(of_range);
@@ -56,7 +57,7 @@ impl RecordPlanner {
     }
 
     /// Frees a record of a block; one that was freed, and that a pod is seen to use after all, is held again.
-    fn free_in_block(&mut self, round: &mut Round<'_>, place: &Place, record: &Record) {
+    fn free_in_block(&mut self, round: &mut Round<'_>, place: &RecordKey, record: &Record) {
         let inputs = round.inputs;
         let used = self.pods_are_known && is_used(inputs, record, &round.blocks.addresses(place));
         if record.is_freed() {
@@ -65,7 +66,7 @@ impl RecordPlanner {
                 round.is_pending(&record.name());
             }
         } else if !used && self.is_gone(round, place, record) {
-            round.blocks.free(place, !inputs.world.claims.all.is_gone(record.uid()));
+            round.blocks.free(place, !inputs.world.claims().all.is_gone(record.uid()));
         }
     }
 
@@ -73,7 +74,7 @@ impl RecordPlanner {
     fn free_in_ledger(
         &mut self,
         round: &mut Round<'_>,
-        place: &Place,
+        place: &RecordKey,
         record: &Record,
         of_range: &RangeRecord<'_>,
     ) -> bool {
@@ -85,11 +86,11 @@ impl RecordPlanner {
             return false;
         }
         self.resting.freed(&ranges::network_of(of_range), of_range.address, inputs.now);
-        !round.cut.free(of_range, !inputs.world.claims.all.is_gone(record.uid()))
+        !round.cut.free(of_range, !inputs.world.claims().all.is_gone(record.uid()))
     }
 
     /// Whether the claim of a record has been gone for long enough.
-    fn is_gone(&mut self, round: &mut Round<'_>, place: &Place, record: &Record) -> bool {
+    fn is_gone(&mut self, round: &mut Round<'_>, place: &RecordKey, record: &Record) -> bool {
         let key = key(place, record);
         let name: Arc<str> = record.name().into();
         self.suspected.entry(name.clone()).or_default().insert(key.clone());
@@ -101,7 +102,7 @@ impl RecordPlanner {
     }
 
     /// Writes down which pods are to be given addresses, and which are gone together with their node.
-    pub(super) fn name(&self, round: &mut Round<'_>, naming: &Naming, places: &[Place]) {
+    pub(super) fn name(&self, round: &mut Round<'_>, naming: &Naming, places: &[RecordKey]) {
         let inputs = round.inputs;
         if !self.pods_are_known || !inputs.world.knows_users() {
             return;
@@ -110,8 +111,10 @@ impl RecordPlanner {
         for place in places {
             let Some(record) = inputs.index.records.get(place) else { continue };
             let uid = record.uid();
-            let more = naming.get(uid).map(Vec::as_slice).unwrap_or_default();
-            let claim = inputs.index.claims.of_uid(uid).and_then(|name| inputs.world.claims.all.get(name));
+            let claim = inputs.index.claims.of_uid(uid).and_then(|name| inputs.world.claims().all.get(name));
+            // Nobody is given what the status does not say, and a record that names nobody can go.
+            let said = claim.is_some_and(|claim| is_said(inputs.world, place, &claim.facts));
+            let more = naming.get(uid).filter(|_| said).map(Vec::as_slice).unwrap_or_default();
             let matters = |pod: &str| claim.is_none_or(|claim| claim.facts.slots.has(pod));
             let next = next_pods(inputs, (record.namespace(), record.pods()), more, matters);
             let Some(pods) = next.filter(|_| place.kind == In::Ledger || round.blocks.is_held(place)) else {
@@ -131,7 +134,7 @@ impl RecordPlanner {
 }
 
 /// By what it is remembered since when the claim of a record is gone.
-fn key(place: &Place, record: &Record) -> Arc<str> {
-    let Place { kind, object, key } = place;
+fn key(place: &RecordKey, record: &Record) -> Arc<str> {
+    let RecordKey { kind, object, key } = place;
     format!("{}\0{kind:?}/{object}/{key}/{}", record.name(), record.uid()).into()
 }

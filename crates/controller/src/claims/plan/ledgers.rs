@@ -37,7 +37,7 @@ impl LedgerIndex {
     pub(super) fn refresh(&mut self, world: &World, ledgers: &Names, line: &mut Line) {
         for name in ledgers {
             let mut facts = Vec::from_iter(self.remove(name));
-            if let Some(ledger) = world.ledgers.pools.get(name) {
+            if let Some(ledger) = world.ledgers().pools.get(name) {
                 facts.push(self.insert(name, ledger));
             }
             for Facts { network, whole } in facts {

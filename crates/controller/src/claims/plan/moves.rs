@@ -8,7 +8,8 @@
 //! until it has ended, whatever its own annotations say. One that was given the addresses of a claim which had the name before
 //! keeps those, and does not come in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tenure_api::claims::condition::reason;
 use tenure_api::claims::{PodRecord, annotation};
@@ -16,7 +17,6 @@ use tenure_claims::{CLUSTER_NETWORK, PodFacts, Slots, Trace};
 
 use super::super::events::{crowded, definition_refused, not_allowed, unreadable_signal};
 use super::super::known::Claim;
-use super::super::records::Records;
 use super::super::sets::Names;
 use super::super::write::MoveWrite;
 use super::Inputs;
@@ -31,41 +31,46 @@ const NETWORK_NAME_REFUSED: &str = "NetworkNameRefused";
 /// Pods that records have to name before they come in, by the UID of the claim.
 pub(in crate::claims) type Naming = BTreeMap<String, Vec<PodRecord>>;
 
-/// Plans who has which claim. What it remembers is only for what people are told.
+/// Plans who has which claim. What it remembers is for what people are told, and what need not be decided again.
 #[derive(Debug, Default)]
 pub(in crate::claims) struct MovePlanner {
     standing: Standing,
     naming: Naming,
-    /// By the UID of a claim, that of the pod which came in and was not the active one since. The slots do not say it: after a
+    /// The next steps, by the names of claims: they stay until something has changed about the claim.
+    steps: BTreeMap<Arc<str>, Write>,
+    /// By the UID of a claim, those of the pods which came in and were not the active one since. The slots do not say it: after a
     /// commit the pod that was active is where the other came from.
-    coming: BTreeMap<String, String>,
+    coming: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl MovePlanner {
-    /// The next step for each claim that is looked at; nothing while it is not known who uses what. The names of claims for which
-    /// something is to be done are added to `pending`.
+    /// The next step for each claim that needs one; nothing while it is not known who uses what. The names of claims that are to be
+    /// looked at again are added to `pending`.
     pub(in crate::claims) fn plan(&mut self, inputs: Inputs<'_>, pending: &mut Names) -> Vec<Write> {
         let Inputs { world, look, .. } = inputs;
         self.naming.clear();
+        if look.all || !world.knows_users() {
+            self.steps.clear();
+        }
         if !world.knows_users() {
             return Vec::new();
         }
         if look.all {
             self.standing.look_again();
         }
-        let mut writes = Vec::new();
         for name in &look.names {
             if !look.all {
                 self.standing.look_again_at(name);
             }
-            let Some(claim) = world.claims.all.get(name) else { continue };
+            self.steps.remove(name);
+            let Some(claim) = world.claims().all.get(name) else { continue };
             let write = self.step(inputs, name, claim);
-            if write.is_some() || self.naming.contains_key(&claim.facts.uid) {
+            self.steps.extend(write.map(|write| (name.clone(), write)));
+            if self.naming.contains_key(&claim.facts.uid) {
                 pending.insert(name.clone());
             }
-            writes.extend(write);
         }
-        self.coming.retain(|claim, _| !world.claims.all.is_gone(claim));
+        self.coming.retain(|claim, _| !world.claims().all.is_gone(claim));
         for podref in &look.users {
             self.say_what_is_not_allowed(inputs, podref);
         }
@@ -74,20 +79,20 @@ impl MovePlanner {
             if !look.all {
                 self.standing.look_again_at(&about);
             }
-            let known = world.ledgers.attachments.get(key);
+            let known = world.ledgers().attachments.get(key);
             if let Some(attachment) = known.filter(|it| world.is_refused(it)) {
                 let note = definition_refused(attachment, NETWORK_NAME_REFUSED, &refused(attachment));
                 self.standing.say(&about, note);
             }
         }
-        writes
+        self.steps.values().cloned().collect()
     }
 
     /// The next step for one claim, which is looked at under its name.
     fn step(&mut self, inputs: Inputs<'_>, name: &str, claim: &Claim) -> Option<Write> {
-        let records = &inputs.index.records;
+        let (world, records) = (inputs.world, &inputs.index.records);
         // Without a record no agent uses it, and there is nothing to have.
-        if !claim.facts.held || claim.facts.addresses.is_empty() || !records.has(&claim.facts) {
+        if !claim.facts.held || claim.facts.addresses.is_empty() || !records.has(world, &claim.facts) {
             return None;
         }
         let named = by_record(inputs, claim);
@@ -96,7 +101,7 @@ impl MovePlanner {
         let slots = next.as_ref().unwrap_or(&claim.facts.slots);
         self.say_who_waits(name, claim, slots, &pods);
         self.say_what_cannot_be_read(name, claim, &pods);
-        let unnamed = unnamed(records, claim, slots, &pods);
+        let unnamed = unnamed(inputs, claim, slots, &pods);
         if !unnamed.is_empty() {
             self.naming.insert(claim.facts.uid.clone(), unnamed);
             return None;
@@ -118,17 +123,22 @@ impl MovePlanner {
         self.standing.take()
     }
 
-    /// Remembers who comes in; whether somebody who did is gone before it was the active one.
+    /// Remembers who comes in; whether somebody who did is gone before it was the active one. To ask again changes nothing.
     fn note_who_comes(&mut self, claim: &str, before: &Slots, after: &Slots) -> bool {
-        let stays = before.number == after.number && before.active.is_some();
-        let came = self.coming.remove(claim);
-        let gone = before.incoming.as_ref().filter(|slot| stays && !after.has(&slot.uid));
-        if let Some(new) = after.incoming.as_ref().filter(|slot| stays && !before.has(&slot.uid)) {
-            self.coming.insert(claim.to_owned(), new.uid.clone());
-        } else if let Some(came) = came.as_ref().filter(|_| stays && gone.is_none()) {
-            self.coming.insert(claim.to_owned(), came.clone());
+        if before.number != after.number || before.active.is_none() {
+            self.coming.remove(claim);
+            return false;
         }
-        stays && gone.is_some_and(|gone| came.as_ref() == Some(&gone.uid))
+        let mut came = self.coming.remove(claim).unwrap_or_default();
+        came.retain(|pod| before.has(pod) || after.has(pod));
+        let new = after.incoming.as_ref().filter(|slot| !before.has(&slot.uid));
+        came.extend(new.map(|slot| slot.uid.clone()));
+        let gone = before.incoming.as_ref().filter(|slot| !after.has(&slot.uid));
+        let aborts = gone.is_some_and(|gone| came.contains(&gone.uid));
+        if !came.is_empty() {
+            self.coming.insert(claim.to_owned(), came);
+        }
+        aborts
     }
 
     fn say_who_waits(&mut self, name: &str, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) {
@@ -163,12 +173,12 @@ impl MovePlanner {
         if !look.all {
             self.standing.look_again_at(&about);
         }
-        let Some(pod) = world.ledgers.pods.claim_user(podref) else { return };
+        let Some(pod) = world.ledgers().pods.claim_user(podref) else { return };
         for (namespace, attachment, claim) in named(pod) {
             let Some((reason, why)) = why_not(world, namespace, attachment) else { continue };
             let message =
                 format!("pod \"{}\" cannot have the addresses of claim \"{claim}\": {why}", pod.name);
-            let claim = world.claims.get(&pod.namespace, claim);
+            let claim = world.claims().get(&pod.namespace, claim);
             for note in not_allowed(claim, pod, reason, &message) {
                 self.standing.say(&about, note);
             }
@@ -181,10 +191,10 @@ fn why_not(world: &World, namespace: &str, attachment: &str) -> Option<(&'static
     if (namespace, attachment) == CLUSTER_NETWORK {
         let words = "the cluster's default network does not let addresses outlive pods; set allowPersistentIPs in its \
                      configuration (tenured --persistent-ips), and the controller's --cluster-network to its name";
-        let lacks = world.cluster_network.is_none();
+        let lacks = world.claims().cluster_network.is_none();
         return lacks.then(|| (reason::PERSISTENT_IPS_NOT_ALLOWED, words.to_owned()));
     }
-    let known = world.ledgers.attachments.get(&format!("{namespace}/{attachment}"))?;
+    let known = world.ledgers().attachments.get(&format!("{namespace}/{attachment}"))?;
     match &known.opted_in {
         _ if world.is_refused(known) => Some((NETWORK_NAME_REFUSED, refused(known))),
         Ok(Some(_)) => None,
@@ -205,8 +215,10 @@ fn why_not(world: &World, namespace: &str, attachment: &str) -> Option<(&'static
 /// The pods that refer to a claim and were not given the addresses of one that had its name before.
 fn users_of<'a>(inputs: Inputs<'a>, claim: &'a Claim) -> impl Iterator<Item = &'a PodFacts> {
     let (facts, records) = (&claim.facts, &inputs.index.records);
-    let users = inputs.index.users.of_claim(inputs.world, claim);
-    users.filter(|pod| !records.name_of_predecessor(facts, &pod.uid) || records.name(facts, &pod.uid))
+    let (world, users) = (inputs.world, inputs.index.users.of_claim(inputs.world, claim));
+    users.filter(move |pod| {
+        !records.name_of_predecessor(facts, &pod.uid) || records.name(world, facts, &pod.uid)
+    })
 }
 
 /// The pods that have a claim although they do not refer to it (any more): those that are in its slots or that its record
@@ -216,7 +228,7 @@ fn by_record(inputs: Inputs<'_>, claim: &Claim) -> Vec<PodFacts> {
     let (facts, records) = (&claim.facts, &index.records);
     let mut found: Vec<PodFacts> = Vec::new();
     let user_of = |pod: &str, uid: &str| {
-        let user = world.ledgers.pods.claim_user(&format!("{}/{pod}", facts.namespace));
+        let user = world.ledgers().pods.claim_user(&format!("{}/{pod}", facts.namespace));
         user.filter(|user| user.uid == uid)
     };
     // One that neither the record names nor a watch shows may be anything: whoever wrote the annotation made it up.
@@ -273,9 +285,10 @@ fn named(pod: &PodFacts) -> impl Iterator<Item = (&str, &str, &str)> {
     selected.chain(by_default.map(|claim| (default.0, default.1, claim)))
 }
 
-/// The pods of these slots that a record of the claim does not name yet.
-fn unnamed(records: &Records, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) -> Vec<PodRecord> {
-    let missing = slots.both().filter(|slot| !records.name(&claim.facts, &slot.uid));
+/// The pods of these slots that a record of what the claim has does not name yet.
+fn unnamed(inputs: Inputs<'_>, claim: &Claim, slots: &Slots, pods: &[&PodFacts]) -> Vec<PodRecord> {
+    let records = &inputs.index.records;
+    let missing = slots.both().filter(|slot| !records.name(inputs.world, &claim.facts, &slot.uid));
     missing
         .filter_map(|slot| {
             let pod = pods.iter().find(|pod| pod.uid == slot.uid)?;

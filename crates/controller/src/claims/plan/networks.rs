@@ -20,6 +20,8 @@ use crate::world::World;
 
 /// The names that our plugin is called by, where the addresses are those of a pool.
 const ROUTED: [&str; 2] = ["tenure", "coil"];
+/// Where they are aliases of machines in a cloud, and those of claims are of an AddressPool in one of the subnet's ranges.
+const ALIASES: &str = "gcp-ipam";
 /// Where the addresses are those of ranges.
 const RANGES: &str = "whereabouts";
 
@@ -67,9 +69,11 @@ struct Said {
 }
 
 impl Networks {
-    /// Takes in what has become of these definitions. The names of networks of which something else is said are added to `changed`.
+    /// Reads these definitions again, and adds the names of networks that changed to `changed`.
     pub(in crate::claims) fn refresh(&mut self, world: &World, definitions: &Names, changed: &mut Names) {
-        if let Some(name) = world.cluster_network.as_ref().filter(|name| !self.by_name.contains_key(*name)) {
+        if let Some(name) =
+            world.claims().cluster_network.as_ref().filter(|name| !self.by_name.contains_key(*name))
+        {
             let setting = Said {
                 network: Arc::new(Network::Ours(Source::Pool(None))),
                 namespace: String::new(),
@@ -79,7 +83,7 @@ impl Networks {
             self.by_name.insert(name.clone(), vec![setting]);
         }
         for key in definitions {
-            let known = world.ledgers.attachments.get(key).filter(|it| it.says_something());
+            let known = world.ledgers().attachments.get(key).filter(|it| it.says_something());
             let new = known.and_then(|attachment| {
                 let (name, network) = read(attachment)?;
                 let said = Said {
@@ -97,7 +101,7 @@ impl Networks {
     /// A definition says this of the network of that name, in place of what it said before.
     fn put(&mut self, world: &World, key: &Arc<str>, new: Option<(String, Said)>, changed: &mut Names) {
         // The cluster's name is the setting's alone.
-        let new = new.filter(|(name, _)| world.cluster_network.as_ref() != Some(name));
+        let new = new.filter(|(name, _)| world.claims().cluster_network.as_ref() != Some(name));
         let mut before = None;
         if let Some(name) = self.of_definitions.remove(key)
             && let Some(all) = self.by_name.get_mut(&name)
@@ -197,11 +201,13 @@ fn source(root: &Value, config: &str, own_name: &str) -> Result<Option<Source>, 
     for plugin in plugins {
         let ipam = plugin.get("ipam").unwrap_or(&Value::Null);
         let ours = |part: &Value| ROUTED.contains(&type_of(part).as_str());
-        if let Some(part) = [plugin, ipam].into_iter().find(|part| ours(part)) {
-            return match part.get("pool") {
+        let routed = [plugin, ipam].into_iter().find(|part| ours(part)).map(|part| (part, "pool"));
+        let alias = Some((ipam, "claimPool")).filter(|(ipam, _)| type_of(ipam) == ALIASES);
+        if let Some((part, field)) = routed.or(alias) {
+            return match part.get(field) {
                 None | Some(Value::Null) => Ok(Some(Source::Pool(None))),
                 Some(Value::String(pool)) => Ok(Some(Source::Pool(Some(pool.clone())))),
-                Some(other) => Err(format!("pool is {other}; accepted is the name of an AddressPool")),
+                Some(other) => Err(format!("{field} is {other}; accepted is the name of an AddressPool")),
             };
         }
         if type_of(ipam) == RANGES {

@@ -42,7 +42,7 @@ impl OwnerPlanner {
         if world.lacks(CLAIM) {
             return vec![Write::from(OwnerWrite::Define)];
         }
-        if !world.knows_networks() || !world.claims.all.is_complete() {
+        if !world.knows_networks() || !world.claims().all.is_complete() {
             return Vec::new();
         }
         let mut units = self.index.look(world, look);
@@ -82,14 +82,14 @@ impl OwnerPlanner {
 
     /// Whether KubeVirt's ipam-extensions is at work.
     fn extensions(&self, world: &World) -> bool {
-        let webhooks = &world.owners.webhooks;
+        let webhooks = &world.owners().webhooks;
         let webhook = webhooks.is_complete().then(|| webhooks.iter().any(|it| it.facts.is_of_extensions));
-        let claims = self.index.of_extensions().filter_map(|key| world.claims.all.get(key));
+        let claims = self.index.of_extensions().filter_map(|key| world.claims().all.get(key));
         extensions_at_work(webhook, claims.map(|claim| &claim.existing))
     }
 
     fn for_machine(&mut self, world: &World, unit: &Unit, key: &Arc<str>) -> Vec<Write> {
-        let owners = &world.owners;
+        let owners = world.owners();
         let known = |complete: bool, kind: &'static str| complete || world.lacks(kind);
         if !known(owners.machines.is_complete(), MACHINE)
             || !known(owners.instances.is_complete(), INSTANCE)
@@ -135,7 +135,7 @@ impl OwnerPlanner {
     }
 
     fn for_stateful_set(&mut self, world: &World, unit: &Unit, key: &Arc<str>) -> Vec<Write> {
-        let sets = &world.owners.stateful_sets;
+        let sets = &world.owners().stateful_sets;
         if (!sets.is_complete() && !world.lacks(STATEFUL_SET)) || sets.is_unreadable(key) {
             return Vec::new();
         }
@@ -170,7 +170,7 @@ impl OwnerPlanner {
         // The claim that was decided about, and no later one of that name.
         let found = |name: &str, uid: &str| {
             world
-                .claims
+                .claims()
                 .get(&namespace, name)
                 .filter(|claim| claim.facts.uid == uid)
                 .map(|claim| At::of(&claim.object))
@@ -208,9 +208,9 @@ impl OwnerPlanner {
 /// The name of a network if it opts in; words where nobody can say, so that no machine starts without its claim in silence.
 fn network_of(world: &World, namespace: &str, attachment: &str) -> Result<Option<String>, String> {
     if (namespace, attachment) == CLUSTER_NETWORK {
-        return Ok(world.cluster_network.clone());
+        return Ok(world.claims().cluster_network.clone());
     }
-    match world.ledgers.attachments.get(&format!("{namespace}/{attachment}")) {
+    match world.ledgers().attachments.get(&format!("{namespace}/{attachment}")) {
         Some(known) => known.opted_in.clone().map_err(|error| error.to_string()),
         None => Err(format!("there is no NetworkAttachmentDefinition {namespace}/{attachment}")),
     }

@@ -21,7 +21,7 @@ use tenure_whereabouts::ledger::{Act, Answer, LedgerRefusal, Network, Request, S
 use tenure_whereabouts::slices::network_of_ledger;
 
 use super::super::known::Claim;
-use super::super::records::Place;
+use super::super::records::RecordKey;
 use super::super::sets::Names;
 use super::super::write::{ClaimId, ClaimWrite, Gone, PodId, Renamed};
 use super::ledgers::LedgerIndex;
@@ -36,10 +36,10 @@ const AT_ONCE: usize = 500;
 
 /// A claim's record in a ledger.
 #[derive(Clone, Debug)]
-pub(super) struct RangeRecord<'a> {
+pub(in crate::claims) struct RangeRecord<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) key: &'a str,
-    pub(super) address: Address,
+    pub(in crate::claims) address: Address,
     pub(super) record: &'a Allocation,
 }
 
@@ -67,8 +67,8 @@ impl<'a> RangeRecord<'a> {
 }
 
 /// The record at a place, if it is that of a claim and has an address.
-pub(super) fn record_at<'a>(world: &'a World, place: &Place) -> Option<RangeRecord<'a>> {
-    let ledger = world.ledgers.pools.get(&place.object).filter(|ledger| ledger.whole)?;
+pub(in crate::claims) fn record_at<'a>(world: &'a World, place: &RecordKey) -> Option<RangeRecord<'a>> {
+    let ledger = world.ledgers().pools.get(&place.object).filter(|ledger| ledger.whole)?;
     let (key, record) = ledger.pool.spec.allocations.get_key_value(place.key.as_ref())?;
     let offsets = Offsets::of(&ledger.pool.spec.cidr().ok()?);
     let address = offsets.address(key.parse().ok()?).ok()?;
@@ -228,13 +228,13 @@ impl<'a> Shared<'a> {
         let mut network = Network::new(name);
         let with_slices = OnceCell::new();
         let is_node = |node: &str| {
-            let has_slice = || with_slices.get_or_init(|| world.ledgers.nodes_with_slices()).contains(node);
+            let has_slice = || with_slices.get_or_init(|| world.ledgers().nodes_with_slices()).contains(node);
             world.nodes().get(node).is_some() || has_slice()
         };
-        for ledger in self.ledgers.of_network(name).iter().filter_map(|it| world.ledgers.pools.get(it)) {
+        for ledger in self.ledgers.of_network(name).iter().filter_map(|it| world.ledgers().pools.get(it)) {
             network.see_pool(&ledger.pool, is_node);
         }
-        for reservation in world.ledgers.reservations.iter() {
+        for reservation in world.ledgers().reservations.iter() {
             network.see_reservation(reservation);
         }
         network

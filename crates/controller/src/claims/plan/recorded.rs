@@ -10,7 +10,7 @@ use tenure_claims::{ClaimFacts, Trace};
 use tenure_ipam::Address;
 
 use super::super::known::Claim;
-use super::super::records::{In, Place, Record};
+use super::super::records::{In, Record, RecordKey};
 use super::networks::{Network, Source};
 use super::ranges::{self, RangeRecord};
 use super::{Inputs, Refused, Round, Verdict};
@@ -18,11 +18,30 @@ use super::{Inputs, Refused, Round, Verdict};
 /// What a claim has on record.
 #[derive(Default)]
 pub(super) struct Recorded<'a> {
-    /// In floating blocks, with the addresses.
-    pub(super) blocks: Vec<(Place, Vec<Address>)>,
-    pub(super) ranges: Vec<RangeRecord<'a>>,
-    /// Whether a pod that was given any of it may still use it: then none of it is taken away.
-    pub(super) in_use: bool,
+    pub(super) blocks: Vec<InBlock>,
+    pub(super) ranges: Vec<InRange<'a>>,
+}
+
+/// A claim's record in a floating block.
+pub(super) struct InBlock {
+    pub(super) place: RecordKey,
+    pub(super) addresses: Vec<Address>,
+    /// Whether a pod that it names may still use it: then it is not taken away.
+    in_use: bool,
+}
+
+/// A claim's record in a ledger.
+pub(super) struct InRange<'a> {
+    pub(super) record: RangeRecord<'a>,
+    /// Whether a pod that it names may still use it: then it is not taken away.
+    in_use: bool,
+}
+
+impl Recorded<'_> {
+    /// Whether a pod may still use any of it.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.blocks.iter().any(|it| it.in_use) || self.ranges.iter().any(|it| it.in_use)
+    }
 }
 
 /// What a claim has on record, if anything.
@@ -35,13 +54,16 @@ pub(super) fn recorded<'a>(round: &Round<'a>, claim: &Claim) -> Option<Recorded<
                 let Some(record) = round.blocks.record(place).filter(|record| record.freed.is_none()) else {
                     continue;
                 };
-                has.in_use |= may_be_used(inputs, &record.namespace, &record.pods);
-                has.blocks.push((place.clone(), round.blocks.addresses(place)));
+                has.blocks.push(InBlock {
+                    in_use: may_be_used(inputs, &record.namespace, &record.pods),
+                    place: place.clone(),
+                    addresses: round.blocks.addresses(place),
+                });
             }
             In::Ledger => {
                 let Some(record) = ranges::record_at(inputs.world, place) else { continue };
-                has.in_use |= may_be_used(inputs, record.namespace(), &record.record.pods);
-                has.ranges.push(record);
+                let in_use = may_be_used(inputs, record.namespace(), &record.record.pods);
+                has.ranges.push(InRange { record, in_use });
             }
         }
     }
@@ -92,6 +114,11 @@ pub(super) fn names_more(before: &[PodRecord], after: &[PodRecord]) -> bool {
 }
 
 /// What becomes of a claim that has something on record; `None` if that is not all that it needs.
+///
+/// It may have more than it needs: a write whose answer was lost, or that of a leader before, may have been done beside another.
+/// What a pod may use counts first, then what the status says. The rest was never told to anybody: records name a pod, and
+/// agents give it addresses, only of what the status says. So it goes as soon as the status says what counts, also while pods use
+/// the claim.
 pub(super) fn keep<'a>(
     round: &mut Round<'a>,
     claim: &Claim,
@@ -99,54 +126,59 @@ pub(super) fn keep<'a>(
     has: &Recorded<'a>,
 ) -> Option<Verdict> {
     let facts = &claim.facts;
-    let says: BTreeSet<Address> = facts.addresses.iter().map(|(address, _)| *address).collect();
+    let says = |address: &Address| facts.addresses.iter().any(|(said, _)| said == address);
     let source = match network {
         Some(Network::Ours(source)) => Some(source),
         _ => None,
     };
     if let Some(Source::Ranges(config)) = source
-        && has.blocks.is_empty()
+        && (has.blocks.is_empty() || has.ranges.iter().any(|it| says(&it.record.address)))
     {
-        let mut held: Vec<Address> = has.ranges.iter().map(|record| record.address).collect();
-        // What the status says counts first, should there be more on record than it needs.
-        held.sort_by_key(|address| (!says.contains(address), *address));
+        let mut held: Vec<&InRange<'_>> = has.ranges.iter().collect();
+        held.sort_by_key(|it| (!it.in_use, !says(&it.record.address), it.record.address));
+        let held: Vec<Address> = held.iter().map(|it| it.record.address).collect();
         let Some(complete) = ranges::complete(config, &held) else {
             let foreign = held.iter().all(|it| !config.ranges.iter().any(|range| range.cidr().contains(*it)));
             return foreign.then(|| changed(facts, &held));
         };
         let kept: BTreeSet<Address> = complete.iter().map(|(address, _)| *address).collect();
-        if facts.held && !has.in_use {
-            let others: Vec<_> = has.ranges.iter().filter(|it| !kept.contains(&it.address)).collect();
-            if !others.is_empty() {
-                round.strays.extend(others.into_iter().cloned());
-                round.is_pending(&claim.reference());
-            }
+        if facts.held && kept.iter().all(says) {
+            forget_others(round, claim, has, &kept);
         }
-        let of = has.ranges.iter().filter(|it| kept.contains(&it.address));
+        let of = has.ranges.iter().filter(|it| kept.contains(&it.record.address));
         let mut places: Vec<RecordLocation> =
-            of.map(|it| RecordLocation::Ledger(it.ledger.pool.name_any())).collect();
+            of.map(|it| RecordLocation::Ledger(it.record.ledger.pool.name_any())).collect();
         places.sort();
         places.dedup();
         return Some(Verdict::Has(complete, places));
     }
-    let chosen = has.blocks.iter().find(|(_, all)| all.iter().any(|address| says.contains(address)));
-    let Some((place, addresses)) = chosen.or(has.blocks.first()) else {
+    let is_said = |it: &InBlock| it.addresses.iter().any(says);
+    let Some(chosen) = has.blocks.iter().min_by_key(|it| (!it.in_use, !is_said(it))) else {
         // Ranges, and a network that does not say so (any more).
-        let held: Vec<Address> = has.ranges.iter().map(|record| record.address).collect();
+        let held: Vec<Address> = has.ranges.iter().map(|it| it.record.address).collect();
         return Some(if source.is_some() { changed(facts, &held) } else { Verdict::Waits });
     };
     if matches!(source, Some(Source::Ranges(_))) {
-        return Some(changed(facts, addresses));
+        return Some(changed(facts, &chosen.addresses));
     }
-    if facts.held && chosen.is_some() && !has.in_use {
-        // A creation that arrived late may have given it a second one, which nobody was ever told of.
-        for (other, _) in has.blocks.iter().filter(|(other, _)| other != place) {
-            round.blocks.free(other, false);
-            round.is_pending(&claim.reference());
-        }
+    if facts.held && is_said(chosen) {
+        forget_others(round, claim, has, &chosen.addresses.iter().copied().collect());
     }
-    let places = vec![RecordLocation::Block(place.object.to_string())];
-    Some(Verdict::Has(addresses.iter().map(|it| (*it, it.family().bits())).collect(), places))
+    let places = vec![RecordLocation::Block(chosen.place.object.to_string())];
+    Some(Verdict::Has(chosen.addresses.iter().map(|it| (*it, it.family().bits())).collect(), places))
+}
+
+/// Frees what a claim has beside these addresses, unless a pod may use it.
+fn forget_others<'a>(round: &mut Round<'a>, claim: &Claim, has: &Recorded<'a>, kept: &BTreeSet<Address>) {
+    for other in has.blocks.iter().filter(|it| !it.in_use && !it.addresses.iter().any(|it| kept.contains(it)))
+    {
+        round.blocks.free(&other.place, false);
+        round.is_pending(&claim.reference());
+    }
+    for other in has.ranges.iter().filter(|it| !it.in_use && !kept.contains(&it.record.address)) {
+        round.strays.push(other.record.clone());
+        round.is_pending(&claim.reference());
+    }
 }
 
 /// Whether a status was written over what a claim had been given and nobody has used yet: restored from a backup, a moment
@@ -156,13 +188,13 @@ pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
     let recorded: Vec<Address> = has
         .blocks
         .iter()
-        .flat_map(|(_, all)| all.clone())
-        .chain(has.ranges.iter().map(|it| it.address))
+        .flat_map(|it| it.addresses.clone())
+        .chain(has.ranges.iter().map(|it| it.record.address))
         .collect();
     let said = &facts.addresses;
     !facts.held
         && !said.is_empty()
-        && !has.in_use
+        && !has.is_in_use()
         && facts.slots.both().next().is_none()
         && !said.iter().any(|(address, _)| recorded.contains(address))
 }
@@ -173,13 +205,13 @@ pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
 pub(super) fn is_used(inputs: Inputs<'_>, record: &Record, addresses: &[Address]) -> bool {
     let (world, namespace) = (inputs.world, record.namespace());
     let says = |pod: &tenure_claims::PodFacts| {
-        let known = world.ledgers.pods.get(&format!("{namespace}/{}", pod.name));
+        let known = world.ledgers().pods.get(&format!("{namespace}/{}", pod.name));
         let known = known.and_then(|pod| pod.addresses);
         known.map(|known| addresses.iter().any(|address| known.contains(address)))
     };
     let mut referring = inputs.index.users.by_name(world, &record.name());
     #[cfg(test)]
-    if world.planted == Some(crate::claims::Planted::AnnotationsFree) {
+    if world.claims().planted == Some(crate::claims::Planted::AnnotationsFree) {
         return referring.any(|pod| says(pod).unwrap_or(true));
     }
     may_be_used(inputs, namespace, record.pods()) || referring.any(|pod| says(pod).unwrap_or(false))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use tenure_api::coil::DEFAULT_POOL;
-use tenure_claims::status::{self, Reason};
+use tenure_claims::status::{self, Reason, RecordLocation};
 use tenure_handles::Timestamp;
 use tenure_ipam::Address;
 use tenure_whereabouts::slices::slice_pools;
@@ -18,7 +18,7 @@ use super::line::Awaited;
 use super::networks::{Network, Source};
 use super::ranges::{self, Shared};
 use super::recorded::{Recorded, came_later, keep, recorded};
-use super::{RecordPlanner, Refused, Round, Verdict, knows_ranges, wishes};
+use super::{Inputs, RecordPlanner, Refused, Round, Verdict, knows_ranges, wishes};
 use crate::whereabouts::Rest;
 use crate::world::World;
 use crate::write::{At, Write};
@@ -29,6 +29,9 @@ struct InLine<'a> {
     network: Arc<Network>,
     wishes: Vec<Address>,
 }
+
+/// No network has more ranges; if a status names more objects, no controller wrote it.
+const MOST_PLACES: usize = 16;
 
 /// What is on record for the claims that are looked at, by UID.
 type AllRecorded<'a> = HashMap<&'a str, Recorded<'a>>;
@@ -41,7 +44,8 @@ impl RecordPlanner {
         loop {
             let mut claims: Vec<(&Arc<str>, &Claim)> = Vec::new();
             for name in &names {
-                let claim = world.claims.all.get(name);
+                let claim = world.claims().all.get(name);
+                round.statuses.remove(name);
                 self.look_again(round, name, claim);
                 claims.extend(claim.map(|claim| (name, claim)));
             }
@@ -110,8 +114,8 @@ impl RecordPlanner {
         let has = recorded(round, claim);
         if let Some(has) = has.as_ref().filter(|has| came_later(claim, has)) {
             // It is given what it wishes for when this is gone.
-            has.blocks.iter().for_each(|(place, _)| round.blocks.free(place, false));
-            round.strays.extend(has.ranges.iter().cloned());
+            has.blocks.iter().for_each(|it| round.blocks.free(&it.place, false));
+            round.strays.extend(has.ranges.iter().map(|it| it.record.clone()));
             round.is_pending(name);
             return None;
         }
@@ -119,7 +123,7 @@ impl RecordPlanner {
         on_record.extend(has.map(|has| (claim.facts.uid.as_str(), has)));
         let verdict = match kept {
             Some(verdict) => verdict,
-            None if claim.facts.deleting => Verdict::Waits,
+            None if claim.facts.deleting || self.coming.has(&claim.facts.uid) => Verdict::Waits,
             None => match self.source(inputs.world, network, claim, inputs.now) {
                 Err(verdict) => verdict,
                 Ok(network) => match wishes::of(inputs, claim) {
@@ -193,10 +197,11 @@ impl RecordPlanner {
         round.pending.extend(held);
         for (claim, why) in refused.into_iter().chain(not_held) {
             // All or nothing: what it has of it goes.
-            let partly =
-                on_record.get(claim.facts.uid.as_str()).filter(|has| !has.in_use && !has.ranges.is_empty());
+            let partly = on_record
+                .get(claim.facts.uid.as_str())
+                .filter(|has| !has.is_in_use() && !has.ranges.is_empty());
             if let Some(partly) = partly {
-                round.strays.extend(partly.ranges.iter().cloned());
+                round.strays.extend(partly.ranges.iter().map(|it| it.record.clone()));
                 round.is_pending(&claim.reference());
             }
             Self::say(round, claim, Verdict::No(why));
@@ -250,7 +255,7 @@ impl RecordPlanner {
         if let Some(pool) = self.pool_of_namespace(world, &claim.facts.namespace) {
             return Ok(pool.to_owned());
         }
-        if self.lacks(claim, now) && world.claims.namespaces.is_complete() {
+        if self.lacks(claim, now) && world.claims().namespaces.is_complete() {
             let words = format!("there is no namespace \"{}\"", claim.facts.namespace);
             return Err(Verdict::No(Refused::new(Reason::InternalError, words)));
         }
@@ -262,7 +267,7 @@ impl RecordPlanner {
         if !self.pods_are_known {
             return Some(DEFAULT_POOL);
         }
-        let namespace = world.claims.namespaces.get(namespace)?;
+        let namespace = world.claims().namespaces.get(namespace)?;
         Some(namespace.facts.pool.as_deref().unwrap_or(DEFAULT_POOL))
     }
 
@@ -280,9 +285,8 @@ impl RecordPlanner {
 
     /// Makes the status say it, unless it does.
     fn say(round: &mut Round<'_>, claim: &Claim, verdict: Verdict) {
-        if let Some(write) = says(claim, verdict, round.inputs.now) {
-            round.is_pending(&claim.reference());
-            round.writes.push(write);
+        if let Some(write) = says(round.inputs, claim, verdict) {
+            round.statuses.insert(claim.reference().into(), write);
         }
     }
 }
@@ -293,11 +297,16 @@ fn age(claim: &Claim) -> (Timestamp, &str, &str) {
 }
 
 /// The write that makes the status say it, unless it does.
-fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
+fn says(Inputs { index, now, .. }: Inputs<'_>, claim: &Claim, verdict: Verdict) -> Option<Write> {
     let object = &claim.object;
+    let mut unless = Vec::new();
     let status = match verdict {
         Verdict::Waits => return None,
         Verdict::Has(addresses, places) => {
+            // What its status names and nobody has seen may have been written by another leader.
+            let unseen =
+                |it: &&RecordLocation| index.records.of_uid(&claim.facts.uid).all(|place| !place.is_in(it));
+            unless.extend(claim.facts.places.iter().filter(unseen).take(MOST_PLACES).cloned());
             let active = claim.facts.slots.active.as_ref().map(|slot| slot.pod.as_str());
             status::set_owner(status::allocated(object, &addresses, &places, now), active)
         }
@@ -319,5 +328,5 @@ fn says(claim: &Claim, verdict: Verdict, now: Timestamp) -> Option<Write> {
         version: object.resource_version().unwrap_or_default(),
     };
     let namespace = claim.facts.namespace.clone();
-    Some(ClaimWrite::Status { claim: at, namespace, status: Box::new(status) }.into())
+    Some(ClaimWrite::Status { claim: at, namespace, status: Box::new(status), unless }.into())
 }

@@ -107,7 +107,7 @@ impl<'a> ClaimSlices<'a> {
     fn draft(&mut self, name: &str) -> Option<&mut Draft<'a>> {
         if !self.drafts.contains_key(name) {
             let ours = self.known.of_ledger(name)?.clone();
-            let ledger = self.inputs.world.ledgers.pools.get(name)?;
+            let ledger = self.inputs.world.ledgers().pools.get(name)?;
             let (records, gone) = (ledger.pool.spec.allocations.clone(), Gone::default());
             self.drafts.insert(name.to_owned(), Draft { ledger, ours, records, gone, named: Vec::new() });
         }
@@ -196,7 +196,7 @@ impl<'a> ClaimSlices<'a> {
 
     /// The record of a ledger, as it is to be.
     fn record(&self, ledger: &str, key: &str) -> Option<&Allocation> {
-        let known = self.inputs.world.ledgers.pools.get(ledger)?;
+        let known = self.inputs.world.ledgers().pools.get(ledger)?;
         self.records(ledger, known).get(key)
     }
 
@@ -209,7 +209,7 @@ impl<'a> ClaimSlices<'a> {
         wish: Option<Address>,
         id: &String,
     ) -> Result<SlicePosition, Refused> {
-        let known = self.inputs.world.ledgers.slices.get(name);
+        let known = self.inputs.world.ledgers().slices.get(name);
         let unmade = self.known.unmade(self.inputs.world, name).next().is_some();
         let Some(pool) = self.pools.get_mut(name) else { return Ok(SlicePosition::Later) };
         if let Some(has) = pool.open.iter().position(|(_, block)| block.find(id).is_some()) {
@@ -312,7 +312,7 @@ impl<'a> ClaimSlices<'a> {
                 }
             }
             let others = self.ledgers.overlapping(ours.slice).filter(|other| **other != ours.ledger);
-            let others = others.filter_map(|other| world.ledgers.pools.get(other));
+            let others = others.filter_map(|other| world.ledgers().pools.get(other));
             for address in adopt(&id, None, others.map(|it| &it.pool)).reserved {
                 _ = block.reserve(address, address);
             }
@@ -348,7 +348,7 @@ impl<'a> ClaimSlices<'a> {
             if !look.all {
                 idle.look_again_at(name);
             }
-            let Some(ledger) = world.ledgers.pools.get(name) else { continue };
+            let Some(ledger) = world.ledgers().pools.get(name) else { continue };
             let draft = self.drafts.remove(name.as_ref());
             let write = match self.known.of_ledger(name) {
                 Some(ours) => {

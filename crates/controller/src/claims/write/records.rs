@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use tenure_api::claims::{IPAMClaimStatus, PodRecord};
 use tenure_api::coil::ClaimRecord;
 use tenure_api::whereabouts::Allocation;
+use tenure_claims::status::RecordLocation;
 use tenure_whereabouts::ledger::Request;
 
 use super::super::events::of_claim;
 use super::PART;
 use crate::events::Note;
-use crate::whereabouts::{CUTS, Rest};
+use crate::whereabouts::{DIVISIONS, Rest};
 use crate::world::World;
 use crate::write::{At, Operation, Rank};
 
@@ -165,6 +166,8 @@ pub enum ClaimWrite {
         claim: At,
         /// Its status.
         status: Box<IPAMClaimStatus>,
+        /// Where, as a live look has to confirm, nothing is on record for the claim, though its status says so.
+        unless: Vec<RecordLocation>,
     },
 }
 
@@ -207,7 +210,7 @@ impl Operation for ClaimWrite {
     }
 
     fn sequence(&self) -> Option<&'static str> {
-        matches!(self, Self::Slice { .. } | Self::DropLedger { .. }).then_some(CUTS)
+        matches!(self, Self::Slice { .. } | Self::DropLedger { .. }).then_some(DIVISIONS)
     }
 
     fn notes(&self, world: &World) -> Vec<Note> {

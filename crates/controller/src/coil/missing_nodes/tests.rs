@@ -4,20 +4,9 @@ use tenure_api::release::mark_of;
 
 use super::super::write::{Because, BlockWrite};
 use crate::plan::Planner;
-use crate::plan::model::{Outcome, Server, tell};
+use crate::plan::model::{Outcome, Server, server, tell};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-
-/// A pool of `blocks` blocks of two addresses, and nodes `a`, `b` and `c`.
-fn server(blocks: u32) -> Server {
-    let mut server = Server::default();
-    let subnet = format!("10.0.0.0/{}", 31 - blocks.ilog2());
-    server.pool("p", 1, &[&subnet], &[]);
-    for node in ["a", "b", "c"] {
-        server.node(node, None);
-    }
-    server
-}
 
 /// What becomes of the blocks of a missing node at each look: `m` they are marked, `r` released, `-` nothing.
 fn look(server: &mut Server, planner: &mut Planner) -> String {
@@ -93,7 +82,7 @@ fn a_block_stays_while_a_pod_is_bound_to_its_missing_node_whoever_saw_the_node_g
     let mut world = server.world();
     let seen = server.log.len();
     server.delete_node("a");
-    server.log[seen..].iter().cloned().for_each(|news| tell(&mut world, news));
+    server.log[seen..].iter().cloned().for_each(|update| tell(&mut world, update));
     let plan = planner.plan(&world, server.timestamp());
     assert_eq!(plan.len(), 1, "{plan:?}");
     assert!(matches!(plan[0].of(), Some(BlockWrite::MarkBlock { node, .. }) if node == "a"), "{plan:?}");

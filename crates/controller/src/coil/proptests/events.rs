@@ -12,6 +12,7 @@ use tenure_api::release::RELEASING;
 use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec};
 use tenure_handles::Timestamp;
 
+use super::super::CoilObjects;
 use super::super::write::BlockWrite;
 use crate::cache::{Cache, Known};
 use crate::world::World;
@@ -199,14 +200,14 @@ impl Events {
                 let exclude = if *excludes { vec!["10.0.0.4/31"] } else { vec![] };
                 let spec = json!({"blockSizeBits": bits, "subnets": subnets, "exclude": exclude});
                 let mut object = AddressPool::new(POOLS[*pool], serde_json::from_value(spec).unwrap());
-                let known = self.world.pools.get(POOLS[*pool]).cloned();
+                let known = self.world.coil().pools.get(POOLS[*pool]).cloned();
                 self.stamp(&mut object, known.as_ref().map(Resource::meta), *anew);
                 if let Some(known) = &known {
                     object.status.clone_from(&known.status);
                     object.metadata.finalizers.clone_from(&known.metadata.finalizers);
                 }
                 object.metadata.deletion_timestamp = deleting.then(|| crate::plan::time(self.now()));
-                self.world.pools.apply(object);
+                self.world.coil_mut().pools.apply(object);
             }
             Op::Block { number, odd, kind, node, request, marked } => {
                 self.put_block(*number, *odd, (*kind, *marked), NODES[*node], REQUESTS[*request]);
@@ -222,9 +223,10 @@ impl Events {
                 let spec = json!({"nodeName": NODES[*node], "poolName": POOLS[*pool]});
                 let mut object = BlockRequest::new(REQUESTS[*request], serde_json::from_value(spec).unwrap());
                 object.status = serde_json::from_value(status).unwrap();
-                let known = self.world.requests.get(REQUESTS[*request]).map(|known| known.metadata.clone());
+                let known =
+                    self.world.coil().requests.get(REQUESTS[*request]).map(|known| known.metadata.clone());
                 self.stamp(&mut object, known.as_ref(), false);
-                self.world.requests.apply(object);
+                self.world.coil_mut().requests.apply(object);
             }
             Op::Ledger { ledger, offsets, named } => {
                 let allocations =
@@ -236,7 +238,7 @@ impl Events {
                     object.metadata.labels = Some(BTreeMap::from([(network, "net".to_owned())]));
                 }
                 let known =
-                    self.world.ledgers.pools.get(LEDGERS[*ledger]).map(|known| known.pool.metadata.clone());
+                    self.world.ledgers().pools.get(LEDGERS[*ledger]).map(|known| known.pool.metadata.clone());
                 self.stamp(&mut object, known.as_ref(), false);
                 self.world.apply_ledger(object);
             }
@@ -252,10 +254,10 @@ impl Events {
                 self.world.apply_node(object);
             }
             Op::Gone { kind, which } => match kind {
-                0 => remove(&mut self.world.pools, *which),
-                1 => remove(&mut self.world.blocks, *which),
-                2 => remove(&mut self.world.requests, *which),
-                3 => remove(&mut self.world.ledgers.pools, *which),
+                0 => remove(&mut self.world.coil_mut().pools, *which),
+                1 => remove(&mut self.world.coil_mut().blocks, *which),
+                2 => remove(&mut self.world.coil_mut().requests, *which),
+                3 => remove(&mut self.world.ledgers_mut().pools, *which),
                 _ => {
                     let nodes: Vec<Node> = self.world.nodes().iter().cloned().collect();
                     if let Some(node) = pick(&nodes, *which) {
@@ -265,15 +267,18 @@ impl Events {
             },
             Op::Unreadable { number } => {
                 let name = block_name(POOLS[number.0], number.1.into());
-                let known = self.world.blocks.get(&name).and_then(ResourceExt::uid);
+                let known = self.world.coil().blocks.get(&name).and_then(ResourceExt::uid);
                 self.version += 1;
-                self.world.blocks.keep(&name, &known.unwrap_or(format!("unreadable-{}", self.version)));
+                self.world
+                    .coil_mut()
+                    .blocks
+                    .keep(&name, &known.unwrap_or(format!("unreadable-{}", self.version)));
             }
             Op::List { kind, which } => match kind {
-                0 => list(&mut self.world.pools, *which),
-                1 => list(&mut self.world.blocks, *which),
-                2 => list(&mut self.world.requests, *which),
-                3 => list(&mut self.world.ledgers.pools, *which),
+                0 => list(&mut self.world.coil_mut().pools, *which),
+                1 => list(&mut self.world.coil_mut().blocks, *which),
+                2 => list(&mut self.world.coil_mut().requests, *which),
+                3 => list(&mut self.world.ledgers_mut().pools, *which),
                 _ => {
                     let mut nodes: Vec<Node> = self.world.nodes().iter().cloned().collect();
                     nodes.pop();
@@ -284,10 +289,10 @@ impl Events {
                     self.world.finish_nodes();
                 }
             },
-            Op::ForgetLedgers => self.world.ledgers.pools.forget(),
+            Op::ForgetLedgers => self.world.ledgers_mut().pools.forget(),
             Op::InFlight { writes, floating } => {
                 let writes = writes.iter().filter_map(|which| pick(&self.writes, *which));
-                let pools = &self.world.pools;
+                let pools = &self.world.coil().pools;
                 let floating = floating.iter().filter_map(|(pool, index)| {
                     let block =
                         AddressBlock::carve_floating(pools.get(POOLS[*pool])?, (*index).into()).ok()?;
@@ -311,7 +316,7 @@ impl Events {
     /// A write is done, unless the object has changed since.
     fn write(&mut self, write: &BlockWrite) {
         let version = (self.version + 1).to_string();
-        let World { pools, blocks, requests, .. } = &mut self.world;
+        let CoilObjects { pools, blocks, requests } = self.world.coil_mut();
         match write {
             BlockWrite::PoolFinalizers { pool, finalizers } => change(pools, pool, &version, |pool| {
                 pool.metadata.finalizers = Some(finalizers.clone());
@@ -328,7 +333,7 @@ impl Events {
             BlockWrite::Create { block } if blocks.get(&block.name_any()).is_none() => {
                 let mut block = (**block).clone();
                 self.stamp(&mut block, None, true);
-                return self.world.blocks.apply(block);
+                return self.world.coil_mut().blocks.apply(block);
             }
             BlockWrite::Create { .. } => {}
             BlockWrite::MarkBlock { block, mark, .. } => change(blocks, block, &version, |block| {
@@ -352,10 +357,10 @@ impl Events {
         node: &str,
         request: &str,
     ) {
-        let Some(of) = self.world.pools.get(POOLS[pool]) else { return };
-        let others: Vec<String> = self.world.pools.iter().filter_map(ResourceExt::uid).collect();
+        let Some(of) = self.world.coil().pools.get(POOLS[pool]) else { return };
+        let others: Vec<String> = self.world.coil().pools.iter().filter_map(ResourceExt::uid).collect();
         let older = pick(&others, usize::from(index)).unwrap_or_default();
-        let request = self.world.requests.get(request).and_then(ResourceExt::uid);
+        let request = self.world.coil().requests.get(request).and_then(ResourceExt::uid);
         let index = u128::from(index);
         let block = match kind {
             0 => AddressBlock::carve_floating(of, index),
@@ -379,8 +384,8 @@ impl Events {
             let mark = crate::release::mark_at(self.now());
             block.annotations_mut().insert(RELEASING.to_owned(), mark);
         }
-        let known = self.world.blocks.get(&block.name_any()).map(|known| known.metadata.clone());
+        let known = self.world.coil().blocks.get(&block.name_any()).map(|known| known.metadata.clone());
         self.stamp(&mut block, known.as_ref(), odd.is_some());
-        self.world.blocks.apply(block);
+        self.world.coil_mut().blocks.apply(block);
     }
 }

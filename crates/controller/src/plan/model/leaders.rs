@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use proptest::prelude::*;
 
-use super::{Outcome, Server, tell};
+use super::{Outcome, Server, Update, tell};
 use crate::coil::BlockWrite;
 use crate::plan::Planner;
 use crate::world::World;
@@ -14,6 +14,11 @@ use crate::write::Write;
 pub(crate) enum Turn {
     /// A leader hears of so many changes.
     Hear {
+        leader: usize,
+        changes: usize,
+    },
+    /// A leader hears of claims before it hears of what happened to other kinds.
+    HearClaims {
         leader: usize,
         changes: usize,
     },
@@ -43,6 +48,7 @@ pub(crate) fn turn() -> impl Strategy<Value = Turn> {
     let leader = 0_usize..2;
     prop_oneof![
         8 => (leader.clone(), 1_usize..8).prop_map(|(leader, changes)| Turn::Hear { leader, changes }),
+        2 => (leader.clone(), 1_usize..16).prop_map(|(leader, changes)| Turn::HearClaims { leader, changes }),
         1 => leader.clone().prop_map(|leader| Turn::List { leader }),
         8 => leader.clone().prop_map(|leader| Turn::Plan { leader }),
         16 => (leader.clone(), any::<usize>(), any::<bool>())
@@ -70,6 +76,7 @@ impl Leaders {
     ) {
         match *turn {
             Turn::Hear { leader, changes } => self.0[leader].hear(server, changes),
+            Turn::HearClaims { leader, changes } => self.0[leader].hear_claims(server, changes),
             Turn::List { leader } => self.0[leader].list(server),
             Turn::Plan { leader } => self.0[leader].plan(server),
             Turn::Arrive { leader, write: number, heard } => {
@@ -99,20 +106,28 @@ impl Leader {
     /// One that has heard everything.
     fn of(server: &Server) -> Self {
         let (world, heard) = (server.world(), server.log.len());
-        Self { world, planner: Planner::default(), heard, on_their_way: Vec::new() }
+        let planner = Planner::comparing_unless(server.planted.is_some());
+        Self { world, planner, heard, on_their_way: Vec::new() }
     }
 
     fn hear(&mut self, server: &Server, changes: usize) {
-        for news in server.log.iter().skip(self.heard).take(changes).cloned() {
+        for update in server.log.iter().skip(self.heard).take(changes).cloned() {
             self.heard += 1;
-            tell(&mut self.world, news);
+            tell(&mut self.world, update);
+        }
+    }
+
+    fn hear_claims(&mut self, server: &Server, changes: usize) {
+        let updates = server.log.iter().skip(self.heard).take(changes);
+        for update in updates.filter(|it| matches!(it, Update::Claim(_) | Update::ClaimGone(_))).cloned() {
+            tell(&mut self.world, update);
         }
     }
 
     fn list(&mut self, server: &Server) {
-        self.world.blocks.begin();
-        server.blocks.values().cloned().for_each(|block| self.world.blocks.apply(block));
-        self.world.blocks.finish();
+        self.world.coil_mut().blocks.begin();
+        server.blocks.values().cloned().for_each(|block| self.world.coil_mut().blocks.apply(block));
+        self.world.coil_mut().blocks.finish();
     }
 
     fn plan(&mut self, server: &Server) {
@@ -133,10 +148,10 @@ impl Leader {
     fn learn(&mut self, server: &Server, before: usize, write: &Write, outcome: &Outcome) {
         match (write.of(), outcome) {
             (_, Outcome::Done) => {
-                server.log[before..].iter().cloned().for_each(|news| tell(&mut self.world, news));
+                server.log[before..].iter().cloned().for_each(|update| tell(&mut self.world, update));
             }
             (Some(BlockWrite::Create { block }), Outcome::AlreadyExists) => {
-                self.world.blocks.apply(server.blocks[&block.name_any()].clone());
+                self.world.coil_mut().blocks.apply(server.blocks[&block.name_any()].clone());
             }
             _ => {}
         }

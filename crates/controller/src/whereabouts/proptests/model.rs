@@ -69,9 +69,9 @@ impl Server {
             3 => list(world, &self.ledgers),
             4 => list(world, &self.reservations),
             _ => {
-                world.ledgers.pods.begin();
-                self.pods.values().for_each(|pod| world.ledgers.pods.apply(pod.clone()));
-                world.ledgers.pods.finish();
+                world.ledgers_mut().pods.begin();
+                self.pods.values().for_each(|pod| world.ledgers_mut().pods.apply(pod.clone()));
+                world.ledgers_mut().pods.finish();
             }
         }
     }
@@ -173,14 +173,14 @@ impl Server {
     pub(super) fn pod(&mut self, name: &str, first: bool, addresses: Option<&[&str]>) {
         let addresses = addresses.map(|all| all.iter().map(|it| it.parse().unwrap()).collect());
         let uid = if first { format!("uid-{name}") } else { "another".to_owned() };
-        let pod = PodSeen { podref: format!("ns/{name}"), uid, addresses, facts: None };
+        let pod = PodSeen { podref: format!("ns/{name}"), uid, addresses, report: None, facts: None };
         self.pods.insert(name.to_owned(), pod.clone());
-        self.world.ledgers.pods.apply(pod);
+        self.world.ledgers_mut().pods.apply(pod);
     }
 
     pub(super) fn delete_pod(&mut self, name: &str) {
         if self.pods.remove(name).is_some() {
-            self.world.ledgers.pods.remove(&format!("ns/{name}"));
+            self.world.ledgers_mut().pods.remove(&format!("ns/{name}"));
         }
     }
 
@@ -191,13 +191,13 @@ impl Server {
             let known = pick(self.pools.keys().collect()).and_then(|name| self.pools.get(&name));
             let known = known.and_then(|known| Some((known.name_any(), known.uid()?)));
             if let Some((name, uid)) = known {
-                self.world.ledgers.slices.keep(&name, &uid);
+                self.world.ledgers_mut().slices.keep(&name, &uid);
             }
         } else {
             let known = pick(self.ledgers.keys().collect()).and_then(|name| self.ledgers.get(&name));
             let known = known.and_then(|known| Some((known.name_any(), known.uid()?)));
             if let Some((name, uid)) = known {
-                self.world.ledgers.pools.keep(&name, &uid);
+                self.world.ledgers_mut().pools.keep(&name, &uid);
             }
         }
     }
@@ -221,6 +221,13 @@ impl Server {
                 let version = |pool: &NodeSlicePool| pool.resource_version();
                 if self.pools.get(&pool.name_any()).and_then(version) == version(pool) {
                     let pool = self.stamp((**pool).clone());
+                    self.pools.insert(pool.name_any(), pool.clone());
+                    NodeSlicePool::observe(&mut self.world, Event::Apply(pool));
+                }
+            }
+            LedgerWrite::ChangeSlices { pool, change, .. } => {
+                if let Some(pool) = self.pools.get(&pool.name).and_then(|known| change.apply(known)) {
+                    let pool = self.stamp(pool);
                     self.pools.insert(pool.name_any(), pool.clone());
                     NodeSlicePool::observe(&mut self.world, Event::Apply(pool));
                 }
@@ -256,6 +263,20 @@ impl Server {
             }
             LedgerWrite::DropLedger { pool, .. } => self.drop_ledger(&pool.name),
         }
+    }
+
+    /// Somebody else writes a node into a slice.
+    pub(super) fn meddle(&mut self, which: usize, slice: usize, node: &str) {
+        let known = self.pools.values().nth(which % self.pools.len().max(1));
+        let Some(mut pool) = known.cloned() else { return };
+        let slices = &mut pool.status.get_or_insert_default().allocations;
+        let place = slice % slices.len().max(1);
+        if let Some(slice) = slices.get_mut(place) {
+            node.clone_into(&mut slice.node_name);
+        }
+        let pool = self.stamp(pool);
+        self.pools.insert(pool.name_any(), pool.clone());
+        NodeSlicePool::observe(&mut self.world, Event::Apply(pool));
     }
 
     /// The slice of a node, of any pool.

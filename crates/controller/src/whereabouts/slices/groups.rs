@@ -3,13 +3,15 @@
 //! Ranges of one network overlap only if one is within the other. So all that overlap each other, directly or by way of others,
 //! are within one of them: a group is found by the widest range around a change.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_ipam::{Address, Cidr};
 use tenure_whereabouts::ledger::{PoolId, State};
-use tenure_whereabouts::slices::{Definition, HeldSpan, PoolFacts, Seen, SharedPool, network_of};
+use tenure_whereabouts::slices::{
+    Definition, Difference, HeldSpan, Holders, Holdings, Seen, SharedPool, Table, network_of,
+};
 
 /// Who is in a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +58,8 @@ struct ByRange<K, V>(BTreeMap<(Address, u8), BTreeMap<K, V>>);
 
 #[derive(Debug, Default)]
 struct Pool {
-    facts: Option<PoolFacts>,
+    /// What is remembered of its slices, if it is there.
+    table: Option<Table>,
     /// The network and the range that it says it is of.
     said: Option<(String, Cidr)>,
     /// Definitions that ask for it, or may.
@@ -90,9 +93,17 @@ enum Holding {
 }
 
 impl Groups {
-    /// The facts of a pool that is there.
-    pub(super) fn facts(&self, pool: &str) -> Option<PoolFacts> {
-        self.pools.get(pool)?.facts
+    /// What is remembered of the slices of a pool that is there.
+    pub(super) fn table(&self, pool: &str) -> Option<&Table> {
+        self.pools.get(pool)?.table.as_ref()
+    }
+
+    /// A node lives from now on, or does not any more.
+    pub(super) fn set_living(&mut self, node: &str, lives: bool) {
+        self.pools
+            .values_mut()
+            .filter_map(|pool| pool.table.as_mut())
+            .for_each(|it| it.set_living(node, lives));
     }
 
     /// An object of a range that all nodes share.
@@ -133,17 +144,54 @@ impl Groups {
         self.definitions.insert(key.clone(), Asked { pools, whole });
     }
 
-    /// A pool came, went or is different.
+    /// A pool came, went or is different. Returns whose slices are different; `living` are the nodes that live.
     pub(super) fn note_pool(
         &mut self,
         name: &Arc<str>,
         object: Option<&NodeSlicePool>,
         definitions: &HashMap<Arc<str>, Definition>,
-    ) {
+        living: &HashSet<String>,
+    ) -> Difference {
         let pool = self.pools.entry(name.clone()).or_default();
-        pool.facts = object.map(PoolFacts::of);
         pool.said = object.and_then(|object| Some((network_of(object), object.spec.range.parse().ok()?)));
+        let difference = match (object, &mut pool.table) {
+            (Some(object), Some(table)) => table.read(object, living),
+            (Some(object), table) => {
+                let (read, difference) = Table::of(object, living);
+                *table = Some(read);
+                difference
+            }
+            (None, table) => {
+                let before = table.take();
+                let left = before.iter().flat_map(Table::nodes).cloned().collect();
+                Difference { left, ..Difference::default() }
+            }
+        };
+        if let (true, Some((network, range)), Some(table)) = (difference.anew, &pool.said, &mut pool.table)
+            && let Some(ranges) = self.networks.get(network)
+        {
+            for (ledger, holding) in ranges.of_nodes.overlapping(*range) {
+                table.hold(ledger, holding.node(), holding.span());
+            }
+        }
         self.place(name, definitions);
+        difference
+    }
+
+    /// Tells the pools that have addresses of a node's ledger what becomes of it.
+    fn tell_tables(&mut self, id: &PoolId, tell: impl Fn(&mut Table)) {
+        let Some(ranges) = self.networks.get(&id.network) else { return };
+        let members: BTreeSet<&Member> =
+            ranges.members.overlapping(id.range).map(|(member, ())| member).collect();
+        for member in members {
+            if let Member::Pool(name) = member
+                && let Some(Pool { said: Some((network, _)), table: Some(table), .. }) =
+                    self.pools.get_mut(name)
+                && *network == id.network
+            {
+                tell(table);
+            }
+        }
     }
 
     /// Makes a pool a member of all ranges that it says, or that anybody asks for.
@@ -158,7 +206,7 @@ impl Groups {
             ranges.extend(pool.said.iter().map(|(_, before)| (network.clone(), *before)));
             ranges.insert((network, range));
         }
-        if pool.facts.is_none() && pool.askers.is_empty() {
+        if pool.table.is_none() && pool.askers.is_empty() {
             let pool = self.pools.remove(name).unwrap_or_default();
             for (network, range) in &pool.ranges {
                 self.leave(network, *range, &Member::Pool(name.clone()));
@@ -195,8 +243,9 @@ impl Groups {
             Some(Noted::Shared(before)) => {
                 self.leave(&before.id.network, before.id.range, &Member::Shared(name.clone()));
             }
-            Some(Noted::Node(id, _)) => {
+            Some(Noted::Node(id, holding)) => {
                 self.dirty_ranges.insert((id.network.clone(), id.range));
+                self.tell_tables(&id, |table| table.release(name, holding.span()));
                 if let Some(ranges) = self.networks.get_mut(&id.network) {
                     ranges.of_nodes.remove(id.range, name);
                 }
@@ -210,6 +259,7 @@ impl Groups {
             }
             Some(Noted::Node(id, holding)) => {
                 self.dirty_ranges.insert((id.network.clone(), id.range));
+                self.tell_tables(id, |table| table.hold(name, holding.node(), holding.span()));
                 let ranges = self.networks.entry(id.network.clone()).or_default();
                 ranges.of_nodes.insert(id.range, name.clone(), holding.clone());
             }
@@ -304,11 +354,25 @@ impl Groups {
         found
     }
 
-    /// What nodes hold in the ranges of a group, and which slices of them are handed out of.
-    pub(super) fn holders(&self, found: &Found) -> (Vec<&HeldSpan>, Vec<&PoolId>) {
+    /// Who holds something in the ranges of a group.
+    pub(super) fn holders<'a>(&'a self, found: &'a Found) -> GroupHolders<'a> {
+        GroupHolders { groups: self, found }
+    }
+}
+
+/// Who holds something in the ranges of a group.
+#[derive(Debug)]
+pub(super) struct GroupHolders<'a> {
+    groups: &'a Groups,
+    found: &'a Found,
+}
+
+impl Holders for GroupHolders<'_> {
+    fn holdings(&self) -> Holdings<'_> {
+        let Self { groups, found } = self;
         let (mut held, mut owned) = (Vec::new(), Vec::new());
         for (network, range) in &found.widest {
-            let Some(ranges) = self.networks.get(network) else { continue };
+            let Some(ranges) = groups.networks.get(network) else { continue };
             for (_, holding) in ranges.of_nodes.overlapping(*range) {
                 match holding {
                     Holding::Held(span) => held.push(span),
@@ -318,11 +382,28 @@ impl Groups {
         }
         // One that says so of a range that all nodes share has said nothing that makes sense; nothing is opened beside it.
         let shared = found.members.iter().filter_map(|member| match member {
-            Member::Shared(name) => self.shared(name),
+            Member::Shared(name) => groups.shared(name),
             Member::Pool(_) | Member::Definition(_) => None,
         });
         owned.extend(shared.filter(|shared| shared.state == State::Owned).map(|shared| &shared.id));
-        (held, owned)
+        Holdings { held, owned }
+    }
+}
+
+impl Holding {
+    fn node(&self) -> &str {
+        match self {
+            Self::Owned(id) => &id.node,
+            Self::Held(span) => &span.node,
+        }
+    }
+
+    /// The first and the last address.
+    fn span(&self) -> (Address, Address) {
+        match self {
+            Self::Owned(id) => (id.range.first(), id.range.last()),
+            Self::Held(span) => (span.first, span.last),
+        }
     }
 }
 

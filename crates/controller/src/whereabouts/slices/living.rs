@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use tenure_api::claims::SLICE_OWNER;
-use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::Timestamp;
+use tenure_whereabouts::slices::Difference;
 
 use crate::suspicions::Suspicions;
 use crate::world::World;
@@ -19,10 +19,8 @@ pub(super) struct Living {
     /// that they hand out of: ledgers are released after two observations of their own.
     pub(super) nodes: HashSet<String>,
     gone: Suspicions,
-    /// The nodes that have a slice of each pool.
-    of_pool: HashMap<Arc<str>, HashSet<String>>,
     /// Of how many pools each node has a slice.
-    with_slices: HashMap<String, usize>,
+    with_slices: HashMap<Arc<str>, usize>,
     /// Nodes to be looked at.
     changed: BTreeSet<String>,
     /// Whether all are.
@@ -34,7 +32,6 @@ impl Living {
         Self {
             nodes: HashSet::new(),
             gone: Suspicions::lasting(node_gone_after),
-            of_pool: HashMap::new(),
             with_slices: HashMap::new(),
             changed: BTreeSet::new(),
             all: true,
@@ -43,7 +40,7 @@ impl Living {
 
     /// The next look is at all nodes, and all pools are noted before.
     pub(super) fn look_at_all(&mut self) {
-        (self.of_pool, self.with_slices) = (HashMap::new(), HashMap::new());
+        self.with_slices = HashMap::new();
         (self.changed, self.all) = (BTreeSet::new(), true);
     }
 
@@ -52,26 +49,9 @@ impl Living {
         self.changed.insert(node.to_owned());
     }
 
-    /// Notes who has slices of a pool. Returns the nodes that had no slice of any and have one, or the other way around.
-    pub(super) fn note_pool(&mut self, name: &Arc<str>, pool: Option<&NodeSlicePool>) -> Vec<String> {
-        let slices = pool.and_then(|pool| pool.status.as_ref()).into_iter().flat_map(|it| &it.allocations);
-        let now: HashSet<&str> =
-            slices.map(|slice| slice.node_name.as_str()).filter(|node| !node.is_empty()).collect();
-        let before = self.of_pool.entry(name.clone()).or_default();
-        let came: Vec<String> =
-            now.iter().filter(|node| !before.contains(**node)).map(|node| (*node).to_owned()).collect();
-        let left: Vec<String> = if before.len() + came.len() == now.len() {
-            Vec::new()
-        } else {
-            before.iter().filter(|node| !now.contains(node.as_str())).cloned().collect()
-        };
-        for node in &left {
-            before.remove(node);
-        }
-        before.extend(came.iter().cloned());
-        if before.is_empty() {
-            self.of_pool.remove(name);
-        }
+    /// Notes who has slices of a pool from now on. Returns the nodes that had no slice of any pool and have one, or the other way
+    /// around.
+    pub(super) fn note_slices(&mut self, Difference { came, left, .. }: Difference) -> Vec<Arc<str>> {
         let mut changed = Vec::new();
         for node in came {
             let count = self.with_slices.entry(node.clone()).or_default();
@@ -91,7 +71,7 @@ impl Living {
                 changed.push(node);
             }
         }
-        self.changed.extend(changed.iter().cloned());
+        self.changed.extend(changed.iter().map(ToString::to_string));
         changed
     }
 
@@ -100,12 +80,14 @@ impl Living {
         world.nodes().get(name).is_some() || self.with_slices.contains_key(name)
     }
 
-    /// Looks at the nodes that changed, and at those that have been missing for long enough; whether others live than before.
-    pub(super) fn look(&mut self, world: &World, now: Timestamp) -> bool {
+    /// Looks at the nodes that changed, and at those that have been missing for long enough. Returns those that live and did not
+    /// before, or the other way around.
+    pub(super) fn look(&mut self, world: &World, now: Timestamp) -> Vec<(String, bool)> {
         let mut look = std::mem::take(&mut self.changed);
         if std::mem::take(&mut self.all) {
             self.gone.look_again();
-            look = self.nodes.iter().chain(self.with_slices.keys()).cloned().collect();
+            look = self.nodes.iter().cloned().collect();
+            look.extend(self.with_slices.keys().map(ToString::to_string));
             look.extend(world.nodes().iter().map(ResourceExt::name_any));
         } else {
             look.extend(self.gone.due(now));
@@ -113,15 +95,19 @@ impl Living {
                 self.gone.look_again_at(node);
             }
         }
-        let mut differs = false;
+        let mut differ = Vec::new();
         for node in look {
-            differs |= if self.counts(world, &node, now) {
-                self.nodes.insert(node)
-            } else {
-                self.nodes.remove(&node)
-            };
+            let lives = self.counts(world, &node, now);
+            if lives != self.nodes.contains(&node) {
+                if lives {
+                    self.nodes.insert(node.clone())
+                } else {
+                    self.nodes.remove(&node)
+                };
+                differ.push((node, lives));
+            }
         }
-        differs
+        differ
     }
 
     fn counts(&mut self, world: &World, node: &str, now: Timestamp) -> bool {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec, label};
 
+use super::super::index::Index;
 use super::*;
 use crate::attachment::Attachment;
 use crate::write::Operation;
@@ -17,7 +18,7 @@ struct Rig {
     world: World,
     index: Index,
     planner: SlicePlanner,
-    /// One that always looks at everything.
+    /// One that always looks at everything, and walks all slices.
     full: (Index, SlicePlanner),
     now: Timestamp,
     version: u64,
@@ -28,7 +29,7 @@ impl Rig {
         let mut world = World::default();
         world.begin_nodes();
         world.finish_nodes();
-        let ledgers = &mut world.ledgers;
+        let ledgers = world.ledgers_mut();
         ledgers.attachments.begin();
         ledgers.attachments.finish();
         ledgers.slices.begin();
@@ -37,20 +38,22 @@ impl Rig {
         ledgers.pools.finish();
         let now = Timestamp::from_millis(1_794_000_000_000);
         let planner = || SlicePlanner::new("kube-system", GONE);
-        let full = (Index::default(), planner());
+        let full = (Index::default(), SlicePlanner { tables: Tables::Unasked, ..planner() });
         Self { world, index: Index::default(), planner: planner(), full, now, version: 0 }
     }
 
     /// What is planned, which must be what a look at everything plans.
     fn plan(&mut self) -> Vec<LedgerWrite> {
-        let news = self.index.update(&self.world);
-        let writes = self.planner.plan(&self.world, &self.index, &news, self.now);
+        let changes = self.index.update(&self.world);
+        let (world, now) = (&self.world, self.now);
+        let writes = self.planner.plan(Inputs { world, index: &self.index, changes: &changes, now });
         let (index, full) = &mut self.full;
         index.look_at_all();
-        let news = index.update(&self.world);
-        let all = full.plan(&self.world, index, &news, self.now);
+        let changes = index.update(&self.world);
+        let all = full.plan(Inputs { world, index, changes: &changes, now });
         let sorted = |writes: &[LedgerWrite]| {
-            let mut texts: Vec<String> = writes.iter().map(|write| format!("{write:?}")).collect();
+            let whole = |write: &LedgerWrite| format!("{:?}", write.clone().whole(&self.world));
+            let mut texts: Vec<String> = writes.iter().map(whole).collect();
             texts.sort();
             texts
         };
@@ -78,11 +81,11 @@ impl Rig {
         object.metadata.namespace = Some("apps".to_owned());
         object.metadata.uid = Some("attachment".to_owned());
         object.metadata.resource_version = self.stamp().1;
-        self.world.ledgers.attachments.apply(Attachment::of(&object));
+        self.world.ledgers_mut().attachments.apply(Attachment::of(&object));
     }
 
     fn detach(&mut self) {
-        self.world.ledgers.attachments.remove("apps/net", "attachment");
+        self.world.ledgers_mut().attachments.remove("apps/net", "attachment");
     }
 
     fn put(&mut self, mut pool: IPPool) {
@@ -127,7 +130,7 @@ impl Rig {
         match write {
             LedgerWrite::Guard { pool } => self.put(*pool),
             LedgerWrite::Mark { pool, mark } => {
-                let known = self.world.ledgers.pools.get(&pool.name).unwrap().pool.clone();
+                let known = self.world.ledgers().pools.get(&pool.name).unwrap().pool.clone();
                 self.put(mark.apply(&known).unwrap());
             }
             LedgerWrite::Slices { mut pool, gone, .. } => {
@@ -135,10 +138,16 @@ impl Rig {
                 let (uid, version) = self.stamp();
                 pool.metadata.uid.get_or_insert(uid.unwrap_or_default());
                 pool.metadata.resource_version = version;
-                self.world.ledgers.slices.apply(*pool);
+                self.world.ledgers_mut().slices.apply(*pool);
+            }
+            LedgerWrite::ChangeSlices { pool, change, gone, .. } => {
+                assert!(gone.iter().all(|node| self.world.nodes().get(node).is_none()), "{gone:?}");
+                let mut pool = change.apply(self.world.ledgers().slices.get(&pool.name).unwrap()).unwrap();
+                pool.metadata.resource_version = self.stamp().1;
+                self.world.ledgers_mut().slices.apply(pool);
             }
             LedgerWrite::DropSlices { pool } => {
-                self.world.ledgers.slices.remove(&pool.name, &pool.uid);
+                self.world.ledgers_mut().slices.remove(&pool.name, &pool.uid);
             }
             other => panic!("{other:?}"),
         }
@@ -146,7 +155,7 @@ impl Rig {
 
     /// Node → slice.
     fn given(&self) -> BTreeMap<String, String> {
-        let status = self.world.ledgers.slices.iter().filter_map(|pool| pool.status.as_ref());
+        let status = self.world.ledgers().slices.iter().filter_map(|pool| pool.status.as_ref());
         let slices =
             status.flat_map(|status| &status.allocations).filter(|slice| !slice.node_name.is_empty());
         slices.map(|slice| (slice.node_name.clone(), slice.slice_range.clone())).collect()
@@ -157,7 +166,7 @@ impl Rig {
 fn nothing_is_planned_before_everything_is_known() {
     let mut rig = Rig::new();
     rig.attach("/26");
-    rig.world.ledgers.attachments = crate::cache::Cache::default();
+    rig.world.ledgers_mut().attachments = crate::cache::Cache::default();
     assert!(rig.plan().is_empty());
 }
 
@@ -200,7 +209,7 @@ fn a_node_keeps_its_slice_for_a_while_after_it_is_gone_and_for_good_while_it_hol
     rig.pass(Duration::from_secs(2));
     rig.settle();
     assert_eq!(rig.given(), before, "its ledger says that it hands out of it");
-    rig.world.ledgers.pools.remove("a-10.0.0.0-25", "a-10.0.0.0-25");
+    rig.world.ledgers_mut().pools.remove("a-10.0.0.0-25", "a-10.0.0.0-25");
     rig.pass(Duration::from_secs(2));
     assert_eq!(rig.settle(), ["slices"]);
     assert!(!rig.given().contains_key("a") && !rig.given().contains_key("c"), "first it is taken away");

@@ -106,27 +106,31 @@ impl Records {
     pub(super) fn of_pod<'w>(&self, world: &'w World, podref: &str) -> OfPod<'w> {
         let Some(named) = self.by_pod.get(podref) else { return OfPod::default() };
         let records = named.records.iter().filter_map(|(ledger, key)| {
-            let pool = &world.ledgers.pools.get(ledger)?.pool;
+            let pool = &world.ledgers().pools.get(ledger)?.pool;
             let (key, record) = pool.spec.allocations.get_key_value(key)?;
             Some(Record { pool, key, record })
         });
-        let reservations = named.reservations.iter().filter_map(|name| world.ledgers.reservations.get(name));
+        let reservations =
+            named.reservations.iter().filter_map(|name| world.ledgers().reservations.get(name));
         OfPod {
-            pod: world.ledgers.pods.get(podref),
+            pod: world.ledgers().pods.get(podref),
             records: records.collect(),
             reservations: reservations.collect(),
         }
     }
 }
 
-/// Two records with the same one are the same, as far as it matters whether they are used.
-fn fingerprint(Allocation { id, ifname, poduid, .. }: &Allocation) -> u64 {
+/// Two records with the same one are the same: one that is released is named to the last letter.
+fn fingerprint(Allocation { id, podref: _, ifname, poduid, node, pods }: &Allocation) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (id, ifname, poduid).hash(&mut hasher);
+    (id, ifname, poduid, node).hash(&mut hasher);
+    for pod in pods {
+        (&pod.name, &pod.uid, &pod.node, pod.missing.as_ref().map(|it| it.0)).hash(&mut hasher);
+    }
     hasher.finish()
 }
 
 /// Every reservation and its pod, by name.
 pub(super) fn reservations(world: &World) -> impl Iterator<Item = (Arc<str>, &str)> {
-    world.ledgers.reservations.iter().map(|it| (it.name_any().into(), it.spec.podref.as_str()))
+    world.ledgers().reservations.iter().map(|it| (it.name_any().into(), it.spec.podref.as_str()))
 }

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,6 +88,7 @@ impl fmt::Display for NodePart {
 pub struct Node {
     name: String,
     address: Ipv4Addr,
+    ipv6: Ipv6Addr,
     binaries: Binaries,
     logs: PathBuf,
     parts: [Mutex<Option<Arc<HostChild>>>; NodePart::ALL.len()],
@@ -137,6 +138,7 @@ impl Node {
         let run = plan.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let node = Self {
             address: plan.network.addresses().node(plan.index),
+            ipv6: plan.network.addresses().node_ipv6(plan.index),
             binaries: plan.binaries.clone(),
             parts: Default::default(),
             containerd_log_from: AtomicU64::new(0),
@@ -186,6 +188,11 @@ impl Node {
     /// The node's address.
     pub fn address(&self) -> Ipv4Addr {
         self.address
+    }
+
+    /// The node's address of IPv6.
+    pub fn ipv6(&self) -> Ipv6Addr {
+        self.ipv6
     }
 
     /// The node's control group, the same in every hierarchy.
@@ -253,7 +260,8 @@ impl Node {
             NodePart::Containerd => command.args(["--config", configuration::CONTAINERD]),
             NodePart::Kubelet => command
                 .args(["--config", configuration::KUBELET, "--kubeconfig", configuration::KUBELET_ACCESS])
-                .args(["--hostname-override", &self.name, "--node-ip", &self.address.to_string()]),
+                .args(["--hostname-override", &self.name, "--node-ip"])
+                .arg(format!("{},{}", self.address, self.ipv6)),
             NodePart::KubeProxy => command.args(["--config", configuration::KUBE_PROXY]),
         };
         let process = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;

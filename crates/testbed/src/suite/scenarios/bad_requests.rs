@@ -1,4 +1,4 @@
-//! Requests that are wrong: each is refused in the same words, and nothing is written.
+//! Invalid requests: both servers refuse each with the same message, and write nothing.
 
 use serde_json::json;
 
@@ -36,7 +36,7 @@ async fn malformed_bodies_are_refused(r: &mut Recorder) -> Outcome {
         ] {
             let call = Call::new("POST", path).text(text).header("content-type", "application/json");
             let answer = r.peek(call).await?;
-            // The words are those of a JSON parser: code and reason are compared.
+            // The message comes from a JSON parser: only code and reason are compared.
             r.note(&format!("{text:?}"), json!({"status": answer.status(), "reason": answer.body["reason"], "kind": answer.body["kind"]}));
         }
     }

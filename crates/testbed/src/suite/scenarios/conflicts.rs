@@ -1,4 +1,4 @@
-//! Optimistic concurrency: who read an old version, or another object of the same name, is told so.
+//! Optimistic concurrency: a write on an old version, or on another object of the same name, is refused.
 
 use serde_json::json;
 
@@ -113,7 +113,7 @@ async fn a_replacement_does_not_bring_back_what_was_deleted(r: &mut Recorder) ->
     r.delete(&format!("{all}/a")).await?;
     r.put(&format!("{all}/a"), &held.with("/spec/holderIdentity", json!("two"))).await?;
     r.get(&format!("{all}/a")).await?;
-    // Who names no uid means whatever has the name, and nothing has it.
+    // Without a UID the deletion refers to whatever has the name, and nothing has it.
     let mut object = lease("b", "one");
     object["metadata"]["resourceVersion"] = json!(held.version()?);
     r.put(&format!("{all}/b"), &object).await?;

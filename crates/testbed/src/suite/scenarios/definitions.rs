@@ -46,7 +46,7 @@ async fn a_removed_definition_takes_its_objects_along(r: &mut Recorder) -> Outco
     r.until_gone(&one).await?;
     r.until(&all, "the collection to be gone", |answer| answer.status() == 404).await?;
     r.until(&format!("/apis/{group}"), "the group to be gone", |answer| answer.status() == 404).await?;
-    // The name is free again, and nothing of the old objects is left.
+    // The name is free again, and the old objects are gone.
     r.install(&widget_definition(&group)).await?;
     r.get(&all).await?;
     Ok(())
@@ -69,7 +69,7 @@ async fn an_object_with_a_finalizer_holds_its_definition(r: &mut Recorder) -> Ou
     Ok(())
 }
 
-/// That a definition is refused, and why in one word: how a server says where differs.
+/// Records that a definition is refused, and the reason: servers word the location differently.
 async fn refused(r: &mut Recorder, what: &str, definition: &Value) -> Outcome {
     let answer = r.peek(Call::new("POST", &format!("{DEFINITIONS}?dryRun=All")).json(definition)).await?;
     r.note(what, json!([answer.status(), answer.body["reason"], answer.body["details"]["name"]]));
@@ -125,7 +125,7 @@ async fn a_changed_schema_counts_from_then_on(r: &mut Recorder) -> Outcome {
     let smaller = present.with(pointer, json!({"type": "integer", "maximum": 10, "default": 4}));
     let changed = r.peek(Call::new("PUT", &one).json(&smaller)).await?;
     r.note("changed", json!([changed.status(), changed.body["metadata"]["generation"]]));
-    // The new schema is served a moment later.
+    // The new schema takes effect a moment later.
     let probe = format!("{all}?dryRun=All");
     let mut tries = 0;
     while tries < 200
@@ -138,7 +138,7 @@ async fn a_changed_schema_counts_from_then_on(r: &mut Recorder) -> Outcome {
     r.post(&all, &widget(&group, "big", &json!({"size": 20}))).await?;
     r.post(&all, &widget(&group, "new", &json!({}))).await?;
     r.get(&format!("{all}/old")).await?;
-    // What was stored and is not touched may stay, even when other fields change.
+    // Stored invalid values may stay, even if other fields change.
     r.merge(&format!("{all}/old"), &json!({"spec": {"color": "red"}})).await?;
     r.merge(&format!("{all}/old"), &json!({"spec": {"size": 49}})).await?;
     Ok(())

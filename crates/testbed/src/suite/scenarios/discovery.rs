@@ -1,4 +1,4 @@
-//! Discovery: what clients read to find out which kinds there are.
+//! Discovery: how clients find out which kinds exist.
 
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ async fn the_resources_of_a_version_are_listed(r: &mut Recorder) -> Outcome {
         for name in names {
             let mut resource = resources.iter().find(|one| one["name"] == *name).cloned().unwrap_or_default();
             if let Some(resource) = resource.as_object_mut() {
-                // A hash that says which storage version was written: for the storage migrator alone.
+                // The storage version hash, which only the storage migrator uses.
                 resource.remove("storageVersionHash");
             }
             r.note(&format!("{path} {name}"), resource);

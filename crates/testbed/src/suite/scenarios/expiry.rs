@@ -1,4 +1,4 @@
-//! What is too old to be followed. Apart from the others: the embedded server must be told to forget quickly.
+//! Versions that are too old to watch. Separate from the others: the embedded server must be configured to forget quickly.
 
 use serde_json::json;
 
@@ -10,8 +10,8 @@ scenarios![expiry:
     a_watch_from_too_long_ago_is_expired,
 ];
 
-/// The real server starts with an empty memory of events, so that the very first version is always too old; the
-/// embedded one has forgotten it after a few writes.
+/// The real server starts with an empty event cache, so the first version is always too old; the embedded one has forgotten it
+/// after a few writes.
 async fn a_watch_from_too_long_ago_is_expired(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     let mut newest = r.post(&all, &lease("a", "0")).await?;
@@ -24,7 +24,7 @@ async fn a_watch_from_too_long_ago_is_expired(r: &mut Recorder) -> Outcome {
     let mut watch =
         r.watch(&format!("{all}?resourceVersion=1&timeoutSeconds=2&allowWatchBookmarks=true")).await?;
     r.rest(&mut watch).await?;
-    // What it was told to do then: list again, and go on from there.
+    // What a client must do then: list again, and continue from there.
     let list = r.get(&all).await?;
     let mut watch = r.watch(&format!("{all}?resourceVersion={}", list.version()?)).await?;
     r.delete_with(&format!("{all}/a"), &json!({"preconditions": {"uid": newest.uid()?}})).await?;

@@ -1,4 +1,4 @@
-//! Finalizers: deletion waits for them, and nothing new may hold it up.
+//! Finalizers: deletion waits for them, and no new one can be added.
 
 use serde_json::json;
 

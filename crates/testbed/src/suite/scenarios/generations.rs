@@ -1,4 +1,4 @@
-//! Generation counts changes of what was asked for; status is written apart.
+//! Generation counts changes of the spec; status is written separately.
 
 use serde_json::json;
 

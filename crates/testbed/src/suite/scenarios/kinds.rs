@@ -1,5 +1,5 @@
-//! Every built-in kind that is served: how its objects live, and the parts of them that Tenure and `kubectl` read. What
-//! else the real server fills in is left out.
+//! The life cycle of every built-in kind that is served, and the fields that Tenure and `kubectl` read. Other defaults of the
+//! real server are ignored.
 
 use serde_json::{Value, json};
 
@@ -16,14 +16,14 @@ scenarios![kinds:
     a_namespace_as_a_whole,
 ];
 
-/// What every object has, and these fields.
+/// The metadata that every object has, and these fields.
 fn seen(body: &Value, fields: &[&str]) -> Value {
     if body["kind"] == "Status" {
         return json!([body["status"], body["reason"], body["details"]]);
     }
     let fields: Vec<_> = fields.iter().map(|pointer| json!([pointer, body.pointer(pointer)])).collect();
     let mut metadata = body["metadata"].clone();
-    // How often a daemon set's template changed: a controller's business.
+    // The template generation of a daemon set: only its controller uses it.
     take(&mut metadata, "/annotations/deprecated.daemonset.template.generation");
     if metadata["annotations"] == json!({}) || metadata["annotations"].is_null() {
         take(&mut metadata, "/annotations");
@@ -103,7 +103,7 @@ async fn workloads_live_and_go(r: &mut Recorder) -> Outcome {
 async fn plain_objects_live_and_go(r: &mut Recorder) -> Outcome {
     let namespace = r.namespace().await?;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    // An address is the server's choice unless it is named: this one is in the range of both servers.
+    // The server chooses an address unless one is given: this one is in both servers' range.
     let service = json!({"clusterIP": "10.96.200.7", "selector": {"app": "a"}, "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]});
     for (plural, kind, mut object, change, fields) in [
         (

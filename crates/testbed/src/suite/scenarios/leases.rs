@@ -1,4 +1,4 @@
-//! Leases as leader election and owners use them: taken, renewed, lost, taken over.
+//! Leases as leader election uses them: taken, renewed, lost, taken over.
 
 use serde_json::json;
 
@@ -63,7 +63,7 @@ async fn times_of_a_lease_have_microseconds(r: &mut Recorder) -> Outcome {
         let mut object = lease(name, "h");
         object["spec"]["renewTime"] = json!(time);
         let answer = r.peek(super::super::recorder::Call::new("POST", &all).json(&object)).await?;
-        // As text that is not a time of the server's own.
+        // As text, because the scenario chose this time.
         let seen = answer.body["spec"]["renewTime"].as_str().map(|time| format!("is {time}"));
         r.note(time, json!({"status": answer.status(), "reason": answer.body["reason"], "renewTime": seen}));
     }

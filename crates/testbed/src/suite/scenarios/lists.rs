@@ -1,4 +1,4 @@
-//! Lists: order, pages, and what a resource version asks for.
+//! Lists: order, pages, and resource versions.
 
 use serde_json::json;
 
@@ -74,7 +74,7 @@ async fn pages_follow_each_other_and_show_one_moment(r: &mut Recorder) -> Outcom
     let second = r.get(&format!("{all}?limit=2&continue={}", encoded(&first.token()?))).await?;
     r.note("both pages have one version", json!(first.version()? == second.version()?));
     r.get(&format!("{all}?limit=2&continue={}", encoded(&second.token()?))).await?;
-    // Without a limit the rest comes at once; the exact count leaves no token.
+    // Without a limit the rest comes at once; an exact count leaves no token.
     r.get(&format!("{all}?continue={}", encoded(&first.token()?))).await?;
     r.get(&format!("{all}?limit=5")).await?;
     Ok(())
@@ -106,7 +106,7 @@ async fn a_list_may_ask_for_a_version(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     let old = fill(r, &all, &["a", "b"]).await?.version()?;
     r.post(&all, &lease("c", "h")).await?;
-    // "At least as new": any moment since will do, so only that it is not older is compared.
+    // "At least as new": any later state is allowed, so only that it is not older is compared.
     let list = r.peek(Call::new("GET", &format!("{all}?resourceVersion={old}"))).await?;
     let number = |text: &str| text.parse::<u64>().unwrap_or(0);
     let enough =
@@ -120,7 +120,7 @@ async fn a_list_may_ask_for_a_version(r: &mut Recorder) -> Outcome {
     Ok(())
 }
 
-/// The server answers after three seconds that it has not come that far; a client is told to ask again.
+/// The server answers after three seconds that it has not reached the version; the client should retry.
 async fn a_list_of_the_future_is_refused(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     r.get(&format!(

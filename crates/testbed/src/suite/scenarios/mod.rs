@@ -1,4 +1,4 @@
-//! The scenarios, one file an area. Names say the behaviour; the recordings say what the real server does.
+//! The scenarios, one file per area. Names state the behaviour; the recordings show what the real server does.
 
 mod bad_requests;
 mod conflicts;
@@ -63,7 +63,7 @@ pub(super) fn all() -> Vec<Scenario> {
     .concat()
 }
 
-/// Those that need a server with a short memory.
+/// Those that need a server with a short event history.
 pub(super) fn forgetful() -> Vec<Scenario> {
     expiry::SCENARIOS.to_vec()
 }

@@ -137,7 +137,7 @@ async fn path_and_body_must_name_the_same_object(r: &mut Recorder) -> Outcome {
     r.merge(&format!("{all}/a"), &json!({"metadata": {"name": "b"}})).await?;
     r.merge(&format!("{all}/a"), &json!({"metadata": {"namespace": "default"}})).await?;
     r.merge(&format!("{lease_path}/a"), &json!({"metadata": {"name": "b"}})).await?;
-    // A replacement may leave the name out of the body or not: the server says.
+    // Whether a replacement may omit the name, the server decides.
     let mut object = widget(&group, "a", &json!({}));
     object["metadata"] = json!({});
     r.put(&format!("{all}/a"), &object).await?;

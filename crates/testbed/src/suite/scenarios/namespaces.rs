@@ -1,4 +1,4 @@
-//! Namespaces: what is refused without one, and how one goes.
+//! Namespaces: what is refused without one, and how one is deleted.
 
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ async fn a_terminating_namespace_takes_nothing_new(r: &mut Recorder) -> Outcome 
     r.until_gone(&format!("{custom}/free")).await?;
     let leaving = |answer: &Answer| answer.body["metadata"]["deletionTimestamp"].is_string();
     r.until(&format!("{all}/held"), "the held lease to be deleting", leaving).await?;
-    // What exists may still be changed.
+    // Existing objects can still be changed.
     r.merge(&format!("{all}/held"), &json!({"spec": {"holderIdentity": "two"}})).await?;
     let present = r.peek(Call::new("GET", &format!("/api/v1/namespaces/{name}"))).await?;
     r.note("phase", present.body["status"]["phase"].clone());

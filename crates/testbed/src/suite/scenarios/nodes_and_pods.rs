@@ -15,7 +15,7 @@ scenarios![nodes_and_pods:
     a_watch_of_one_nodes_pods_sees_only_those,
 ];
 
-/// The parts of an object that Tenure looks at: what it wrote itself, and what every object has.
+/// The parts of an object that Tenure reads: what it wrote itself, and common metadata.
 fn seen(body: &Value, status: &[&str]) -> Value {
     if body["kind"] == "Status" {
         return body.clone();

@@ -1,4 +1,4 @@
-//! Create, read, replace, delete: the life of one object.
+//! Create, read, replace, delete: the life cycle of one object.
 
 use serde_json::json;
 
@@ -79,7 +79,7 @@ async fn replacing_a_missing_object_is_refused(r: &mut Recorder) -> Outcome {
     r.put(&format!("{all}/none"), &object).await?;
     object["metadata"]["resourceVersion"] = json!("9000000000000000");
     r.put(&format!("{all}/none"), &object).await?;
-    // A lease may be created by a replacement; a pod may not.
+    // A PUT may create a lease, but not a pod.
     let namespace = r.own_name();
     r.put(&format!("{}/none", leases(&namespace)), &lease("none", "h")).await?;
     r.put(&format!("{}/none", pods(&namespace)), &pod("none")).await?;

@@ -1,5 +1,5 @@
-//! Owner references: what happens to dependents when an owner goes. Mostly leases that own leases: the real
-//! collector looks only every half minute for kinds that it does not know yet.
+//! Owner references: what happens to dependents when an owner is deleted. Mostly leases that own leases: the real collector
+//! discovers new kinds only every half minute.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ scenarios![owners:
     an_owner_in_the_cluster_keeps_its_dependents,
 ];
 
-/// The collector must have seen all of a family before its head goes, or it finds no dependents.
+/// The collector must have seen all dependents before the owner is deleted, or it finds none.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
@@ -179,7 +179,7 @@ async fn two_controllers_are_refused(r: &mut Recorder) -> Outcome {
         owner("b", "11111111-2222-4333-8444-666666666666")
     ]);
     let answer = r.peek(super::super::recorder::Call::new("POST", &all).json(&child)).await?;
-    // The message shows both references, in the order of a server's own fields.
+    // The message shows both references, in the server's own field order.
     let cause = &answer.body["details"]["causes"][0];
     r.note(
         "two controllers",
@@ -196,7 +196,7 @@ async fn a_deleted_collection_takes_dependents_along(r: &mut Recorder) -> Outcom
     Ok(())
 }
 
-/// The collector learns of a new kind within half a minute: longer than a scenario waits otherwise.
+/// The collector discovers a new kind within half a minute: longer than the usual limit.
 async fn dependents_of_a_custom_owner_follow(r: &mut Recorder) -> Outcome {
     let (group, custom) = r.widgets().await?;
     let all = leases(&r.own_name());

@@ -1,4 +1,4 @@
-//! JSON merge patch and JSON patch, on objects and on their status; what other patch types get.
+//! JSON merge patch and JSON patch, on objects and on their status; answers to other patch types.
 
 use serde_json::json;
 
@@ -121,7 +121,7 @@ async fn a_malformed_patch_is_refused(r: &mut Recorder) -> Outcome {
     for text in ["{", "[]", "1", "\"x\"", "null", ""] {
         let call = Call::new("PATCH", &one).text(text).header("content-type", "application/merge-patch+json");
         let answer = r.peek(call).await?;
-        // The words are those of a JSON library: only code and reason are compared.
+        // The message comes from a JSON library: only code and reason are compared.
         r.note(
             &format!("patch {text:?}"),
             json!({"status": answer.status(), "reason": answer.body["reason"]}),

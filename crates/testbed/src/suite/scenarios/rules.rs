@@ -1,4 +1,4 @@
-//! Validation rules (CEL): on values, on transitions, with messages of their own.
+//! Validation rules (CEL): on values, on transitions, with their own messages.
 
 use serde_json::{Value, json};
 

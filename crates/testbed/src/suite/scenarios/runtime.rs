@@ -1,4 +1,4 @@
-//! kube's runtime on top: what watchers, stores, controllers and helpers see is the same on both servers.
+//! kube's runtime: watchers, stores, controllers and helpers see the same on both servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T, Suite
     })
 }
 
-/// An event in the words of the transcript.
+/// An event as the transcript shows it.
 fn shown<K: ResourceExt>(event: &Event<K>) -> Value {
     let object = |what: &str, object: &K| json!({"event": what, "metadata": {"name": object.name_any(), "uid": object.uid(), "resourceVersion": object.resource_version()}});
     match event {
@@ -70,7 +70,7 @@ async fn follow(r: &mut Recorder, config: watcher::Config) -> Outcome {
             soon("the initial list", events.try_next()).await?.map_err(|error| failed("watching", error))?;
         seen.extend(next.iter().map(shown));
     }
-    // The order inside an initial list is not promised.
+    // The order of an initial list is not guaranteed.
     seen.sort_by_key(|event| event["metadata"]["name"].as_str().unwrap_or_default().to_owned());
     r.note("the initial list", json!(seen));
     r.merge(&format!("{all}/a"), &json!({"spec": {"holderIdentity": "two"}})).await?;
@@ -164,7 +164,7 @@ async fn a_controller_is_called_for_objects_and_their_children(r: &mut Recorder)
     let reconcile = move |object: Arc<DynamicObject>, _: Arc<()>| {
         let called = called.clone();
         async move {
-            // A receiver that is gone means that the scenario is over.
+            // A closed receiver means that the scenario is over.
             let _ = called.send(object.name_any());
             Ok::<_, std::convert::Infallible>(Action::await_change())
         }

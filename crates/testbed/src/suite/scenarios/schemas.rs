@@ -1,4 +1,4 @@
-//! What a schema does to an object: defaults, pruning, refusals with their causes.
+//! Effects of a schema on an object: defaults, pruning, refusals with their causes.
 
 use serde_json::{Value, json};
 

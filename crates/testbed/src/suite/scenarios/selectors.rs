@@ -1,4 +1,4 @@
-//! Label and field selectors: every operator, and every way to get them wrong.
+//! Label and field selectors: every operator, and every syntax error.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ scenarios![selectors:
     selectors_combine,
 ];
 
-/// What a query must not contain as it is.
+/// Characters that a query must escape.
 fn query(selector: &str) -> String {
     selector.chars().fold(String::new(), |text, c| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '_' => format!("{text}{c}"),

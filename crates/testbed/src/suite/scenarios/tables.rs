@@ -79,7 +79,7 @@ async fn built_in_kinds_have_tables(r: &mut Recorder) -> Outcome {
     {
         let answer = r.peek(Call::new("GET", &path).header("accept", TABLE)).await?;
         let columns = answer.body["columnDefinitions"].as_array().into_iter().flatten();
-        // The real server shows more between these two.
+        // The real server has more columns between these two.
         let names: Vec<_> =
             columns.map(|one| &one["name"]).filter(|name| *name == "Name" || *name == "Age").collect();
         let row = &answer.body["rows"][0];

@@ -114,7 +114,7 @@ async fn a_watch_by_field_selector_sees_one_object(r: &mut Recorder) -> Outcome 
     Ok(())
 }
 
-/// The initial list itself as events needs etcd 3.5 behind the real server, and nothing here uses it.
+/// Streaming the initial list as events needs etcd 3.5 behind the real server, and nothing here uses it.
 async fn asking_for_the_initial_list_needs_its_options(r: &mut Recorder) -> Outcome {
     let all = leases(&r.namespace().await?);
     r.get(&format!("{all}?watch=1&sendInitialEvents=true&allowWatchBookmarks=true")).await?;

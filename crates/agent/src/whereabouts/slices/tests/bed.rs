@@ -24,7 +24,7 @@ use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Done, Event, Node, Settings, Wish};
 use crate::testing::{Obedient, SOON};
 pub(super) use crate::testing::{a_moment, until};
-use crate::whereabouts::slices::{Slices, SlicesOptions};
+use crate::whereabouts::slices::{SOURCE, Slices, SlicesOptions};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const NAMESPACE: &str = "kube-system";
@@ -211,7 +211,7 @@ impl Bed {
             journal: Arc::clone(&journal),
             position: 0,
         };
-        let settings = Settings { slices: true, cooling: Duration::ZERO, ..Settings::new(NODE) };
+        let settings = Settings { sources: vec![SOURCE], cooling: Duration::ZERO, ..Settings::new(NODE) };
         let driver = channel.driver(Node::new(settings), RuntimeClock, executor);
         let ended = stop.clone();
         tokio::spawn(async move { driver.run(ended.cancelled()).await });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::api::ListParams;
 use tenure_testbed::faults::{Calls, Rule, Verb};
 use tenure_whereabouts::ledger::{PoolId, State};
-use tenure_whereabouts::slices::{identify, is_cut};
+use tenure_whereabouts::slices::{identify, is_sliced};
 
 use super::bed::{Bed, NODE, a_moment, options, until};
 use crate::journal::Image;
@@ -28,7 +28,7 @@ async fn is_closed(bed: &Bed) -> bool {
     let networks = BTreeSet::from(["net".to_owned()]);
     let owned = records.iter().filter(|record| State::of(record) == State::Owned);
     let owned: Vec<PoolId> = owned.filter_map(|record| identify(record, &networks, &|_| true)).collect();
-    is_cut(&PoolId::shared("net", "10.9.0.0/24".parse().unwrap()), &pools, &owned)
+    is_sliced(&PoolId::shared("net", "10.9.0.0/24".parse().unwrap()), &pools, &owned)
 }
 
 #[tokio::test(start_paused = true)]

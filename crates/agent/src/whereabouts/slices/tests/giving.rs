@@ -7,7 +7,6 @@ use tenure_whereabouts::ledger::State;
 
 use super::bed::{Bed, NODE, a_moment, options, until};
 use crate::journal::Image;
-use crate::objects::watched;
 
 const OURS: &[(&str, &str)] = &[("10.9.0.0/28", NODE), ("10.9.0.16/28", "node-2")];
 const NOT_OURS: &[(&str, &str)] = &[("10.9.0.0/28", ""), ("10.9.0.16/28", "node-2")];
@@ -160,13 +159,14 @@ async fn without_the_api_server_adds_and_dels_go_on_and_the_record_is_exact_when
     }
     assert_eq!(whole.del("a").await + whole.del("c").await, 2);
     until("it to be said", async || {
-        whole.slices.health().watches.get(watched::RECORD_WRITES)?.failing.clone()
+        whole.slices.health().watches.get(crate::whereabouts::slices::RECORD_WRITES)?.failing.clone()
     })
     .await;
     assert_eq!(bed.said(RECORD).await.unwrap(), ["1 a"]);
     bed.faults.clear();
     bed.until_said(RECORD, Some(&["2 b", "4 d"])).await;
-    let failing = async || whole.slices.health().watches[watched::RECORD_WRITES].failing.is_some();
+    let failing =
+        async || whole.slices.health().watches[crate::whereabouts::slices::RECORD_WRITES].failing.is_some();
     until("health", async || (!failing().await).then_some(())).await;
 }
 

@@ -12,8 +12,9 @@ use tenure_claims::status::Reason;
 use tenure_handles::Timestamp;
 use tenure_ipam::{Address, Block, Choice, HoldError, IntervalSet, State};
 
+use super::super::super::records::addresses;
 use super::super::Refused;
-use super::{Draft, MOST, addresses, freed};
+use super::{Draft, MOST, freed};
 use crate::coil::Carving;
 use crate::world::World;
 
@@ -279,7 +280,7 @@ impl PoolInventory {
         let conflict = |words: String| Refused::new(Reason::IpAddressConflict, words);
         if !self.blocks.contains_key(&index) {
             let block = block_name(&name, index);
-            if let Some(there) = world.blocks.get(&block) {
+            if let Some(there) = world.coil().blocks.get(&block) {
                 let owner = match there.node() {
                     Some(node) => format!("belongs to node {node}"),
                     None => "is not one that addresses are given of at present".to_owned(),
@@ -301,7 +302,7 @@ impl PoolInventory {
         let holder = match floating.block.state(wish) {
             Ok(State::Held(entry)) => {
                 let block = block_name(&name, index);
-                let known = || Some(&world.blocks.get(&block)?.spec.claims);
+                let known = || Some(&world.coil().blocks.get(&block)?.spec.claims);
                 let records = drafts.get(&block).map(|draft| &draft.records).or_else(known);
                 let records = records.into_iter().chain(&floating.made).flat_map(BTreeMap::values);
                 let record = records.into_iter().find(|record| record.uid == *entry.active.key);

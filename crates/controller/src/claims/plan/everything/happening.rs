@@ -83,7 +83,7 @@ impl Cluster {
         let (namespace, name) = (NAMESPACES[self.below(8) / 7], self.one_of(&CLAIMS));
         let wish = Some(self.one_of(&WISHES)).filter(|_| self.below(4) == 0);
         let vm = Some("vm").filter(|_| name.starts_with("vm") || self.below(8) == 0);
-        if let Some(known) = self.world.claims.get(namespace, name).filter(|_| self.below(4) > 0) {
+        if let Some(known) = self.world.claims().get(namespace, name).filter(|_| self.below(4) > 0) {
             let mut claim = known.object.clone();
             if self.below(3) == 0 {
                 claim.metadata.deletion_timestamp = Some(crate::plan::time(self.timestamp()));
@@ -102,7 +102,7 @@ impl Cluster {
     }
 
     fn some_claim(&self) -> Option<IPAMClaim> {
-        let all: Vec<_> = self.world.claims.all.iter().collect();
+        let all: Vec<_> = self.world.claims().all.iter().collect();
         all.get(self.below(all.len())).map(|claim| claim.object.clone())
     }
 
@@ -187,7 +187,7 @@ impl Cluster {
     pub(super) fn define(&mut self, name: &str, variant: usize) {
         let namespace = NAMESPACES[self.below(10) / 9];
         let key = format!("{namespace}/{name}");
-        let known = self.world.ledgers.attachments.get(&key).map(|it| it.definition.uid.clone());
+        let known = self.world.ledgers().attachments.get(&key).map(|it| it.definition.uid.clone());
         if let Some(uid) = known.filter(|_| variant == 4) {
             return NetworkAttachmentDefinition::observe_gone(&mut self.world, namespace, name, &uid);
         }
@@ -250,7 +250,7 @@ impl Cluster {
         let rest = Some("1m").filter(|_| self.below(4) == 0);
         let spec = json!({"blockSizeBits": 1, "subnets": subnets, "cooling": rest});
         let mut pool = AddressPool::new(name, serde_json::from_value(spec).unwrap());
-        if let Some(known) = self.world.pools.get(name) {
+        if let Some(known) = self.world.coil().pools.get(name) {
             pool.metadata = known.metadata.clone();
         }
         if deleting {
@@ -262,13 +262,13 @@ impl Cluster {
     /// A node gets a block, or gives one back.
     fn block_of_node(&mut self) {
         let of_nodes: Vec<AddressBlock> =
-            self.world.blocks.iter().filter(|block| block.node().is_some()).cloned().collect();
+            self.world.coil().blocks.iter().filter(|block| block.node().is_some()).cloned().collect();
         if let Some(block) = of_nodes.get(self.below(of_nodes.len())).filter(|_| self.below(2) == 0) {
             return self.remove(block.clone());
         }
         let (name, index) = (["default", "second"][self.below(2)], self.below(5) as u128);
-        let taken = self.world.blocks.get(&tenure_api::coil::block_name(name, index)).is_some();
-        if let Some(pool) = self.world.pools.get(name).filter(|_| !taken)
+        let taken = self.world.coil().blocks.get(&tenure_api::coil::block_name(name, index)).is_some();
+        if let Some(pool) = self.world.coil().pools.get(name).filter(|_| !taken)
             && let Ok(block) = AddressBlock::carve(pool, index, "n1", None)
         {
             self.put_object(block);
@@ -278,7 +278,7 @@ impl Cluster {
     /// Somebody edits a floating block, or deletes it.
     fn edit_block(&mut self) {
         let floating: Vec<AddressBlock> =
-            self.world.blocks.iter().filter(|block| block.is_floating()).cloned().collect();
+            self.world.coil().blocks.iter().filter(|block| block.is_floating()).cloned().collect();
         let Some(mut block) = floating.get(self.below(floating.len())).cloned() else { return };
         let freed = crate::plan::time(self.timestamp()).0;
         let pod = json!({"name": "p", "uid": "p-1", "node": self.one_of(&NODES)});
@@ -297,7 +297,7 @@ impl Cluster {
 
     /// Pods get addresses of ledgers and give them back, ledgers come and go, and somebody edits a record.
     fn edit_ledger(&mut self) {
-        let all: Vec<IPPool> = self.world.ledgers.pools.iter().map(|it| it.pool.clone()).collect();
+        let all: Vec<IPPool> = self.world.ledgers().pools.iter().map(|it| it.pool.clone()).collect();
         let Some(mut ledger) = all.get(self.below(all.len())).filter(|_| self.below(8) > 0).cloned() else {
             let (range, label) = [("10.1.0.0/29", "false"), ("10.2.0.8/30", "true")][self.below(2)];
             let name = range.replace('/', "-");
@@ -331,7 +331,7 @@ impl Cluster {
 
     /// Somebody takes slices, or gives them to claims.
     fn edit_slices(&mut self) {
-        let all: Vec<_> = self.world.ledgers.slices.iter().cloned().collect();
+        let all: Vec<_> = self.world.ledgers().slices.iter().cloned().collect();
         let Some(mut pool) = all.get(self.below(all.len())).cloned() else { return };
         let slices = pool.status.iter_mut().flat_map(|status| &mut status.allocations);
         let mut slices: Vec<_> = slices.collect();
@@ -343,7 +343,7 @@ impl Cluster {
     }
 
     fn reserve(&mut self) {
-        let known: Vec<_> = self.world.ledgers.reservations.iter().cloned().collect();
+        let known: Vec<_> = self.world.ledgers().reservations.iter().cloned().collect();
         if let Some(known) = known.get(self.below(known.len())).filter(|_| self.below(2) == 0) {
             return self.remove(known.clone());
         }
@@ -409,11 +409,11 @@ impl Cluster {
             K::observe(&mut cluster.world, Event::InitDone);
         }
         match self.below(4) {
-            0 => list(self, self.world.claims.all.iter().map(|it| it.object.clone()).collect()),
-            1 => list(self, self.world.blocks.iter().cloned().collect()),
+            0 => list(self, self.world.claims().all.iter().map(|it| it.object.clone()).collect()),
+            1 => list(self, self.world.coil().blocks.iter().cloned().collect()),
             2 => list(
                 self,
-                self.world.ledgers.pools.iter().filter(|it| it.whole).map(|it| it.pool.clone()).collect(),
+                self.world.ledgers().pools.iter().filter(|it| it.whole).map(|it| it.pool.clone()).collect(),
             ),
             _ => {
                 PodBrief::observe(&mut self.world, Event::Init);

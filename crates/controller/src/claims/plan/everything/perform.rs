@@ -36,15 +36,20 @@ impl Cluster {
     }
 
     fn claim_at(&self, namespace: &str, at: &At) -> Option<Claim> {
-        self.world.claims.get(namespace, &at.name).filter(|it| At::of(&it.object) == *at).cloned()
+        self.world.claims().get(namespace, &at.name).filter(|it| At::of(&it.object) == *at).cloned()
     }
 
     fn block_at(&self, at: &At) -> Option<AddressBlock> {
-        self.world.blocks.get(&at.name).filter(|it| At::of(*it) == *at).cloned()
+        self.world.coil().blocks.get(&at.name).filter(|it| At::of(*it) == *at).cloned()
     }
 
     fn ledger_at(&self, at: &At) -> Option<IPPool> {
-        self.world.ledgers.pools.get(&at.name).filter(|it| At::of(&it.pool) == *at).map(|it| it.pool.clone())
+        self.world
+            .ledgers()
+            .pools
+            .get(&at.name)
+            .filter(|it| At::of(&it.pool) == *at)
+            .map(|it| it.pool.clone())
     }
 
     fn perform_claim(&mut self, write: &ClaimWrite) -> Option<()> {
@@ -59,7 +64,7 @@ impl Cluster {
                 let block = self.block_at(block)?;
                 self.remove(block);
             }
-            ClaimWrite::Status { namespace, claim, status } => {
+            ClaimWrite::Status { namespace, claim, status, .. } => {
                 let mut claim = self.claim_at(namespace, claim)?;
                 claim.object.status = Some((**status).clone());
                 self.put_object(claim.object);
@@ -95,23 +100,23 @@ impl Cluster {
     /// As far as one round of the ledgers' own planner comes.
     fn in_ledgers(&mut self, name: &str, requests: &[Request]) {
         let mut network = Network::new(name);
-        for ledger in self.world.ledgers.pools.iter() {
+        for ledger in self.world.ledgers().pools.iter() {
             network.see_pool(&ledger.pool, |_| false);
         }
-        for reservation in self.world.ledgers.reservations.iter() {
+        for reservation in self.world.ledgers().reservations.iter() {
             network.see_reservation(reservation);
         }
         let plan = network.plan(requests.to_vec(), &Spread::of(""), self.timestamp());
         plan.create.into_iter().for_each(|pool| self.put_object(pool));
         plan.reserve.into_iter().for_each(|reserve| self.put_object(reserve.object));
         for mark in plan.mark {
-            let known = self.world.ledgers.pools.get(&mark.name).and_then(|it| mark.apply(&it.pool));
+            let known = self.world.ledgers().pools.get(&mark.name).and_then(|it| mark.apply(&it.pool));
             if let Some(pool) = known {
                 self.put_object(pool);
             }
         }
         for write in plan.write {
-            let known = self.world.ledgers.pools.get(&write.name).and_then(|it| write.apply(&it.pool));
+            let known = self.world.ledgers().pools.get(&write.name).and_then(|it| write.apply(&it.pool));
             if let Some(pool) = known {
                 self.put_object(pool);
             }
@@ -121,18 +126,18 @@ impl Cluster {
     fn perform_block(&mut self, write: &BlockWrite) -> Option<()> {
         match write {
             BlockWrite::Create { block } => {
-                if self.world.blocks.get(&block.name_any()).is_some() {
+                if self.world.coil().blocks.get(&block.name_any()).is_some() {
                     return None;
                 }
                 self.put_object((**block).clone());
             }
             BlockWrite::PoolStatus { pool, status } => {
-                let mut known = self.world.pools.get(&pool.name)?.clone();
+                let mut known = self.world.coil().pools.get(&pool.name)?.clone();
                 known.status = Some((**status).clone());
                 self.put_object(known);
             }
             BlockWrite::PoolFinalizers { pool, finalizers } => {
-                let mut known = self.world.pools.get(&pool.name)?.clone();
+                let mut known = self.world.coil().pools.get(&pool.name)?.clone();
                 known.metadata.finalizers = Some(finalizers.clone());
                 self.put_object(known);
             }
@@ -148,7 +153,7 @@ impl Cluster {
     fn perform_ledger(&mut self, write: &LedgerWrite) -> Option<()> {
         match write {
             LedgerWrite::Guard { pool } => {
-                if self.world.ledgers.pools.get(&pool.name_any()).is_some() {
+                if self.world.ledgers().pools.get(&pool.name_any()).is_some() {
                     return None;
                 }
                 self.put_object((**pool).clone());
@@ -158,8 +163,12 @@ impl Cluster {
                 self.put_object(ledger);
             }
             LedgerWrite::Slices { pool, .. } => self.put_object((**pool).clone()),
+            LedgerWrite::ChangeSlices { pool, change, .. } => {
+                let changed = change.apply(self.world.ledgers().slices.get(&pool.name)?)?;
+                self.put_object(changed);
+            }
             LedgerWrite::DropSlices { pool } => {
-                let known = self.world.ledgers.slices.get(&pool.name)?.clone();
+                let known = self.world.ledgers().slices.get(&pool.name)?.clone();
                 self.remove(known);
             }
             LedgerWrite::Forget { network, records, .. } => self.in_ledgers(network, records),
@@ -171,7 +180,7 @@ impl Cluster {
     fn perform_owner(&mut self, write: &OwnerWrite) -> Option<()> {
         match write {
             OwnerWrite::Create { claim, name } => {
-                if self.world.claims.all.get(name).is_some() {
+                if self.world.claims().all.get(name).is_some() {
                     return None;
                 }
                 self.put_object((**claim).clone());

@@ -44,7 +44,7 @@ impl Asked {
         name: &str,
     ) -> Option<&'w Existing> {
         let key = format!("{namespace}/{name}");
-        let claim = world.claims.all.get(&key).map(|claim| &claim.existing);
+        let claim = world.claims().all.get(&key).map(|claim| &claim.existing);
         self.claims.insert(key);
         claim
     }
@@ -76,7 +76,7 @@ pub(super) struct OwnerIndex {
 impl OwnerIndex {
     /// Takes in what has changed; those whom it concerns.
     pub(super) fn look(&mut self, world: &World, look: &Look) -> BTreeSet<Unit> {
-        let owners = &world.owners;
+        let owners = world.owners();
         let [machines, instances, sets, webhooks] = &mut self.cursors;
         let changed = [
             owners.machines.changed(machines),
@@ -91,11 +91,11 @@ impl OwnerIndex {
         let mut units = BTreeSet::new();
         if all {
             world
-                .claims
+                .claims()
                 .all
                 .iter()
                 .for_each(|claim| self.note_claim(world, &claim.reference().into(), &mut units));
-            let definitions = world.ledgers.attachments.iter().map(|it| &it.definition);
+            let definitions = world.ledgers().attachments.iter().map(|it| &it.definition);
             definitions
                 .for_each(|it| self.note_primary(world, &format!("{}/{}", it.namespace, it.name).into()));
             units.extend(self.machines(world));
@@ -128,7 +128,7 @@ impl OwnerIndex {
 
     /// All machines, instances, and names of machines that labels of claims have.
     pub(super) fn machines(&self, world: &World) -> impl Iterator<Item = Unit> {
-        let all = world.owners.machines.iter().chain(world.owners.instances.iter());
+        let all = world.owners().machines.iter().chain(world.owners().instances.iter());
         let all = all.map(|it| Unit::Machine(format!("{}/{}", it.facts.namespace, it.facts.name).into()));
         all.chain(self.labelled.keys().filter(|unit| matches!(unit, Unit::Machine(_))).cloned())
     }
@@ -156,7 +156,7 @@ impl OwnerIndex {
     /// The claims that were made for somebody.
     pub(super) fn labelled<'w>(&self, world: &'w World, unit: &Unit) -> impl Iterator<Item = &'w Existing> {
         let keys = self.labelled.get(unit).into_iter().flatten();
-        keys.filter_map(|key| world.claims.all.get(key)).map(|claim| &claim.existing)
+        keys.filter_map(|key| world.claims().all.get(key)).map(|claim| &claim.existing)
     }
 
     /// What the decision about somebody depended on.
@@ -181,7 +181,7 @@ impl OwnerIndex {
             units.insert(old);
         }
         self.of_extensions.remove(key);
-        let Some(claim) = world.claims.all.get(key) else { return };
+        let Some(claim) = world.claims().all.get(key) else { return };
         let full = |name: &String| Arc::from(format!("{}/{name}", claim.facts.namespace));
         let machine = claim.existing.machine.as_ref().map(|name| Unit::Machine(full(name)));
         if machine.is_some() && claim.existing.is_of_extensions() {
@@ -200,7 +200,7 @@ impl OwnerIndex {
 
     fn note_primary(&mut self, world: &World, key: &Arc<str>) {
         let namespace = key.split_once('/').unwrap_or_default().0;
-        match world.ledgers.attachments.get(key).filter(|it| it.primary) {
+        match world.ledgers().attachments.get(key).filter(|it| it.primary) {
             Some(_) => self.primary.add(namespace, key.clone()),
             None => self.primary.remove(namespace, key),
         }

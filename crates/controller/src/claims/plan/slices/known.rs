@@ -83,7 +83,7 @@ impl KnownSlices {
             for old in self.pools.remove(name).unwrap_or_default() {
                 self.unlink(&old);
             }
-            let pool = world.ledgers.slices.get(name);
+            let pool = world.ledgers().slices.get(name);
             let network = pool.map(network_of).unwrap_or_default();
             let mut all = Vec::new();
             for slice in pool.into_iter().flat_map(|pool| slices_of(pool, SLICE_OWNER)) {
@@ -151,12 +151,12 @@ impl KnownSlices {
         world: &'a World,
         pool: &str,
     ) -> impl Iterator<Item = (&'a Ours, &'a Ledger)> {
-        self.of_pool(pool).filter_map(|ours| Some((ours, world.ledgers.pools.get(&ours.ledger)?)))
+        self.of_pool(pool).filter_map(|ours| Some((ours, world.ledgers().pools.get(&ours.ledger)?)))
     }
 
     /// The slices of a pool that have none.
     pub(super) fn unmade<'a>(&'a self, world: &'a World, pool: &str) -> impl Iterator<Item = &'a Ours> {
-        self.of_pool(pool).filter(|ours| world.ledgers.pools.get(&ours.ledger).is_none())
+        self.of_pool(pool).filter(|ours| world.ledgers().pools.get(&ours.ledger).is_none())
     }
 
     /// Whether claims will be given out of a pool's slices.

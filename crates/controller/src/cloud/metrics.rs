@@ -1,0 +1,126 @@
+//! Metrics of alias addresses.
+
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tenure_api::cloud::AliasPoolStatus;
+use tenure_cloud::{Answer, Attachment, CloudError, ErrorKind, Progress};
+use tenure_handles::Timestamp;
+
+use crate::cache::Known;
+use crate::metrics::{Labels, Numbers};
+use crate::part::Count;
+use crate::world::World;
+
+/// What the driver counts.
+#[derive(Debug, Default)]
+pub(super) struct CloudNumbers {
+    requests: Family<Labels, Counter>,
+}
+
+impl CloudNumbers {
+    /// A request to the cloud was answered.
+    pub(super) fn requested(&self, kind: &'static str, answer: &Answer) {
+        let outcome = match answer {
+            Answer::Unfinished(Err(error))
+            | Answer::Observed(Err(error))
+            | Answer::Applied(Err(error))
+            | Answer::Polled(Err(error) | Ok(Progress::Failed(error)))
+            | Answer::Owner(Err(error)) => word(error),
+            _ => "done",
+        };
+        self.requests.get_or_create(&vec![("kind", kind.to_owned()), ("outcome", outcome.to_owned())]).inc();
+    }
+}
+
+fn word(error: &CloudError) -> &'static str {
+    match error.kind {
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::InUse(_) => "in_use",
+        ErrorKind::Capacity => "capacity",
+        ErrorKind::Throttled(_) => "throttled",
+        ErrorKind::NotReady => "not_ready",
+        ErrorKind::NotFound => "not_found",
+        ErrorKind::Denied => "denied",
+        ErrorKind::Invalid(_) => "invalid",
+        ErrorKind::Transient => "transient",
+    }
+}
+
+/// What is counted of pools and machines.
+#[derive(Debug)]
+pub(super) struct CloudMetrics {
+    addresses: Numbers,
+    ranges: Numbers,
+    wanted: Numbers,
+}
+
+impl CloudMetrics {
+    pub(super) fn registered(registry: &mut Registry, numbers: &Arc<CloudNumbers>) -> Self {
+        let metrics =
+            Self { addresses: Numbers::default(), ranges: Numbers::default(), wanted: Numbers::default() };
+        registry.register(
+            "tenure_cloud_requests",
+            "Requests to the cloud by what they do (update: changes of an interface) and what became of them",
+            numbers.requests.clone(),
+        );
+        registry.register(
+            "tenure_alias_pool_addresses",
+            "Addresses of an IPPool by what they are: capacity, allocated, available",
+            metrics.addresses.clone(),
+        );
+        registry.register(
+            "tenure_alias_ranges",
+            "Alias ranges by where they are: attached, attaching, refused, detaching",
+            metrics.ranges.clone(),
+        );
+        registry.register(
+            "tenure_alias_ranges_wanted",
+            "Alias ranges that nodes want in all, and those of them that no machine has yet (waiting)",
+            metrics.wanted.clone(),
+        );
+        metrics
+    }
+}
+
+impl Count for CloudMetrics {
+    fn count(&self, world: &World, leads: bool, _: usize, _: Timestamp) {
+        [&self.addresses, &self.ranges, &self.wanted].into_iter().for_each(Family::clear);
+        if !leads {
+            return;
+        }
+        let known = world.aliases();
+        for pool in known.pools.iter() {
+            let Some(AliasPoolStatus { capacity, allocated, available, .. }) = &pool.status else { continue };
+            for (state, count) in [("capacity", capacity), ("allocated", allocated), ("available", available)]
+            {
+                let labels = vec![("pool", pool.key()), ("state", state.to_owned())];
+                self.addresses.get_or_create(&labels).set(as_number(*count));
+            }
+        }
+        for attachment in known.machines().flat_map(|(_, view)| view.ranges.values()) {
+            let state = match attachment {
+                Attachment::Attached => "attached",
+                Attachment::Attaching => "attaching",
+                Attachment::Refused(_) => "refused",
+                Attachment::Detaching | Attachment::Absent => "detaching",
+            };
+            self.ranges.get_or_create(&vec![("state", state.to_owned())]).inc();
+        }
+        for node in known.nodes.iter() {
+            let attached = node.status.as_ref().map_or(0, |status| status.attached);
+            let waiting = node.spec.wanted.saturating_sub(attached).max(0);
+            for (state, count) in [("wanted", node.spec.wanted), ("waiting", waiting)] {
+                let labels = vec![("pool", node.spec.pool.clone()), ("state", state.to_owned())];
+                self.wanted.get_or_create(&labels).inc_by(count.into());
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no pool has so many addresses")]
+fn as_number(count: i64) -> f64 {
+    count as f64
+}

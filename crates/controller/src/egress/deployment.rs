@@ -1,0 +1,163 @@
+//! The Deployment of an Egress: written when what it should be has changed, or when somebody has changed what it is.
+//!
+//! The API server fills in and rewrites what is written (defaults, `1000m` as `1`), so what is there cannot be compared with what
+//! should be. Instead the Deployment says, in an annotation, a digest of what was written last and the generation that came of it.
+//! Another digest: the Egress has changed. Another generation: somebody has changed the Deployment, or its annotations. Neither: nothing
+//! is written. A write that leaves the template as it is begins no rollout.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tenure_api::coil::Egress;
+use tenure_api::coil::egress::gateway_labels;
+use tenure_api::digest;
+
+use super::children::{Planned, Whose, at, belonging, metadata, subject, tested, whose};
+use super::known::{DeploymentFacts, Egresses};
+use super::template::{PodTemplate, pods_of};
+use super::write::{ChildKind, EgressWrite, Of};
+
+/// What was written last.
+const APPLIED: &str = "tenure/applied";
+
+/// What was written last of a Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// A digest of it.
+    hash: String,
+    /// The generation that came of it.
+    generation: i64,
+    /// The labels of pods that were in it: they go when they are not in the next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<String>,
+    /// The annotations of pods that were in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    annotations: Vec<String>,
+}
+
+impl Applied {
+    fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        serde_json::from_str(annotations.get(APPLIED)?).ok()
+    }
+
+    /// As an annotation.
+    fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The operation that corrects the generation, where another one came of the write than expected: nothing has changed.
+    pub(super) fn corrected(&self, generation: i64) -> Option<Value> {
+        let corrected = Self { generation, ..self.clone() };
+        let path = format!("/metadata/annotations/{}", APPLIED.replace('/', "~1"));
+        (generation != self.generation).then(|| json!({"op": "add", "path": path, "value": corrected.text()}))
+    }
+}
+
+/// The spec of a Deployment but for its selector, which cannot be changed, and the metadata of pods, which others may add to.
+struct Spec {
+    replicas: Value,
+    strategy: Value,
+    pods: PodTemplate,
+}
+
+impl Spec {
+    fn of(egress: &Egress, image: &str) -> Self {
+        let strategy = egress.spec.strategy.as_ref().map(|strategy| json!(strategy));
+        Self {
+            replicas: json!(egress.spec.replicas),
+            strategy: strategy.unwrap_or_else(|| json!({"type": "RollingUpdate"})),
+            pods: pods_of(egress, image),
+        }
+    }
+
+    fn applied(&self, generation: i64) -> Applied {
+        let PodTemplate { labels, annotations, spec } = &self.pods;
+        let all = json!([self.replicas, self.strategy, labels, annotations, spec]).to_string();
+        Applied {
+            hash: digest::hex(&all, 32),
+            generation,
+            labels: labels.keys().cloned().collect(),
+            annotations: annotations.keys().cloned().collect(),
+        }
+    }
+}
+
+/// What an Egress's Deployment needs.
+pub(super) fn plan(known: &Egresses, egress: &Egress, of: &Of, image: &str, planned: &mut Planned) {
+    let name = egress.name_any();
+    let live = known.deployments.get(&format!("{}/{name}", of.namespace)).map(|live| &live.facts);
+    let spec = Spec::of(egress, image);
+    let Some(live) = live else {
+        planned.writes.push(create(egress, of, &spec));
+        return;
+    };
+    match whose(egress, &live.metadata) {
+        Whose::Predecessors => {}
+        Whose::Ours | Whose::Nobodys if live.selector == gateway_labels(&name) => {
+            planned.writes.extend(change(egress, of, &spec, live));
+        }
+        _ => planned.take(create(egress, of, &spec), ChildKind::Deployment, &name),
+    }
+}
+
+fn create(egress: &Egress, of: &Of, spec: &Spec) -> EgressWrite {
+    let name = egress.name_any();
+    let mut metadata = metadata(egress, &name);
+    metadata["annotations"] = json!({APPLIED: spec.applied(1).text()});
+    let PodTemplate { labels, annotations, spec: pod } = &spec.pods;
+    let object = json!({
+        "metadata": metadata,
+        "spec": {
+            "replicas": spec.replicas,
+            "strategy": spec.strategy,
+            "selector": {"matchLabels": gateway_labels(&name)},
+            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
+        },
+    });
+    let subject = subject(egress, ChildKind::Deployment, &name);
+    EgressWrite::Create { of: of.clone(), kind: ChildKind::Deployment, subject, object: Box::new(object) }
+}
+
+fn change(egress: &Egress, of: &Of, spec: &Spec, live: &DeploymentFacts) -> Option<EgressWrite> {
+    let annotations = live.metadata.annotations.clone().unwrap_or_default();
+    let (before, generation) = (Applied::of(&annotations), live.metadata.generation.unwrap_or_default());
+    let mut operations = belonging(egress, &live.metadata);
+    let mut applied = None;
+    if before.as_ref() != Some(&spec.applied(generation)) {
+        let before = before.unwrap_or_default();
+        let next = spec.applied(generation + 1);
+        let mut annotations = annotations;
+        annotations.insert(APPLIED.to_owned(), next.text());
+        let mut add =
+            |path: &str, value: Value| operations.push(json!({"op": "add", "path": path, "value": value}));
+        add("/metadata/annotations", json!(annotations));
+        add("/spec/replicas", spec.replicas.clone());
+        add("/spec/strategy", spec.strategy.clone());
+        add("/spec/template/spec", json!(spec.pods.spec));
+        let labels = merged(live.template.labels.as_ref(), &before.labels, &spec.pods.labels);
+        add("/spec/template/metadata/labels", labels);
+        let annotations =
+            merged(live.template.annotations.as_ref(), &before.annotations, &spec.pods.annotations);
+        add("/spec/template/metadata/annotations", annotations);
+        applied = Some(next);
+    }
+    if operations.is_empty() {
+        return None;
+    }
+    let (child, operations) = (at(&live.metadata), Box::new(tested(&live.metadata, operations)));
+    Some(EgressWrite::Change { of: of.clone(), kind: ChildKind::Deployment, child, operations, applied })
+}
+
+/// What is there, without what we wrote before, with what we write now.
+fn merged(
+    live: Option<&BTreeMap<String, String>>,
+    before: &[String],
+    now: &BTreeMap<String, String>,
+) -> Value {
+    let mut all = live.cloned().unwrap_or_default();
+    all.retain(|name, _| !before.contains(name));
+    all.extend(now.clone());
+    json!(all)
+}

@@ -1,0 +1,5 @@
+//! `tenure-egress`: the library's main function.
+
+fn main() -> anyhow::Result<()> {
+    tenure_egress::main()
+}

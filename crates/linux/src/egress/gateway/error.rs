@@ -1,0 +1,34 @@
+//! Gateways that are not as planned.
+
+use super::super::client;
+use crate::{socket, sysctl};
+
+/// A gateway that could not be prepared, started or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Whoever gave the pod its network did not prepare it for a gateway.
+    #[error(
+        "this network was not prepared for a gateway: it has no devices fou4 and fou6, and the kernel has no \
+         Foo-over-UDP (module fou); tenured prepares it on nodes where egress is enabled"
+    )]
+    NotPrepared,
+    /// It does not forward, and a container cannot change that.
+    #[error(
+        "this network was not prepared for a gateway: forwarding is off, and cannot be switched on here; tenured \
+         prepares it on nodes where egress is enabled"
+    )]
+    Forwarding(#[source] sysctl::Error),
+    /// Something else went wrong.
+    #[error(transparent)]
+    Setup(#[from] client::Error),
+}
+
+impl Error {
+    /// What this failure means for the one who asked.
+    pub fn kind(&self) -> socket::Kind {
+        match self {
+            Self::NotPrepared | Self::Forwarding(_) => socket::Kind::Retry,
+            Self::Setup(error) => error.kind(),
+        }
+    }
+}
